@@ -1,0 +1,442 @@
+"""The vocabulary that every other part of fedassay speaks.
+
+A *task* (server side, pure) yields *queries*; a query names a *summary* (what a client may measure); a
+*trust model* turns the measurements of many clients into one *released* value; a *runtime* carries the
+messages. None of the three axes knows the others: this module is what they share.
+
+Reading order: `Protection` and `Budget` (what is promised), `Summary` (what is measured), `Query`
+(what is asked), `Released` (what comes back), `Task`, `Setting`, `TrustModel` (who does what).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.errors import UsageError
+
+Vector = NDArray[np.int64]
+"""What clients measure and what is summed: whole numbers, so that sums and noise are exact."""
+
+Message = dict[str, Any]
+"""What travels: a mapping of strings to None, bool, int, float, str, bytes, arrays, lists and mappings."""
+
+Batch = Mapping[str, NDArray[Any]]
+"""Some rows of one client, as columns of equal length."""
+
+Memory = Mapping[str, Any]
+"""What a client remembers between the rounds of one task. It never leaves the client."""
+
+S = TypeVar("S")
+S_co = TypeVar("S_co", covariant=True)
+R_co = TypeVar("R_co", covariant=True)
+
+LARGEST_ROWS_PER_CLIENT = 2**40
+"""No client may hold more rows: the bound from which "sums cannot wrap" is proven."""
+
+
+# --- what is promised ---------------------------------------------------------------------------------
+
+
+class Unit(StrEnum):
+    """What privacy protects: one example (row), or everything one client holds."""
+
+    EXAMPLE = "example"
+    CLIENT = "client"
+
+
+class Neighbours(StrEnum):
+    """Which data sets must look alike: with and without one unit, or with one unit replaced."""
+
+    ADD_REMOVE = "add-remove"
+    REPLACE_ONE = "replace-one"
+
+
+class Part(StrEnum):
+    """The rows a query may see. Each site splits its rows once, by a keyed hash of the unit."""
+
+    ALL = "all"
+    FIT = "fit"
+    HELD_OUT = "held-out"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protection:
+    """The unit that is protected and the bound on it that `client.py` enforces.
+
+    Sensitivities are derived from this object, and the same object tells the client how many rows it
+    may use: there is no second parameter that could disagree.
+
+    Examples
+    --------
+    >>> Protection(unit=Unit.CLIENT, rows_per_client=5).rows_per_unit
+    5
+    >>> Protection().rows_per_unit
+    1
+    """
+
+    unit: Unit = Unit.EXAMPLE
+    neighbours: Neighbours = Neighbours.ADD_REMOVE
+    rows_per_client: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.rows_per_client is not None and not 1 <= self.rows_per_client <= LARGEST_ROWS_PER_CLIENT:
+            raise UsageError(f"rows per client: got {self.rows_per_client}, expected a whole number of at least 1.")
+        if self.unit is Unit.CLIENT and self.rows_per_client is None:
+            raise UsageError(
+                "unit client: the rows of one client are unbounded, so no finite noise hides them; "
+                "give --rows-per-client R (excess rows are left out at random)."
+            )
+
+    @property
+    def rows_per_unit(self) -> int:
+        """The most rows that one protected unit can own."""
+        if self.unit is Unit.EXAMPLE:
+            return 1
+        assert self.rows_per_client is not None
+        return self.rows_per_client
+
+    @property
+    def largest_client(self) -> int:
+        """The most rows that one client can contribute."""
+        return self.rows_per_client or LARGEST_ROWS_PER_CLIENT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """A privacy budget (epsilon, delta); delta = 0 is pure differential privacy."""
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epsilon < float("inf"):
+            raise UsageError(f"epsilon: got {self.epsilon:.3g}, expected a finite number above 0.")
+        if not 0 <= self.delta < 1:
+            raise UsageError(f"delta: got {self.delta:.3g}, expected a number in [0, 1).")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sensitivity:
+    """How far one protected unit can move a measured total, in the L1 and L2 norms."""
+
+    l1: float
+    l2: float
+
+    @classmethod
+    def of_counts(cls, protection: Protection, *, cells_per_row: int) -> Sensitivity:
+        """Rows that each add one to `cells_per_row` cells (one per level of a tree, say).
+
+        Guarantee: exact. Adding or removing a unit of r rows that all fall into the same cells moves the
+        total by (r, .., r): r·c in L1, r·√c in L2. Replacing it by r rows in other cells moves twice as
+        many cells: 2r·c and r·√(2c).
+
+        Examples
+        --------
+        >>> Sensitivity.of_counts(Protection(), cells_per_row=4)
+        Sensitivity(l1=4.0, l2=2.0)
+        """
+        rows = protection.rows_per_unit
+        moved = cells_per_row * (2 if protection.neighbours is Neighbours.REPLACE_ONE else 1)
+        return cls(l1=float(rows * moved), l2=float(rows * np.sqrt(moved)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """The law of the noise in each coordinate of a released vector (independent, mean zero).
+
+    `law` is one of ``none``, ``discrete-laplace``, ``discrete-gaussian``; `scale` is its parameter
+    (b of P(x) ∝ exp(-|x|/b), σ of P(x) ∝ exp(-x²/2σ²)); `variance` is the exact variance of a coordinate.
+    """
+
+    law: str
+    scale: float
+    variance: float
+
+
+NO_NOISE = Noise(law="none", scale=0.0, variance=0.0)
+
+
+# --- what is measured ---------------------------------------------------------------------------------
+
+
+class Rows(Protocol):
+    """One client's validated, bounded rows, as a stream that can be read more than once."""
+
+    def batches(self) -> Iterator[Batch]:
+        """The rows in batches of columns."""
+        ...
+
+
+class Summary(ABC, Generic[S]):
+    """A public recipe for what a client may measure.
+
+    Subclasses are frozen dataclasses with a `name`: their fields travel and can be shown to anyone;
+    private rows arrive only as an argument of `measure`. Fields may be of any type that `Message` allows
+    (tuples become lists on the wire and are restored).
+    """
+
+    name: ClassVar[str]
+    """The key in the catalogue of summaries. No code ever travels, only this name and the fields."""
+
+    columns: ClassVar[tuple[str, ...]]
+    """The roles of the columns that it reads, such as ``("score", "label")``."""
+
+    additive: ClassVar[bool] = True
+    """Whether measuring the union of two clients' rows equals the sum of their measurements."""
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """The length of the measured vector."""
+
+    @property
+    def largest(self) -> int:
+        """The largest absolute value of an entry that one client may send; enforced by `client.py`."""
+        return LARGEST_ROWS_PER_CLIENT
+
+    @abstractmethod
+    def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
+        """Client side: bound every contribution, count, and return the vector and what to remember."""
+
+    @abstractmethod
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        """How far one unit can move the total, from the bounds that `measure` and `client.py` enforce."""
+
+    @abstractmethod
+    def read(self, total: Vector) -> S:
+        """Server side, after the release: give the vector its meaning."""
+
+
+# --- what is asked ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class All:
+    """Every client is asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """Each client is asked with this probability, independently (Poisson sampling)."""
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise UsageError(f"sampling rate: got {self.rate:.3g}, expected a number in (0, 1].")
+
+
+Cohort = All | Sample
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query(Generic[S]):
+    """What a task asks: `of` names the summary, `share` the part of the task's budget it may spend."""
+
+    of: Summary[S]
+    share: float = 1.0
+    cohort: Cohort = All()
+    part: Part = Part.ALL
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise UsageError(f"share of the budget: got {self.share:.3g}, expected a number in (0, 1].")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sum(Query[S]):
+    """One total over all clients. `Released.value` is what the summary reads from it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collect(Query[S]):
+    """One message per client. `Released.value` is a tuple with one reading per client."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Select(Query[S]):
+    """Each client chooses one candidate: the summary measures a loss for each, the smallest is best.
+
+    `Released.value` is a tuple with one reading per client, of a vector that is one at the choice.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Released(Generic[S]):
+    """The only thing that ever comes back from rows: a value, its noise, and how many clients it covers."""
+
+    value: S
+    noise: Noise
+    clients: int
+
+    def with_value(self, value: Any) -> Released[Any]:
+        """The same release, read as something else."""
+        return replace(self, value=value)
+
+
+# --- who does what ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a task may know: everything public about the run.
+
+    `noise(query)` predicts the noise that a query would get, so that a task can choose its own
+    resolution by exact variance without knowing which trust model answers.
+    """
+
+    trust: TrustModel
+    protection: Protection
+    budget: Budget | None
+    clients: int
+
+    def noise(self, query: Query[Any]) -> Noise:
+        """The noise law of the answer to `query`."""
+        return self.trust.plan(query, self).noise
+
+
+Step = Query[Any] | tuple[Query[Any], ...]
+"""One step of a task: a query, or several to be answered in the same round trip."""
+
+
+class Task(Protocol[R_co]):
+    """A method, written once: a generator of queries that receives released values and returns a result.
+
+    It does no I/O, holds no randomness and no clock: given the same released values it asks the same
+    questions, which is what makes a crashed run replayable.
+    """
+
+    def steps(self, setting: Setting) -> Generator[Step, Any, R_co]:
+        """Yield queries, receive `Released` (or a tuple of them), return the result."""
+        ...
+
+
+class Randomness(Protocol):
+    """A source of random bits: a secure one for releases, a seeded one for simulations."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the bits could be known to somebody else. A release refuses such a source."""
+        ...
+
+    def bytes(self, count: int) -> bytes:
+        """Uniform bytes."""
+        ...
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Uniform 64-bit words."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How one query will be answered, fixed before any row is read. A trust model may extend it."""
+
+    query: Query[Any]
+    setting: Setting
+    sensitivity: Sensitivity
+    noise: Noise = NO_NOISE
+
+
+class Party(StrEnum):
+    """Whom a round of messages is for."""
+
+    CLIENTS = "clients"
+    HELPER = "helper"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """Messages that the server half wants carried: recipient to message. Missing replies are dropouts."""
+
+    to: Party = Party.CLIENTS
+    requests: Mapping[str, Message]
+
+
+Replies = Mapping[str, Message]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """One batch of planned queries over one cohort, answered together.
+
+    `id` is drawn once, from a secure source, and recorded before the first message: a resumed run
+    repeats it, so that clients recognise a question they have answered.
+    """
+
+    id: bytes
+    plans: tuple[Plan, ...]
+    cohort: tuple[str, ...]
+
+
+Measure = Callable[[], tuple[Vector, ...]]
+"""Measures the rows when called: one vector per plan. The only way for a trust model to touch data."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What reaches a client's (or helper's) half of a trust model."""
+
+    exchange: bytes
+    plans: tuple[Plan, ...]
+    leg: int
+    recipient: str
+    message: Message
+
+
+class TrustModel(ABC):
+    """Decides how the answers of many clients become one released value.
+
+    Subclasses are frozen dataclasses whose fields are public parameters. Client half (`respond`), server
+    half (`exchange`) and helper half (`assist`) live in one file. All halves are transport-free: state
+    that must survive between messages is a `Message`, kept by whoever drives the half.
+    """
+
+    name: ClassVar[str]
+    private: ClassVar[bool]
+    """Whether what it releases is differentially private, that is, whether it needs a budget."""
+
+    @abstractmethod
+    def plan(self, query: Query[Any], setting: Setting) -> Plan:
+        """Fix how the query will be answered, or raise `UnsupportedQuery` with the reason.
+
+        Deterministic: the server plans before it charges anything, and each client plans again for
+        itself instead of believing the server's plan.
+        """
+
+    @abstractmethod
+    def exchange(
+        self, exchange: Exchange, randomness: Randomness
+    ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
+        """Server half: yield rounds, receive replies, return one release of vectors per plan.
+
+        `Released.value` is a `Vector` for a `Sum` and a tuple of vectors for `Collect` and `Select`.
+        Replies come from strangers: a malformed one is a dropout, never a crash.
+        """
+
+    @abstractmethod
+    def respond(
+        self, request: Request, measure: Measure, state: Message, randomness: Randomness
+    ) -> tuple[Message, Message]:
+        """Client half: the reply, and the state for this exchange's next leg."""
+
+    def assist(self, request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
+        """Helper half, for trust models with a second server: the reply and the next state."""
+        raise NotImplementedError(f"{self.name} has no helper role")
+
+    @abstractmethod
+    def aggregate(
+        self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
+    ) -> tuple[Released[Any], ...]:
+        """Simulation only: draw the releases from the law of the protocol, given the exact totals."""
+
+    @abstractmethod
+    def statement(self, setting: Setting) -> str:
+        """What is guaranteed, against whom, and under which assumptions, in plain English."""
