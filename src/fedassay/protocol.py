@@ -87,7 +87,7 @@ class Protection:
 
     def __post_init__(self) -> None:
         if self.rows_per_client is not None and not 1 <= self.rows_per_client <= LARGEST_ROWS_PER_CLIENT:
-            raise UsageError(f"rows per client: got {self.rows_per_client}, expected a whole number of at least 1.")
+            raise UsageError(f"rows per client: got {self.rows_per_client}, expected at least 1.")
         if self.unit is Unit.CLIENT and self.rows_per_client is None:
             raise UsageError(
                 "unit client: the rows of one client are unbounded, so no finite noise hides them; "
