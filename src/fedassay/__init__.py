@@ -1,3 +1,44 @@
 """fedassay: trust a model on data you cannot see."""
 
-__version__ = "0.1.0"
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fedassay.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from fedassay.api import Simulation, evaluate
+    from fedassay.protocol import Budget, Neighbours, Protection, Unit
+    from fedassay.result import Result
+    from fedassay.trust import Plain, SecureSum, ServerDP
+
+__all__ = [
+    "Budget",
+    "Neighbours",
+    "Plain",
+    "Protection",
+    "Result",
+    "SecureSum",
+    "ServerDP",
+    "Simulation",
+    "Unit",
+    "__version__",
+    "evaluate",
+]
+
+_HOMES = {
+    "fedassay.api": ("Simulation", "evaluate"),
+    "fedassay.protocol": ("Budget", "Neighbours", "Protection", "Unit"),
+    "fedassay.result": ("Result",),
+    "fedassay.trust": ("Plain", "SecureSum", "ServerDP"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used, so that `import fedassay` costs nothing."""
+    from importlib import import_module
+
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module 'fedassay' has no attribute {name!r}")

@@ -103,6 +103,16 @@ class Protection:
         return self.rows_per_client
 
     @property
+    def moves_both_ways(self) -> bool:
+        """Whether one unit's change can take some rows away and put others in their place.
+
+        True for replace-one, and for the unit example with a bound on the rows of a client: in a client that
+        has reached the bound, adding a row can push another one out.
+        """
+        bounded = self.unit is Unit.EXAMPLE and self.rows_per_client is not None
+        return bounded or self.neighbours is Neighbours.REPLACE_ONE
+
+    @property
     def largest_client(self) -> int:
         """The most rows that one client can contribute."""
         return self.rows_per_client or LARGEST_ROWS_PER_CLIENT
@@ -134,8 +144,8 @@ class Sensitivity:
         """Rows that each add one to `cells_per_row` cells (one per level of a tree, say).
 
         Guarantee: exact. Adding or removing a unit of r rows that all fall into the same cells moves the
-        total by (r, .., r): r·c in L1, r·√c in L2. Replacing it by r rows in other cells moves twice as
-        many cells: 2r·c and r·√(2c).
+        total by (r, .., r): r·c in L1, r·√c in L2. Where rows can also be replaced by r rows in other cells
+        (`Protection.moves_both_ways`), twice as many cells move: 2r·c and r·√(2c).
 
         Examples
         --------
@@ -143,7 +153,7 @@ class Sensitivity:
         Sensitivity(l1=4.0, l2=2.0)
         """
         rows = protection.rows_per_unit
-        moved = cells_per_row * (2 if protection.neighbours is Neighbours.REPLACE_ONE else 1)
+        moved = cells_per_row * (2 if protection.moves_both_ways else 1)
         return cls(l1=float(rows * moved), l2=float(rows * np.sqrt(moved)))
 
 
@@ -368,12 +378,14 @@ class Exchange:
     """One batch of planned queries over one cohort, answered together.
 
     `id` is drawn once, from a secure source, and recorded before the first message: a resumed run
-    repeats it, so that clients recognise a question they have answered.
+    repeats it, so that clients recognise a question they have answered. `tasks` names, for each plan, the
+    task that asked: a client keeps one memory per task.
     """
 
     id: bytes
     plans: tuple[Plan, ...]
     cohort: tuple[str, ...]
+    tasks: tuple[str, ...] = ()
 
 
 Measure = Callable[[], tuple[Vector, ...]]

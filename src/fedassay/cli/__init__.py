@@ -1,0 +1,69 @@
+"""The command line. `main` turns every error that fedassay raises on purpose into one sentence and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import click
+import typer
+from rich.console import Console
+
+from fedassay.cli.check import check
+from fedassay.cli.demo import demo
+from fedassay.cli.evaluate import evaluate
+from fedassay.errors import FedassayError
+from fedassay.version import VERSION
+
+app = typer.Typer(
+    name="fedassay",
+    help="Trust a model on data you cannot see.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command()(evaluate)
+app.command()(check)
+app.command()(demo)
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 (Typer passes the flag by position)
+    if wanted:
+        typer.echo(f"fedassay {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Trust a model on data you cannot see."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and end with its exit code: 0 success, 2 bad usage or input, 3 refused, 4 the federation failed."""
+    sys.exit(run_command(arguments))
+
+
+def run_command(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code instead of an exit."""
+    console = Console(stderr=True)
+    try:
+        code = app(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+        return int(code or 0)
+    except FedassayError as error:
+        console.print(f"[bold red]Error:[/] {_escaped(error)}", soft_wrap=True, highlight=False)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        console.print("Stopped.")
+        return 130
+
+
+def _escaped(error: Exception) -> str:
+    return str(error).replace("[", r"\[")

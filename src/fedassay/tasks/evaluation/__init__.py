@@ -1,0 +1,9 @@
+"""Evaluation of binary classifiers: one released score histogram, every standard metric with its interval."""
+
+from __future__ import annotations
+
+from fedassay.tasks.evaluation.evaluate import Evaluate
+from fedassay.tasks.evaluation.metric import Metric
+from fedassay.tasks.evaluation.stored import metrics_at
+
+__all__ = ["Evaluate", "Metric", "metrics_at"]

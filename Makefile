@@ -1,0 +1,39 @@
+# Two commands set everything up on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+STAMP = $(VENV)/.installed
+
+.PHONY: demo test test-full check docs figures bench clean
+
+demo: $(STAMP) ## the main job: 40 simulated hospitals under every trust model
+	$(BIN)/fedassay demo
+
+test: $(STAMP) ## what CI runs: a small dose of everything
+	$(BIN)/python -m pytest -n auto -q
+
+test-full: $(STAMP) ## the stated numbers of every guarantee; writes docs/verification.md
+	$(BIN)/python -m pytest -n auto -q --full --verification docs/verification.md
+
+check: $(STAMP) ## lint, types, import directions, doctests, generated pages
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q src
+	$(BIN)/python docs/generate.py --check
+
+docs: $(STAMP) ## rewrite the pages that are generated from the code
+	$(BIN)/python docs/generate.py
+
+bench: $(STAMP) ## benchmarks against peers; ratios are measured in the same run
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[bench]"
+	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) demo-output

@@ -1,0 +1,34 @@
+"""Write the pages that are generated from the code: the table of cells, and the list of options.
+
+`python docs/generate.py` writes them; `--check` only says whether they are what the code says.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from fedassay.cells import cells_page
+
+PAGES = {Path(__file__).parent / "reference" / "cells.md": cells_page}
+
+
+def main() -> int:
+    check = "--check" in sys.argv[1:]
+    stale = []
+    for path, make in PAGES.items():
+        text = make()
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(path.name)
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    if check and stale:
+        print(f"{', '.join(stale)}: not what the code says; run `make docs`.", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

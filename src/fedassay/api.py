@@ -1,0 +1,201 @@
+"""The Python entry points: one function per task, from data to a `Result`.
+
+>>> import numpy as np, fedassay
+>>> rng = np.random.default_rng(0)
+>>> score = rng.random(3000)
+>>> data = {"site": rng.integers(0, 5, 3000), "p": score, "y": rng.random(3000) < score}
+>>> result = fedassay.evaluate(data, client="site", score="p", label="y")
+>>> low, high = result["roc_auc"]["interval"]
+>>> bool(low < 5 / 6 < high)  # the true AUC of this model
+True
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from fedassay.client import Client, Site
+from fedassay.data.federation import Federation, load
+from fedassay.errors import UsageError
+from fedassay.journal import MemoryJournal
+from fedassay.privacy.ledger import MemoryLedger
+from fedassay.privacy.policy import AllowAll
+from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
+from fedassay.protocol import Budget, Protection, Rows, Setting, Task, TrustModel
+from fedassay.result import Result, describe_privacy
+from fedassay.run import Job, rehearse, run
+from fedassay.runtimes.in_process import Aggregate, Faithful, Progress
+from fedassay.tasks.evaluation import Evaluate
+from fedassay.trust.secure_sum import SecureSum
+
+Mode = Literal["auto", "faithful", "aggregate"]
+
+LARGEST_FAITHFUL = 1000
+"""With more clients than this, mode "auto" draws totals in aggregate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulation:
+    """How the in-process runtime simulates a federation.
+
+    Parameters
+    ----------
+    seed : makes a simulation repeatable. A release never takes one.
+    mode : `faithful` passes every client's own message through bytes; `aggregate` draws the total from
+        the same law; `auto` is faithful up to 1,000 clients.
+    """
+
+    seed: int | None = None
+    mode: Mode = "auto"
+    progress: Progress | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.seed is not None and self.seed < 0:
+            raise UsageError(f"seed: got {self.seed}, expected a whole number of at least 0.")
+
+    def randomness(self) -> SecureRandomness | SimulatedRandomness:
+        """The source of all randomness of this simulation."""
+        return SecureRandomness() if self.seed is None else SimulatedRandomness(self.seed)
+
+    def runtime(self, federation: Federation) -> Faithful | Aggregate:
+        """The runtime for these clients."""
+        randomness = self.randomness()
+        split_key = randomness.child("split").bytes(32)
+        if self.mode == "aggregate" or (self.mode == "auto" and federation.client_count > LARGEST_FAITHFUL):
+            return Aggregate(federation, randomness=randomness.child("limit"), split_key=split_key)
+
+        def site(name: str) -> Site:
+            def rows() -> Rows:
+                return federation.rows_of(name)
+
+            return Site(
+                name=name,
+                dataset=name,
+                rows=rows,
+                policy=AllowAll(),
+                ledger=MemoryLedger(None),
+                randomness=randomness.child(f"client/{name}"),
+                split_key=split_key,
+            )
+
+        clients = (Client(site(name)) for name in federation.clients)
+        return Faithful(clients) if self.progress is None else Faithful(clients, progress=self.progress)
+
+
+def evaluate(
+    data: Any,
+    *,
+    score: str,
+    label: str,
+    client: str | None = None,
+    trust: TrustModel | None = None,
+    budget: Budget | None = None,
+    protection: Protection | None = None,
+    thresholds: Sequence[float] = (0.5,),
+    height: int | None = None,
+    buckets: int = 10,
+    transform: str = "auto",
+    level: float = 0.95,
+    simulation: Simulation | None = None,
+) -> Result:
+    """Every standard metric of a binary classifier over many clients, with intervals, from one release.
+
+    Parameters
+    ----------
+    data : arrays or a data frame, a `.parquet`, `.csv` or `.npz` file, or a folder with one file per site.
+    score, label, client : the names of the columns. Scores are probabilities in [0, 1], labels are 0 or 1.
+        Without `client`, every row is its own client (every file of a folder, for a folder).
+    trust : how sums become known; a secure sum by default.
+    budget : epsilon and delta, for the trust models that add noise.
+    protection : the protected unit and its neighbours; one example, added or removed, by default.
+    thresholds : become edges of the histogram, so that metrics at them are exact. Others can be asked later.
+
+    Returns
+    -------
+    A `Result`; ``result["roc_auc"]`` is ``{"value", "interval", "level", "error"}``.
+    """
+    task = Evaluate(
+        thresholds=tuple(thresholds), height=height, buckets=buckets, transform=transform, level=level
+    )
+    parameters = {
+        "client": client,
+        "score": score,
+        "label": label,
+        "thresholds": list(task.thresholds),
+        "height": height,
+        "buckets": buckets,
+        "transform": transform,
+        "level": level,
+    }
+    return simulate(
+        "evaluate",
+        task,
+        data,
+        columns={"score": score, "label": label},
+        client=client,
+        trust=trust if trust is not None else SecureSum(),
+        budget=budget,
+        protection=protection if protection is not None else Protection(),
+        parameters=parameters,
+        simulation=simulation if simulation is not None else Simulation(),
+    )
+
+
+def simulate(
+    name: str,
+    task: Task[dict[str, Any]],
+    data: Any,
+    *,
+    columns: Mapping[str, str],
+    client: str | None,
+    trust: TrustModel,
+    budget: Budget | None,
+    protection: Protection,
+    parameters: Mapping[str, Any],
+    simulation: Simulation,
+) -> Result:
+    """Run any task over simulated clients; the same for every task."""
+    started = time.perf_counter()
+    # What can be refused without looking at the data is refused before they are opened.
+    rehearse(task, Setting(trust=trust, protection=protection, budget=budget, clients=LARGEST_FAITHFUL))
+    federation = load(data, client=client, columns=columns)
+    setting = Setting(trust=trust, protection=protection, budget=budget, clients=federation.client_count)
+    runtime = simulation.runtime(federation)
+    journal = MemoryJournal()
+    results = run(
+        [Job(name=name, task=task, setting=setting)],
+        runtime=runtime,
+        ledger=MemoryLedger(None),
+        randomness=simulation.randomness().child("server"),
+        study=name,
+        journal=journal,
+    )[name]
+    answered = min(
+        one["clients"]
+        for entry in journal.entries()
+        if entry["kind"] == "released"
+        for one in entry["values"]
+    )
+    return Result(
+        task=name,
+        parameters=dict(parameters),
+        results=results,
+        privacy=describe_privacy(setting, simulated=runtime.simulated),
+        cohort={
+            "clients": answered,
+            "dropped": federation.client_count - answered,
+            "truncated": runtime.truncated,
+            "rows": results["histogram"]["rows"],
+        },
+        runtime={
+            "name": runtime.name,
+            "mode": runtime.mode,
+            "rounds": runtime.traffic.rounds,
+            "bytes_per_client": runtime.traffic.bytes_in_all // max(1, federation.client_count),
+            "seconds": round(time.perf_counter() - started, 3),
+        },
+        warnings=tuple(federation.warnings),
+    )

@@ -1,0 +1,66 @@
+"""`fedassay check`: what is wrong with this file, before anything else."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fedassay.cli import options
+from fedassay.data.check import CheckReport
+from fedassay.data.check import check as check_data
+from fedassay.result import write_atomically
+
+_STYLES = {"error": "[bold red]error[/]", "warning": "[yellow]warning[/]", "note": "[dim]note[/]"}
+
+
+def check(
+    data: options.Data,
+    score: Annotated[str | None, typer.Option(help="Column with the model's probabilities.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column with the true labels.")] = None,
+    client: options.ClientColumn = None,
+    json: options.JsonFile = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Check a data file: everything that is wrong with it, and what it looks like."""
+    columns = {role: name for role, name in (("score", score), ("label", label)) if name is not None}
+    report = check_data(data, client=client, columns=columns)
+    text = json_module.dumps(report.to_dict(), indent=2, allow_nan=False) + "\n"
+    if json == "-":
+        sys.stdout.write(text)
+    elif json is not None:
+        from pathlib import Path
+
+        write_atomically(Path(json), text)
+    if not quiet:
+        _render(report, Console(stderr=json == "-"))
+    if not report.ok:
+        raise typer.Exit(2)
+
+
+def _render(report: CheckReport, console: Console) -> None:
+    if report.profile:
+        table = Table(title="What is there", title_justify="left", title_style="bold", show_header=False)
+        table.add_column()
+        table.add_column(justify="right")
+        for name, value in report.profile.items():
+            shown = (
+                f"{value:,.4g}"
+                if isinstance(value, float)
+                else f"{value:,}"
+                if isinstance(value, int)
+                else str(value)
+            )
+            table.add_row(name.replace("_", " "), escape(shown))
+        console.print(table)
+    for finding in report.findings:
+        console.print(
+            f"{_STYLES[finding.severity]} {escape(finding.sentence())}", highlight=False, soft_wrap=True
+        )
+    if report.ok:
+        console.print("[green]Nothing stands in the way of using this file.[/]")

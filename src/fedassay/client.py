@@ -1,0 +1,118 @@
+"""The only code that sees rows: site policy, site ledger, bounds, measurement, the trust model's client half."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedassay.data.bounds import limit_rows
+from fedassay.data.split import select_part
+from fedassay.endpoint import Endpoint, Store
+from fedassay.envelope import Envelope, Summaries, TrustModels
+from fedassay.errors import DataError
+from fedassay.privacy.ledger import Charge, Ledger
+from fedassay.privacy.policy import Policy, PolicyRequest
+from fedassay.protocol import Memory, Message, Plan, Randomness, Rows, Vector
+from fedassay.summaries import CATALOGUE
+from fedassay.trust import TRUST_MODELS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """What a client brings: its rows and its own rules. Nothing in here ever leaves.
+
+    `rows` opens the validated rows (called only when a measurement is due); `split_key` decides which rows
+    are held out, the same ones in every run.
+    """
+
+    name: str
+    dataset: str
+    rows: Callable[[], Rows] = field(repr=False)
+    policy: Policy
+    ledger: Ledger
+    randomness: Randomness = field(repr=False)
+    split_key: bytes = field(repr=False)
+    held_out: float = 0.3
+
+
+class Client(Endpoint):
+    """One client of a federation.
+
+    Guarantee: before the first byte of an exchange leaves, the site's policy has allowed every query of it
+    and the site's ledger has been charged for all of them.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        store: Store | None = None,
+        summaries: Summaries = CATALOGUE,
+        trust_models: TrustModels = TRUST_MODELS,
+    ) -> None:
+        super().__init__(
+            site.name,
+            store=store if store is not None else Store(),
+            summaries=summaries,
+            trust_models=trust_models,
+        )
+        self.site = site
+        self.truncated = 0
+        """Rows left out by the bound on rows per client, in the latest measurement. Stays at the site."""
+
+    def agree(self, opened: Envelope) -> None:
+        """Ask the site's policy, then charge the site's ledger; either may refuse, and then nothing is sent."""
+        plans, exchange = opened.request.plans, opened.request.exchange
+        for plan in plans:
+            self.site.policy.check(PolicyRequest.of(plan, study=opened.study))
+        self.site.ledger.charge(
+            [
+                Charge.of(plan, id=f"{exchange.hex()}/{index}", dataset=self.site.dataset, study=opened.study)
+                for index, plan in enumerate(plans)
+            ]
+        )
+
+    def reply(self, opened: Envelope, state: Message) -> tuple[Message, Message]:
+        """The trust model's client half; rows are read only if it asks for the measurement."""
+        learned: dict[tuple[str, str], Memory] = {}
+        answered = opened.trust.respond(
+            opened.request, lambda: self._measure(opened, learned), state, self.site.randomness
+        )
+        self.store.memories.update(learned)
+        return answered
+
+    def _measure(self, opened: Envelope, learned: dict[tuple[str, str], Memory]) -> tuple[Vector, ...]:
+        vectors = []
+        for plan, task in zip(opened.request.plans, opened.tasks, strict=True):
+            key = (opened.study, task)
+            memory = learned.get(key, self.store.memories.get(key, {}))
+            vector, learned[key] = plan.query.of.measure(self._bounded_rows(plan), memory)
+            vectors.append(_checked(vector, plan))
+        return tuple(vectors)
+
+    def _bounded_rows(self, plan: Plan) -> Rows:
+        protection = plan.setting.protection
+        rows = select_part(
+            self.site.rows(),
+            plan.query.part,
+            key=self.site.split_key,
+            unit=protection.unit,
+            client=self.site.name,
+            held_out=self.site.held_out,
+        )
+        if protection.rows_per_client is None:
+            return rows
+        rows, self.truncated = limit_rows(rows, protection.rows_per_client, self.site.randomness)
+        return rows
+
+
+def _checked(vector: Vector, plan: Plan) -> Vector:
+    """The vector, if it is what the plan's proofs (no wrap, sensitivity) assume."""
+    summary = plan.query.of
+    if vector.dtype != np.int64 or vector.shape != (summary.length,):
+        raise DataError(f"{summary.name}: the measured vector is not {summary.length} whole numbers.")
+    if vector.size and max(int(vector.max()), -int(vector.min())) > summary.largest:
+        raise DataError(f"{summary.name}: a measured entry exceeds {summary.largest:,}.")
+    return vector

@@ -1,0 +1,164 @@
+"""The clients of a simulation, from one table or a folder of them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.data.findings import listed, raise_first
+from fedassay.data.names import RowNames
+from fedassay.data.roster import Roster
+from fedassay.data.rows import PooledRows
+from fedassay.data.scan import Scan
+from fedassay.data.schema import ROLES, Columns
+from fedassay.data.sources import Folder, Source, open_source
+from fedassay.data.stores import Gathered, MemoryStore, RowStore, Site, Store, StreamStore
+from fedassay.errors import DataError, UsageError
+from fedassay.protocol import Rows
+
+MEMORY_LIMIT = 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Federation:
+    """Clients and their rows. `clients` makes names when asked: there may be a hundred million.
+
+    Names are sorted by code point; where each row is a client, they are the row numbers in order.
+    """
+
+    clients: Sequence[str]
+    rows_per_client: NDArray[np.int64] = field(repr=False)
+    warnings: tuple[str, ...] = ()
+    store: Store = field(repr=False)
+
+    @property
+    def client_count(self) -> int:
+        """The number of clients, those without rows included."""
+        return len(self.clients)
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows of all clients."""
+        return int(self.rows_per_client.sum())
+
+    def __repr__(self) -> str:
+        return f"Federation(clients={self.client_count}, rows={self.row_count})"
+
+    def rows_of(self, client: str) -> Rows:
+        """The rows of one client, in the order of the data. A client without rows gives no batches."""
+        try:
+            position = self.clients.index(client)
+        except ValueError:
+            known = list(self.clients[:1000])
+            close = difflib.get_close_matches(str(client), known, n=1)
+            fix = f"did you mean {close[0]!r}?" if close else f"the first are {listed(known, most=3)}."
+            raise UsageError(
+                f"client: got {client!r}, expected one of {self.client_count} names; {fix}"
+            ) from None
+        return self.store.rows_of(position)
+
+    def pooled(self) -> PooledRows:
+        """All rows, in the order of the data, for the aggregate mode of a simulation."""
+        return PooledRows(
+            clients=self.clients, rows=self.store.pooled(), by_client=self.store.pooled_by_client()
+        )
+
+
+def load(
+    data: Any, *, client: str | None = None, columns: Mapping[str, str], memory_limit: int = MEMORY_LIMIT
+) -> Federation:
+    """Read, check and arrange `data` by client.
+
+    Each row belongs to the client named in the column `client`. Without it, each file of a folder is one
+    client, and each row of a single table is its own client. `columns` says which column plays which role.
+
+    Every value is checked in one pass before anything else happens. If the columns take at most
+    `memory_limit` bytes they stay in memory; otherwise later passes read the data again, and memory is
+    bounded by one batch plus the names and counts of the clients. The rows are the same in both cases.
+
+    Raises
+    ------
+    UsageError
+        If the data cannot be opened or a role is unknown.
+    DataError
+        If a column is missing, a value is not what its role asks for, or there are no rows.
+
+    Examples
+    --------
+    >>> data = {"site": ["b", "a", "b"], "p": [0.1, 0.9, 0.4], "y": [0, 1, 1]}
+    >>> federation = load(data, client="site", columns={"score": "p", "label": "y"})
+    >>> federation
+    Federation(clients=2, rows=3)
+    >>> [batch["score"].tolist() for batch in federation.rows_of("b").batches()]
+    [[0.1, 0.4]]
+    """
+    wanted = Columns(names=columns, client=client)
+    if not columns:
+        raise UsageError(f"columns: got none, expected some of {', '.join(ROLES)}; name at least one.")
+    source = open_source(data)
+    sites = sites_of(source, wanted)
+    for site in sites:
+        raise_first(Scan(site.table, wanted).absent)
+    roster = Roster(site.client for site in sites if site.client is not None)
+    gathered, row_count = Gathered(memory_limit), 0
+    for site in sites:
+        scan = Scan(site.table, wanted)
+        for chunk in site.chunks(scan):
+            row_count += chunk.length
+            gathered.add(chunk)
+            if chunk.clients is not None:
+                roster.add(chunk.clients, np.zeros(chunk.length, dtype=np.bool_))
+        raise_first(scan.findings())
+    if row_count == 0:
+        raise DataError(f"{source.label}: got no rows, expected at least one; export the data again.")
+    if isinstance(source, Folder) or client is not None:
+        return _by_name(sites, wanted, roster, gathered)
+    return _by_row(sites, wanted, row_count, gathered)
+
+
+def sites_of(source: Source, columns: Columns) -> tuple[Site, ...]:
+    """The tables of a source, each with its client if the file says whose rows they are."""
+    if not isinstance(source, Folder):
+        return (Site(table=source),)
+    by_file = columns.client is None
+    return tuple(Site(table=t, client=name if by_file else None) for name, t in source.sites.items())
+
+
+def _by_name(sites: tuple[Site, ...], columns: Columns, roster: Roster, gathered: Gathered) -> Federation:
+    counts = roster.counts()
+    store: Store
+    if gathered.complete:
+        store = MemoryStore.of(gathered.columns(columns), gathered.codes(counts.names), counts.rows)
+    else:
+        store = StreamStore(sites=sites, columns=columns, names=counts.names, counts=counts.rows)
+    silent = [counts.names[int(position)] for position in np.flatnonzero(counts.rows == 0)]
+    return Federation(
+        clients=counts.names,
+        rows_per_client=counts.rows,
+        warnings=without_rows(silent, len(counts.names)),
+        store=store,
+    )
+
+
+def _by_row(sites: tuple[Site, ...], columns: Columns, count: int, gathered: Gathered) -> Federation:
+    names = RowNames(count)
+    ones = np.broadcast_to(np.int64(1), count)
+    store: Store
+    if gathered.complete:
+        store = RowStore(columns=gathered.columns(columns))
+    else:
+        store = StreamStore(sites=sites, columns=columns, names=names, counts=ones)
+    return Federation(clients=names, rows_per_client=ones, store=store)
+
+
+def without_rows(silent: list[str], clients: int) -> tuple[str, ...]:
+    """The warning about clients without rows, if there are any."""
+    if not silent:
+        return ()
+    who = f"1 of {clients} clients has" if len(silent) == 1 else f"{len(silent)} of {clients} clients have"
+    return (f"{who} no rows ({listed(silent, most=5)}) and takes part with nothing to count.",)

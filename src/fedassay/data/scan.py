@@ -1,0 +1,148 @@
+"""One validating pass over a table: canonical columns batch by batch, and what was wrong with them.
+
+Memory is bounded: a tally keeps counts, one row number and a handful of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fedassay.data.findings import Finding, error, shown
+from fedassay.data.numbers import LocalClients, plain, to_clients
+from fedassay.data.schema import CLIENT, Columns, Role
+from fedassay.data.tables import NoRows, Table
+from fedassay.protocol import Batch
+
+MOST_VALUES_LISTED = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """Some rows of a table. `bad` has a mask for each column with unacceptable rows, by role."""
+
+    length: int
+    columns: Batch = field(repr=False)
+    bad: Mapping[str, NDArray[np.bool_]] = field(repr=False)
+    clients: LocalClients | None = field(repr=False)
+
+
+class Tally:
+    """The unacceptable values of one column so far: how many, and enough of them for a clear error."""
+
+    def __init__(self, *, what: str, expected: str, fix: str, lists_values: bool = False) -> None:
+        self._what, self._expected, self._fix, self._lists_values = what, expected, fix, lists_values
+        self._rows = self._count = 0
+        self._first: tuple[int, str] | None = None
+        self._values: dict[str, None] = {}
+
+    def add(self, raw: Any, bad: NDArray[np.bool_]) -> None:
+        """Take account of the next rows."""
+        if bad.any():
+            row = int(np.argmax(bad))
+            self._count += int(np.count_nonzero(bad))
+            self._first = self._first or (self._rows + row, _value(raw, row))
+            if self._lists_values and len(self._values) <= MOST_VALUES_LISTED:
+                self._values.update(dict.fromkeys(_some_values(raw)))
+        self._rows += len(raw)
+
+    def finding(self) -> Finding | None:
+        """The error to report, if there is one."""
+        if self._first is None:
+            return None
+        row, value = self._first
+        values = "1 bad value" if self._count == 1 else f"{self._count} bad values"
+        got = f"{values} in {self._rows} rows, the first in row {row} (counting from 0): {value}"
+        if self._lists_values:
+            listed = list(self._values)[:MOST_VALUES_LISTED]
+            more = " and others" if len(self._values) > MOST_VALUES_LISTED else ""
+            got += f" (values found: {', '.join(listed)}{more})"
+        return error(what=self._what, got=got, expected=self._expected, fix=self._fix)
+
+
+def _value(raw: Any, row: int) -> str:
+    try:
+        return shown(raw[row].as_py())
+    except Exception:  # a value that Python cannot represent, such as the year 300000
+        return str(raw.type)
+
+
+def _some_values(raw: Any) -> list[str]:
+    try:
+        distinct = pc.unique(plain(raw))
+    except Exception:  # nested values have no order and no hash
+        distinct = raw.slice(0, MOST_VALUES_LISTED + 1)
+    return [_value(distinct, row) for row in range(min(len(distinct), MOST_VALUES_LISTED + 1))]
+
+
+class Scan:
+    """One pass over one table. Read `chunks` to the end; then `findings` are complete.
+
+    Columns that are missing are left out of the chunks, so that the others can still be looked at.
+    """
+
+    def __init__(self, table: Table, columns: Columns) -> None:
+        self._table, self._columns = table, columns
+        self._absent = (
+            {} if isinstance(table, NoRows) else columns.missing_from(table.names, where=table.label)
+        )
+        self._tallies = {role.name: self._tally(role) for role in columns.roles}
+        self._tallies[CLIENT] = Tally(
+            what=f"{table.label}, column {columns.client!r} (client)",
+            expected="the name or number of a client in every row",
+            fix="fill in the client or remove these rows",
+        )
+
+    def _tally(self, role: Role) -> Tally:
+        return Tally(
+            what=f"{self._table.label}, column {self._columns.names[role.name]!r} ({role.name})",
+            expected=role.expected,
+            fix=role.fix,
+            lists_values=role.lists_values,
+        )
+
+    @property
+    def absent(self) -> list[Finding]:
+        """The columns that are missing or ambiguous, known before any row is read."""
+        return list(self._absent.values())
+
+    def findings(self) -> list[Finding]:
+        """Everything found so far that makes the table unusable."""
+        found = [tally.finding() for tally in self._tallies.values()]
+        return self.absent + [finding for finding in found if finding is not None]
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The rows, converted; unacceptable values are marked and counted, not raised."""
+        needed = [name for name in self._columns.needed if name not in self._absent]
+        if not needed:  # any column tells how many rows there are
+            needed = [name for name in self._table.names if self._table.names.count(name) == 1][:1]
+        if not needed:
+            return
+        for batch in self._table.batches(needed):
+            if len(batch):
+                yield self._chunk({name: batch.column(i) for i, name in enumerate(needed)}, len(batch))
+
+    def _chunk(self, raw: Mapping[str, Any], length: int) -> Chunk:
+        columns, bad = {}, {}
+        for role in self._columns.roles:
+            name = self._columns.names[role.name]
+            if name in raw:
+                values, wrong = role.convert(raw[name])
+                self._tallies[role.name].add(raw[name], wrong)
+                columns[role.name] = values
+                if wrong.any():
+                    bad[role.name] = wrong
+        clients = None
+        owner = self._columns.client
+        if owner is not None and owner in raw:
+            clients = to_clients(raw[owner])
+            nameless = clients.codes < 0
+            self._tallies[CLIENT].add(raw[owner], nameless)
+            if nameless.any():
+                bad[CLIENT] = nameless
+        return Chunk(length=length, columns=columns, bad=bad, clients=clients)

@@ -1,0 +1,155 @@
+"""What a column must hold, by the role that it plays.
+
+A role such as ``score`` is what summaries ask for; the user says which of their columns plays it. A later
+task adds a role by adding one entry to `ROLES`: its canonical type, its check, and the words for its error.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.data.findings import Finding, error, listed
+from fedassay.data.numbers import to_numbers, to_truth
+from fedassay.errors import UsageError
+
+CLIENT = "client"
+"""Not a role of `ROLES`: the column that says whose row it is, and in pooled rows the client's index."""
+
+MOST_COLUMNS_LISTED = 20
+
+Bad = NDArray[np.bool_]
+Convert = Callable[[Any], tuple[NDArray[Any], Bad]]
+"""An Arrow array to canonical values and the mask of the rows whose value is not acceptable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """What the column in this role must hold.
+
+    `convert` never raises on a value: it marks it. What it returns for a marked row is meaningless.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    convert: Convert
+    expected: str
+    fix: str
+    lists_values: bool = False
+    """Whether an error lists the distinct values found, for columns that should hold very few."""
+
+
+def _score(array: Any) -> tuple[NDArray[Any], Bad]:
+    # Adding zero turns -0.0 into 0.0, so that the bits of two scores are ordered like the scores.
+    values = to_numbers(array) + 0.0
+    return values, ~((values >= 0.0) & (values <= 1.0))
+
+
+def _label(array: Any) -> tuple[NDArray[Any], Bad]:
+    values = to_truth(array)
+    positive = values == 1.0
+    return positive.astype(np.int8), ~(positive | (values == 0.0))
+
+
+ROLES: Mapping[str, Role] = MappingProxyType(
+    {
+        role.name: role
+        for role in (
+            Role(
+                name="score",
+                dtype=np.dtype(np.float64),
+                convert=_score,
+                expected="a number in [0, 1] in every row",
+                fix="remove or repair these rows (percentages and logits must be turned into probabilities)",
+            ),
+            Role(
+                name="label",
+                dtype=np.dtype(np.int8),
+                convert=_label,
+                expected="0 or 1 (or true and false) in every row",
+                fix="recode the positive class as 1 and the other as 0, and remove rows without a label",
+                lists_values=True,
+            ),
+        )
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Which of the user's columns plays which role, and which one names the client, if any does.
+
+    Examples
+    --------
+    >>> Columns(names={"score": "p", "label": "y"}, client="hospital").needed
+    ('p', 'y', 'hospital')
+    """
+
+    names: Mapping[str, str]
+    client: str | None = None
+
+    def __post_init__(self) -> None:
+        for role in self.names:
+            if role not in ROLES:
+                raise UsageError(f"column role: got {role!r}, expected one of {', '.join(ROLES)}.")
+        for role, name in {**self.names, CLIENT: self.client or "-"}.items():
+            if not isinstance(name, str) or not name:
+                raise UsageError(f"{role} column: got {name!r}, expected the name of a column.")
+        seen: dict[str, str] = {}
+        for role, name in self.names.items():
+            if name in seen:
+                raise UsageError(
+                    f"columns: got {name!r} as {seen[name]} and as {role}, expected two different columns."
+                )
+            seen[name] = role
+        object.__setattr__(self, "names", MappingProxyType(dict(self.names)))
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """The roles, in the order given."""
+        return tuple(ROLES[role] for role in self.names)
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The user's columns that have to be read, each once."""
+        client = () if self.client is None else (self.client,)
+        return tuple(dict.fromkeys((*self.names.values(), *client)))
+
+    def missing_from(self, existing: Sequence[str], *, where: str) -> dict[str, Finding]:
+        """For each column that is absent, or there more than once, the error that says so."""
+        roles = {name: role for role, name in self.names.items()}
+        return {
+            name: _absent(name, roles.get(name, CLIENT), existing, where=where)
+            for name in self.needed
+            if list(existing).count(name) != 1
+        }
+
+
+def _absent(name: str, role: str, existing: Sequence[str], *, where: str) -> Finding:
+    what = f"{where}, column {name!r} ({role})"
+    if name in existing:
+        return error(
+            what=what,
+            got=f"{list(existing).count(name)} columns of this name",
+            expected="one",
+            fix="rename or remove the others",
+        )
+    folded = {column.casefold(): column for column in existing}
+    close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.5)
+    fix = f"did you mean {folded[close[0]]!r}?" if close else "name one of the existing columns"
+    if len(existing) == 1 and any(mark in existing[0] for mark in ";\t|"):
+        fix = "the header is not separated by commas: save the file with commas"
+    return error(
+        what=what,
+        got=f"no such column among {listed(list(existing), most=MOST_COLUMNS_LISTED)}"
+        if existing
+        else "a table without columns",
+        expected="the name of an existing column",
+        fix=fix,
+    )

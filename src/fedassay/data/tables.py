@@ -1,0 +1,59 @@
+"""What a table of rows is to us, and how errors while reading one are told.
+
+A table can be read any number of times, column by column as needed, in batches: it may be larger than memory.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from fedassay.errors import DataError, FedassayError
+
+BATCH_ROWS = 2**17
+"""The most rows in a batch: large enough to be fast, small enough for the cache of a core."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table(ABC):
+    """Rows with named columns. `label` is how errors call it; `names` may hold a name twice."""
+
+    label: str
+    names: tuple[str, ...]
+
+    @abstractmethod
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """The named columns as `pyarrow.RecordBatch` objects, in the order of the rows.
+
+        Each name must stand exactly once in `names`. Raises `DataError` where the table turns out to be
+        unreadable.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoRows(Table):
+    """A file of zero bytes in a folder of sites: a site that had nothing to export."""
+
+    names: tuple[str, ...] = ()
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Nothing."""
+        return iter(())
+
+
+@contextmanager
+def reading(label: str, *, fix: str) -> Iterator[None]:
+    """Turn whatever a reader raises on a broken file into one sentence.
+
+    Deliberately broad: readers raise dozens of types on damaged bytes. Only calls of readers belong inside.
+    """
+    try:
+        yield
+    except (FedassayError, MemoryError):
+        raise
+    except Exception as cause:
+        reason = (str(cause).strip().splitlines() or [type(cause).__name__])[0][:120]
+        raise DataError(f"{label}: got something unreadable ({reason}), expected rows; {fix}.") from cause

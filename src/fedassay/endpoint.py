@@ -1,0 +1,153 @@
+"""What every party that answers has in common: bytes in, bytes out, each question answered once.
+
+`Endpoint.answer` never raises and never lets an exception's text out: what goes wrong is logged where it
+happened and leaves as one of the codes of `envelope.Refusal`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+from fedassay import envelope, wire
+from fedassay.envelope import Envelope, Refusal, Summaries, TrustModels
+from fedassay.errors import (
+    BudgetExceeded,
+    DataError,
+    PolicyRefusal,
+    ProtocolError,
+    UnsupportedQuery,
+    UsageError,
+)
+from fedassay.protocol import Memory, Message
+
+log = logging.getLogger("fedassay.endpoint")
+
+KEPT_EXCHANGES = 4
+"""Replies of older exchanges are forgotten; a question about one of those is refused, not answered anew."""
+
+
+@dataclass
+class Conversation:
+    """One exchange as an endpoint remembers it."""
+
+    terms: bytes
+    state: Message = field(default_factory=dict, repr=False)
+    replies: dict[int, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
+    """Leg to (digest of the request, reply)."""
+
+
+@dataclass
+class Store:
+    """What an endpoint remembers between messages. A durable runtime keeps the same things on disk."""
+
+    conversations: dict[bytes, Conversation] = field(default_factory=dict, repr=False)
+    closed: set[bytes] = field(default_factory=set, repr=False)
+    memories: dict[tuple[str, str], Memory] = field(default_factory=dict, repr=False)
+    """(study, task) to what a summary remembers between rounds."""
+
+    def begin(self, exchange: bytes, terms: bytes) -> Conversation:
+        """Open a conversation, forgetting the oldest if there are too many."""
+        while len(self.conversations) >= KEPT_EXCHANGES:
+            oldest = next(iter(self.conversations))
+            del self.conversations[oldest]
+            self.closed.add(oldest)
+        self.conversations[exchange] = Conversation(terms=terms)
+        return self.conversations[exchange]
+
+
+class Endpoint(ABC):
+    """A party that answers requests: a client, or a helper."""
+
+    def __init__(self, name: str, *, store: Store, summaries: Summaries, trust_models: TrustModels) -> None:
+        self.name = name
+        self.store = store
+        self._summaries = summaries
+        self._trust_models = trust_models
+
+    def answer(self, data: bytes) -> bytes:
+        """The reply to a request, or a refusal.
+
+        Guarantee: a leg that was answered is never answered differently; the same request gets the same
+        bytes again. The terms of an exchange (trust model, queries, settings) cannot change between legs.
+        """
+        try:
+            return self._answer(data)
+        except Exception as error:  # the boundary of a site: whatever happened leaves as a fixed code
+            code = _code(error)
+            log.warning("%s refuses (%s): %s", self.name, code, error, exc_info=code is Refusal.INTERNAL)
+            return envelope.pack_refusal(sender=self.name, code=code)
+
+    @abstractmethod
+    def agree(self, opened: Envelope) -> None:
+        """Called once per exchange, before anything is computed or sent; raise to refuse it."""
+
+    @abstractmethod
+    def reply(self, opened: Envelope, state: Message) -> tuple[Message, Message]:
+        """The reply to one leg, and the state for the next."""
+
+    def _answer(self, data: bytes) -> bytes:
+        opened = envelope.open_request(data, summaries=self._summaries, trust_models=self._trust_models)
+        request, terms = opened.request, _terms(opened)
+        if request.recipient != self.name:
+            raise ProtocolError(f"request: it is for {request.recipient!r}.")
+        conversation = self.store.conversations.get(request.exchange)
+        if conversation is None:
+            if request.exchange in self.store.closed:
+                raise _OutOfTurn("request: the exchange is over.")
+            self.agree(opened)
+            conversation = self.store.begin(request.exchange, terms)
+        elif conversation.terms != terms:
+            raise _Changed("request: the terms of the exchange have changed.")
+
+        digest = hashlib.sha256(data).digest()
+        if request.leg in conversation.replies:
+            known, reply = conversation.replies[request.leg]
+            if known != digest:
+                raise _Changed("request: this leg was answered for another request.")
+            return reply
+        if conversation.replies and request.leg < max(conversation.replies):
+            raise _OutOfTurn("request: a later leg was answered already.")
+        message, state = self.reply(opened, conversation.state)
+        reply = envelope.pack_reply(
+            sender=self.name, exchange=request.exchange, leg=request.leg, message=message
+        )
+        conversation.state = state
+        conversation.replies[request.leg] = (digest, reply)
+        return reply
+
+
+class _OutOfTurn(ProtocolError):
+    pass
+
+
+class _Changed(ProtocolError):
+    pass
+
+
+def _terms(opened: Envelope) -> bytes:
+    described = {
+        "study": opened.study,
+        "trust": envelope.describe(opened.trust),
+        "plans": [envelope.describe_plan(plan) for plan in opened.request.plans],
+        "tasks": list(opened.tasks),
+    }
+    return hashlib.sha256(wire.encode(described)).digest()
+
+
+_CODES: tuple[tuple[type[Exception], Refusal], ...] = (
+    (_OutOfTurn, Refusal.OUT_OF_TURN),
+    (_Changed, Refusal.CHANGED),
+    (PolicyRefusal, Refusal.POLICY),
+    (BudgetExceeded, Refusal.BUDGET),
+    (DataError, Refusal.DATA),
+    (UnsupportedQuery, Refusal.UNSUPPORTED),
+    (UsageError, Refusal.UNSUPPORTED),
+    (ProtocolError, Refusal.MALFORMED),
+)
+
+
+def _code(error: Exception) -> Refusal:
+    return next((code for kind, code in _CODES if isinstance(error, kind)), Refusal.INTERNAL)

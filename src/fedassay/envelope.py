@@ -1,0 +1,216 @@
+"""Requests and replies as bytes: what the server half and the client halves say to each other.
+
+A request repeats everything that a client needs to judge it (trust model, summaries, parts, settings): a
+client believes no plan, it makes its own from these fields and refuses what it cannot make. Summaries and
+trust models travel as a name and fields and are rebuilt from fixed catalogues; no code travels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any, TypeVar, cast
+
+from fedassay import wire
+from fedassay.errors import FedassayError, ProtocolError
+from fedassay.protocol import (
+    Budget,
+    Collect,
+    Message,
+    Neighbours,
+    Part,
+    Plan,
+    Protection,
+    Query,
+    Request,
+    Select,
+    Setting,
+    Sum,
+    Summary,
+    TrustModel,
+    Unit,
+)
+
+VERSION = 1
+
+Summaries = Mapping[str, type[Summary[Any]]]
+TrustModels = Mapping[str, type[TrustModel]]
+_QUERIES: Mapping[str, type[Query[Any]]] = {"sum": Sum, "collect": Collect, "select": Select}
+_QUERY_NAMES = {kind: name for name, kind in _QUERIES.items()}
+
+Public = TypeVar("Public")
+
+
+class Refusal(StrEnum):
+    """The only things a client ever says about why it does not answer. Never an exception's text."""
+
+    MALFORMED = "malformed"
+    UNSUPPORTED = "unsupported"
+    POLICY = "policy"
+    BUDGET = "budget"
+    DATA = "data"
+    OUT_OF_TURN = "out-of-turn"
+    CHANGED = "changed-request"
+    PROTOCOL = "protocol"
+    INTERNAL = "internal"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Envelope:
+    """A request as it arrives: the trust model's part, and what `client.py` needs around it."""
+
+    study: str
+    trust: TrustModel
+    tasks: tuple[str, ...]
+    request: Request
+
+
+def describe(public: Summary[Any] | TrustModel) -> Message:
+    """A summary or trust model as its name and its public fields."""
+    described: Message = {"name": public.name}
+    for field in fields(cast(Any, public)):
+        described[field.name] = getattr(public, field.name)
+    return described
+
+
+def rebuild(catalogue: Mapping[str, type[Public]], described: object) -> Public:
+    """The summary or trust model with this name and these fields, validated by its own constructor."""
+    if not isinstance(described, dict) or described.get("name") not in catalogue:
+        raise ProtocolError("request: it names something that is not in the catalogue.")
+    kind = catalogue[described["name"]]
+    wanted = {field.name for field in fields(cast(Any, kind))}
+    given = {key: _tuples(value) for key, value in described.items() if key != "name"}
+    if set(given) != wanted:
+        raise ProtocolError(f"request: {described['name']} has other fields than expected.")
+    try:
+        return kind(**given)
+    except (FedassayError, TypeError, ValueError, OverflowError) as error:
+        raise ProtocolError(f"request: the fields of {described['name']} are not valid.") from error
+
+
+def pack_request(*, study: str, trust: TrustModel, tasks: tuple[str, ...], request: Request) -> bytes:
+    """A request as bytes."""
+    return wire.encode(
+        {
+            "version": VERSION,
+            "study": study,
+            "exchange": request.exchange,
+            "leg": request.leg,
+            "recipient": request.recipient,
+            "trust": describe(trust),
+            "plans": [describe_plan(plan) for plan in request.plans],
+            "tasks": list(tasks),
+            "message": request.message,
+        }
+    )
+
+
+def open_request(data: bytes, *, summaries: Summaries, trust_models: TrustModels) -> Envelope:
+    """The request in these bytes, or `ProtocolError` (malformed) or `UnsupportedQuery` (cannot be planned)."""
+    outer = wire.decode(data)
+    if outer.get("version") != VERSION:
+        raise ProtocolError(f"request: got version {outer.get('version')!r}, expected {VERSION}.")
+    trust = rebuild(trust_models, outer.get("trust"))
+    plans = tuple(_rebuild_plan(plan, trust, summaries) for plan in _typed(outer, "plans", list))
+    tasks = tuple(str(task) for task in _typed(outer, "tasks", list))
+    if not plans or len(tasks) != len(plans):
+        raise ProtocolError("request: it asks nothing, or its lists differ in length.")
+    request = Request(
+        exchange=_typed(outer, "exchange", bytes),
+        plans=plans,
+        leg=_typed(outer, "leg", int),
+        recipient=_typed(outer, "recipient", str),
+        message=_typed(outer, "message", dict),
+    )
+    if len(request.exchange) != 16 or not 0 <= request.leg < 64:
+        raise ProtocolError("request: the exchange or the leg is out of range.")
+    return Envelope(study=_typed(outer, "study", str), trust=trust, tasks=tasks, request=request)
+
+
+def pack_reply(*, sender: str, exchange: bytes, leg: int, message: Message) -> bytes:
+    """A reply as bytes."""
+    return wire.encode(
+        {"version": VERSION, "sender": sender, "exchange": exchange, "leg": leg, "message": message}
+    )
+
+
+def pack_refusal(*, sender: str, code: Refusal) -> bytes:
+    """A refusal: a fixed code and nothing else."""
+    return wire.encode({"version": VERSION, "sender": sender, "refusal": str(code)})
+
+
+def open_reply(data: bytes, *, sender: str, exchange: bytes, leg: int) -> Message | Refusal:
+    """The message in a reply to exactly this leg by exactly this sender, or the code of a refusal."""
+    outer = wire.decode(data)
+    if outer.get("version") != VERSION or outer.get("sender") != sender:
+        raise ProtocolError("reply: another version, or not from whom it should be.")
+    if "refusal" in outer:
+        try:
+            return Refusal(outer["refusal"])
+        except ValueError as error:
+            raise ProtocolError("reply: unknown refusal code.") from error
+    if outer.get("exchange") != exchange or outer.get("leg") != leg:
+        raise ProtocolError("reply: it answers another question.")
+    return cast(Message, _typed(outer, "message", dict))
+
+
+def describe_plan(plan: Plan) -> Message:
+    """A plan as the public fields from which a client can make it again."""
+    protection, budget = plan.setting.protection, plan.setting.budget
+    return {
+        "query": _QUERY_NAMES[type(plan.query)],
+        "summary": describe(plan.query.of),
+        "share": plan.query.share,
+        "part": str(plan.query.part),
+        "unit": str(protection.unit),
+        "neighbours": str(protection.neighbours),
+        "rows_per_client": protection.rows_per_client,
+        "epsilon": None if budget is None else budget.epsilon,
+        "delta": None if budget is None else budget.delta,
+        "clients": plan.setting.clients,
+    }
+
+
+def _rebuild_plan(described: object, trust: TrustModel, summaries: Summaries) -> Plan:
+    if not isinstance(described, dict) or described.get("query") not in _QUERIES:
+        raise ProtocolError("request: a query is not one of sum, collect, select.")
+    summary = rebuild(summaries, described.get("summary"))
+    try:
+        query = _QUERIES[described["query"]](
+            of=summary, share=float(described["share"]), part=Part(described["part"])
+        )
+        protection = Protection(
+            unit=Unit(described["unit"]),
+            neighbours=Neighbours(described["neighbours"]),
+            rows_per_client=_optional(described["rows_per_client"], int),
+        )
+        epsilon = _optional(described["epsilon"], float)
+        budget = None if epsilon is None else Budget(epsilon=epsilon, delta=float(described["delta"]))
+        clients = int(described["clients"])
+    except (FedassayError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ProtocolError("request: a query's fields are not valid.") from error
+    setting = Setting(trust=trust, protection=protection, budget=budget, clients=clients)
+    return trust.plan(query, setting)
+
+
+Kind = TypeVar("Kind")
+
+
+def _typed(outer: Message, key: str, kind: type[Kind]) -> Kind:
+    value = outer.get(key)
+    if type(value) is not kind:
+        raise ProtocolError(f"message: the field {key} is missing or of the wrong type.")
+    return value
+
+
+def _optional(value: object, kind: type[Kind]) -> Kind | None:
+    if value is None:
+        return None
+    if type(value) is not kind:
+        raise TypeError(f"expected {kind.__name__}")
+    return value
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

@@ -1,0 +1,237 @@
+"""Who has spent what: charges, the rule that admits them, and a ledger in memory.
+
+A ledger keeps *noise laws*, not epsilons: laws compose tightly, and the epsilon of a history is computed when
+somebody asks, at the delta they ask for. The rule is the pure function `admit`; a ledger only has to apply it
+and record the outcome in one atomic step.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from fedassay.errors import BudgetExceeded, ProtocolError, UsageError
+from fedassay.privacy import accounting
+from fedassay.protocol import NO_NOISE, Budget, Neighbours, Noise, Part, Plan, Sensitivity, Unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charge:
+    """One release of one data set, as plain values that a database can hold.
+
+    `id` stands for one *answer*: whoever sends a question again gets the recorded answer again. Noise drawn
+    anew under an old id would be a second release that nobody pays for.
+
+    Examples
+    --------
+    >>> Charge(id="1", dataset="d", study="s", law="discrete-laplace", scale=2.0, l1=1.0, l2=1.0,
+    ...        trust_model="server-dp").noise.variance > 0
+    True
+    """
+
+    id: str | bytes
+    dataset: str
+    study: str
+    law: str
+    scale: float
+    l1: float
+    l2: float
+    trust_model: str
+    part: Part = Part.ALL
+    unit: Unit = Unit.EXAMPLE
+    neighbours: Neighbours = Neighbours.ADD_REMOVE
+
+    def __post_init__(self) -> None:
+        if not (
+            isinstance(self.part, Part)
+            and isinstance(self.unit, Unit)
+            and isinstance(self.neighbours, Neighbours)
+        ):
+            raise UsageError("charge: expected a Part, a Unit and Neighbours, not their names.")
+        if self.law == NO_NOISE.law:
+            if math.isnan(self.l1) or math.isnan(self.l2) or self.scale != 0:
+                raise UsageError(
+                    "charge: expected a sensitivity that is a number and, without noise, scale 0."
+                )
+        else:
+            accounting.whole_sensitivity(self.sensitivity)
+            accounting.check_law(self.law, self.scale)
+
+    @classmethod
+    def of(cls, plan: Plan, *, id: str | bytes, dataset: str, study: str) -> Charge:  # noqa: A002
+        """What answering a planned query costs the data set."""
+        setting = plan.setting
+        return cls(
+            id=id,
+            dataset=dataset,
+            study=study,
+            law=plan.noise.law,
+            scale=plan.noise.scale,
+            l1=plan.sensitivity.l1,
+            l2=plan.sensitivity.l2,
+            trust_model=setting.trust.name,
+            part=plan.query.part,
+            unit=setting.protection.unit,
+            neighbours=setting.protection.neighbours,
+        )
+
+    @property
+    def exact(self) -> bool:
+        """Whether the release carries no noise: its epsilon is infinite."""
+        return self.law == NO_NOISE.law
+
+    @property
+    def noise(self) -> Noise:
+        """The noise law of the release."""
+        return NO_NOISE if self.exact else accounting.noise_of(self.law, Fraction(self.scale))
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """How far one unit can move what was measured."""
+        return Sensitivity(l1=self.l1, l2=self.l2)
+
+    @property
+    def event(self) -> Any:
+        """The release as dp-accounting sees it."""
+        return accounting.event(self.noise, self.sensitivity)
+
+
+class Ledger(ABC):
+    """Keeps what has been spent on each data set and refuses what would spend too much.
+
+    Contract: `charge` is all or nothing; it raises before anything is recorded; once it returns, the record
+    survives whatever the ledger's storage survives; the same id counts once. Concurrent calls must behave
+    as if they came one after the other.
+    """
+
+    @abstractmethod
+    def charge(self, charges: Sequence[Charge]) -> None:
+        """Record the charges, or raise `BudgetExceeded` or (an id with other content) `ProtocolError`."""
+
+    @abstractmethod
+    def spent(self, dataset: str, delta: float) -> float:
+        """The epsilon that the releases of this data set add up to, at this delta."""
+
+
+class MemoryLedger(Ledger):
+    """A ledger that lasts as long as this process; the budget holds for each data set by itself.
+
+    Parameters
+    ----------
+    budget : None only records and refuses nothing: for simulations.
+    allow_exact : whether releases without noise pass. They are recorded, their epsilon is infinite, and the
+        budget then bounds only the others.
+
+    Examples
+    --------
+    >>> ledger = MemoryLedger(Budget(epsilon=1.0))
+    >>> release = Charge(id="1", dataset="d", study="s", law="discrete-laplace", scale=1.5, l1=1.0, l2=1.0,
+    ...                  trust_model="server-dp")
+    >>> ledger.charge([release])
+    >>> ledger.charge([release])  # the same answer again is free
+    >>> round(ledger.spent("d", 0.0), 3)
+    0.667
+    """
+
+    def __init__(self, budget: Budget | None, *, allow_exact: bool = False) -> None:
+        self.budget = budget
+        self.allow_exact = allow_exact
+        self._charges: dict[str | bytes, Charge] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """Everything recorded, in order."""
+        return tuple(self._charges.values())
+
+    def charge(self, charges: Sequence[Charge]) -> None:
+        """Record the charges, or raise before anything is recorded."""
+        with self._lock:
+            new = admit(charges, self._charges, budget=self.budget, allow_exact=self.allow_exact)
+            self._charges |= {charge.id: charge for charge in new}
+
+    def spent(self, dataset: str, delta: float) -> float:
+        """The epsilon that the releases of this data set add up to; infinite if one had no noise."""
+        return compose((charge for charge in self.charges if charge.dataset == dataset), delta)
+
+
+def admit(
+    charges: Sequence[Charge],
+    recorded: Mapping[str | bytes, Charge],
+    *,
+    budget: Budget | None,
+    allow_exact: bool = False,
+) -> tuple[Charge, ...]:
+    """The charges that must be recorded, or an error if they may not be. Changes nothing.
+
+    `recorded` maps ids to charges; of the charges it may leave out those of other data sets with other ids.
+    """
+    new: dict[str | bytes, Charge] = {}
+    for charge in charges:
+        known = recorded.get(charge.id, new.get(charge.id))
+        if known is None:
+            new[charge.id] = charge
+        elif known != charge:
+            raise ProtocolError(
+                f"ledger: the charge {charge.id!r} is recorded with other content; "
+                "every release needs an id of its own."
+            )
+    if budget is not None:
+        for dataset in dict.fromkeys(charge.dataset for charge in new.values()):
+            before = [charge for charge in recorded.values() if charge.dataset == dataset]
+            added = [charge for charge in new.values() if charge.dataset == dataset]
+            _check(dataset, before, added, budget=budget, allow_exact=allow_exact)
+    return tuple(new.values())
+
+
+def compose(charges: Iterable[Charge], delta: float) -> float:
+    """The epsilon of these releases of one data set together, at this delta.
+
+    Releases on the fit part and on the held-out part compose in parallel: each unit is in exactly one of the
+    two, so it meets only the releases on its own part and on all rows; the worse part counts. Assumption: the
+    part depends on who a unit is (its keyed hash), not on what it contains; under replace-one the new unit
+    takes the place, and so the part, of the old one.
+
+    Releases that protect different units or use different neighbours add up to no single promise: infinite.
+    """
+    charges = list(charges)
+    if len({(charge.unit, charge.neighbours) for charge in charges}) > 1:
+        return math.inf
+    return max(
+        accounting.spent([charge.event for charge in charges if charge.part in (part, Part.ALL)], delta)
+        for part in (Part.FIT, Part.HELD_OUT)
+    )
+
+
+def _check(
+    dataset: str, before: Sequence[Charge], added: Sequence[Charge], *, budget: Budget, allow_exact: bool
+) -> None:
+    """Raise if the added charges would overspend the budget of this data set."""
+    exact = [charge for charge in added if charge.exact]
+    if exact and not allow_exact:
+        raise BudgetExceeded(
+            f"budget of {dataset}: {exact[0].trust_model} releases without noise, which no finite budget "
+            "covers; ask under a trust model that adds noise, or let the ledger allow exact releases."
+        )
+    before = [charge for charge in before if not charge.exact]
+    added = [charge for charge in added if not charge.exact]
+    kinds = {f"{charge.unit} under {charge.neighbours}" for charge in (*before, *added)}
+    if len(kinds) > 1:
+        raise BudgetExceeded(
+            f"budget of {dataset}: charges per {' and per '.join(sorted(kinds))} add up to no single "
+            "promise; use the same unit and neighbours, or a data set name of its own for each."
+        )
+    total = compose([*before, *added], budget.delta)
+    if added and not total <= budget.epsilon:
+        requested, remaining = compose(added, budget.delta), budget.epsilon - compose(before, budget.delta)
+        gaussian = budget.delta == 0 and any(charge.law == accounting.GAUSSIAN for charge in added)
+        raise BudgetExceeded(
+            f"budget of {dataset}: requested epsilon {requested:.3g}, remaining {max(remaining, 0.0):.3g} of "
+            f"{budget.epsilon:.3g} at delta {budget.delta:.3g}, difference {total - budget.epsilon:.3g}; "
+            + ("Gaussian noise needs a delta above 0." if gaussian else "ask for less or raise the budget.")
+        )

@@ -1,0 +1,150 @@
+"""What a site allows to be asked, whatever the budget: the policy has the word before the ledger.
+
+A policy sees only the public side of a query. It either returns or raises `PolicyRefusal`; what it cannot
+judge it refuses.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from fedassay.errors import PolicyRefusal, UsageError
+from fedassay.privacy import accounting
+from fedassay.protocol import Budget, Neighbours, Noise, Plan, Sample, Sensitivity, Unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyRequest:
+    """One planned query, as a policy sees it.
+
+    `clients` is the expected size of the cohort, as the server claims it; `asker` is who the transport has
+    authenticated, or None. Everything else is what the client has planned for itself.
+    """
+
+    study: str
+    trust_model: str
+    summary: str
+    resolution: int
+    """The length of the measured vector."""
+    budget: Budget | None
+    noise: Noise
+    sensitivity: Sensitivity
+    unit: Unit
+    neighbours: Neighbours
+    clients: int
+    asker: str | None = None
+
+    @classmethod
+    def of(cls, plan: Plan, *, study: str, asker: str | None = None) -> PolicyRequest:
+        """The request that a planned query makes."""
+        setting, query = plan.setting, plan.query
+        rate = query.cohort.rate if isinstance(query.cohort, Sample) else 1.0
+        return cls(
+            study=study,
+            trust_model=setting.trust.name,
+            summary=query.of.name,
+            resolution=query.of.length,
+            budget=setting.budget,
+            noise=plan.noise,
+            sensitivity=plan.sensitivity,
+            unit=setting.protection.unit,
+            neighbours=setting.protection.neighbours,
+            clients=math.floor(rate * setting.clients),
+            asker=asker,
+        )
+
+    @property
+    def epsilon(self) -> float:
+        """What this query alone costs, at the delta of its budget; infinite without noise."""
+        delta = 0.0 if self.budget is None else self.budget.delta
+        return accounting.spent([accounting.event(self.noise, self.sensitivity)], delta)
+
+
+class Policy(Protocol):
+    """Says no, or nothing."""
+
+    def check(self, request: PolicyRequest) -> None:
+        """Return if the request is allowed; raise `PolicyRefusal` otherwise."""
+        ...
+
+
+@dataclass(frozen=True)
+class AllowAll:
+    """Allows everything: for simulations, where nothing is really released."""
+
+    def check(self, request: PolicyRequest) -> None:
+        """Allow the request."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimplePolicy:
+    """Lists of what is allowed and bounds on how much; None means no rule of that kind.
+
+    A bound on epsilon or delta also refuses releases without noise: their epsilon is infinite.
+
+    Examples
+    --------
+    >>> policy = SimplePolicy(trust_models=frozenset({"secure-sum"}), smallest_cohort=5)
+    >>> SimplePolicy(largest_epsilon=float("nan"))
+    Traceback (most recent call last):
+    fedassay.errors.UsageError: policy: got a largest epsilon of nan, expected a number above 0.
+    """
+
+    trust_models: frozenset[str] | None = None
+    summaries: frozenset[str] | None = None
+    largest_epsilon: float | None = None
+    largest_delta: float | None = None
+    smallest_cohort: int = 3
+    finest_resolution: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.largest_epsilon is not None and not self.largest_epsilon > 0:
+            raise UsageError(
+                f"policy: got a largest epsilon of {self.largest_epsilon:.3g}, expected a number above 0."
+            )
+        if self.largest_delta is not None and not 0 <= self.largest_delta < 1:
+            raise UsageError(
+                f"policy: got a largest delta of {self.largest_delta:.3g}, expected one in [0, 1)."
+            )
+        if self.smallest_cohort < 1:
+            raise UsageError(f"policy: got a smallest cohort of {self.smallest_cohort}, expected at least 1.")
+        if self.finest_resolution is not None and self.finest_resolution < 1:
+            raise UsageError(
+                f"policy: got a finest resolution of {self.finest_resolution}, expected at least 1."
+            )
+
+    def check(self, request: PolicyRequest) -> None:
+        """Return if every rule allows the request; raise `PolicyRefusal` with the first that does not."""
+        for refusal in (self._names(request), self._sizes(request), self._price(request)):
+            if refusal is not None:
+                raise PolicyRefusal(f"policy: {refusal}.")
+
+    def _names(self, request: PolicyRequest) -> str | None:
+        if self.trust_models is not None and request.trust_model not in self.trust_models:
+            return f"got the trust model {request.trust_model}, expected {_one_of(self.trust_models)}"
+        if self.summaries is not None and request.summary not in self.summaries:
+            return f"got the summary {request.summary}, expected {_one_of(self.summaries)}"
+        return None
+
+    def _sizes(self, request: PolicyRequest) -> str | None:
+        if not request.clients >= self.smallest_cohort:
+            return f"got a cohort of {request.clients} clients, expected at least {self.smallest_cohort}"
+        if self.finest_resolution is not None and not request.resolution <= self.finest_resolution:
+            return f"got {request.resolution} numbers per client, expected at most {self.finest_resolution}"
+        return None
+
+    def _price(self, request: PolicyRequest) -> str | None:
+        if self.largest_delta is not None and (
+            request.budget is None or request.budget.delta > self.largest_delta
+        ):
+            got = "no budget" if request.budget is None else f"delta {request.budget.delta:.3g}"
+            return f"got {got}, expected delta of at most {self.largest_delta:.3g}"
+        if self.largest_epsilon is not None and not request.epsilon <= self.largest_epsilon:
+            return f"got epsilon {request.epsilon:.3g}, expected at most {self.largest_epsilon:.3g} per query"
+        return None
+
+
+def _one_of(names: frozenset[str]) -> str:
+    return "one of " + ", ".join(sorted(names)) if names else "none at all"

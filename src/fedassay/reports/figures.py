@@ -1,0 +1,85 @@
+"""How numbers are written for people: digits that mean something, intervals beside them, reasons instead of blanks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+TITLES: Mapping[str, str] = {
+    "roc_auc": "ROC AUC",
+    "average_precision": "average precision",
+    "brier_score": "Brier score",
+    "log_loss": "log loss",
+    "expected_calibration_error": "calibration error (ECE, equi-depth)",
+    "expected_calibration_error_uniform": "calibration error (ECE, uniform)",
+    "calibration_intercept": "calibration intercept",
+    "calibration_slope": "calibration slope",
+    "observed_expected_ratio": "observed / expected",
+    "hosmer_lemeshow": "Hosmer-Lemeshow",
+    "prevalence": "prevalence",
+    "accuracy": "accuracy",
+    "precision": "precision",
+    "recall": "recall (sensitivity)",
+    "specificity": "specificity",
+    "f1": "F1",
+    "net_benefit": "net benefit",
+}
+
+OVERALL = (
+    "roc_auc",
+    "average_precision",
+    "prevalence",
+    "brier_score",
+    "log_loss",
+    "expected_calibration_error",
+    "expected_calibration_error_uniform",
+    "calibration_intercept",
+    "calibration_slope",
+    "observed_expected_ratio",
+)
+AT_THRESHOLD = ("accuracy", "precision", "recall", "specificity", "f1", "net_benefit")
+
+
+def number(value: float | None, *, width: float | None = None) -> str:
+    """A value with as many digits as its interval's width deserves: the second digit of the half-width.
+
+    Examples
+    --------
+    >>> number(0.791234, width=0.02), number(0.791234, width=0.00002), number(None)
+    ('0.791', '0.791234', '-')
+    """
+    if value is None:
+        return "-"
+    if width is None or width <= 0 or not math.isfinite(width):
+        return f"{value:.4g}"
+    digits = min(8, max(2, 1 - math.floor(math.log10(width / 2))))
+    return f"{value:.{digits}f}"
+
+
+def interval(metric: Mapping[str, Any]) -> str:
+    """The interval of a metric, such as ``0.780 to 0.802``."""
+    ends = metric.get("interval")
+    if ends is None:
+        return ""
+    width = ends[1] - ends[0]
+    return f"{number(ends[0], width=width)} to {number(ends[1], width=width)}"
+
+
+def value(metric: Mapping[str, Any]) -> str:
+    """The value of a metric, with digits that fit its interval."""
+    ends = metric.get("interval")
+    return number(metric.get("value"), width=None if ends is None else ends[1] - ends[0])
+
+
+def p_value(p: float | None) -> str:
+    """A p-value that is never rounded to zero.
+
+    Examples
+    --------
+    >>> p_value(0.0312), p_value(1e-9), p_value(None)
+    ('0.031', '<0.001', '-')
+    """
+    if p is None:
+        return "-"
+    return "<0.001" if p < 0.001 else f"{p:.3f}"

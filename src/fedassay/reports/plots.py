@@ -1,0 +1,94 @@
+"""The plots of a result, with bands. Read only the result's JSON; Altair draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+
+from fedassay.errors import UsageError
+
+Document = Mapping[str, Any]
+
+BLUE, GREY = "#2166ac", "#999999"
+_SIDE = 300
+
+
+def roc_plot(document: Document) -> alt.LayerChart:
+    """The ROC curve with its simultaneous band."""
+    curve = document["results"]["roc_curve"]
+    if curve.get("fpr") is None:
+        return _empty("ROC curve", curve["reason"])
+    points = [
+        {"fpr": fpr, "tpr": tpr, "lower": lower, "upper": upper}
+        for fpr, tpr, lower, upper in zip(
+            curve["fpr"], curve["tpr"], curve["lower"], curve["upper"], strict=True
+        )
+    ]
+    metric = document["results"]["roc_auc"]
+    title = "ROC curve" if metric["value"] is None else f"ROC curve, AUC {metric['value']:.3f}"
+    base = alt.Chart(alt.Data(values=points))
+    x = alt.X("fpr:Q", title="false positive rate", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("tpr:Q", title="true positive rate", scale=alt.Scale(domain=[0, 1]))
+    band = base.mark_area(color=BLUE, opacity=0.2, clip=True).encode(x=x, y=alt.Y("lower:Q"), y2="upper:Q")
+    line = base.mark_line(color=BLUE, clip=True).encode(x=x, y=y, order="fpr:Q")
+    return _square(alt.layer(_diagonal(), band, line), title)
+
+
+def reliability_plot(document: Document) -> alt.LayerChart:
+    """Observed fraction against mean score in each bucket, with simultaneous bands."""
+    curve = document["results"]["reliability_curve"]
+    if curve.get("mean_score") is None:
+        return _empty("Reliability", curve["reason"])
+    points = [
+        {"score": score, "observed": observed, "lower": lower, "upper": upper}
+        for score, observed, lower, upper in zip(
+            curve["mean_score"], curve["observed"], curve["lower"], curve["upper"], strict=True
+        )
+        if observed is not None
+    ]
+    metric = document["results"]["expected_calibration_error"]
+    title = "Reliability" if metric["value"] is None else f"Reliability, ECE {metric['value']:.3f}"
+    base = alt.Chart(alt.Data(values=points))
+    x = alt.X("score:Q", title="mean score", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("observed:Q", title="observed fraction", scale=alt.Scale(domain=[0, 1]))
+    bars = base.mark_rule(color=BLUE, opacity=0.5, strokeWidth=3, clip=True).encode(
+        x=x, y=alt.Y("lower:Q"), y2="upper:Q"
+    )
+    line = base.mark_line(color=BLUE, point=True, clip=True).encode(x=x, y=y, order="score:Q")
+    return _square(alt.layer(_diagonal(), bars, line), title)
+
+
+def overview(document: Document) -> alt.HConcatChart:
+    """ROC curve and reliability diagram beside each other."""
+    return alt.hconcat(roc_plot(document), reliability_plot(document)).configure_view(stroke=GREY)
+
+
+def save_overview(document: Document, path: Path) -> None:
+    """Write the overview as `.svg`, `.png` or `.html`."""
+    if path.suffix not in (".svg", ".png", ".html"):
+        raise UsageError(f"{path}: got suffix {path.suffix!r}, expected .svg, .png or .html.")
+    overview(document).save(str(path), **({"scale_factor": 2} if path.suffix == ".png" else {}))
+
+
+def as_svg(chart: alt.TopLevelMixin) -> str:
+    """A chart as SVG text, to be put into a page."""
+    import vl_convert
+
+    return str(vl_convert.vegalite_to_svg(chart.to_json()))
+
+
+def _diagonal() -> alt.Chart:
+    ends = [{"x": 0, "y": 0}, {"x": 1, "y": 1}]
+    return alt.Chart(alt.Data(values=ends)).mark_line(color=GREY, strokeDash=[4, 4]).encode(x="x:Q", y="y:Q")
+
+
+def _square(chart: alt.LayerChart, title: str) -> alt.LayerChart:
+    return chart.properties(width=_SIDE, height=_SIDE, title=title)
+
+
+def _empty(title: str, reason: str) -> alt.LayerChart:
+    note = alt.Chart(alt.Data(values=[{"x": 0.5, "y": 0.5}])).mark_text(text=reason, limit=_SIDE)
+    return _square(alt.layer(_diagonal(), note.encode(x="x:Q", y="y:Q")), title)

@@ -1,0 +1,81 @@
+"""The result of a run as one JSON document: what every report, schema and later check reads."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedassay.errors import UsageError
+from fedassay.protocol import Setting
+from fedassay.version import VERSION
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Everything that a run says, in the order of the public contract.
+
+    `results` belongs to the task; the rest is the same for all tasks. Reports are made from `to_dict()`
+    alone.
+    """
+
+    task: str
+    parameters: Mapping[str, Any]
+    results: Mapping[str, Any] = field(repr=False)
+    privacy: Mapping[str, Any]
+    cohort: Mapping[str, Any]
+    runtime: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
+    fedassay: str = VERSION
+
+    def __getitem__(self, name: str) -> Any:
+        """A metric or curve of the task by its name, such as ``result["roc_auc"]``."""
+        return self.results[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document as plain Python objects."""
+        return {**asdict(self), "warnings": list(self.warnings)}
+
+    def to_json(self) -> str:
+        """The document as text. Not-a-number never appears: an undefined metric is null with a reason."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the document; the file is complete or it is not there."""
+        write_atomically(Path(path), self.to_json())
+
+
+def describe_privacy(setting: Setting, *, simulated: bool) -> dict[str, Any]:
+    """The `privacy` part of a result."""
+    budget, protection = setting.budget, setting.protection
+    statement = setting.trust.statement(setting)
+    if simulated:
+        statement += (
+            " This run was a simulation: one process held all rows, so the statement describes what a "
+            "release with the same settings would guarantee."
+        )
+    return {
+        "trust_model": setting.trust.name,
+        "unit": str(protection.unit),
+        "neighbours": str(protection.neighbours),
+        "epsilon": None if budget is None else budget.epsilon,
+        "delta": None if budget is None else budget.delta,
+        "simulated": simulated,
+        "statement": statement,
+    }
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file through a neighbour and a rename, so that no half-written file is ever seen."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise UsageError(
+            f"{path}: cannot be written ({error.strerror}); give a folder that exists."
+        ) from error

@@ -1,0 +1,299 @@
+"""Drives tasks: queries of all tasks that wait are planned, charged and answered in one round trip.
+
+The order is what protects people: every query is planned (an unsupported one is refused before a row is
+read), then the journal records the exchange, then the ledger is charged, and only then does the first
+message leave. A run that crashed is called again with the same journal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from fedassay import envelope, wire
+from fedassay.errors import ProtocolError, UsageError
+from fedassay.journal import Journal, MemoryJournal
+from fedassay.privacy.ledger import Charge, Ledger
+from fedassay.protocol import (
+    Cohort,
+    Exchange,
+    Message,
+    Noise,
+    Part,
+    Plan,
+    Query,
+    Randomness,
+    Released,
+    Sample,
+    Setting,
+    Step,
+    Sum,
+    Task,
+    TrustModel,
+)
+
+Hear = Callable[[int, Sequence[str]], frozenset[str]]
+"""Called by a runtime with a leg and who answered it; returns whose replies count (fewer in a replay)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errand:
+    """One exchange for a runtime to carry out."""
+
+    study: str
+    trust: TrustModel
+    exchange: Exchange
+    randomness: Randomness = field(repr=False)
+    hear: Hear = field(repr=False)
+
+
+class Runtime(Protocol):
+    """Carries messages: in this process, by files, or on Flower."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether one process holds all rows, so that nothing is really protected."""
+        ...
+
+    @property
+    def clients(self) -> Sequence[str]:
+        """The names of all clients."""
+        ...
+
+    def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
+        """Carry one exchange out; one release of vectors per plan."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One task with the setting that it runs in (its own budget, among others)."""
+
+    name: str
+    task: Task[Any]
+    setting: Setting
+
+
+@dataclass(kw_only=True)
+class _Running:
+    """A task that has been started: its generator, the step it waits for, the shares it has spent."""
+
+    job: Job
+    flow: Generator[Step, Any, Any]
+    step: Step
+    spent: dict[Part, float] = field(default_factory=lambda: {Part.FIT: 0.0, Part.HELD_OUT: 0.0})
+
+    @property
+    def queries(self) -> tuple[Query[Any], ...]:
+        return self.step if isinstance(self.step, tuple) else (self.step,)
+
+    def spend(self) -> None:
+        """Count the shares of this step; fit and held-out rows are different units, so they do not add up."""
+        for query in self.queries:
+            parts = list(self.spent) if query.part is Part.ALL else [query.part]
+            for part in parts:
+                self.spent[part] += query.share
+        if max(self.spent.values()) > 1 + 1e-9:
+            raise UsageError(
+                f"task {self.job.name}: its queries ask for {max(self.spent.values()):.3g} of its budget, "
+                "expected at most 1 in total."
+            )
+
+
+def run(
+    jobs: Sequence[Job],
+    *,
+    runtime: Runtime,
+    ledger: Ledger,
+    randomness: Randomness,
+    study: str,
+    dataset: str = "federation",
+    journal: Journal | None = None,
+) -> dict[str, Any]:
+    """Run the tasks in lockstep and return their results by name.
+
+    Parameters
+    ----------
+    ledger : charged once per query, before its first message; may refuse.
+    randomness : the server's. A runtime that is not a simulation refuses a seeded one.
+    journal : give the journal of a crashed run to go on from where it stopped.
+    """
+    if randomness.simulated and not runtime.simulated:
+        raise UsageError("seed: this is a release, whose noise nobody may know; leave the seed out.")
+    if len({job.name for job in jobs}) != len(jobs) or len({job.setting.trust for job in jobs}) != 1:
+        raise UsageError("run: expected jobs with different names that share one trust model.")
+    driver = _Driver(
+        runtime=runtime,
+        ledger=ledger,
+        randomness=randomness,
+        study=study,
+        dataset=dataset,
+        journal=journal if journal is not None else MemoryJournal(),
+    )
+    results: dict[str, Any] = {}
+    running = [_start(job, results) for job in jobs]
+    waiting = [task for task in running if task is not None]
+    number = 0
+    while waiting:
+        answers = driver.answer(waiting, number)
+        waiting = [
+            task for task, answer in zip(waiting, answers, strict=True) if _go_on(task, answer, results)
+        ]
+        number += 1
+    return results
+
+
+def rehearse(task: Task[Any], setting: Setting) -> None:
+    """Plan the first step of a task, as a run would before it reads a row; raise what it would raise."""
+    step = next(task.steps(setting))
+    for query in step if isinstance(step, tuple) else (step,):
+        setting.trust.plan(query, setting)
+
+
+def _start(job: Job, results: dict[str, Any]) -> _Running | None:
+    flow = job.task.steps(job.setting)
+    try:
+        return _Running(job=job, flow=flow, step=next(flow))
+    except StopIteration as finished:
+        results[job.name] = finished.value
+        return None
+
+
+def _go_on(task: _Running, answer: Any, results: dict[str, Any]) -> bool:
+    try:
+        task.step = task.flow.send(answer)
+    except StopIteration as finished:
+        results[task.job.name] = finished.value
+        return False
+    return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Driver:
+    runtime: Runtime
+    ledger: Ledger
+    randomness: Randomness
+    study: str
+    dataset: str
+    journal: Journal
+
+    def answer(self, waiting: Sequence[_Running], number: int) -> list[Any]:
+        """The answers to one step of every waiting task: a `Released`, or a tuple of them, for each."""
+        asked = [(task, query) for task in waiting for query in task.queries]
+        plans = [task.job.setting.trust.plan(query, task.job.setting) for task, query in asked]
+        for task in waiting:
+            task.spend()
+        released: list[Released[Any] | None] = [None] * len(asked)
+        for cohort in dict.fromkeys(query.cohort for _, query in asked):
+            places = [i for i, (_, query) in enumerate(asked) if query.cohort == cohort]
+            answers = self._answer_together(
+                tuple(plans[i] for i in places),
+                tuple(asked[i][0].job.name for i in places),
+                cohort=cohort,
+                key=f"{number}/{cohort}",
+            )
+            for place, answer in zip(places, answers, strict=True):
+                released[place] = answer
+        each = iter(released)
+        return [
+            tuple(next(each) for _ in task.queries) if isinstance(task.step, tuple) else next(each)
+            for task in waiting
+        ]
+
+    def _answer_together(
+        self, plans: tuple[Plan, ...], tasks: tuple[str, ...], *, cohort: Cohort, key: str
+    ) -> list[Released[Any]]:
+        digest = _digest(plans, tasks)
+        exchange = self._begin(plans, tasks, cohort=cohort, key=key, digest=digest)
+        recorded = self.journal.find("released", key=key)
+        if recorded is None:
+            self.ledger.charge(
+                [
+                    Charge.of(plan, id=f"{exchange.id.hex()}/{i}", dataset=self.dataset, study=self.study)
+                    for i, plan in enumerate(plans)
+                ]
+            )
+            released = self.runtime.carry(
+                Errand(
+                    study=self.study,
+                    trust=plans[0].setting.trust,
+                    exchange=exchange,
+                    randomness=self.randomness,
+                    hear=lambda leg, who: self._hear(key, leg, who),
+                )
+            )
+            recorded = {"kind": "released", "key": key, "values": [_to_message(one) for one in released]}
+            self.journal.append(recorded)
+        return [
+            _read(plan, _from_message(value)) for plan, value in zip(plans, recorded["values"], strict=True)
+        ]
+
+    def _begin(
+        self, plans: tuple[Plan, ...], tasks: tuple[str, ...], *, cohort: Cohort, key: str, digest: bytes
+    ) -> Exchange:
+        begun = self.journal.find("begun", key=key)
+        if begun is None:
+            begun = {
+                "kind": "begun",
+                "key": key,
+                "queries": digest,
+                # Hashed with its place in the run, so that even a repeated seed never repeats an identity.
+                "exchange": hashlib.sha256(self.randomness.bytes(16) + key.encode()).digest()[:16],
+                "cohort": None if not isinstance(cohort, Sample) else list(self._sample(cohort.rate)),
+            }
+            self.journal.append(begun)
+        if begun["queries"] != digest:
+            raise ProtocolError("journal: it belongs to a run that asked something else; use a new journal.")
+        names = self.runtime.clients if begun["cohort"] is None else begun["cohort"]
+        return Exchange(id=begun["exchange"], plans=plans, cohort=tuple(names), tasks=tasks)
+
+    def _sample(self, rate: float) -> list[str]:
+        names = self.runtime.clients
+        # P(word < rate·2^64) = rate up to 2^-64; the cohort is public, so no exactness is needed here.
+        chosen = self.randomness.words(len(names)) < rate * 2.0**64
+        return [name for name, is_in in zip(names, chosen, strict=True) if is_in]
+
+    def _hear(self, key: str, leg: int, who: Sequence[str]) -> frozenset[str]:
+        heard = self.journal.find("heard", key=key, leg=leg)
+        if heard is None:
+            self.journal.append({"kind": "heard", "key": key, "leg": leg, "from": sorted(who)})
+            return frozenset(who)
+        return frozenset(heard["from"]) & frozenset(who)
+
+
+def _digest(plans: Sequence[Plan], tasks: Sequence[str]) -> bytes:
+    described = {
+        "trust": envelope.describe(plans[0].setting.trust),
+        "plans": [envelope.describe_plan(plan) for plan in plans],
+        "tasks": list(tasks),
+    }
+    return hashlib.sha256(wire.encode(described)).digest()
+
+
+def _read(plan: Plan, released: Released[Any]) -> Released[Any]:
+    """Give the released vectors their meaning."""
+    summary = plan.query.of
+    if isinstance(plan.query, Sum):
+        return released.with_value(summary.read(released.value))
+    return released.with_value(tuple(summary.read(vector) for vector in released.value))
+
+
+def _to_message(released: Released[Any]) -> Message:
+    value = list(released.value) if isinstance(released.value, tuple) else released.value
+    noise = released.noise
+    return {
+        "value": value,
+        "noise": {"law": noise.law, "scale": noise.scale, "variance": noise.variance},
+        "clients": released.clients,
+    }
+
+
+def _from_message(message: Message) -> Released[Any]:
+    value = message["value"]
+    return Released(
+        value=tuple(value) if isinstance(value, list) else value,
+        noise=Noise(**message["noise"]),
+        clients=message["clients"],
+    )

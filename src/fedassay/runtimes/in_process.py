@@ -1,0 +1,135 @@
+"""The in-process runtime: a simulation, in two honest modes.
+
+*Faithful*: every client computes, noises and masks its own message and everything passes through serialised
+bytes; up to thousands of clients. *Aggregate*: the exact total is computed from all rows and the trust model
+draws the release from the law that the protocol gives it; millions of one-row clients. A test shows that both
+have the same distribution; the result says which one ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from fedassay.client import Client
+from fedassay.data.bounds import limit_pooled
+from fedassay.data.federation import Federation
+from fedassay.data.split import select_pooled_part
+from fedassay.errors import UnsupportedQuery
+from fedassay.helper import Helper
+from fedassay.protocol import Party, Plan, Randomness, Released, Sample, Sum, Vector
+from fedassay.run import Errand
+from fedassay.runtimes.messaging import MessagingRuntime, Traffic
+
+Progress = Callable[[int, int, int], None]
+"""Called with the leg, the clients done and the clients in all."""
+
+
+def _silent(leg: int, done: int, total: int) -> None:
+    """No progress."""
+
+
+def _nobody(name: str, leg: int) -> bool:
+    """No dropouts."""
+    return False
+
+
+class Faithful(MessagingRuntime):
+    """Every client computes its own message; `drops(client, leg)` says who is lost at which leg."""
+
+    name = "in-process"
+    mode = "faithful"
+
+    def __init__(
+        self,
+        clients: Iterable[Client],
+        *,
+        helpers: Iterable[Helper] = (),
+        drops: Callable[[str, int], bool] = _nobody,
+        progress: Progress = _silent,
+    ) -> None:
+        super().__init__()
+        self._clients = {client.name: client for client in clients}
+        self._helpers = {helper.name: helper for helper in helpers}
+        self._drops = drops
+        self._progress = progress
+
+    @property
+    def simulated(self) -> bool:
+        """Always: this process holds all rows."""
+        return True
+
+    @property
+    def clients(self) -> Sequence[str]:
+        """The names of all clients."""
+        return list(self._clients)
+
+    @property
+    def truncated(self) -> int:
+        """Rows that clients left out to keep to their bound."""
+        return sum(client.truncated for client in self._clients.values())
+
+    def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Mapping[str, bytes]:
+        """Hand each request to its client and collect the replies of those that are not lost."""
+        endpoints: Mapping[str, Client | Helper] = self._clients if to is Party.CLIENTS else self._helpers
+        replies = {}
+        for done, (name, request) in enumerate(requests.items()):
+            if name in endpoints and not self._drops(name, leg):
+                replies[name] = endpoints[name].answer(request)
+            self._progress(leg, done + 1, len(requests))
+        return replies
+
+
+class Aggregate:
+    """Draws the same totals from the same law, without simulating single messages."""
+
+    name = "in-process"
+    mode = "aggregate"
+    simulated = True
+
+    def __init__(
+        self, federation: Federation, *, randomness: Randomness, split_key: bytes, held_out: float = 0.3
+    ) -> None:
+        self._federation = federation
+        self._randomness = randomness
+        self._split_key = split_key
+        self._held_out = held_out
+        self.traffic = Traffic()
+        self.truncated = 0
+
+    @property
+    def clients(self) -> Sequence[str]:
+        """The names of all clients."""
+        return self._federation.clients
+
+    def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
+        """Measure all rows at once, then let the trust model draw what its protocol would have released."""
+        for plan in errand.exchange.plans:
+            _require_additive(plan)
+        totals = [self._total(plan) for plan in errand.exchange.plans]
+        return errand.trust.aggregate(
+            errand.exchange.plans, totals, self._federation.client_count, errand.randomness
+        )
+
+    def _total(self, plan: Plan) -> Vector:
+        protection = plan.setting.protection
+        rows = select_pooled_part(
+            self._federation,
+            plan.query.part,
+            key=self._split_key,
+            unit=protection.unit,
+            held_out=self._held_out,
+        )
+        if protection.rows_per_client is not None:
+            rows, self.truncated = limit_pooled(rows, protection.rows_per_client, self._randomness)
+        total, _ = plan.query.of.measure(rows, {})
+        return total
+
+
+def _require_additive(plan: Plan) -> None:
+    query = plan.query
+    if not isinstance(query, Sum) or not query.of.additive or isinstance(query.cohort, Sample):
+        raise UnsupportedQuery(
+            f"{type(query).__name__} of {query.of.name}: only sums of additive summaries over all clients "
+            "can be drawn in aggregate; use the faithful mode."
+        )

@@ -1,0 +1,87 @@
+"""A released histogram inside a result's JSON, and metrics at thresholds chosen after the release.
+
+The release has been paid for; asking it something new is free. Everything needed travels in the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedassay.errors import UsageError
+from fedassay.protocol import Noise, Vector
+from fedassay.summaries.grid import Grid
+from fedassay.summaries.score_histogram import LabelledHistogram
+from fedassay.summaries.tree import Tree
+from fedassay.tasks.evaluation.confusion import Confusion, decision_metrics
+from fedassay.tasks.evaluation.evidence import Evidence
+from fedassay.tasks.evaluation.metric import LEVEL
+
+
+def histogram_to_json(histogram: LabelledHistogram, noise: Noise) -> dict[str, Any]:
+    """The release: its grid and levels, its noise, and the nodes that are not zero in both classes."""
+    used = np.flatnonzero((histogram.positives != 0) | (histogram.negatives != 0))
+    grid = histogram.grid
+    return {
+        "transform": grid.transform,
+        "height": grid.height,
+        "thresholds": list(grid.thresholds),
+        "widths": list(histogram.tree.widths),
+        "noise": {"law": noise.law, "scale": float(noise.scale), "variance": float(noise.variance)},
+        "nodes": used.tolist(),
+        "positives": histogram.positives[used].tolist(),
+        "negatives": histogram.negatives[used].tolist(),
+    }
+
+
+def evidence_from_json(results: Mapping[str, Any]) -> Evidence:
+    """The evidence behind the `results` of an evaluation."""
+    try:
+        stored = results["histogram"]
+        grid = Grid(
+            transform=stored["transform"], height=stored["height"], thresholds=tuple(stored["thresholds"])
+        )
+        tree = Tree(leaves=grid.leaves, widths=tuple(stored["widths"]))
+        nodes = np.asarray(stored["nodes"], dtype=np.int64)
+        positives, negatives = (_spread(tree, nodes, stored[name]) for name in ("positives", "negatives"))
+        noise = Noise(**stored["noise"])
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise UsageError(
+            "results: expected the `results` of an evaluation with its `histogram`; got something else "
+            f"({type(error).__name__}: {error})."
+        ) from error
+    histogram = LabelledHistogram(grid=grid, tree=tree, positives=positives, negatives=negatives)
+    return Evidence.of(histogram, noise)
+
+
+def metrics_at(results: Mapping[str, Any], threshold: float, *, level: float = LEVEL) -> dict[str, Any]:
+    """The metrics of ``score >= threshold`` from a stored result, at a threshold chosen after the release.
+
+    They hold at the nearest edge of the grid, which the answer names as ``applied``. Free: post-processing.
+
+    Parameters
+    ----------
+    results : the ``results`` object of an evaluation's JSON.
+    threshold : any number in [0, 1].
+    level : the confidence level of the intervals.
+    """
+    return threshold_entry(evidence_from_json(results), threshold, level=level)
+
+
+def threshold_entry(evidence: Evidence, threshold: float, *, level: float) -> dict[str, Any]:
+    """One entry of the ``thresholds`` list of a result."""
+    confusion = Confusion.at(evidence, threshold)
+    metrics = decision_metrics(confusion, level=level)
+    return {
+        "threshold": float(threshold),
+        "applied": confusion.threshold,
+        **{name: metric.to_json() for name, metric in metrics.items()},
+    }
+
+
+def _spread(tree: Tree, nodes: Vector, counts: list[int]) -> Vector:
+    vector = np.zeros(tree.length, dtype=np.int64)
+    vector[nodes] = np.asarray(counts, dtype=np.int64)
+    return vector

@@ -1,0 +1,124 @@
+"""Server-side differential privacy: a trusted server adds exact integer noise to the exact total."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fedassay.errors import ProtocolError, UnsupportedQuery, UsageError
+from fedassay.privacy import accounting
+from fedassay.privacy.samplers import LARGEST_DRAW
+from fedassay.protocol import (
+    Exchange,
+    Measure,
+    Message,
+    Neighbours,
+    Plan,
+    Query,
+    Randomness,
+    Released,
+    Replies,
+    Request,
+    Round,
+    Setting,
+    Sum,
+    TrustModel,
+    Unit,
+    Vector,
+)
+from fedassay.trust import clear
+
+LIMIT = 2**63 - LARGEST_DRAW
+"""Exact totals stay below, so that a total with its noise is still an int64."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerDP(TrustModel):
+    """Vectors in the clear to a trusted server, which publishes noisy totals only.
+
+    Guarantee: what is published is (epsilon, delta)-differentially private for the stated unit and
+    neighbours, for all queries of a task together (`accounting.calibrate`). Assumption: the server is trusted
+    with every client's exact summary, adds the noise, keeps exact totals to itself and draws from a secure
+    source.
+
+    What counts as public: who is in the cohort, and who answered. With unit client, "without the client"
+    therefore means a client that takes part but has no rows: it still answers, with the summary of no rows.
+    A client must not decide by its data whether to answer.
+
+    Sampled cohorts are public too, so no amplification by sampling is claimed: every release is charged as
+    if all clients had been asked.
+    """
+
+    name: ClassVar[str] = "server-dp"
+    private: ClassVar[bool] = True
+
+    def plan(self, query: Query[Any], setting: Setting) -> Plan:
+        """Choose the noise from the budget, the summary's sensitivity and the query's share; sums only."""
+        if setting.budget is None:
+            raise UsageError("server-dp: got no privacy budget, expected one; give --epsilon (and --delta).")
+        if not isinstance(query, Sum):
+            raise UnsupportedQuery(
+                f"{type(query).__name__}: under server-dp only totals get noise, the message of a single "
+                "client carries none of its own; use local-dp."
+            )
+        clear.check_no_wrap(query, setting, limit=LIMIT)
+        sensitivity = query.of.sensitivity(setting.protection)
+        noise = accounting.calibrate(setting.budget, sensitivity, query.share)
+        return Plan(query=query, setting=setting, sensitivity=sensitivity, noise=noise)
+
+    def exchange(
+        self, exchange: Exchange, randomness: Randomness
+    ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
+        """Server half: one round, add up, add noise."""
+        answers = yield from clear.ask(exchange)
+        columns = zip(*answers.values(), strict=True)
+        totals = [
+            clear.total(column, plan, limit=LIMIT)
+            for plan, column in zip(exchange.plans, columns, strict=True)
+        ]
+        return self.aggregate(exchange.plans, totals, len(answers), randomness)
+
+    def respond(
+        self, request: Request, measure: Measure, state: Message, randomness: Randomness
+    ) -> tuple[Message, Message]:
+        """Client half: the exact vectors; the server is trusted with them."""
+        return clear.answer(request, measure), {}
+
+    def aggregate(
+        self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
+    ) -> tuple[Released[Any], ...]:
+        """Noise on exact totals: also what the real exchange ends with."""
+        return tuple(
+            Released(value=_noisy(total, plan, randomness), noise=plan.noise, clients=clients)
+            for plan, total in zip(plans, totals, strict=True)
+        )
+
+    def statement(self, setting: Setting) -> str:
+        """Who is protected, how well, against whom, and who must be trusted."""
+        if setting.budget is None:
+            raise UsageError("server-dp: got no privacy budget, expected one; give --epsilon (and --delta).")
+        budget, protection = setting.budget, setting.protection
+        whom = {
+            Unit.EXAMPLE: "one example (row)",
+            Unit.CLIENT: f"everything that one client contributes (at most {protection.rows_per_unit} rows)",
+        }[protection.unit]
+        neighbours = {
+            Neighbours.ADD_REMOVE: "with and without it",
+            Neighbours.REPLACE_ONE: "with it and with another in its place",
+        }[protection.neighbours]
+        mechanism = "discrete Laplace noise" if budget.delta == 0 else "discrete Laplace or Gaussian noise"
+        return (
+            f"What is published is differentially private for {whom}, with epsilon = {budget.epsilon:.3g} "
+            f"and delta = {budget.delta:.3g}: it is nearly as likely {neighbours} ({protection.neighbours}). "
+            "The server must be trusted: it sees every client's exact summary and adds the noise. Published "
+            f"are noisy totals ({mechanism}, drawn exactly), what is computed from them, and which clients "
+            "took part."
+        )
+
+
+def _noisy(total: Vector, plan: Plan, randomness: Randomness) -> Vector:
+    # Exact totals leave here only through this sum; the bounds make it exact in 64 bits.
+    if total.size and max(int(total.max()), -int(total.min())) >= LIMIT:
+        raise ProtocolError(f"{plan.query.of.name}: the total exceeds the bound of its plan.")
+    return total + accounting.draw(plan.noise, total.size, randomness)

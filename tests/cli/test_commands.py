@@ -1,0 +1,320 @@
+"""The command line as a user meets it: results, exit codes, one clear sentence, and nothing written on failure."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from fedassay.cli import run_command
+from fedassay.trust import TRUST_MODELS
+
+SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
+COLUMNS = ["--client", "site", "--score", "p", "--label", "y"]
+
+
+def frame(rows: int = 4000, sites: int = 6, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    score = rng.beta(2, 3, rows)
+    return pd.DataFrame(
+        {
+            "site": [f"s{i}" for i in rng.integers(0, sites, rows)],
+            "p": score,
+            "y": (rng.random(rows) < score**1.3).astype(int),
+        }
+    )
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    path = tmp_path / "scores.csv"
+    frame().to_csv(path, index=False)
+    return path
+
+
+def call(capsys: Any, *arguments: object) -> tuple[int, str, str]:
+    code = run_command([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("trust", sorted(TRUST_MODELS))
+@pytest.mark.parametrize("mode", ["faithful", "aggregate"])
+def test_every_trust_model_and_mode_gives_a_valid_document(
+    capsys: Any, csv: Path, trust: str, mode: str
+) -> None:
+    budget = ["--epsilon", 1] if TRUST_MODELS[trust].private else []
+    code, out, _ = call(
+        capsys,
+        "evaluate",
+        csv,
+        *COLUMNS,
+        "--privacy",
+        trust,
+        *budget,
+        "--mode",
+        mode,
+        "--seed",
+        1,
+        "--json",
+        "-",
+    )
+    assert code == 0
+    document = json.loads(out)
+    jsonschema.validate(document, SCHEMA)
+    data = frame()
+    assert document["privacy"]["trust_model"] == trust
+    assert document["privacy"]["simulated"] is True
+    assert document["runtime"]["mode"] == mode
+    assert document["cohort"]["clients"] == 6
+    tolerance = 0.02 if budget else 1e-5
+    assert document["results"]["roc_auc"]["value"] == pytest.approx(
+        roc_auc_score(data.y, data.p), abs=tolerance
+    )
+    if budget:
+        assert document["cohort"]["rows"] != len(data)
+    else:
+        assert document["cohort"]["rows"] == len(data)
+
+
+def test_the_default_is_a_secure_sum_in_four_legs(capsys: Any, csv: Path) -> None:
+    code, out, _ = call(capsys, "evaluate", csv, *COLUMNS, "--json", "-", "--quiet")
+    document = json.loads(out)
+    assert code == 0
+    assert document["privacy"]["trust_model"] == "secure-sum"
+    assert document["runtime"]["rounds"] == 4
+    assert document["privacy"]["epsilon"] is None
+
+
+def test_tables_are_printed_and_files_written(capsys: Any, csv: Path, tmp_path: Path) -> None:
+    target, report = tmp_path / "r.json", tmp_path / "r.html"
+    code, out, _ = call(
+        capsys,
+        "evaluate",
+        csv,
+        *COLUMNS,
+        "--threshold",
+        0.3,
+        "--threshold",
+        0.6,
+        "--json",
+        target,
+        "--report",
+        report,
+    )
+    assert code == 0
+    assert "ROC AUC" in out
+    assert "Privacy" in out
+    document = json.loads(target.read_text())
+    assert [row["applied"] for row in document["results"]["thresholds"]] == [0.3, 0.6]
+    page = report.read_text()
+    assert "<svg" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+
+
+def test_quiet_prints_nothing(capsys: Any, csv: Path) -> None:
+    assert call(capsys, "evaluate", csv, *COLUMNS, "--quiet") == (0, "", "")
+
+
+def test_a_seed_makes_a_simulation_repeatable(capsys: Any, csv: Path) -> None:
+    def results(seed: int) -> Any:
+        _, out, _ = call(
+            capsys,
+            "evaluate",
+            csv,
+            *COLUMNS,
+            *("--privacy", "server-dp", "--epsilon", 1, "--seed", seed, "--json", "-", "--quiet"),
+        )
+        return json.loads(out)["results"]
+
+    assert results(5) == results(5)
+    assert results(5) != results(6)
+
+
+def test_without_a_client_column_every_row_is_a_client(capsys: Any, csv: Path) -> None:
+    code, out, _ = call(capsys, "evaluate", csv, "--score", "p", "--label", "y", "--json", "-", "--quiet")
+    document = json.loads(out)
+    assert code == 0
+    assert document["cohort"]["clients"] == 4000
+    assert document["runtime"]["mode"] == "aggregate"
+
+
+def test_unit_client_bounds_the_rows(capsys: Any, csv: Path) -> None:
+    code, out, _ = call(
+        capsys,
+        "evaluate",
+        csv,
+        *COLUMNS,
+        *(
+            "--privacy",
+            "server-dp",
+            "--epsilon",
+            5,
+            "--unit",
+            "client",
+            "--rows-per-client",
+            100,
+            "--json",
+            "-",
+            "-q",
+        ),
+    )
+    document = json.loads(out)
+    assert code == 0
+    assert document["cohort"]["truncated"] == 4000 - 600
+    assert "client" in document["privacy"]["statement"]
+
+
+BAD_USAGE = {
+    "no epsilon": (["--privacy", "server-dp"], "--epsilon"),
+    "epsilon zero": (["--privacy", "server-dp", "--epsilon", "0"], "epsilon: got 0"),
+    "epsilon negative": (["--privacy", "server-dp", "--epsilon", "-1"], "epsilon: got -1"),
+    "epsilon nan": (["--privacy", "server-dp", "--epsilon", "nan"], "epsilon: got nan"),
+    "delta one": (["--privacy", "server-dp", "--epsilon", "1", "--delta", "1"], "delta: got 1"),
+    "delta negative": (["--privacy", "server-dp", "--epsilon", "1", "--delta", "-0.1"], "delta: got -0.1"),
+    "epsilon without noise": (["--epsilon", "1"], "adds no noise"),
+    "unknown trust model": (["--privacy", "magic"], "expected one of plain"),
+    "trust model of a later version": (["--privacy", "local-dp"], "not part of this version"),
+    "unit client unbounded": (
+        ["--privacy", "server-dp", "--epsilon", "1", "--unit", "client"],
+        "--rows-per-client",
+    ),
+    "runtime": (["--runtime", "flower"], "expected in-process"),
+    "threshold": (["--threshold", "1.5"], "threshold"),
+    "height": (["--height", "99"], "height"),
+    "buckets": (["--buckets", "0"], "buckets"),
+    "level": (["--level", "1.5"], "level"),
+    "seed": (["--seed", "-1"], "seed"),
+    "json into nowhere": (["--json", "no/such/folder/x.json"], "folder does not exist"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BAD_USAGE))
+def test_bad_usage_gets_one_sentence_and_exit_code_2(capsys: Any, csv: Path, name: str) -> None:
+    options, sentence = BAD_USAGE[name]
+    before = set(csv.parent.iterdir())
+    code, out, err = call(capsys, "evaluate", csv, *COLUMNS, *options)
+    assert code == 2
+    assert sentence in " ".join(err.split())
+    assert "Traceback" not in err
+    assert out == ""
+    assert set(csv.parent.iterdir()) == before
+
+
+def broken(change: Any) -> pd.DataFrame:
+    data = frame(rows=300)
+    return change(data)  # type: ignore[no-any-return]
+
+
+BAD_DATA = {
+    "NaN score": (lambda d: d.assign(p=d.p.where(d.index != 17)), ["17"]),
+    "score above one": (lambda d: d.assign(p=d.p + (d.index == 5)), ["5"]),
+    "labels of three kinds": (lambda d: d.assign(y=np.arange(300) % 3), ["2"]),
+    "no rows": (lambda d: d.head(0), ["no rows", "empty"]),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BAD_DATA))
+def test_bad_data_get_one_sentence_and_exit_code_2(capsys: Any, tmp_path: Path, name: str) -> None:
+    change, words = BAD_DATA[name]
+    path, target = tmp_path / "bad.parquet", tmp_path / "out.json"
+    broken(change).to_parquet(path)
+    code, _, err = call(capsys, "evaluate", path, *COLUMNS, "--json", target)
+    assert code == 2
+    assert any(word in err for word in words)
+    assert "Traceback" not in err
+    assert not target.exists()
+
+
+def test_a_missing_column_lists_the_columns(capsys: Any, csv: Path) -> None:
+    code, _, err = call(capsys, "evaluate", csv, "--client", "site", "--score", "prob", "--label", "y")
+    assert code == 2
+    assert "prob" in err
+    assert "site" in err
+
+
+def test_a_missing_file_is_named(capsys: Any, tmp_path: Path) -> None:
+    code, _, err = call(capsys, "evaluate", tmp_path / "none.csv", *COLUMNS)
+    assert code == 2
+    assert "none.csv" in "".join(err.split())
+
+
+def test_too_few_clients_end_with_exit_code_4(capsys: Any, tmp_path: Path) -> None:
+    path = tmp_path / "two.csv"
+    frame(rows=200, sites=2).to_csv(path, index=False)
+    code, _, err = call(capsys, "evaluate", path, *COLUMNS)
+    assert code == 4
+    assert "3" in err
+
+
+def test_one_class_only_gives_null_with_a_reason_and_the_rest(capsys: Any, tmp_path: Path) -> None:
+    path = tmp_path / "ones.csv"
+    frame(rows=300).assign(y=1).to_csv(path, index=False)
+    code, out, _ = call(capsys, "evaluate", path, *COLUMNS, "--json", "-", "--quiet")
+    results = json.loads(out)["results"]
+    assert code == 0
+    jsonschema.validate(json.loads(out), SCHEMA)
+    assert results["roc_auc"]["value"] is None
+    assert results["roc_auc"]["reason"]
+    assert results["recall"]["value"] is not None
+    assert results["prevalence"]["value"] == 1
+
+
+def test_all_scores_equal(capsys: Any, tmp_path: Path) -> None:
+    path = tmp_path / "equal.csv"
+    frame(rows=300).assign(p=0.3).to_csv(path, index=False)
+    code, out, _ = call(capsys, "evaluate", path, *COLUMNS, "--json", "-", "--quiet")
+    assert code == 0
+    assert json.loads(out)["results"]["roc_auc"]["value"] == pytest.approx(0.5)
+
+
+def test_a_client_without_rows_is_a_warning(capsys: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "sites"
+    folder.mkdir()
+    for i in range(4):
+        frame(rows=100, seed=i).to_csv(folder / f"site{i}.csv", index=False)
+    frame(rows=100).head(0).to_csv(folder / "empty.csv", index=False)
+    code, out, err = call(capsys, "evaluate", folder, "--score", "p", "--label", "y")
+    assert code == 0
+    assert "Warning" in out + err
+    assert "empty" in out + err
+
+
+def test_check_finds_everything_at_once(capsys: Any, tmp_path: Path) -> None:
+    path = tmp_path / "bad.csv"
+    broken(lambda d: d.assign(p=d.p + (d.index == 5), y=np.arange(300) % 3)).to_csv(path, index=False)
+    code, out, err = call(capsys, "check", path, *COLUMNS)
+    assert code == 2
+    text = out + err
+    assert "p" in text
+    assert text.count("error") >= 2
+
+
+def test_check_is_content_with_a_good_file(capsys: Any, csv: Path) -> None:
+    code, out, _ = call(capsys, "check", csv, *COLUMNS)
+    assert code == 0
+    assert "4,000" in out
+
+
+def test_demo_compares_every_trust_model(capsys: Any, tmp_path: Path) -> None:
+    code, out, _ = call(capsys, "demo", "--out", tmp_path / "demo")
+    assert code == 0
+    for name in TRUST_MODELS:
+        assert name in out
+        jsonschema.validate(json.loads((tmp_path / "demo" / f"{name}.json").read_text()), SCHEMA)
+    assert (tmp_path / "demo" / "report.html").exists()
+    assert (tmp_path / "demo" / "result.svg").exists()
+
+
+def test_version(capsys: Any) -> None:
+    from fedassay import __version__
+
+    assert call(capsys, "--version") == (0, f"fedassay {__version__}\n", "")

@@ -1,0 +1,34 @@
+"""The table of cells says what the code does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedassay.cells import QUERIES, TASKS, cells_page, query_cell, task_cell
+from fedassay.protocol import Select
+from fedassay.trust import TRUST_MODELS
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cells.md"
+
+
+def test_the_page_in_the_docs_is_what_the_code_says() -> None:
+    assert PAGE.read_text(encoding="utf-8") == cells_page(), "run `make docs`"
+
+
+@pytest.mark.parametrize("trust", sorted(TRUST_MODELS))
+def test_evaluation_runs_under_every_trust_model(trust: str) -> None:
+    assert task_cell(TASKS["evaluate"], TRUST_MODELS[trust]()) is None
+
+
+def test_a_refused_cell_has_a_reason() -> None:
+    reason = query_cell(Select, TRUST_MODELS["secure-sum"]())
+    assert reason is not None
+    assert reason in cells_page()
+
+
+def test_every_query_is_answered_by_somebody() -> None:
+    models = [kind() for kind in TRUST_MODELS.values()]
+    for name, kind in QUERIES.items():
+        assert any(query_cell(kind, model) is None for model in models), name

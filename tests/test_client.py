@@ -1,0 +1,261 @@
+"""The site's boundary: policy, ledger, one answer per question, fixed codes, and order."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fedassay import envelope, wire
+from fedassay.client import Client, Site
+from fedassay.endpoint import KEPT_EXCHANGES
+from fedassay.envelope import Refusal
+from fedassay.errors import BudgetExceeded, DataError, PolicyRefusal
+from fedassay.privacy.ledger import MemoryLedger
+from fedassay.privacy.policy import AllowAll
+from fedassay.privacy.randomness import SimulatedRandomness
+from fedassay.protocol import Batch, Budget, Message, Part, Protection, Request, Setting, Sum, Unit
+from fedassay.trust import TRUST_MODELS
+from fedassay.trust.plain import Plain
+from fedassay.trust.server_dp import ServerDP
+from toys import TOY_SUMMARIES, CountsUpTo, InMemory
+
+EXCHANGE = bytes(range(16))
+
+
+class Watched:
+    """Rows that tell when they are read."""
+
+    def __init__(self, log: list[str], values: tuple[int, ...] = (1, 2, 3)) -> None:
+        self.log, self.values = log, values
+
+    def batches(self) -> Iterator[Batch]:
+        self.log.append("rows")
+        return InMemory(self.values).batches()
+
+
+class WatchedPolicy(AllowAll):
+    def __init__(self, log: list[str], refuse: bool = False) -> None:
+        self.log, self.refuse = log, refuse
+
+    def check(self, request: Any) -> None:
+        self.log.append("policy")
+        if self.refuse:
+            raise PolicyRefusal("the ethics board said: patient 17 must not be counted")
+
+
+class WatchedLedger(MemoryLedger):
+    def __init__(self, log: list[str], refuse: bool = False) -> None:
+        super().__init__(None)
+        self.log, self.refuse = log, refuse
+
+    def charge(self, charges: Any) -> None:
+        self.log.append("ledger")
+        if self.refuse:
+            raise BudgetExceeded("secret: 3.2 left")
+        super().charge(charges)
+
+
+def client(
+    log: list[str], *, policy_refuses: bool = False, ledger_refuses: bool = False, **site: Any
+) -> Client:
+    return Client(
+        Site(
+            **{
+                "name": "a",
+                "dataset": "a",
+                "rows": lambda: Watched(log),
+                "policy": WatchedPolicy(log, policy_refuses),
+                "ledger": WatchedLedger(log, ledger_refuses),
+                "randomness": SimulatedRandomness(1),
+                "split_key": bytes(32),
+                **site,
+            }
+        ),
+        summaries=TOY_SUMMARIES,
+        trust_models=TRUST_MODELS,
+    )
+
+
+def request(
+    *, leg: int = 0, exchange: bytes = EXCHANGE, top: int = 4, message: Message | None = None, **options: Any
+) -> bytes:
+    setting = Setting(
+        **{"trust": Plain(), "protection": Protection(), "budget": None, "clients": 5, **options}
+    )
+    plan = setting.trust.plan(Sum(of=CountsUpTo(top=top)), setting)
+    return envelope.pack_request(
+        study="s",
+        trust=setting.trust,
+        tasks=("t",),
+        request=Request(exchange=exchange, plans=(plan,), leg=leg, recipient="a", message=message or {}),
+    )
+
+
+def refusal(reply: bytes) -> str | None:
+    code = wire.decode(reply).get("refusal")
+    return None if code is None else str(code)
+
+
+def test_policy_then_ledger_then_rows() -> None:
+    log: list[str] = []
+    assert refusal(client(log).answer(request())) is None
+    assert log == ["policy", "ledger", "rows"]
+
+
+def test_a_refused_policy_charges_nothing_and_reads_nothing() -> None:
+    log: list[str] = []
+    assert refusal(client(log, policy_refuses=True).answer(request())) == Refusal.POLICY
+    assert log == ["policy"]
+
+
+def test_a_refused_charge_reads_nothing() -> None:
+    log: list[str] = []
+    assert refusal(client(log, ledger_refuses=True).answer(request())) == Refusal.BUDGET
+    assert log == ["policy", "ledger"]
+
+
+@pytest.mark.parametrize("cause", ["policy_refuses", "ledger_refuses"])
+def test_no_text_of_an_error_leaves_the_site(cause: str) -> None:
+    reply = wire.decode(client([], **{cause: True}).answer(request()))
+    assert set(reply) == {"version", "sender", "refusal"}
+
+
+def test_an_unexpected_error_leaves_as_a_code_and_is_logged_at_the_site(caplog: Any) -> None:
+    def broken() -> Any:
+        raise RuntimeError("row 17 of patient Smith")
+
+    with caplog.at_level(logging.WARNING):
+        reply = client([], rows=broken).answer(request())
+    assert refusal(reply) == Refusal.INTERNAL
+    assert b"Smith" not in reply
+    assert "Smith" in caplog.text
+
+
+def test_bad_data_leave_as_a_code() -> None:
+    def bad() -> Any:
+        raise DataError("score: row 3")
+
+    assert refusal(client([], rows=bad).answer(request())) == Refusal.DATA
+
+
+def test_the_same_question_gets_the_same_bytes_and_is_charged_once() -> None:
+    log: list[str] = []
+    one = client(log)
+    assert one.answer(request()) == one.answer(request())
+    assert log == ["policy", "ledger", "rows"]
+
+
+def test_another_question_under_the_same_name_is_refused() -> None:
+    one = client([])
+    one.answer(request())
+    assert refusal(one.answer(request(top=3))) == Refusal.CHANGED
+    assert refusal(one.answer(request(message={"again": True}))) == Refusal.CHANGED
+
+
+def test_an_old_exchange_is_over() -> None:
+    one = client([])
+    for number in range(KEPT_EXCHANGES + 1):
+        one.answer(request(exchange=bytes([number] * 16)))
+    assert refusal(one.answer(request(exchange=bytes(16)))) == Refusal.OUT_OF_TURN
+
+
+def test_a_request_for_somebody_else_is_refused() -> None:
+    outer = wire.decode(request())
+    assert refusal(client([]).answer(wire.encode({**outer, "recipient": "b"}))) == Refusal.MALFORMED
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("version",), 2),
+        (("trust", "name"), "pickle"),
+        (("trust",), {"name": "plain", "extra": 1}),
+        (("plans", 0, "summary", "name"), "rows"),
+        (("plans", 0, "summary", "top"), "many"),
+        (("plans", 0, "summary", "top"), -10),
+        (("plans", 0, "query"), "steal"),
+        (("plans", 0, "share"), float("nan")),
+        (("plans", 0, "unit"), "client"),  # without a bound on its rows
+        (("plans", 0, "clients"), None),
+        (("plans",), []),
+        (("tasks",), []),
+        (("exchange",), b"short"),
+        (("leg",), -1),
+        (("message",), None),
+    ],
+)
+def test_a_request_that_is_not_sound_is_refused_before_anything(path: tuple[Any, ...], value: Any) -> None:
+    log: list[str] = []
+    outer = wire.decode(request())
+    inner: Any = outer
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    assert refusal(client(log).answer(wire.encode(outer))) in (Refusal.MALFORMED, Refusal.INTERNAL)
+    assert "rows" not in log
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_bytes_can_crash_a_client_or_make_it_read_rows_unasked(data: st.DataObject) -> None:
+    log: list[str] = []
+    raw = bytearray(request())
+    for _ in range(data.draw(st.integers(1, 5))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    wire.decode(client(log).answer(bytes(raw)))
+    assert log in ([], ["policy"], ["policy", "ledger"], ["policy", "ledger", "rows"])
+
+
+def test_a_client_plans_for_itself() -> None:
+    dp = ServerDP()
+    good = request(trust=dp, budget=Budget(epsilon=1.0))
+    outer = wire.decode(good)
+    outer["plans"][0]["epsilon"] = None  # the server "forgets" the budget
+    assert refusal(client([]).answer(wire.encode(outer))) == Refusal.UNSUPPORTED
+
+
+def test_rows_per_client_is_enforced_and_counted() -> None:
+    one = client([], rows=lambda: InMemory(tuple([1] * 50)))
+    reply = wire.decode(one.answer(request(protection=Protection(unit=Unit.CLIENT, rows_per_client=7))))
+    (values,) = [v for v in reply["message"].values() if hasattr(v, "sum") or isinstance(v, list)]
+    total = sum(int(v.sum()) for v in values) if isinstance(values, list) else int(values.sum())
+    assert total == 7
+    assert one.truncated == 43
+
+
+def test_parts_are_disjoint_and_stable() -> None:
+    rows = tuple(range(1000))
+    setting = Setting(trust=Plain(), protection=Protection(), budget=None, clients=5)
+
+    def measured(part: Part, number: int) -> list[int]:
+        plan = Plain().plan(replace(Sum(of=CountsUpTo(top=999)), part=part), setting)
+        data = envelope.pack_request(
+            study="s",
+            trust=Plain(),
+            tasks=("t",),
+            request=Request(exchange=bytes([number] * 16), plans=(plan,), leg=0, recipient="a", message={}),
+        )
+        one = client([], rows=lambda: InMemory(rows))
+        opened = envelope.open_request(data, summaries=TOY_SUMMARIES, trust_models=TRUST_MODELS)
+        return one._measure(opened, {})[0].tolist()
+
+    fit, held_out, everything = (
+        measured(part, i) for i, part in enumerate((Part.FIT, Part.HELD_OUT, Part.ALL))
+    )
+    assert [a + b for a, b in zip(fit, held_out, strict=True)] == everything
+    assert 230 < sum(held_out) < 370  # Binomial(1000, 0.3): five standard deviations are 72
+    assert measured(Part.HELD_OUT, 9) == held_out
+
+
+def test_nothing_private_is_in_a_repr() -> None:
+    one = client([], split_key=b"K" * 32)
+    one.answer(request())
+    shown = repr(one.site) + repr(one.store) + repr(one.store.conversations)
+    assert "KKKK" not in shown
+    assert "rows" not in shown
