@@ -2,9 +2,9 @@
 
     python benchmarks/secure_sum.py
 
-Needs the extra `bench` (flwr, pycryptodome). Times are medians of several repetitions in one process, the two
-sides in turn. Flower's masks come from a Mersenne Twister with a 32-bit seed, so they are not secure; they
-are measured as they are.
+Needs the extra `bench` (flwr, pycryptodome). Times are the best of several repetitions in one process, the
+two sides in turn, so that a busy machine disturbs both equally. Flower's masks come from a Mersenne Twister
+with a 32-bit seed, so they are not secure; they are measured as they are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 
 import numpy as np
@@ -26,6 +25,7 @@ from flwr.common.secure_aggregation.ndarrays_arithmetic import (
 )
 from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
 
+from fedassay import wire
 from fedassay.crypto.keys import Secret
 from fedassay.crypto.masks import add_masks
 from fedassay.crypto.shamir import combine, split
@@ -48,14 +48,14 @@ class Source:
 
 
 def seconds(*works: Callable[[], object], repetitions: int) -> list[float]:
-    """The median time of each piece of work, run in turn so that both meet the same machine."""
+    """The shortest time of each piece of work, run in turn so that all meet the same machine."""
     times: list[list[float]] = [[] for _ in works]
     for _ in range(repetitions):
         for work, taken in zip(works, times, strict=True):
             started = perf_counter()
             work()
             taken.append(perf_counter() - started)
-    return [median(taken) for taken in times]
+    return [min(taken) for taken in times]
 
 
 def mask_here(vector: np.ndarray, seeds: list[bytes]) -> np.ndarray:
@@ -95,7 +95,7 @@ def masks() -> list[str]:
         here, flower = seconds(
             lambda words=words, seeds=seeds: mask_here(words, seeds),
             lambda whole=whole, seeds=seeds: mask_flower(whole, seeds),
-            repetitions=9,
+            repetitions=15,
         )
         each = here / length / NEIGHBOURS * 1e9
         lines.append(f"{length:>12,} {here:>9.4f}s {flower:>9.4f}s {flower / here:>6.1f}x {each:>30.2f}")
@@ -138,10 +138,8 @@ def whole_runs() -> list[str]:
 
     lines = [
         "Whole runs in one process, a tenth of the clients silent from leg 2 on, 1,000 elements",
-        f"{'clients':>12} {'neighbours':>11} {'seconds':>10} {'ms per client':>14} {'KB to and from each':>20}",
+        f"{'clients':>12} {'neighbours':>11} {'seconds':>10} {'ms per client':>14} {'KB per client':>14}",
     ]
-    from fedassay import wire
-
     for n in (10, 40, 160):
         run = Run.of(n, lengths=(1000,), through_bytes=False)
         run.silent = dict.fromkeys(list(run.values)[: n // 10], 2)
@@ -152,7 +150,7 @@ def whole_runs() -> list[str]:
         sent = [message for leg in (*run.requests, *run.replies) for message in leg.values()]
         size = sum(len(wire.encode(message)) for message in sent) / n / 1000
         k = run.requests[0]["client-000"]["neighbours"]
-        lines.append(f"{n:>12} {k:>11} {taken:>9.3f}s {taken / n * 1e3:>14.1f} {size:>20.1f}")
+        lines.append(f"{n:>12} {k:>11} {taken:>9.3f}s {taken / n * 1e3:>14.1f} {size:>14.1f}")
     return lines
 
 

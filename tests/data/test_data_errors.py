@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
-from conftest import COLUMNS, FORMS, in_form, small, write
+from data_forms import COLUMNS, FORMS, in_form, small, write
 
 from fedassay.data.check import check
 from fedassay.data.federation import load
@@ -147,7 +147,9 @@ def test_a_missing_column_lists_the_columns_and_suggests_one() -> None:
 
 
 def test_a_missing_client_column() -> None:
-    assert "column 'sit' (client): got no such column" in sentence({"site": ["a"], "p": [0.5], "y": [1]}, client="sit")
+    assert "column 'sit' (client): got no such column" in sentence(
+        {"site": ["a"], "p": [0.5], "y": [1]}, client="sit"
+    )
 
 
 def test_a_column_that_stands_twice() -> None:
@@ -159,11 +161,15 @@ def test_a_file_of_a_folder_is_named(site_folder: Path) -> None:
     write(site_folder / "B.parquet", {"q": [0.5], "y": [1]})
     assert "B.parquet, column 'p' (score): got no such column among 'q', 'y'" in sentence(site_folder)
     write(site_folder / "B.parquet", {"p": [0.5, 3.0], "y": [1, 1]})
-    assert "B.parquet, column 'p' (score): got 1 bad value in 2 rows, the first in row 1 " in sentence(site_folder)
+    assert "B.parquet, column 'p' (score): got 1 bad value in 2 rows, the first in row 1 " in sentence(
+        site_folder
+    )
 
 
 @pytest.mark.parametrize(
-    "clients", [["a", None, ""], [1, None, float("nan")], [1.0, 1.5, 2.5], ["a", None, None], [[1], [2], [3]]], ids=str
+    "clients",
+    [["a", None, ""], [1, None, float("nan")], [1.0, 1.5, 2.5], ["a", None, None], [[1], [2], [3]]],
+    ids=str,
 )
 def test_rows_without_a_client(clients: Any) -> None:
     text = sentence({"c": clients, "p": [0.1, 0.2, 0.3], "y": [0, 1, 1]}, client="c")
@@ -185,7 +191,9 @@ def test_columns_of_different_lengths(tmp_path: Path) -> None:
     assert "got arrays of different lengths ('p' 1, 'y' 2)" in sentence(tmp_path / "a.npz")
 
 
-@pytest.mark.parametrize("column", ["abc", 3, {1: 2}, {0.5}, object(), np.zeros((1, 2, 3)), np.float64(1)], ids=str)
+@pytest.mark.parametrize(
+    "column", ["abc", 3, {1: 2}, {0.5}, object(), np.zeros((1, 2, 3)), np.float64(1)], ids=str
+)
 def test_what_is_no_column(column: Any) -> None:
     assert "column 'p': got something unreadable (a" in sentence({"p": column, "y": [1]})
 
@@ -201,7 +209,9 @@ def test_no_columns_at_all() -> None:
 
 
 def test_a_path_that_does_not_exist(tmp_path: Path) -> None:
-    assert "which does not exist, expected a file or a folder; check the path" in sentence(tmp_path / "no.csv")
+    assert "which does not exist, expected a file or a folder; check the path" in sentence(
+        tmp_path / "no.csv"
+    )
     assert "expected" in sentence("x" * 5000 + ".csv")
     assert "does not exist" in sentence("\0.csv")
 
@@ -226,7 +236,9 @@ def test_rows_of_nobody() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "npz"])
-@pytest.mark.parametrize("content", [bytes(range(256)) * 9, b"\n\n\n", b"\xff\xfe\x00\x00", b"PK\x03\x04" + bytes(50)])
+@pytest.mark.parametrize(
+    "content", [bytes(range(256)) * 9, b"\n\n\n", b"\xff\xfe\x00\x00", b"PK\x03\x04" + bytes(50)]
+)
 def test_files_with_the_wrong_content(tmp_path: Path, suffix: str, content: bytes) -> None:
     path = tmp_path / f"a.{suffix}"
     path.write_bytes(content)
@@ -254,8 +266,14 @@ def test_damaged_files(tmp_path: Path, suffix: str) -> None:
         ("p,y\n0.5,1\n0.5,1,2\n", "got something unreadable (CSV parse error: Expected 2 columns, got 3"),
         ('p,y\n"0.5,1\n', "got something unreadable ("),
         ("\n\n", "got no header line, expected the names of the columns"),
-        ("p,y\n0.5,\n", "(label): got 1 bad value in 1 rows, the first in row 0 (counting from 0): a missing value"),
-        ("p,y\nNA,1\n", "(score): got 1 bad value in 1 rows, the first in row 0 (counting from 0): a missing value"),
+        (
+            "p,y\n0.5,\n",
+            "(label): got 1 bad value in 1 rows, the first in row 0 (counting from 0): a missing value",
+        ),
+        (
+            "p,y\nNA,1\n",
+            "(score): got 1 bad value in 1 rows, the first in row 0 (counting from 0): a missing value",
+        ),
     ],
     ids=str,
 )
@@ -295,7 +313,9 @@ def test_folders(tmp_path: Path) -> None:
     assert "got 'readme.txt', expected one file per site" in sentence(folder)
     (folder / "readme.txt").unlink()
     write(folder / "b.parquet", {"p": [0.5], "y": [1]})
-    assert "got 'b.csv' and 'b.parquet' for one site, expected one file per site; remove one" in sentence(folder)
+    assert "got 'b.csv' and 'b.parquet' for one site, expected one file per site; remove one" in sentence(
+        folder
+    )
     (folder / "b.parquet").unlink()
     (folder / "c").mkdir()
     assert "got 'c', expected one file per site" in sentence(folder)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
-from conftest import COLUMNS, FORMS, SITES, in_form, small, write
+from data_forms import COLUMNS, FORMS, SITES, in_form, small, write
 
 from fedassay.data.federation import Federation, load
 from fedassay.data.names import RowNames
@@ -101,7 +101,9 @@ def test_a_folder_whose_files_name_the_client(site_folder: Path, limit: str) -> 
     assert_same(load(site_folder, client="site", columns=COLUMNS, memory_limit=LIMITS[limit]), ordered)
 
 
-@pytest.mark.parametrize("name", ["zero.csv", "zero.parquet", "zero.npz", "header.csv", "header-no-newline.csv"])
+@pytest.mark.parametrize(
+    "name", ["zero.csv", "zero.parquet", "zero.npz", "header.csv", "header-no-newline.csv"]
+)
 def test_a_site_with_nothing_to_export_is_a_client_without_rows(site_folder: Path, name: str) -> None:
     content = {"header.csv": "p,y\n\n", "header-no-newline.csv": "p,y"}.get(name, "")
     (site_folder / name).write_text(content)
@@ -176,7 +178,10 @@ def test_spellings_of_a_score(scores: Any) -> None:
         (["3", "10", "3"], ["10", "3"]),
         (pa.array(["b", "a", "b"]).dictionary_encode(), ["a", "b"]),
         (np.array([b"b", b"a", b"b"]), ["a", "b"]),
-        (np.array(["2020-01-02", "2020-01-01", "2020-01-02"], dtype="datetime64[D]"), ["2020-01-01", "2020-01-02"]),
+        (
+            np.array(["2020-01-02", "2020-01-01", "2020-01-02"], dtype="datetime64[D]"),
+            ["2020-01-01", "2020-01-02"],
+        ),
         ([-0.0, 1.0, 0.0], ["0", "1"]),
     ],
     ids=str,
@@ -191,7 +196,9 @@ def test_spellings_of_a_client(clients: Any, names: list[str]) -> None:
 def test_unneeded_columns_may_be_anything(tmp_path: Path) -> None:
     data = {"p": [0.5], "y": [1], "junk": object(), "cube": np.zeros((2, 3, 4))}
     assert load(data, columns=COLUMNS).row_count == 1
-    np.savez(tmp_path / "a.npz", p=[0.5, 0.1], y=[1, 0], cube=np.zeros((2, 3, 4)), x=np.array([{}], dtype=object))
+    np.savez(
+        tmp_path / "a.npz", p=[0.5, 0.1], y=[1, 0], cube=np.zeros((2, 3, 4)), x=np.array([{}], dtype=object)
+    )
     assert load(tmp_path / "a.npz", columns=COLUMNS).row_count == 2
 
 

@@ -112,6 +112,30 @@ def test_with_a_threshold_lower_by_one_the_split_view_reads_the_victims_vector(
     np.testing.assert_array_equal(read.view(np.int64), run.values[VICTIM][0])
 
 
+def fewest_learned(n: int, t: int) -> int:
+    """The fewest clients whose total a split view opens in a complete graph, by trying all views."""
+    names = range(n)
+    views = [
+        [set(gone) for size in range(n - t) for gone in itertools.combinations(set(names) - {i}, size)]
+        for i in names
+    ]
+    fewest = n
+    for told in itertools.product(*views):
+        keys = {j for j in names if sum(j in told[i] for i in names if i != j) >= t}
+        seeds = {j for j in names if sum(j not in told[i] for i in names if i != j) >= t}
+        assert not keys & seeds
+        if seeds and keys | seeds == set(names):  # else a mask with a client that stays closed hides the rest
+            fewest = min(fewest, len(seeds))
+    return fewest
+
+
+@pytest.mark.parametrize(("n", "fewest"), [(3, 3), (4, 2), (5, 4)])
+def test_how_much_a_split_view_can_learn_is_what_the_documentation_says(n: int, fewest: int):
+    """With k - t neighbours that may be called silent, at most n (k - t) / t keys are opened."""
+    k, t, _, _ = parameters(n, 0.2, 0.1)
+    assert fewest_learned(n, t) == fewest >= n - n * (k - t) // t
+
+
 # --- a vector that arrives late ---------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 from fractions import Fraction
 from math import comb
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -78,6 +79,20 @@ def test_impossible_requests_say_what_is_possible():
             parameters(10, bad, 0.0)
     with pytest.raises(UsageError, match="at least 2"):
         parameters(1, 0.0, 0.0)
+
+
+def test_the_documented_table_is_what_the_code_says():
+    page = Path(__file__).parents[2] / "docs" / "explanation" / "secure-sum.md"
+    lines = (
+        page.read_text(encoding="utf-8").split("| clients | dropout |")[1].split("\n\n")[0].splitlines()[2:]
+    )
+    assert len(lines) > 10
+    for line in lines:
+        n, dropout, collusion, silent, colluding, k, t = (
+            float(cell.replace(",", "")) for cell in line.strip("|").split("|")
+        )
+        assert parameters(int(n), dropout, collusion)[:2] == (k, t)
+        assert (tolerated(int(n), dropout), tolerated(int(n), collusion)) == (silent, colluding)
 
 
 def test_more_dropouts_or_colluders_need_more_neighbours():

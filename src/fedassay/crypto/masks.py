@@ -49,9 +49,10 @@ def add_masks(vector: Words, *, plus: Sequence[Secret] = (), minus: Sequence[Sec
         ciphers = [(combine, _key_stream(key)) for combine, key in signed[first : first + _GROUP]]
         for start in range(0, len(result), _BLOCK):
             block = result[start : start + _BLOCK]
+            plain, mask = zeros[: block.nbytes], words[: len(block)]
             for combine, cipher in ciphers:
-                cipher.update_into(zeros[: block.nbytes], stream)
-                combine(block, words[: len(block)], out=block)
+                cipher.update_into(plain, stream)
+                combine(block, mask, out=block)
     return result
 
 

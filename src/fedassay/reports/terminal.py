@@ -91,8 +91,12 @@ def side_by_side(documents: Mapping[str, Document], console: Console) -> None:
     table.add_column("metric")
     for title in documents:
         table.add_column(title, justify="right")
-    for name in (*figures.OVERALL, "accuracy", "precision", "recall", "specificity"):
+    for name in figures.OVERALL:
         table.add_row(figures.TITLES[name], *(_stacked(d["results"][name]) for d in documents.values()))
+    first = next(iter(documents.values()))["results"]["thresholds"][0]["threshold"]
+    for name in ("accuracy", "precision", "recall", "specificity"):
+        title = f"{figures.TITLES[name]} at {first:g}"
+        table.add_row(title, *(_stacked(d["results"][name]) for d in documents.values()))
     table.add_row(
         "Hosmer-Lemeshow p",
         *(figures.p_value(d["results"]["hosmer_lemeshow"].get("p_value")) for d in documents.values()),

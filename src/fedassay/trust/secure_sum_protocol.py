@@ -97,9 +97,10 @@ class DoubleMasking:
     (`secure_sum_graph.parameters`).
 
     Assumption: the server hands on the clients' public keys unchanged (a server that replaced them could pose
-    as the neighbours), draws the exchange's id at random, and tells all clients the same. A server that tells
-    them different things about who survived never gets both secrets of a client, but may get the total
-    over fewer clients than it showed to each. A client that lies about its own vector is not detected.
+    as the neighbours), builds the ring from an exchange id drawn at random, and tells all clients the same.
+    A server that tells them different things about who survived never gets both secrets of a client, but may
+    get the total over fewer clients than it showed to each. A client that lies about its own vector is not
+    detected.
     """
 
     dropout: float = 0.2

@@ -1,0 +1,104 @@
+"""A file that is larger than the memory it may use, measured in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as parquet
+import pytest
+
+ROWS = 20_000_000
+ALLOWED = 220 * 2**20
+
+READER = """
+import json, sys
+import numpy as np
+from fedassay.data.bounds import limit_pooled
+from fedassay.data.check import check
+from fedassay.data.federation import load
+from fedassay.data.split import select_pooled_part
+from fedassay.privacy.randomness import SimulatedRandomness
+from fedassay.protocol import Part, Unit
+
+def bytes_of(field):
+    (line,) = [line for line in open("/proc/self/status") if line.startswith(field)]
+    return int(line.split()[1]) * 1024
+
+def total(rows):
+    return [sum(len(b["score"]) for b in rows.batches()), sum(int(b["label"].sum()) for b in rows.batches())]
+
+path, limit = sys.argv[1], int(sys.argv[2])
+columns = {"score": "p", "label": "y"}
+load({"p": [0.5], "y": [1]}, columns=columns)  # imports and pools that any use needs
+before = bytes_of("VmRSS")
+federation = load(path, client="c", columns=columns, memory_limit=limit)
+held_out = select_pooled_part(federation, Part.HELD_OUT, key=b"0" * 16, unit=Unit.EXAMPLE)
+limited, dropped = limit_pooled(federation.pooled(), 1000, SimulatedRandomness(1))
+found = {
+    "clients": federation.client_count,
+    "pooled": total(federation.pooled()),
+    "client": total(federation.rows_of("3")),
+    "held out": total(held_out),
+    "limited": [total(limited)[0], dropped],
+    "profile": check(path, client="c", columns=columns).profile["rows"],
+}
+print(json.dumps([found, bytes_of("VmHWM") - before]))
+"""
+
+
+def write_rows(path: Path, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    clients, labels = rng.integers(0, 7, rows).astype(np.int32), rng.integers(0, 2, rows).astype(np.int8)
+    columns = {"c": clients, "p": rng.random(rows), "y": labels, "unused": rng.random(rows)}
+    if path.suffix == ".npz":
+        np.savez(path, **columns)
+    elif path.suffix == ".csv":
+        arrow_csv.write_csv(pa.table(columns), path)
+    else:  # one row group, the worst case
+        parquet.write_table(pa.table(columns), path, row_group_size=rows, compression="none")
+    return clients, labels
+
+
+def read_apart(path: Path, limit: int) -> tuple[dict[str, object], int]:
+    done = subprocess.run(
+        [sys.executable, "-c", READER, str(path), str(limit)], capture_output=True, text=True, check=True
+    )
+    found, peak = json.loads(done.stdout)
+    return found, peak
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
+@pytest.mark.parametrize(
+    ("suffix", "rows"),
+    [
+        ("parquet", ROWS),
+        pytest.param("npz", ROWS, marks=pytest.mark.full),
+        pytest.param("csv", ROWS, marks=pytest.mark.full),
+    ],
+)
+def test_a_file_larger_than_the_memory_it_may_use(tmp_path: Path, suffix: str, rows: int) -> None:
+    path = tmp_path / f"rows.{suffix}"
+    clients, labels = write_rows(path, rows)
+    assert path.stat().st_size > ALLOWED * 1.3
+    found, peak = read_apart(path, 16 * 2**20)
+    assert peak < ALLOWED
+    assert found["clients"] == 7
+    assert found["pooled"] == [rows, int(labels.sum())]
+    assert found["client"] == [int((clients == 3).sum()), int(labels[clients == 3].sum())]
+    assert found["limited"] == [7000, rows - 7000]
+    assert found["profile"] == rows
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
+def test_the_measurement_notices_rows_kept_in_memory(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.parquet", ROWS)
+    streamed, _ = read_apart(tmp_path / "rows.parquet", 16 * 2**20)
+    kept, peak = read_apart(tmp_path / "rows.parquet", 2**40)
+    assert peak > ALLOWED * 1.5
+    assert kept == streamed
