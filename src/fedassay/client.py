@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from fedassay.envelope import Envelope, Summaries, TrustModels
 from fedassay.errors import DataError
 from fedassay.privacy.ledger import Charge, Ledger
 from fedassay.privacy.policy import Policy, PolicyRequest
-from fedassay.protocol import Memory, Message, Plan, Randomness, Rows, Vector
+from fedassay.protocol import Credentials, Memory, Message, Plan, Randomness, Rows, Vector
 from fedassay.summaries import CATALOGUE
 from fedassay.trust import TRUST_MODELS
 
@@ -35,6 +35,7 @@ class Site:
     randomness: Randomness = field(repr=False)
     split_key: bytes = field(repr=False)
     held_out: float = 0.3
+    credentials: Credentials | None = field(default=None, repr=False)
 
 
 class Client(Endpoint):
@@ -77,8 +78,9 @@ class Client(Endpoint):
     def reply(self, opened: Envelope, state: Message) -> tuple[Message, Message]:
         """The trust model's client half; rows are read only if it asks for the measurement."""
         learned: dict[tuple[str, str], Memory] = {}
+        request = replace(opened.request, credentials=self.site.credentials)
         answered = opened.trust.respond(
-            opened.request, lambda: self._measure(opened, learned), state, self.site.randomness
+            request, lambda: self._measure(opened, learned), state, self.site.randomness
         )
         self.store.memories.update(learned)
         return answered

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from fedassay import envelope, wire
 from fedassay.envelope import Envelope, Refusal, Summaries, TrustModels
@@ -41,7 +43,10 @@ class Conversation:
 
 @dataclass
 class Store:
-    """What an endpoint remembers between messages. A durable runtime keeps the same things on disk."""
+    """What an endpoint remembers between messages; `FileStore` keeps the same things on disk.
+
+    It holds keys, shares and answers: whoever can read it can undo the masks of its endpoint.
+    """
 
     conversations: dict[bytes, Conversation] = field(default_factory=dict, repr=False)
     closed: set[bytes] = field(default_factory=set, repr=False)
@@ -56,6 +61,61 @@ class Store:
             self.closed.add(oldest)
         self.conversations[exchange] = Conversation(terms=terms)
         return self.conversations[exchange]
+
+    def save(self) -> None:
+        """Called before a reply leaves: a store that outlives the process makes sure of it here."""
+
+    def dump(self) -> bytes:
+        """Everything, as bytes."""
+        return wire.encode(
+            {
+                "conversations": [
+                    {
+                        "exchange": exchange,
+                        "terms": talk.terms,
+                        "state": talk.state,
+                        "replies": [[leg, digest, reply] for leg, (digest, reply) in talk.replies.items()],
+                    }
+                    for exchange, talk in self.conversations.items()
+                ],
+                "closed": sorted(self.closed),
+                "memories": [[study, task, dict(memory)] for (study, task), memory in self.memories.items()],
+            }
+        )
+
+    def restore(self, data: bytes) -> None:
+        """Become what was dumped."""
+        content = wire.decode(data)
+        self.conversations = {
+            talk["exchange"]: Conversation(
+                terms=talk["terms"],
+                state=talk["state"],
+                replies={leg: (digest, reply) for leg, digest, reply in talk["replies"]},
+            )
+            for talk in content["conversations"]
+        }
+        self.closed = set(content["closed"])
+        self.memories = {(study, task): memory for study, task, memory in content["memories"]}
+
+
+class FileStore(Store):
+    """A store in one file that only its owner may read, replaced as a whole before each reply leaves."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        if path.exists():
+            self.restore(path.read_bytes())
+
+    def save(self) -> None:
+        """Write everything to the disk; when this returns it is there."""
+        partial = self.path.with_name(self.path.name + ".partial")
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(self.dump())
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(self.path)
 
 
 class Endpoint(ABC):
@@ -116,6 +176,7 @@ class Endpoint(ABC):
         )
         conversation.state = state
         conversation.replies[request.leg] = (digest, reply)
+        self.store.save()
         return reply
 
 

@@ -392,15 +392,32 @@ Measure = Callable[[], tuple[Vector, ...]]
 """Measures the rows when called: one vector per plan. The only way for a trust model to touch data."""
 
 
+class Credentials(Protocol):
+    """A party's signing key and the public keys that it believes (its roster)."""
+
+    def sign(self, purpose: str, data: bytes) -> bytes:
+        """Sign as oneself."""
+        ...
+
+    def verifies(self, name: str, purpose: str, data: bytes, signature: object) -> bool:
+        """Whether the party of this name signed this; false for anyone who is not in the roster."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What reaches a client's (or helper's) half of a trust model."""
+    """What reaches a client's (or helper's) half of a trust model.
+
+    `credentials` is None in a simulation; a site that has pinned the keys of the others puts its own here,
+    and the client half then believes nothing that is not signed.
+    """
 
     exchange: bytes
     plans: tuple[Plan, ...]
     leg: int
     recipient: str
     message: Message
+    credentials: Credentials | None = None
 
 
 class TrustModel(ABC):

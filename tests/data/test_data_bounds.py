@@ -1,4 +1,4 @@
-"""At most so many rows of each client: sizes, repeatability and edge cases. The law is tested in `statistical`."""
+"""At most so many rows of each client: sizes, repeatability and edge cases. Its law: `tests/statistical`."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
 
-ROWS = 20_000_000
-ALLOWED = 220 * 2**20
+ROWS = 12_000_000
+ALLOWED = 128 * 2**20
 
 READER = """
 import json, sys
@@ -75,30 +75,21 @@ def read_apart(path: Path, limit: int) -> tuple[dict[str, object], int]:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 @pytest.mark.parametrize(
-    ("suffix", "rows"),
-    [
-        ("parquet", ROWS),
-        pytest.param("npz", ROWS, marks=pytest.mark.full),
-        pytest.param("csv", ROWS, marks=pytest.mark.full),
-    ],
+    "suffix", ["parquet", *(pytest.param(s, marks=pytest.mark.full) for s in ("npz", "csv"))]
 )
-def test_a_file_larger_than_the_memory_it_may_use(tmp_path: Path, suffix: str, rows: int) -> None:
+def test_a_file_larger_than_the_memory_it_may_use(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"rows.{suffix}"
-    clients, labels = write_rows(path, rows)
-    assert path.stat().st_size > ALLOWED * 1.3
-    found, peak = read_apart(path, 16 * 2**20)
-    assert peak < ALLOWED
-    assert found["clients"] == 7
-    assert found["pooled"] == [rows, int(labels.sum())]
-    assert found["client"] == [int((clients == 3).sum()), int(labels[clients == 3].sum())]
-    assert found["limited"] == [7000, rows - 7000]
-    assert found["profile"] == rows
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
-def test_the_measurement_notices_rows_kept_in_memory(tmp_path: Path) -> None:
-    write_rows(tmp_path / "rows.parquet", ROWS)
-    streamed, _ = read_apart(tmp_path / "rows.parquet", 16 * 2**20)
-    kept, peak = read_apart(tmp_path / "rows.parquet", 2**40)
-    assert peak > ALLOWED * 1.5
+    clients, labels = write_rows(path, ROWS)
+    allowed = ALLOWED * (2 if suffix == "csv" else 1)  # its reader keeps several blocks of text in flight
+    assert path.stat().st_size > 1.3 * allowed
+    streamed, peak = read_apart(path, 16 * 2**20)
+    assert peak < allowed
+    assert streamed["clients"] == 7
+    assert streamed["pooled"] == [ROWS, int(labels.sum())]
+    assert streamed["client"] == [int((clients == 3).sum()), int(labels[clients == 3].sum())]
+    assert streamed["limited"] == [7000, ROWS - 7000]
+    assert streamed["profile"] == ROWS
+    # The measurement notices rows that stay in memory, and they are the same rows.
+    kept, peak = read_apart(path, 2**40)
+    assert peak > 1.2 * allowed
     assert kept == streamed

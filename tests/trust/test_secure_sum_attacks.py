@@ -18,7 +18,7 @@ from fedassay.protocol import Budget, Message, Part, Protection, Sum
 from fedassay.trust import secure_sum_protocol
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.secure_sum_graph import Parameters, parameters, tolerated
-from fedassay.trust.secure_sum_keys import adds, pair_mask, question, self_mask
+from fedassay.trust.secure_sum_keys import adds, pair_mask, question, seal_shares, self_mask, unseal_shares
 from secure_sum_driver import Anything, Run, Seeded, plans_of
 
 VICTIM = "client-000"
@@ -321,6 +321,31 @@ def test_a_small_order_key_is_not_used(seven: Run, keys: str):
 
     with pytest.raises(ProtocolError, match="X25519"):
         both_legs()
+
+
+def test_neither_too_few_nor_too_many_neighbours_are_dealt_to(seven: Run):
+    told = seven.requests[1][VICTIM]
+    fewer = {field: dict(sorted(keys.items())[:3]) for field, keys in told.items()}
+    more = {field: {**keys, "nobody": keys["client-001"]} for field, keys in told.items()}
+    for wrong in (fewer, more):
+        with pytest.raises(
+            ProtocolError, match=f"{len(wrong['seal_keys'])} neighbours, expected those of 4 to 6"
+        ):
+            seven.answer(1, VICTIM, wrong)
+
+
+def test_too_few_dealers_get_no_masked_vector(seven: Run):
+    sealed = dict(sorted(seven.requests[2][VICTIM]["sealed"].items())[:3])
+    with pytest.raises(ProtocolError, match="shares of 3 neighbours, expected of at least 4"):
+        seven.answer(2, VICTIM, {"sealed": sealed})
+
+
+def test_sealed_shares_open_on_their_own_route_and_in_their_own_session_only():
+    key, shares = Secret(bytes(32)), (Secret(b"a" * 33), Secret(b"b" * 33))
+    sealed = seal_shares(key, shares, session=b"s", route=("a", "b"), source=Seeded())
+    assert unseal_shares(key, sealed, session=b"s", route=("a", "b")) == shares
+    assert unseal_shares(key, sealed, session=b"s", route=("b", "a")) is None
+    assert unseal_shares(key, sealed, session=b"t", route=("a", "b")) is None
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ Mask = NDArray[np.bool_]
 Whole = NDArray[np.int64]
 
 _WORDS = 2**64
-_KEYS_AT_ONCE = 2**22
+_KEYS_AT_ONCE = 2**20
 
 
 def limit_rows(rows: Rows, most: int, randomness: Randomness) -> tuple[Rows, int]:

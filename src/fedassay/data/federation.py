@@ -78,8 +78,9 @@ def load(
     client, and each row of a single table is its own client. `columns` says which column plays which role.
 
     Every value is checked in one pass before anything else happens. If the columns take at most
-    `memory_limit` bytes they stay in memory; otherwise later passes read the data again, and memory is
-    bounded by one batch plus the names and counts of the clients. The rows are the same in both cases.
+    `memory_limit` bytes they stay in memory (arranging them takes up to as much again); otherwise later
+    passes read the data again, and memory is bounded by a few batches plus the names and counts of the
+    clients. The rows are the same in both cases.
 
     Raises
     ------
@@ -105,7 +106,7 @@ def load(
     for site in sites:
         raise_first(Scan(site.table, wanted).absent)
     roster = Roster(site.client for site in sites if site.client is not None)
-    gathered, row_count = Gathered(memory_limit), 0
+    gathered, row_count = Gathered(wanted, memory_limit), 0
     for site in sites:
         scan = Scan(site.table, wanted)
         for chunk in site.chunks(scan):
@@ -133,7 +134,7 @@ def _by_name(sites: tuple[Site, ...], columns: Columns, roster: Roster, gathered
     counts = roster.counts()
     store: Store
     if gathered.complete:
-        store = MemoryStore.of(gathered.columns(columns), gathered.codes(counts.names), counts.rows)
+        store = MemoryStore.of(gathered.take_columns(), gathered.take_codes(counts.names), counts.rows)
     else:
         store = StreamStore(sites=sites, columns=columns, names=counts.names, counts=counts.rows)
     silent = [counts.names[int(position)] for position in np.flatnonzero(counts.rows == 0)]
@@ -150,7 +151,7 @@ def _by_row(sites: tuple[Site, ...], columns: Columns, count: int, gathered: Gat
     ones = np.broadcast_to(np.int64(1), count)
     store: Store
     if gathered.complete:
-        store = RowStore(columns=gathered.columns(columns))
+        store = RowStore(columns=gathered.take_columns())
     else:
         store = StreamStore(sites=sites, columns=columns, names=names, counts=ones)
     return Federation(clients=names, rows_per_client=ones, store=store)
@@ -160,5 +161,6 @@ def without_rows(silent: list[str], clients: int) -> tuple[str, ...]:
     """The warning about clients without rows, if there are any."""
     if not silent:
         return ()
-    who = f"1 of {clients} clients has" if len(silent) == 1 else f"{len(silent)} of {clients} clients have"
-    return (f"{who} no rows ({listed(silent, most=5)}) and takes part with nothing to count.",)
+    one = len(silent) == 1
+    who = f"{len(silent)} of {clients} clients {'has' if one else 'have'} no rows ({listed(silent, most=5)})"
+    return (f"{who} and {'takes' if one else 'take'} part with nothing to count.",)

@@ -104,7 +104,7 @@ def to_arrow(values: Any) -> Any:
 
 
 def _from_objects(values: Sequence[Any]) -> Any:
-    # Some mixtures with NumPy's scalars (a NaT without a unit and a float32) crash Arrow's inference of types.
+    # Some mixtures of NumPy's scalars (a NaT without a unit and a float32) crash Arrow's type inference.
     plain = [value.item() if isinstance(value, np.generic) else value for value in values]
     return _or_text(lambda: pa.array(plain, from_pandas=True), plain)
 

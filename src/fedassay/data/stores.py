@@ -70,42 +70,52 @@ class Site:
 
 
 class Gathered:
-    """Collects canonical columns while they fit into `limit` bytes, and lets go of them when they do not."""
+    """Collects canonical columns while they fit into `limit` bytes, and lets go of them when they do not.
 
-    def __init__(self, limit: int) -> None:
+    Once complete, each column is taken out once: joining one needs room for that column only.
+    """
+
+    def __init__(self, columns: Columns, limit: int) -> None:
         self._left = limit
-        self._chunks: list[Chunk] = []
+        self._columns: dict[str, list[NDArray[Any]]] = {
+            role.name: [np.empty(0, role.dtype)] for role in columns.roles
+        }
+        self._clients: list[LocalClients] = []
         self.complete = True
 
     def add(self, chunk: Chunk) -> None:
         """Keep the chunk if all of them so far fit."""
-        size = sum(column.nbytes for column in chunk.columns.values())
+        self._left -= sum(column.nbytes for column in chunk.columns.values())
         if chunk.clients is not None:
-            size += chunk.clients.codes.nbytes + chunk.clients.names.nbytes + _ORDER_BYTES * chunk.length
-        self._left -= size
-        if self._left < 0:
-            self._chunks, self.complete = [], False
-        if self.complete:
-            self._chunks.append(chunk)
-
-    def columns(self, columns: Columns) -> dict[str, NDArray[Any]]:
-        """The columns of all chunks, one after the other."""
-        joined = {}
-        for role in columns.roles:
-            parts = [chunk.columns[role.name] for chunk in self._chunks]
-            joined[role.name] = _frozen(
-                np.concatenate([np.empty(0, role.dtype), *parts]).astype(role.dtype, copy=False)
+            self._left -= (
+                chunk.clients.codes.nbytes + chunk.clients.names.nbytes + _ORDER_BYTES * chunk.length
             )
-        return joined
+        if self._left < 0:
+            self._columns, self._clients, self.complete = {}, [], False
+        if not self.complete:
+            return
+        for name, parts in self._columns.items():
+            parts.append(chunk.columns[name])
+        if chunk.clients is not None:
+            self._clients.append(chunk.clients)
 
-    def codes(self, names: SortedNames) -> NDArray[np.int32]:
+    def take_columns(self) -> dict[str, NDArray[Any]]:
+        """The columns of all chunks, one after the other."""
+        return {name: _joined(self._columns.pop(name)) for name in list(self._columns)}
+
+    def take_codes(self, names: SortedNames) -> NDArray[np.int32]:
         """The client of each row, as its position in `names`."""
-        local = [chunk.clients for chunk in self._chunks if chunk.clients is not None]
-        found = [clients.names for clients in local]
-        positions = names.positions(pa.concat_arrays([pa.array([], pa.large_string()), *found]))
-        ends = np.cumsum([len(part) for part in found])
-        parts = [positions[end - len(c.names) : end][c.codes] for end, c in zip(ends, local, strict=True)]
-        return _frozen(np.concatenate([np.empty(0, np.int32), *parts]).astype(np.int32, copy=False))
+        found, self._clients = self._clients, []
+        local = pa.concat_arrays([pa.array([], pa.large_string()), *(clients.names for clients in found)])
+        # One look-up for the names of all chunks: each call builds a table of all clients.
+        positions = names.positions(local).astype(np.int32, copy=False)
+        ends = np.cumsum([len(clients.names) for clients in found])
+        parts = [positions[end - len(c.names) : end][c.codes] for end, c in zip(ends, found, strict=True)]
+        return _joined([np.empty(0, np.int32), *parts])
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return _frozen(np.concatenate(parts))
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -55,10 +55,8 @@ class PolicyRequest:
             asker=asker,
         )
 
-    @property
-    def epsilon(self) -> float:
-        """What this query alone costs, at the delta of its budget; infinite without noise."""
-        delta = 0.0 if self.budget is None else self.budget.delta
+    def epsilon(self, delta: float) -> float:
+        """What this query alone costs at this delta; infinite without noise."""
         return accounting.spent([accounting.event(self.noise, self.sensitivity)], delta)
 
 
@@ -82,7 +80,9 @@ class AllowAll:
 class SimplePolicy:
     """Lists of what is allowed and bounds on how much; None means no rule of that kind.
 
-    A bound on epsilon or delta also refuses releases without noise: their epsilon is infinite.
+    A bound on epsilon or delta also refuses releases without noise: their epsilon is infinite. Epsilon is judged
+    at the delta of the request if `largest_delta` allows that one, and at delta 0 if there is no such rule:
+    otherwise a request could make its epsilon small by asking for a large delta.
 
     Examples
     --------
@@ -136,13 +136,19 @@ class SimplePolicy:
         return None
 
     def _price(self, request: PolicyRequest) -> str | None:
-        if self.largest_delta is not None and (
-            request.budget is None or request.budget.delta > self.largest_delta
-        ):
-            got = "no budget" if request.budget is None else f"delta {request.budget.delta:.3g}"
-            return f"got {got}, expected delta of at most {self.largest_delta:.3g}"
-        if self.largest_epsilon is not None and not request.epsilon <= self.largest_epsilon:
-            return f"got epsilon {request.epsilon:.3g}, expected at most {self.largest_epsilon:.3g} per query"
+        if self.largest_delta is not None:
+            if request.budget is None:
+                return f"got no budget, expected delta of at most {self.largest_delta:.3g}"
+            if not request.budget.delta <= self.largest_delta:
+                return f"got delta {request.budget.delta:.3g}, expected at most {self.largest_delta:.3g}"
+        if self.largest_epsilon is not None:
+            delta = 0.0 if self.largest_delta is None or request.budget is None else request.budget.delta
+            price = request.epsilon(delta)
+            if not price <= self.largest_epsilon:
+                return (
+                    f"got epsilon {price:.3g} at delta {delta:.3g}, expected at most {self.largest_epsilon:.3g} "
+                    "per query"
+                )
         return None
 
 

@@ -7,6 +7,7 @@ privacy (zCDP: D_α ≤ ρα for all α), b and σ the scales, k the L1 sensitiv
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ Reals = NDArray[np.float64]
 
 _LOWEST, _HIGHEST = -7.0, 80.0
 """The orders looked at: log(α - 1) in this range. Every order gives a valid bound; more only tighten it."""
+
+_ROUNDING = 2.0**-48
 
 
 def laplace_divergence(orders: Reals, *, scale: float, sensitivity: float) -> Reals:
@@ -41,12 +44,15 @@ def laplace_divergence(orders: Reals, *, scale: float, sensitivity: float) -> Re
     one_minus_r = -np.expm1(-(2 * orders - 1) / scale)
     log_b = np.log(a * -np.expm1(-2 * (orders - 1) / scale) / ((1 + a) * one_minus_r))
     log_a = np.log((1 + r * -np.expm1(-1 / scale) / one_minus_r) / (1 + a))
-    # log(A·exp((α-1)ε) + B·exp(-αε)) in log space, so that large α·ε cannot overflow.
+    # log(A·exp((α-1)ε) + B·exp(-αε)) in log space, so that large α·ε cannot overflow; then a little more than
+    # rounding can have taken away, so that many tiny divergences cannot add up to less than they are.
     both = np.logaddexp(log_a + (orders - 1) * epsilon, log_b - orders * epsilon)
+    both = np.maximum(both, 0) * (1 + _ROUNDING) + _ROUNDING
     divergence: Reals = np.minimum(both / (orders - 1), epsilon)
     return divergence
 
 
+@lru_cache(maxsize=256)
 def rho_of(epsilon: float, delta: float) -> float:
     """The largest ρ that we can show to give (epsilon, delta), for delta > 0.
 

@@ -18,14 +18,19 @@ from fedassay.summaries.locate import TRANSFORMS, locate_unmoved, unmoved_edges
 LOWEST, HIGHEST = 2, 18
 """The heights a grid can have."""
 
+LARGEST_REACH = 24.0
+"""The largest logit at which an edge may lie."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
     """2^height score bins over [0, 1], some of whose edges are thresholds.
 
     * ``uniform``: edges i/2^h. The natural choice for scores that fill [0, 1].
-    * ``logit``: edges equally spaced in logit(s) over ±24; the outer bins catch the tails. For scores that
+    * ``logit``: edges equally spaced in logit(s) over ±reach; the outer bins catch the tails. For scores that
       concentrate near 0 or 1, where uniform bins fail (near 1e-6 every row is in the first uniform bin).
+      The largest reach, 24, covers scores from 4e-11 to 1 - 4e-11; beyond it the edges near 1 of a tall grid
+      would not be distinct doubles.
     * ``mixed``: the common refinement of a uniform and a logit grid of half the size each. Its binning
       error is never above that of either half, and choosing it needs no look at the data.
 
@@ -48,21 +53,27 @@ class Grid:
     transform: str = "uniform"
     height: int = 10
     thresholds: tuple[float, ...] = ()
+    reach: float = LARGEST_REACH
 
     def __post_init__(self) -> None:
         if self.transform not in TRANSFORMS:
             raise UsageError(f"transform: got {self.transform!r}, expected one of {', '.join(TRANSFORMS)}.")
         if not isinstance(self.height, int) or not LOWEST <= self.height <= HIGHEST:
             raise UsageError(
-                f"height: got {self.height}, expected a whole number from {LOWEST} to {HIGHEST} (2^height bins)."
+                f"height: got {self.height}, expected a whole number from {LOWEST} to {HIGHEST} "
+                "(2^height bins)."
             )
+        if not 1 <= self.reach <= LARGEST_REACH:
+            raise UsageError(f"reach: got {self.reach}, expected a logit from 1 to {LARGEST_REACH:.0f}.")
         thresholds = tuple(sorted({float(threshold) for threshold in self.thresholds}))
         if not all(0 <= threshold <= 1 for threshold in thresholds):
-            raise UsageError(f"thresholds: got {list(thresholds)}, expected numbers in [0, 1], like the scores.")
+            raise UsageError(
+                f"thresholds: got {list(thresholds)}, expected numbers in [0, 1], as scores are."
+            )
         if sum(threshold > 0 for threshold in thresholds) >= self.leaves:
             raise UsageError(
-                f"thresholds: got {len(thresholds)}, expected at most {self.leaves - 1} for {self.leaves} bins; "
-                "give a larger height."
+                f"thresholds: got {len(thresholds)}, expected at most {self.leaves - 1} for {self.leaves} "
+                "bins; give a larger height."
             )
         object.__setattr__(self, "thresholds", thresholds)
 
@@ -74,15 +85,15 @@ class Grid:
     @property
     def edges(self) -> NDArray[np.float64]:
         """The 2^height + 1 edges, from 0 to 1, non-decreasing (read-only)."""
-        return _edges(self.transform, self.height, self.thresholds)
+        return _edges(self.transform, self.height, self.reach, self.thresholds)
 
     def locate(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:
         """The leaf of each score. The caller has checked that scores are in [0, 1].
 
         Guarantee: ``edges[leaf] <= score < edges[leaf + 1]``, exactly (the last leaf includes 1).
         """
-        leaf = locate_unmoved(scores, self.transform, self.height)
-        moved = _moved(self.transform, self.height, self.thresholds)
+        leaf = locate_unmoved(scores, self.transform, self.height, self.reach)
+        moved = _moved(self.transform, self.height, self.reach, self.thresholds)
         if moved is None:
             return leaf
         # A leaf with two unmoved edges is right; the few other rows are looked up among the true edges.
@@ -106,8 +117,8 @@ class Grid:
 
 
 @lru_cache(maxsize=64)
-def _edges(transform: str, height: int, thresholds: tuple[float, ...]) -> NDArray[np.float64]:
-    edges = np.concatenate([[0.0], unmoved_edges(transform, height), [1.0]])
+def _edges(transform: str, height: int, reach: float, thresholds: tuple[float, ...]) -> NDArray[np.float64]:
+    edges = np.concatenate([[0.0], unmoved_edges(transform, height, reach), [1.0]])
     wanted = np.array([threshold for threshold in thresholds if threshold > 0])
     edges[_taken(edges, wanted)] = wanted
     edges.flags.writeable = False
@@ -126,7 +137,9 @@ def _taken(edges: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[n
 
 
 @lru_cache(maxsize=64)
-def _moved(transform: str, height: int, thresholds: tuple[float, ...]) -> NDArray[np.bool_] | None:
+def _moved(
+    transform: str, height: int, reach: float, thresholds: tuple[float, ...]
+) -> NDArray[np.bool_] | None:
     """For each leaf, whether one of its edges was moved; None if none was."""
-    moved = _edges(transform, height, thresholds) != _edges(transform, height, ())
+    moved = _edges(transform, height, reach, thresholds) != _edges(transform, height, reach, ())
     return np.asarray(moved[1:] | moved[:-1]) if moved.any() else None

@@ -19,42 +19,40 @@ from numpy.typing import NDArray
 
 TRANSFORMS = ("uniform", "logit", "mixed")
 
-REACH = 24.0
-"""Logit-spaced edges cover ±24, scores from 4e-11 to 1 - 4e-11: all edges up to height 18 are distinct doubles
-there, and under noise the log loss of an outermost bin stays moderate."""
 
-
-def unmoved_edges(transform: str, height: int) -> NDArray[np.float64]:
+def unmoved_edges(transform: str, height: int, reach: float) -> NDArray[np.float64]:
     """The 2^height - 1 interior edges of a grid without thresholds, strictly increasing.
 
     Examples
     --------
-    >>> unmoved_edges("uniform", 2)
+    >>> unmoved_edges("uniform", 2, 24)
     array([0.25, 0.5 , 0.75])
-    >>> unmoved_edges("mixed", 2).round(6)
+    >>> unmoved_edges("mixed", 2, 24).round(6)
     array([6.00000e-06, 5.00000e-01, 9.99994e-01])
     """
     if transform == "uniform":
         return _uniform_edges(height)
-    upper = _upper_logit_edges(transform, height)
+    upper = _upper_logit_edges(transform, height, reach)
     if transform == "logit":
         return np.concatenate([(1 - upper)[::-1], [0.5], upper])
     return np.sort(np.concatenate([_uniform_edges(height - 1), 1 - upper, upper]))
 
 
-def locate_unmoved(scores: NDArray[np.float64], transform: str, height: int) -> NDArray[np.int64]:
+def locate_unmoved(
+    scores: NDArray[np.float64], transform: str, height: int, reach: float
+) -> NDArray[np.int64]:
     """The leaf of each score in a grid without thresholds: the number of interior edges that it reaches.
 
     Examples
     --------
-    >>> locate_unmoved(np.array([0.0, 1e-6, 0.5, 1.0]), "mixed", 2)
+    >>> locate_unmoved(np.array([0.0, 1e-6, 0.5, 1.0]), "mixed", 2, 24)
     array([0, 0, 2, 3])
     """
     if transform == "uniform":
         return _uniform_rank(scores, height)
     if transform == "logit":
-        return _table(transform, height).rank(scores)
-    return _uniform_rank(scores, height - 1) + _table(transform, height).rank(scores)
+        return _table(transform, height, reach).rank(scores)
+    return _uniform_rank(scores, height - 1) + _table(transform, height, reach).rank(scores)
 
 
 def _uniform_edges(height: int) -> NDArray[np.float64]:
@@ -66,12 +64,12 @@ def _uniform_rank(scores: NDArray[np.float64], height: int) -> NDArray[np.int64]
     return np.minimum((scores * (1 << height)).astype(np.int64), (1 << height) - 1)
 
 
-def _upper_logit_edges(transform: str, height: int) -> NDArray[np.float64]:
+def _upper_logit_edges(transform: str, height: int, reach: float) -> NDArray[np.float64]:
     """The edges above 0.5. Half of a mixed grid sits at half steps, so that 0.5 is not an edge twice."""
     if transform == "logit":
-        steps = np.arange(1, 1 << (height - 1)) * (2 * REACH / (1 << height))
+        steps = np.arange(1, 1 << (height - 1)) * (2 * reach / (1 << height))
     else:
-        steps = (np.arange(1 << (height - 2)) + 0.5) * (2 * REACH / (1 << (height - 1)))
+        steps = (np.arange(1 << (height - 2)) + 0.5) * (2 * reach / (1 << (height - 1)))
     return np.asarray(1 / (1 + np.exp(-steps)))
 
 
@@ -79,8 +77,8 @@ def _upper_logit_edges(transform: str, height: int) -> NDArray[np.float64]:
 class _LogitTable:
     """Ranks among edges that are symmetric around 0.5, by the leading bits of the score.
 
-    `edge_bits` are the bits of the edges below 0.5, closed by a sentinel; `below[c]` is the number of edges in
-    cells before c; `top` is the rank of 1.0.
+    `edge_bits` are the bits of the edges below 0.5, closed by a sentinel; `below[c]` is the number of edges
+    in cells before c; `top` is the rank of 1.0.
     """
 
     edge_bits: NDArray[np.int64]
@@ -93,18 +91,18 @@ class _LogitTable:
         mirrored = 1 - scores
         upper = scores >= 0.5
         bits = np.minimum(scores, mirrored).view(np.int64)
-        # s reaches the upper edge 1 - l exactly if 1 - s <= l: count the edges strictly below 1 - s, which is
-        # "at most" for the double before it. The floor maps everything below the first edge (and -0.0) to cell 0.
+        # s reaches the upper edge 1 - l exactly if 1 - s <= l: count the edges strictly below 1 - s, those at
+        # most the double before it. The floor puts all scores below the first edge, -0.0 too, into cell 0.
         first = (int(self.edge_bits[0]) >> self.shift) << self.shift
         bits = np.maximum(bits - upper, first - 1)
         rank = self.below[(bits >> self.shift) - (first >> self.shift) + 1]
         rank += bits >= self.edge_bits[rank]
-        return np.where(upper, self.top - rank, rank)
+        return np.asarray(np.where(upper, self.top - rank, rank), dtype=np.int64)
 
 
 @lru_cache(maxsize=16)
-def _table(transform: str, height: int) -> _LogitTable:
-    upper = _upper_logit_edges(transform, height)
+def _table(transform: str, height: int, reach: float) -> _LogitTable:
+    upper = _upper_logit_edges(transform, height, reach)
     bits = np.sort(1 - upper).view(np.int64)
     shift = 51
     while np.any(np.diff(bits >> shift) == 0):

@@ -1,4 +1,4 @@
-"""How many positives and negatives have which score, on every level of a tree: the one release of evaluation."""
+"""How many positives and negatives have which score, on every level of a tree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedassay.errors import DataError
 from fedassay.protocol import Memory, Protection, Rows, Sensitivity, Summary, Vector
-from fedassay.summaries.grid import Grid
+from fedassay.summaries.grid import LARGEST_REACH, Grid
 from fedassay.summaries.tree import Tree
 
 _BLOCK = 1 << 16
@@ -31,15 +31,15 @@ class LabelledHistogram:
 class ScoreHistogram(Summary[LabelledHistogram]):
     """Counts of positives and of negatives per score bin, on each level of a tree over the bins.
 
-    Measures ``[positives, negatives]``, each a vector on the tree, leaves first. A row adds one to exactly one
-    node per level, of one class.
+    Measures ``[positives, negatives]``, each a vector on the tree, leaves first. A row adds one to exactly
+    one node per level, of one class.
 
     Enforced in `measure`: scores are numbers in [0, 1], labels are 0 or 1; anything else is a `DataError`, so
     the sensitivity holds whatever the rows are.
 
     Parameters
     ----------
-    transform, height, thresholds : the `Grid`.
+    transform, height, thresholds, reach : the `Grid`.
     widths : the levels of the `Tree`; ``(1,)`` is a flat histogram.
 
     Reference: Cormode and Markov (2023), Section 2.3, with the fan-out as a parameter.
@@ -64,6 +64,7 @@ class ScoreHistogram(Summary[LabelledHistogram]):
     height: int
     thresholds: tuple[float, ...] = ()
     widths: tuple[int, ...] = (1,)
+    reach: float = LARGEST_REACH
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "thresholds", self.grid.thresholds)
@@ -72,7 +73,12 @@ class ScoreHistogram(Summary[LabelledHistogram]):
     @property
     def grid(self) -> Grid:
         """The score bins."""
-        return Grid(transform=self.transform, height=self.height, thresholds=tuple(self.thresholds))
+        return Grid(
+            transform=self.transform,
+            height=self.height,
+            thresholds=tuple(self.thresholds),
+            reach=self.reach,
+        )
 
     @property
     def tree(self) -> Tree:

@@ -10,7 +10,8 @@ matrices here are spanned by the nested block-averaging projections Π_0 = I ≥
     C = (H^T W H)^{-1} = Σ_k (Π_k - Π_{k+1}) / λ_k
 
 with H the 0/1 matrix of all nodes and W the inverse variances. The least-squares estimate C H^T W y, the
-covariance C of the leaf estimates applied to any vector, and the traces below therefore take linear time, exactly.
+covariance C of the leaf estimates applied to any vector, and the traces below are therefore exact, in linear
+time.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedassay.errors import UsageError
 
 Floats = NDArray[np.float64]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
@@ -48,8 +50,8 @@ class Tree:
         chain = (*self.widths, self.leaves)
         if chain[0] != 1 or any(high <= low or high % low for low, high in pairwise(chain)):
             raise UsageError(
-                f"widths: got {list(self.widths)}, expected 1 first and each width a multiple of the one before, "
-                f"below and dividing {self.leaves} leaves."
+                f"widths: got {list(self.widths)}, expected 1 first and each width a multiple of the one "
+                f"before, below and dividing {self.leaves} leaves."
             )
 
     @property
@@ -65,7 +67,9 @@ class Tree:
     def build(self, leaf_counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """All nodes from the leaves, along the last axis."""
         shape = leaf_counts.shape[:-1]
-        return np.concatenate([leaf_counts.reshape(*shape, -1, width).sum(-1) for width in self.widths], axis=-1)
+        return np.concatenate(
+            [leaf_counts.reshape(*shape, -1, width).sum(-1) for width in self.widths], axis=-1
+        )
 
     def split(self, nodes: NDArray[np.float64]) -> tuple[Floats, ...]:
         """The levels of a vector on the tree, leaves first."""
@@ -116,6 +120,11 @@ class LeastSquares:
             return np.zeros(self.tree.levels)
         return np.asarray(1 / np.cumsum(np.array(self.tree.widths) / np.array(self.variances)))
 
+    @cached_property
+    def _coefficients(self) -> Floats:
+        """C = Σ_k b_k Π_k: the same, regrouped by projection, b_k = 1/λ_k - 1/λ_{k-1}."""
+        return np.diff(self._scales, prepend=0.0)
+
     def estimate(self, nodes: ArrayLike) -> Floats:
         """The leaves that fit all nodes best, along the last axis."""
         levels = self.tree.split(np.asarray(nodes, dtype=np.float64))
@@ -129,11 +138,8 @@ class LeastSquares:
 
     def covariance_times(self, weights: Floats) -> Floats:
         """C·g for a vector g of leaf weights (or each row of a matrix)."""
-        bands = [*self._scales, 0.0]
         total = np.zeros_like(weights)
-        # Σ_k (Π_k - Π_{k+1})/λ_k regrouped by projection: Π_k has the coefficient 1/λ_k - 1/λ_{k-1}.
-        for k, width in enumerate(self.tree.widths):
-            coefficient = bands[k] - (bands[k - 1] if k else 0.0)
+        for coefficient, width in zip(self._coefficients, self.tree.widths, strict=True):
             means = weights.reshape(*weights.shape[:-1], -1, width).mean(-1)
             total = total + coefficient * (means if width == 1 else np.repeat(means, width, axis=-1))
         return total
@@ -164,25 +170,24 @@ class LeastSquares:
         r = np.arange(self.tree.leaves + 1)
         norms = [(r // w) * w + (r % w) ** 2 / w for w in self.tree.widths]
         norms.append(np.zeros(len(r)))
-        return np.asarray(sum(s * (norms[k] - norms[k + 1]) for k, s in enumerate(self._scales)))
+        bands = [scale * (norms[k] - norms[k + 1]) for k, scale in enumerate(self._scales)]
+        return np.asarray(np.sum(bands, axis=0), dtype=np.float64)
 
     @cached_property
     def prefix_total_covariances(self) -> Floats:
         """The covariance of the sum of the first r leaves with the sum of all, for r = 0..leaves."""
         # C·1 = 1/λ_{K-1}, because every Π_k keeps constants.
-        return np.arange(self.tree.leaves + 1) * float(self._scales[-1])
+        return np.arange(self.tree.leaves + 1, dtype=np.float64) * float(self._scales[-1])
 
     @cached_property
     def sign_trace(self) -> float:
         """tr(S^T C S C) with S_ij = sign(i - j): the second-order noise of a comparison of two histograms."""
-        widths = self.tree.widths
-        bands = [*self._scales, 0.0]
-        # C = Σ_k c_k J_k with J_k the block matrix of ones.
-        c = [(bands[k] - (bands[k - 1] if k else 0.0)) / w for k, w in enumerate(widths)]
+        # C = Σ_k c_k J_k with J_k = w_k Π_k, the block matrix of ones.
+        blocks = [(float(b) / w, w) for b, w in zip(self._coefficients, self.tree.widths, strict=True)]
         return sum(
-            c[k] * c[m] * _sign_trace_of_blocks(self.tree.leaves, min(w, v), max(w, v))
-            for k, w in enumerate(widths)
-            for m, v in enumerate(widths)
+            c * d * _sign_trace_of_blocks(self.tree.leaves, min(w, v), max(w, v))
+            for c, w in blocks
+            for d, v in blocks
         )
 
 
@@ -214,15 +219,7 @@ def mean_prefix_variance(fit: LeastSquares) -> float:
 
 
 def best_widths(leaves: int, noise_variance_for: Callable[[int], float]) -> tuple[int, ...]:
-    """The widths with the smallest mean prefix variance, among all chains of powers of two.
-
-    Parameters
-    ----------
-    leaves : a power of two.
-    noise_variance_for : the noise variance of a node if every row is counted on that many levels. It grows
-        with the number of levels, which is what the choice trades against.
-
-    Guarantee: exact minimum over all chains. Edge case: without noise the answer is ``(1,)``.
+    """The widths with the smallest mean prefix variance; see `ranked_widths`.
 
     Examples
     --------
@@ -231,13 +228,31 @@ def best_widths(leaves: int, noise_variance_for: Callable[[int], float]) -> tupl
     >>> best_widths(1024, lambda levels: 2.0 * levels)  # Gaussian noise: the L2 sensitivity grows slower
     (1, 2, 4, 16, 32, 128, 256, 512)
     """
+    return ranked_widths(leaves, noise_variance_for, keep=1)[0]
+
+
+def ranked_widths(
+    leaves: int, noise_variance_for: Callable[[int], float], *, keep: int
+) -> list[tuple[int, ...]]:
+    """The widths with the smallest mean prefix variances, best first, among all chains of powers of two.
+
+    Parameters
+    ----------
+    leaves : the number of leaves, a power of two.
+    noise_variance_for : the noise variance of a node if every row is counted on that many levels. It grows
+        with the number of levels, which is what the choice trades against.
+    keep : how many to return at most.
+
+    Guarantee: exact. Edge case: without noise the only answer is ``(1,)``.
+    """
     variances = [noise_variance_for(k + 1) for k in range(leaves.bit_length() - 1)]
     if variances[0] == 0:
-        return (1,)
-    return min(
-        _chains(leaves),
-        key=lambda widths: variances[len(widths) - 1] * _mean_prefix_factor(leaves, widths),
-    )
+        return [(1,)]
+
+    def mean_variance(widths: tuple[int, ...]) -> float:
+        return variances[len(widths) - 1] * _mean_prefix_factor(leaves, widths)
+
+    return sorted(_chains(leaves), key=mean_variance)[:keep]
 
 
 def _chains(leaves: int) -> Iterator[tuple[int, ...]]:
@@ -251,8 +266,8 @@ def _mean_prefix_factor(leaves: int, widths: tuple[int, ...]) -> float:
     """`mean_prefix_variance` for node variance one, in closed form over r = 1..leaves."""
     # The mean of |Π_k 1_{<r}|² over r = 0..leaves-1, plus the step from r = 0 to r = leaves.
     norms = [(leaves - w) / 2 + (w - 1) * (2 * w - 1) / (6 * w) + 1 for w in widths]
-    total, factor, rate = [*norms[1:], 0.0], 0.0, 0.0
-    for width, here, above in zip(widths, norms, total, strict=True):
+    factor, rate = 0.0, 0.0
+    for width, here, above in zip(widths, norms, [*norms[1:], 0.0], strict=True):
         rate += width
         factor += (here - above) / rate
     return factor

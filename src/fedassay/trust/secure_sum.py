@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.protocol import NO_NOISE, Plan, Query, Randomness, Released, Setting, Sum, TrustModel, Vector
-from fedassay.trust.secure_sum_graph import parameters, tolerated
+from fedassay.trust.secure_sum_graph import parameters, survivable, tolerated
 from fedassay.trust.secure_sum_protocol import DoubleMasking, check_total
 
 
@@ -66,10 +66,11 @@ class SecureSum(DoubleMasking, TrustModel):
         n = setting.clients
         numbers = ""
         if n >= self.minimum_cohort:
-            k, t, _, _ = parameters(n, self.dropout, self.collusion)
+            found = parameters(n, self.dropout, self.collusion)
+            silent = min(survivable(n, self.dropout, found), n - self.minimum_cohort)
             numbers = (
-                f"With {n:,} clients, each shares masks with {k} others, {t} of whom can remove them: "
-                f"{tolerated(n, self.dropout):,} clients may fall silent at any moment, and "
+                f"With {n:,} clients, each shares masks with {found.neighbours} others, {found.threshold} of "
+                f"whom can remove them: {silent:,} clients may fall silent at any moment, and "
                 f"{tolerated(n, self.collusion):,} may tell the server all they know. "
             )
         return (

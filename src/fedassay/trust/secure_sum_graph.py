@@ -74,7 +74,7 @@ def parameters(clients: int, dropout: float, collusion: float) -> Parameters:
     are two such stretches, so 2t > k + 2c suffices. (2) To cut, the server must make a stretch of h places
     colluding or silent. The client v before it has at most h + c others to open its seed: h on its other
     side and the c colluders. An honest client in the stretch has at most h + 1 neighbours outside and c
-    colluders inside that count as alive; that is fewer than t, so it refuses to answer (see `SecureSum`).
+    colluders inside that count as alive; that is fewer than t, so it refuses to answer (`told_survivors`).
     Hence nobody opens v's seed, and the total of v's piece stays hidden.
 
     Edge cases: with very few clients the fractions round down to nobody: 3 clients tolerate no dropout.
@@ -126,6 +126,19 @@ def tolerated(clients: int, fraction: float) -> int:
     (29, 0)
     """
     return floor(fraction * clients + 1e-9)
+
+
+def survivable(clients: int, dropout: float, found: Parameters) -> int:
+    """How many clients may fall silent: in a complete graph exactly n − 1 − t, which may be more than asked.
+
+    Examples
+    --------
+    >>> survivable(4, 0.2, parameters(4, 0.2, 0.1))
+    1
+    """
+    if found.neighbours == clients - 1:
+        return found.neighbours - found.threshold
+    return tolerated(clients, dropout)
 
 
 def _search(n: int, dropout: float, collusion: float) -> Parameters | None:
@@ -221,21 +234,6 @@ class Graph:
         steps = (*range(-half, 0), *range(1, half + 1))
         return tuple(self.ring[(here + step) % n] for step in steps)
 
-    def core(self, present: Collection[str], threshold: int) -> frozenset[str]:
-        """The largest set of present clients in which each has at least `threshold` neighbours.
-
-        A client with fewer could never be unmasked, so it is left out while that is still possible; leaving
-        it out may leave its neighbours with too few.
-        """
-        kept = set(present)
-        count = {i: sum(j in kept for j in self.neighbours(i)) for i in kept}
-        leaving = [i for i, neighbours in count.items() if neighbours < threshold]
-        while leaving:
-            gone = leaving.pop()
-            kept.discard(gone)
-            for j in self.neighbours(gone):
-                if j in kept:
-                    count[j] -= 1
-                    if count[j] == threshold - 1:
-                        leaving.append(j)
-        return frozenset(kept)
+    def among(self, left: Collection[str]) -> dict[str, list[str]]:
+        """For each client that is left, the neighbours that are left."""
+        return {i: [j for j in self.neighbours(i) if j in left] for i in sorted(left)}

@@ -234,14 +234,15 @@ class DoubleMasking:
     ) -> Generator[Round, Replies, tuple[dict[str, Keys], dict[str, Dealt], _Near]]:
         """Legs 0 and 1: public keys and sealed shares, and who is left to go on with whom.
 
-        A client with fewer than t neighbours left could never be unmasked; up to here it can still be left
-        out, because nobody has sent anything masked.
+        A client with fewer than t neighbours left could never be unmasked. To go on without it does not help:
+        its neighbours would then lack one more, and in simulated rings everybody was gone in the end.
         """
         n, k, t, _ = terms
         message: Message = {"clients": n, "neighbours": k, "threshold": t, "question": asked}
         replies = yield Round(requests={i: dict(message) for i in graph.ring})
         keys = readable(replies, graph.ring, lambda _, reply: messages.read_keys(reply))
-        near = _within(self._enough(graph.core(keys, t), "advertised keys", terms), graph)
+        near = graph.among(keys.keys())
+        self._check_left(len(keys), "advertised keys", near, terms)
 
         replies = yield Round(
             requests={
@@ -253,7 +254,9 @@ class DoubleMasking:
             }
         )
         dealt = readable(replies, near, lambda i, reply: messages.read_dealt(reply, near[i]))
-        return keys, dealt, _within(self._enough(graph.core(dealt, t), "shared keys", terms), graph)
+        near = graph.among(dealt.keys())
+        self._check_left(len(dealt), "shared keys", near, terms)
+        return keys, dealt, near
 
     def _collect_vectors(
         self, terms: _Terms, dealt: Mapping[str, Dealt], near: _Near, length: int
@@ -267,29 +270,29 @@ class DoubleMasking:
             requests={i: {"sealed": {j: dealt[j].sealed[i] for j in near[i]}} for i in near}
         )
         masked = readable(replies, near, lambda _, reply: messages.read_masked(reply, length))
-        survivors = self._enough(frozenset(masked), "sent a masked vector", terms)
-        alive = {i: [j for j in near[i] if j in survivors] for i in near}
-        silent = {i: [j for j in near[i] if j not in survivors] for i in near}
-        _check_recoverable(alive, survivors, terms.threshold)
+        alive = {i: [j for j in near[i] if j in masked] for i in near}
+        silent = {i: [j for j in near[i] if j not in masked] for i in near}
+        opened = {i: left for i, left in alive.items() if i in masked or left}
+        self._check_left(len(masked), "sent a masked vector", opened, terms)
 
-        replies = yield Round(
-            requests={i: {"survivors": alive[i], "count": len(survivors)} for i in sorted(survivors)}
-        )
+        replies = yield Round(requests={i: {"survivors": alive[i], "count": len(masked)} for i in masked})
         revealed = readable(
             replies,
-            survivors,
+            masked,
             lambda i, reply: messages.read_revealed(reply, survivors=alive[i], silent=silent[i]),
         )
         return masked, alive, revealed
 
-    def _enough(self, left: frozenset[str], did: str, terms: _Terms) -> frozenset[str]:
-        needed = max(self.minimum_cohort, terms.threshold + 1)
-        if len(left) < needed:
+    def _check_left(self, count: int, did: str, near: _Near, terms: _Terms) -> None:
+        """Refuse to go on if too few are left, or if somebody that must be opened lacks neighbours for it."""
+        t = terms.threshold
+        needed = max(self.minimum_cohort, t + 1)
+        short = sum(len(neighbours) < t for neighbours in near.values())
+        if count < needed or short:
             raise TooFewClients(
-                f"secure sum: {len(left)} of {terms.clients} clients {did} and have enough neighbours, "
-                f"expected at least {needed}; nothing was revealed. Run again when more clients answer."
+                f"secure sum: {count} of {terms.clients} clients {did} ({short} lack neighbours), expected "
+                f"at least {needed}, each with {t} neighbours; nothing was revealed. Run again when more answer."
             )
-        return left
 
 
 def check_total(summary: Summary[Any], clients: int) -> None:
@@ -299,21 +302,6 @@ def check_total(summary: Summary[Any], clients: int) -> None:
         raise UnsupportedQuery(
             f"{summary.name}: a total over {clients:,} clients can reach {largest:.3g}, expected at most "
             "2^63 - 1, so that it cannot wrap; ask for a smaller bound or fewer clients."
-        )
-
-
-def _within(left: frozenset[str], graph: Graph) -> _Near:
-    """For each client that is left, the neighbours that are left."""
-    return {i: [j for j in graph.neighbours(i) if j in left] for i in sorted(left)}
-
-
-def _check_recoverable(alive: Mapping[str, Sequence[str]], survivors: frozenset[str], t: int) -> None:
-    """Before anyone is asked to reveal: can every mask in the sum be removed if all survivors answer?"""
-    short = [i for i, left in alive.items() if len(left) < t and (i in survivors or left)]
-    if short:
-        raise TooFewClients(
-            f"secure sum: {len(short)} of {len(alive)} clients have fewer than {t} neighbours that sent a "
-            "masked vector, so their masks could not be removed; nothing was revealed. Run again."
         )
 
 

@@ -1,14 +1,15 @@
 """How large errors will be, before any data: for planning.
 
-Two kinds of statements. `published_rate` and `balancing_buckets` are the orders of magnitude of the paper (Table 1),
-without constants. `predict` is quantitative: it builds the histogram that a model of the scores leads one to expect
-and asks the estimators themselves for their errors, so prediction and interval cannot disagree.
+Two kinds of statements. `published_rate` and `balancing_buckets` are the orders of magnitude of the paper
+(Table 1), without constants. `predict` is quantitative: it builds the histogram that a model of the scores
+leads one to expect and asks the estimators themselves for their errors, so prediction and interval cannot
+disagree.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -17,11 +18,11 @@ from scipy.special import logit, ndtr, ndtri
 
 from fedassay.errors import UsageError
 from fedassay.protocol import Noise
-from fedassay.summaries.grid import Grid
-from fedassay.summaries.tree import LeastSquares, Tree
+from fedassay.summaries.score_histogram import ScoreHistogram
+from fedassay.summaries.tree import LeastSquares
 from fedassay.tasks.evaluation.confusion import RATIOS, Confusion, decision_metric
 from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.metric import Metric
+from fedassay.tasks.evaluation.metric import LEVEL, Metric
 from fedassay.tasks.evaluation.ranking import auc_influence, auc_noise_trace, roc_auc
 
 Quantity = Literal["decision", "roc_auc", "calibration"]
@@ -32,9 +33,15 @@ Privacy = Literal["federated", "distributed", "local"]
 
 
 def published_rate(
-    quantity: Quantity, privacy: Privacy, *, rows: float, epsilon: float = 1.0, buckets: float = 100, height: float = 10
+    quantity: Quantity,
+    privacy: Privacy,
+    *,
+    rows: float,
+    epsilon: float = 1.0,
+    buckets: float = 100,
+    height: float = 10,
 ) -> float:
-    """The order of the error in Table 1 of Cormode and Markov (2023), for balanced classes, without constants.
+    """The order of the error in Table 1 of the paper, for balanced classes, without constants.
 
     Examples
     --------
@@ -43,45 +50,45 @@ def published_rate(
     >>> round(published_rate("decision", "distributed", rows=10**6), 6)
     0.0001
     """
-    M, e, B, h = rows, epsilon, buckets, height
-    rates: Mapping[tuple[Quantity, Privacy], Callable[[], float]] = {
-        ("decision", "federated"): lambda: 1 / B,
-        ("decision", "distributed"): lambda: (e * M) ** (-2 / 3),
-        ("decision", "local"): lambda: e ** (-2 / 3) * M ** (-1 / 3),
-        ("roc_auc", "federated"): lambda: B**-2.0,
-        ("roc_auc", "distributed"): lambda: (1 / e + 1 / B) / M,
-        ("roc_auc", "local"): lambda: h / (e * math.sqrt(M)),
-        ("calibration", "federated"): lambda: M ** (-1 / 3),
-        ("calibration", "distributed"): lambda: M ** (-1 / 3) + 1 / (e * M ** (2 / 3)),
-        ("calibration", "local"): lambda: e**-0.5 * M**-0.25,
+    M, e, B, h = float(rows), float(epsilon), float(buckets), float(height)
+    rates: Mapping[tuple[Quantity, Privacy], float] = {
+        ("decision", "federated"): 1 / B,
+        ("decision", "distributed"): math.pow(e * M, -2 / 3),
+        ("decision", "local"): math.pow(e, -2 / 3) * math.pow(M, -1 / 3),
+        ("roc_auc", "federated"): 1 / B**2,
+        ("roc_auc", "distributed"): (1 / e + 1 / B) / M,
+        ("roc_auc", "local"): h / (e * math.sqrt(M)),
+        ("calibration", "federated"): math.pow(M, -1 / 3),
+        ("calibration", "distributed"): math.pow(M, -1 / 3) + 1 / (e * math.pow(M, 2 / 3)),
+        ("calibration", "local"): 1 / (math.sqrt(e) * math.pow(M, 1 / 4)),
     }
-    return rates[quantity, privacy]()
+    return rates[quantity, privacy]
 
 
 def balancing_buckets(quantity: Quantity, privacy: Privacy, *, rows: float, epsilon: float = 1.0) -> float:
-    """The number of buckets that balances binning against noise or sampling (Theorems 2, 5-8), without constants.
+    """The number of buckets that balances binning against noise or sampling, without constants.
 
-    Edge case: for an exact sum, decisions and the AUC only gain from more buckets: the answer is infinity.
+    Theorems 2 and 5 to 8. Edge case: infinity where more buckets never hurt, that is for exact sums and for
+    the AUC under distributed noise.
 
     Examples
     --------
     >>> round(balancing_buckets("decision", "distributed", rows=10**5))
     2154
     """
-    M, e = rows, epsilon
+    M, e = float(rows), float(epsilon)
     if quantity == "calibration":
-        return math.sqrt(e * math.sqrt(M)) if privacy == "local" else M ** (1 / 3)
-    if privacy == "federated":
+        return math.sqrt(e * math.sqrt(M)) if privacy == "local" else math.pow(M, 1 / 3)
+    if privacy == "federated" or (quantity, privacy) == ("roc_auc", "distributed"):
         return math.inf
     if quantity == "decision":
-        return (e * M) ** (2 / 3) if privacy == "distributed" else e ** (2 / 3) * M ** (1 / 3)
-    if privacy == "distributed":
-        return math.inf  # beyond a constant, buckets neither help nor hurt (Theorem 5)
-    return math.sqrt(M) * (math.exp(e / 2) - math.exp(-e / 2))  # sqrt(M/V), V = e^ε/(e^ε - 1)² per level (Theorem 6)
+        return math.pow(e * M, 2 / 3) if privacy == "distributed" else math.pow(e * e * M, 1 / 3)
+    # sqrt(M/V) with V = e^ε/(e^ε - 1)² for one level (Theorem 6).
+    return 2 * math.sqrt(M) * math.sinh(e / 2)
 
 
 def balancing_height(buckets: float, *, smoothness: float = 1.0) -> int:
-    """The height at which B equi-depth buckets are found to a quarter of their weight: h > 2 + log2(B·ℓ) (2.3).
+    """The height that finds B equi-depth buckets to a quarter of their weight: h > 2 + log2(B·ℓ) (2.3).
 
     Examples
     --------
@@ -94,7 +101,8 @@ def balancing_height(buckets: float, *, smoothness: float = 1.0) -> int:
 def hanley_mcneil_variance(auc: float, *, positives: float, negatives: float) -> float:
     """The sampling variance of an AUC from its value and the class sizes alone (Hanley and McNeil 1982).
 
-    Assumes negative-exponential scores; `predict` uses the binormal model and the exact influence function instead.
+    Assumes negative-exponential scores; `predict` uses the binormal model and the exact influence function
+    instead.
 
     Examples
     --------
@@ -107,76 +115,88 @@ def hanley_mcneil_variance(auc: float, *, positives: float, negatives: float) ->
 
 
 def expected_evidence(
-    *, rows: float, prevalence: float, auc: float, grid: Grid, tree: Tree, noise: Noise
+    histogram: ScoreHistogram, *, rows: float, prevalence: float, auc: float, noise_variance: float
 ) -> Evidence:
     """The histogram one expects from calibrated binormal scores with this AUC.
 
-    A latent x is N(0, 1) for negatives and N(δ, 1) for positives, δ = √2 Φ^{-1}(AUC); the score is the probability of
-    being positive given x, so its logit is logit(prevalence) + δx - δ²/2.
+    A latent x is N(0, 1) for negatives and N(δ, 1) for positives, δ = √2 Φ^{-1}(AUC); the score is the
+    probability of being positive given x, so its logit is logit(prevalence) + δx - δ²/2.
     """
     if not 0 < prevalence < 1 or not 0.5 < auc < 1 or rows <= 0:
         raise UsageError(
             f"expected data: got {rows} rows, prevalence {prevalence}, AUC {auc}; expected rows above 0, a "
             "prevalence between 0 and 1, an AUC between 0.5 and 1."
         )
+    grid, tree = histogram.grid, histogram.tree
     delta = math.sqrt(2) * float(ndtri(auc))
     x = (logit(grid.edges) - float(logit(prevalence)) + delta**2 / 2) / delta
     return Evidence(
         grid=grid,
-        fit=LeastSquares(tree=tree, variances=(noise.variance,) * tree.levels),
+        fit=LeastSquares(tree=tree, variances=(noise_variance,) * tree.levels),
         positives=rows * prevalence * np.diff(ndtr(x - delta)),
         negatives=rows * (1 - prevalence) * np.diff(ndtr(x)),
-        noise=noise,
+        noise=Noise(law="expected", scale=math.sqrt(noise_variance / 2), variance=noise_variance),
     )
 
 
+def expected_auc_noise(
+    histogram: ScoreHistogram,
+    noise_variance: float,
+    *,
+    rows: float = 1e5,
+    prevalence: float = 0.5,
+    auc: float = 0.8,
+) -> float:
+    """The standard deviation of the AUC from noise alone; its mean absolute error is √(2/π) of it.
+
+    Examples
+    --------
+    >>> histogram = ScoreHistogram(transform="uniform", height=10, widths=(1, 16, 256))
+    >>> f"{expected_auc_noise(histogram, 18.0) * math.sqrt(2 / math.pi):.1e}"
+    '9.2e-05'
+    """
+    evidence = expected_evidence(
+        histogram, rows=rows, prevalence=prevalence, auc=auc, noise_variance=noise_variance
+    )
+    value, by_positive, by_negative = auc_influence(evidence)
+    # The estimator subtracts the trace, because its counts are noisy; expected counts are not.
+    return math.sqrt(evidence.privacy_variance(by_positive, by_negative) + auc_noise_trace(evidence, value))
+
+
 def predict(
+    histogram: ScoreHistogram,
     *,
     rows: float,
     prevalence: float,
     auc: float,
-    noise_variance: float,
-    widths: tuple[int, ...] = (1,),
-    leaves: int = 1024,
+    noise_variance: float = 0.0,
     threshold: float = 0.5,
-    transform: str = "mixed",
-    level: float = 0.95,
+    level: float = LEVEL,
 ) -> dict[str, Metric]:
-    """The values, intervals and errors to expect of the AUC and of the metrics at a threshold.
+    """The values and errors to expect of the AUC and of the decision at a threshold.
 
     Parameters
     ----------
+    histogram : what would be released; `threshold` should be one of its thresholds.
     rows, prevalence, auc : what the data are expected to be (calibrated binormal scores).
     noise_variance : of one node of the released tree; 0 without noise.
-    widths, leaves, transform : the histogram.
     threshold : of precision, recall, accuracy, specificity and f1.
+    level : of the intervals.
 
     A metric without a value says why there will not be enough evidence.
 
     Examples
     --------
-    >>> expected = predict(rows=10**5, prevalence=0.5, auc=0.8, noise_variance=18.0, widths=(1, 16, 256))
+    >>> histogram = ScoreHistogram(transform="uniform", height=10, thresholds=(0.5,), widths=(1, 16, 256))
+    >>> expected = predict(histogram, rows=10**5, prevalence=0.5, auc=0.8, noise_variance=18.0)
     >>> f"{expected['roc_auc'].privacy:.1e}", f"{expected['roc_auc'].sampling:.1e}"
     ('1.2e-04', '1.4e-03')
     """
-    if leaves < 4 or leaves & (leaves - 1):
-        raise UsageError(f"leaves: got {leaves}, expected a power of two, at least 4.")
-    noise = Noise(law="expected", scale=math.sqrt(noise_variance / 2), variance=noise_variance)
-    grid = Grid(transform=transform, height=leaves.bit_length() - 1, thresholds=(threshold,))
-    tree = Tree(leaves=leaves, widths=widths)
-    evidence = expected_evidence(
-        rows=rows, prevalence=prevalence, auc=auc, grid=grid, tree=tree, noise=noise
-    )
+    model = {"rows": rows, "prevalence": prevalence, "auc": auc}
+    evidence = expected_evidence(histogram, noise_variance=noise_variance, **model)
+    metrics = {"roc_auc": roc_auc(evidence, level=level)}
+    if metrics["roc_auc"].value is not None:
+        noise = expected_auc_noise(histogram, noise_variance, **model)
+        metrics["roc_auc"] = replace(metrics["roc_auc"], privacy=noise)
     confusion = Confusion.at(evidence, threshold)
-    decisions = {name: decision_metric(confusion, name, level=level) for name in RATIOS}
-    return {"roc_auc": _expected_auc(evidence, level), **decisions}
-
-
-def _expected_auc(evidence: Evidence, level: float) -> Metric:
-    metric = roc_auc(evidence, level=level)
-    if metric.value is None or evidence.exact:
-        return metric
-    # The estimator corrects for noise in the counts that it sees; expected counts have none.
-    value, by_positive, by_negative = auc_influence(evidence)
-    variance = evidence.privacy_variance(by_positive, by_negative) + auc_noise_trace(evidence, value)
-    return replace(metric, privacy=math.sqrt(variance))
+    return metrics | {name: decision_metric(confusion, name, level=level) for name in RATIOS}

@@ -23,7 +23,7 @@ _NOISE_SHARE = 0.1
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RateBand:
-    """The share of a class at or above each edge, non-increasing, and a half-width that holds at all edges."""
+    """The share of a class at or above each edge, non-increasing, and a half-width for all edges at once."""
 
     rates: Floats
     half_width: float
@@ -42,8 +42,8 @@ class RateBand:
 def rate_band(evidence: Evidence, below: Floats, *, error: float) -> RateBand:
     """The band of one class, from its counts below each edge; true at all edges at once but for `error`.
 
-    Under noise the rates are the isotonic regression of the estimates, which moves no point further from a monotone
-    truth than the worst point was before, so that one half-width serves all.
+    Under noise the rates are the isotonic regression of the estimates, which moves no point further from a
+    monotone truth than the worst point was before, so that one half-width serves all.
     """
     total = float(below[-1])
     rates = 1 - below / total
@@ -53,7 +53,8 @@ def rate_band(evidence: Evidence, below: Floats, *, error: float) -> RateBand:
     fewest = max(1.0, total - z_value(1 - error) * math.sqrt(fit.total_variance))
     above = fit.total_variance - 2 * fit.prefix_total_covariances + fit.prefix_variances
     joint = fit.total_variance - fit.prefix_total_covariances
-    # The noise of (rows above the edge)/(all rows): the first minus the rate times the second, over the total.
+    # The noise of (rows above the edge)/(all rows): the first minus the rate times the second, over the
+    # total.
     variance = float((above - 2 * rates * joint + rates**2 * fit.total_variance).max())
     scale = 0.0 if evidence.noise.law == "discrete-gaussian" else evidence.noise.scale
     noise = noise_half_width(variance, scale, points=len(below) - 2, error=_NOISE_SHARE * error) / total
@@ -76,9 +77,10 @@ def dkw_half_width(rows: float, error: float) -> float:
 def noise_half_width(variance: float, scale: float, *, points: int, error: float) -> float:
     """A bound on the largest of `points` noisy sums, each with at most this variance.
 
-    A sum Σ a_i X_i of independent Laplace variables of scale b, |a_i| <= 1, has a cumulant generating function of at
-    most (v/2) t²/(1 - b²t²), v its variance; the same holds for discrete Laplace variables, whose generating function
-    is smaller. Hence P(|sum| > u) <= 2 exp((v/2) t²/(1 - b²t²) - u t) for each t < 1/b, and with t chosen best
+    A sum Σ a_i X_i of independent Laplace variables of scale b, |a_i| <= 1, has a cumulant generating
+    function of at most (v/2) t²/(1 - b²t²), v its variance; the same holds for discrete Laplace variables,
+    whose generating function is smaller. Hence P(|sum| > u) <= 2 exp((v/2) t²/(1 - b²t²) - u t) for each t <
+    1/b, and with t chosen best
 
         u = min_t (log(2·points/error) + (v/2) t²/(1 - b²t²))/t.
 
@@ -89,7 +91,7 @@ def noise_half_width(variance: float, scale: float, *, points: int, error: float
     >>> round(noise_half_width(1.0, 0.0, points=1, error=0.05), 3)
     2.716
     >>> round(noise_half_width(150.0, 3.0, points=1023, error=0.05), 1)
-    76.1
+    76.5
     """
     x = math.log(2 * points / error)
     largest = 20 / math.sqrt(variance) if scale == 0 else (1 - 1e-9) / scale

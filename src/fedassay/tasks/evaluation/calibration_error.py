@@ -36,12 +36,17 @@ def expected_calibration_error_uniform(
 def _calibration_error(buckets: Buckets, *, level: float) -> Metric:
     """ECE = Σ_j |S_j| with S_j = D_j/n, and an interval that stays honest near zero.
 
-    The estimate is Σ |S_j + e_j|. Where a gap's sign is certain (|S_j| above a simultaneous band) the error is
-    linear in e_j; elsewhere it is at most |e_j|. So the error is at most |Z + Σ_uncertain |e_j||, Z the linear part,
-    and the half-width is the mean plus z standard deviations of that sum. With all signs certain this is the ordinary
-    delta interval; near zero, where the delta method covers 3 % of the time, it is conservative.
+    The estimate is Σ |S_j + e_j|. Where a gap's sign is certain (|S_j| above a simultaneous band) the error
+    is linear in e_j; elsewhere it is at most |e_j|. So the error is at most |Z + Σ_uncertain |e_j||, Z the
+    linear part, and the half-width is the mean plus z standard deviations of that sum. With all signs
+    certain this is the ordinary delta interval; near zero, where the delta method covers 3 % of the time, it
+    is conservative.
     """
-    shares, sampling, noise = buckets.shares, buckets.share_sampling_covariance, buckets.share_noise_covariance
+    shares, sampling, noise = (
+        buckets.shares,
+        buckets.share_sampling_covariance,
+        buckets.share_noise_covariance,
+    )
     deviations = np.sqrt(np.diag(sampling) + np.diag(noise))
     band = z_value(1 - (1 - level) / buckets.number) * deviations
     signs = np.where(np.abs(shares) > band, np.sign(shares), 0.0)
@@ -65,7 +70,8 @@ def debiased_squared_error(buckets: Buckets) -> float:
     """Σ_j w_j (d_j² - v_j): the squared calibration error without the part that errors alone would give.
 
     w_j is a bucket's share of rows, d_j its gap, v_j the error variance of d_j (sampling and privacy). Its
-    expectation is the true value, so it may be negative near zero. Buckets whose rows drown in noise are left out.
+    expectation is the true value, so it may be negative near zero. Buckets whose rows drown in noise are
+    left out.
     """
     n, rows = buckets.evidence.rows, buckets.rows
     variances = np.diag(buckets.share_sampling_covariance) + np.diag(buckets.share_noise_covariance)
@@ -77,10 +83,10 @@ def debiased_squared_error(buckets: Buckets) -> float:
 def hosmer_lemeshow(evidence: Evidence, *, groups: int = 10, level: float = LEVEL) -> Metric:
     """The Hosmer-Lemeshow test of a frozen model on new rows, with the p-value of the null *with* the noise.
 
-    X² = D^T V^{-1} D, where D_j = Σ(y - s) over an equi-depth, half-open group and V = diag(n_j π_j (1-π_j)) plus the
-    privacy covariance of D. Under calibration X² is χ² with one degree of freedom per group; the classical
-    "minus two" is for the rows the model was fitted on. Without noise X² is the classical statistic. A value
-    but no interval: it is a test.
+    X² = D^T V^{-1} D, where D_j = Σ(y - s) over an equi-depth, half-open group and V = diag(n_j π_j (1-π_j))
+    plus the privacy covariance of D. Under calibration X² is χ² with one degree of freedom per group; the
+    classical "minus two" is for the rows the model was fitted on. Without noise X² is the classical
+    statistic. A value but no interval: it is a test.
     """
     evidence.require_rows()
     table = Buckets(evidence=evidence, edges=tuple(equi_depth_edges(evidence, groups)))

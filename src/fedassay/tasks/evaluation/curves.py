@@ -1,7 +1,7 @@
 """Curves with simultaneous bands: ROC, precision-recall, net benefit, reliability.
 
-A curve is a plain mapping of lists (its JSON), or has empty lists and a ``reason``. Thresholds are edges of the
-grid, so every point is exact up to sampling and noise. How each band is made is said in the function.
+A curve is a plain mapping of lists (its JSON), or has empty lists and a ``reason``. Thresholds are edges of
+the grid, so every point is exact up to sampling and noise. How each band is made is said in the function.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ Curve = dict[str, Any]
 def roc_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve:
     """True against false positive rate, from (0, 0) to (1, 1).
 
-    Band: each class's score distribution has a simultaneous band (see `bands`) at half the error. Together they
-    confine the true curve's point at every threshold to a rectangle; `lower` and `upper` are what all rectangles
-    together say about the true positive rate at each of the listed false positive rates, simultaneously.
+    Band: each class's score distribution has a simultaneous band (see `bands`) at half the error. Together
+    they confine the true curve's point at every threshold to a rectangle; `lower` and `upper` are what all
+    rectangles together say about the true positive rate at each of the listed false positive rates,
+    simultaneously.
 
     The threshold of (0, 0) is None: no finite threshold excludes every possible score.
     """
@@ -40,8 +41,9 @@ def roc_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve:
     except Undefined as error:
         return _empty("fpr", "tpr", "thresholds", "lower", "upper", level=level, reason=error)
     tpr, fpr = (rate_band(evidence, below, error=(1 - level) / 2) for below in _both_below(evidence))
-    # The true curve R is non-decreasing and passes within the rectangles: R(x) is at most the upper end of any
-    # point whose false positive rate is surely at least x, and at least the lower end of any surely at most x.
+    # The true curve R is non-decreasing and passes within the rectangles: R(x) is at most the upper end of
+    # any point whose false positive rate is surely at least x, and at least the lower end of any surely at
+    # most x.
     x = fpr.rates
     surely_right = np.searchsorted(-fpr.lower, -x, side="right") - 1  # the last edge with lower >= x
     upper = np.where(surely_right >= 0, tpr.upper[np.maximum(surely_right, 0)], 1.0)
@@ -62,8 +64,8 @@ def roc_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve:
 def precision_recall_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve:
     """Precision against recall, from high thresholds to low ones.
 
-    Band: a third of the error each to the distributions of positives and of negatives (simultaneous bands) and to
-    the prevalence; precision is monotone in all three, so its worst corners bound it, simultaneously.
+    Band: a third of the error each to the distributions of positives and of negatives (simultaneous bands)
+    and to the prevalence; precision is monotone in all three, so its worst corners bound it, simultaneously.
     """
     names = ("recall", "precision", "thresholds", "lower", "upper")
     share = (1 - level) / 3
@@ -82,8 +84,12 @@ def precision_recall_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve
         "recall": _list(tpr.rates[chosen]),
         "precision": _list(precision),
         "thresholds": _thresholds(evidence, chosen),
-        "lower": _list(np.minimum(precision, _precision(base.interval[0], tpr.lower[chosen], fpr.upper[chosen]))),
-        "upper": _list(np.maximum(precision, _precision(base.interval[1], tpr.upper[chosen], fpr.lower[chosen]))),
+        "lower": _list(
+            np.minimum(precision, _precision(base.interval[0], tpr.lower[chosen], fpr.upper[chosen]))
+        ),
+        "upper": _list(
+            np.maximum(precision, _precision(base.interval[1], tpr.upper[chosen], fpr.lower[chosen]))
+        ),
         "level": level,
     }
 
@@ -117,8 +123,8 @@ def net_benefit_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve:
 def reliability_curve(buckets: Buckets, *, level: float = LEVEL) -> Curve:
     """Observed frequency against mean score per bucket.
 
-    Band: Wilson intervals with the privacy variance at an error of (1 - level)/buckets each (Bonferroni), simultaneous.
-    Buckets whose rows drown in noise are left out.
+    Band: Wilson intervals with the privacy variance at an error of (1 - level)/buckets each (Bonferroni),
+    simultaneous. Buckets whose rows drown in noise are left out.
     """
     evidence = buckets.evidence
     names = ("edges", "mean_score", "observed", "share", "lower", "upper")

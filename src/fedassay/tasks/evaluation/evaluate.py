@@ -8,10 +8,12 @@ from typing import Any
 
 from fedassay.errors import UsageError
 from fedassay.protocol import Released, Setting, Sum
+from fedassay.summaries.grid import LARGEST_REACH
 from fedassay.summaries.locate import TRANSFORMS
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
-from fedassay.summaries.tree import best_widths
+from fedassay.summaries.tree import ranked_widths
 from fedassay.tasks.evaluation import curves
+from fedassay.tasks.evaluation.accuracy import expected_auc_noise
 from fedassay.tasks.evaluation.buckets import Buckets, equi_depth_edges
 from fedassay.tasks.evaluation.calibration_error import (
     expected_calibration_error,
@@ -29,8 +31,15 @@ EXACT_HEIGHT = 15
 """Without noise: 32,768 bins, of which 16,384 uniform and 16,384 logit-spaced if mixed."""
 
 NOISY_HEIGHT = 10
-"""Under noise: more bins add noise to every sum over them, and 1,024 keep the binning error below the sampling
-error up to about 10^5 rows."""
+"""Under noise: more bins add noise to every sum over them, and 1,024 keep the binning bound below the
+sampling error up to about 10^5 rows."""
+
+NOISY_REACH = 12.0
+"""Under noise, logit-spaced bins end at ±12 (a score of 6e-6): bins further out hold hardly a row, but their
+noise would weigh on the log loss and the calibration slope in proportion to their logit."""
+
+_CANDIDATES = 40
+"""Fan-outs that are compared by the expected error of the AUC, out of the best for sums up to an edge."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,17 +48,17 @@ class Evaluate:
 
     Parameters
     ----------
-    thresholds : become edges of the grid, so that metrics at them are exact. Others can be asked later, from the
-        result alone (`metrics_at`).
+    thresholds : become edges of the grid, so that metrics at them are exact. Others can be asked later, from
+        the result alone (`metrics_at`).
     height : 2^height bins. By default 15 without noise and 10 under noise.
     buckets : of the calibration error, the reliability curve and the equi-depth histogram.
-    transform : the spacing of the bins. ``auto`` is ``mixed``, the common refinement of a uniform and a logit grid:
-        its binning bound is never above that of either, so looking at the data to choose could not do better
-        and would cost budget.
+    transform : the spacing of the bins. ``auto`` is ``mixed``, the common refinement of a uniform and a
+        logit grid: its binning bound is never above that of either, so looking at the data to choose could
+        not do better and would cost budget.
     level : the confidence level of all intervals.
 
-    Guarantee: everything returned is computed from the one released histogram; the privacy cost is that of one
-    `Sum`. Rows are assumed independent, for intervals.
+    Guarantee: everything returned is computed from the one released histogram; the privacy cost is that of
+    one `Sum`. Rows are assumed independent, for intervals.
 
     Reference: Cormode and Markov (2023); docs/explanation/evaluation.md has the formulas.
     """
@@ -71,32 +80,50 @@ class Evaluate:
             raise UsageError(f"level: got {self.level}, expected a number between 0 and 1, such as 0.95.")
         if not 1 <= self.buckets <= 200:
             raise UsageError(f"buckets: got {self.buckets}, expected a whole number from 1 to 200.")
-        for height in (EXACT_HEIGHT, NOISY_HEIGHT):
-            self._histogram(self.height or height, (1,))  # refuses bad thresholds and heights before any row is read
+        for histogram in (self._exact_histogram, self._noisy_histogram):
+            histogram((1,))  # refuses bad heights and thresholds before any row is read
 
-    def steps(self, setting: Setting) -> Generator[Sum[LabelledHistogram], Released[LabelledHistogram], dict[str, Any]]:
+    def steps(
+        self, setting: Setting
+    ) -> Generator[Sum[LabelledHistogram], Released[LabelledHistogram], dict[str, Any]]:
         """Ask for one histogram, return the ``results`` object of the public contract."""
         released = yield Sum(of=self.histogram(setting))
         return self.results(released)
 
     def histogram(self, setting: Setting) -> ScoreHistogram:
-        """The histogram to ask for, chosen from public settings only: how much noise it would get."""
-        exact = self._histogram(self.height or EXACT_HEIGHT, (1,))
+        """The histogram to ask for, chosen from public settings only: how much noise it would get.
+
+        Under noise, the fan-out is chosen by exact variances: among those with the smallest mean variance of
+        a sum up to an edge, the one with the smallest noise in the AUC that a typical model would have.
+        """
+        exact = self._exact_histogram((1,))
         if setting.noise(Sum(of=exact)).variance == 0:
             return exact
-        height = self.height or NOISY_HEIGHT
 
         def noise_variance_for(levels: int) -> float:
             widths = tuple(1 << level for level in range(levels))
-            return setting.noise(Sum(of=self._histogram(height, widths))).variance
+            return setting.noise(Sum(of=self._noisy_histogram(widths))).variance
 
-        return self._histogram(height, best_widths(1 << height, noise_variance_for))
+        def expected_error(widths: tuple[int, ...]) -> float:
+            return expected_auc_noise(self._noisy_histogram(widths), noise_variance_for(len(widths)))
 
-    def _histogram(self, height: int, widths: tuple[int, ...]) -> ScoreHistogram:
-        # The boundaries of uniform buckets are edges too, so that the uniform calibration error has exact buckets.
+        leaves = self._noisy_histogram((1,)).grid.leaves
+        best = min(ranked_widths(leaves, noise_variance_for, keep=_CANDIDATES), key=expected_error)
+        return self._noisy_histogram(best)
+
+    def _exact_histogram(self, widths: tuple[int, ...]) -> ScoreHistogram:
+        return self._histogram(self.height or EXACT_HEIGHT, LARGEST_REACH, widths)
+
+    def _noisy_histogram(self, widths: tuple[int, ...]) -> ScoreHistogram:
+        return self._histogram(self.height or NOISY_HEIGHT, NOISY_REACH, widths)
+
+    def _histogram(self, height: int, reach: float, widths: tuple[int, ...]) -> ScoreHistogram:
+        # The ends of uniform buckets are edges too, so that the uniform calibration error has exact buckets.
         edges = (*self.thresholds, *(j / self.buckets for j in range(1, self.buckets)))
         transform = "mixed" if self.transform == "auto" else self.transform
-        return ScoreHistogram(transform=transform, height=height, thresholds=edges, widths=widths)
+        return ScoreHistogram(
+            transform=transform, height=height, thresholds=edges, widths=widths, reach=reach
+        )
 
     def results(self, released: Released[LabelledHistogram]) -> dict[str, Any]:
         """All metrics and curves of a release, as plain JSON."""
@@ -105,7 +132,7 @@ class Evaluate:
         first = {name: metric for name, metric in entries[0].items() if name not in ("threshold", "applied")}
         equi_depth = Buckets(evidence=evidence, edges=tuple(equi_depth_edges(evidence, self.buckets)))
         return {
-            **{name: metric.to_json() for name, metric in self._metrics(evidence).items()},
+            **{name: metric.to_json() for name, metric in self.metrics(evidence).items()},
             **first,
             "thresholds": entries,
             "roc_curve": curves.roc_curve(evidence, level=self.level),
@@ -116,20 +143,26 @@ class Evaluate:
             "histogram": {"rows": evidence.rows, **histogram_to_json(released.value, released.noise)},
         }
 
-    def _metrics(self, evidence: Evidence) -> dict[str, Metric]:
-        level, buckets = self.level, self.buckets
+    def metrics(self, evidence: Evidence) -> dict[str, Metric]:
+        """The metrics that need no threshold, by name."""
+        level = self.level
         return {
             "roc_auc": roc_auc(evidence, level=level),
             "average_precision": average_precision(evidence, level=level),
             "prevalence": prevalence(evidence, level=level),
             "brier_score": brier_score(evidence, level=level),
             "log_loss": log_loss(evidence, level=level),
-            "expected_calibration_error": expected_calibration_error(evidence, buckets=buckets, level=level),
-            "expected_calibration_error_uniform": expected_calibration_error_uniform(
-                evidence, buckets=buckets, level=level
-            ),
+            **self.calibration_errors(evidence),
             "calibration_intercept": calibration_intercept(evidence, level=level),
             "calibration_slope": calibration_slope(evidence, level=level),
             "observed_expected_ratio": observed_expected_ratio(evidence, level=level),
             "hosmer_lemeshow": hosmer_lemeshow(evidence, level=level),
+        }
+
+    def calibration_errors(self, evidence: Evidence) -> dict[str, Metric]:
+        """The calibration error over equi-depth and over uniform buckets, by name."""
+        estimators = (expected_calibration_error, expected_calibration_error_uniform)
+        return {
+            estimate.__name__: estimate(evidence, buckets=self.buckets, level=self.level)
+            for estimate in estimators
         }

@@ -1,8 +1,8 @@
 """What a released score histogram says: leaf counts of both classes and the law of their noise.
 
-Every estimator of this package is a pure function of an `Evidence`. Smooth ones describe themselves by a value
-and its derivative by each leaf count (their influence function); both variances of the error follow from
-that, see `Evidence.estimate`.
+Every estimator of this package is a pure function of an `Evidence`. Smooth ones describe themselves by a
+value and its derivative by each leaf count (their influence function); both variances of the error follow
+from that, see `Evidence.estimate`.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ class Evidence:
     def sampling_variance(self, by_positive: Floats, by_negative: Floats) -> float:
         """Multinomial variance of a function with these derivatives: Σ c g² - (Σ c g)²/n.
 
-        Under noise this is an estimate with an error of its own, of which it is never allowed to fall below one
-        standard deviation. That is harmless: a variance so uncertain is far below the privacy variance.
+        Under noise this is an estimate with an error of its own, of which it is never allowed to fall below
+        one standard deviation. That is harmless: a variance so uncertain is far below the privacy variance.
         """
         if self.rows <= 0:
             return 0.0

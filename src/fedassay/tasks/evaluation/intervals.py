@@ -19,8 +19,8 @@ from fedassay.tasks.evaluation.metric import Metric, Undefined
 class Estimate:
     """A value, the two variances of its error, a bound on its binning error, and a bias to be removed.
 
-    `bias` is the known excess of the value over the quantity it estimates. Values are reported as they are (they
-    equal scikit-learn's); intervals are placed around the value without the bias.
+    `bias` is the known excess of the value over the quantity it estimates. Values are reported as they are
+    (they equal scikit-learn's); intervals are placed around the value without the bias.
     """
 
     value: float
@@ -70,7 +70,8 @@ def score_interval(estimate: Estimate, *, size: float, level: float) -> tuple[fl
 
     Examples
     --------
-    >>> low, high = score_interval(Estimate(value=1.0, sampling_variance=0, privacy_variance=0), size=10, level=0.95)
+    >>> perfect = Estimate(value=1.0, sampling_variance=0.0, privacy_variance=0.0)
+    >>> low, high = score_interval(perfect, size=10, level=0.95)
     >>> round(low, 4), high
     (0.7225, 1.0)
     """

@@ -18,9 +18,9 @@ LEVEL = 0.95
 class Metric:
     """One estimated quantity.
 
-    `sampling` and `privacy` are standard errors, `discretisation` is a bound on the binning error. An undefined
-    metric has neither value nor interval but a `reason`. `details` are further fields of its JSON. There is
-    never a NaN or an infinity in it.
+    `sampling` and `privacy` are standard errors, `discretisation` is a bound on the binning error. An
+    undefined metric has neither value nor interval but a `reason`. `details` are further fields of its JSON.
+    There is never a NaN or an infinity in it.
 
     Examples
     --------

@@ -21,8 +21,8 @@ def roc_auc(evidence: Evidence, *, level: float = LEVEL) -> Metric:
     * discretisation: ½ Σ p_b n_b/(PN), which holds for every score distribution; the 1/(2B) of Lemma 3 does
       not when scores concentrate or repeat.
     * sampling: the influence function of the binned AUC, which is DeLong's variance.
-    * privacy: the numerator is bilinear in two histograms with independent noise, so its variance has an exact
-      second-order term; see `auc_privacy_variance`.
+    * privacy: the numerator is bilinear in two histograms with independent noise, so its variance has an
+      exact second-order term; see `auc_privacy_variance`.
     """
     P, N = evidence.require_classes()
     value, by_positive, by_negative = auc_influence(evidence)
@@ -53,13 +53,12 @@ def auc_binning_bound(evidence: Evidence) -> float:
     return max(0.0, products / (2 * evidence.positive_rows * evidence.negative_rows))
 
 
-def auc_privacy_variance(
-    evidence: Evidence, value: float, by_positive: Floats, by_negative: Floats
-) -> float:
+def auc_privacy_variance(evidence: Evidence, value: float, by_positive: Floats, by_negative: Floats) -> float:
     """The noise variance of p^T K n/(PN) with K_ij = 1[j<i] + ½·1[i=j] - AUC, estimated without bias.
 
-    With noise covariance C in each class it is (n^T K^T C K n + p^T K C K^T p + tr(K^T C K C))/(PN)². Noisy counts
-    make each of the first two terms too large by the third, so the estimate is their value minus the trace.
+    With noise covariance C in each class it is (n^T K^T C K n + p^T K C K^T p + tr(K^T C K C))/(PN)². Noisy
+    counts make each of the first two terms too large by the third, so the estimate is their value minus the
+    trace.
     """
     if evidence.exact:
         return 0.0
@@ -83,10 +82,10 @@ def auc_noise_trace(evidence: Evidence, value: float) -> float:
 def average_precision(evidence: Evidence, *, level: float = LEVEL) -> Metric:
     """Σ_b (p_b/P) · T_b/(T_b + F_b), T and F the positives and negatives from bin b up; ties as scikit-learn.
 
-    * discretisation: rows of one bin may be in any order. At worst all negatives of the bin come first and the
-      positives follow one by one, at best the positives come first, tied; both have closed forms.
-    * under noise the precision of the topmost bins is a ratio of noise. They are merged into one bin that holds
-      enough rows, and the binning bound covers what that hides.
+    * discretisation: rows of one bin may be in any order. At worst all negatives of the bin come first and
+      the positives follow one by one, at best the positives come first, tied; both have closed forms.
+    * under noise the precision of the topmost bins is a ratio of noise. They are merged into one bin that
+      holds enough rows, and the binning bound covers what that hides.
     """
     P, _ = evidence.require_classes()
     first = _highest_supported_edge(evidence)
@@ -100,9 +99,13 @@ def average_precision(evidence: Evidence, *, level: float = LEVEL) -> Metric:
     by_negative = -np.cumsum(p * T / rows**2) / P
     unmerge = np.minimum(np.arange(evidence.grid.leaves), first)
     estimate = evidence.estimate(
-        value, by_positive[unmerge], by_negative[unmerge], discretisation=_order_bound(evidence, p, n, T, F) / P
+        value,
+        by_positive[unmerge],
+        by_negative[unmerge],
+        discretisation=_order_bound(evidence, p, n, T, F) / P,
     )
-    # Every positive counts itself among the rows above it, which raises its precision by F/(T + F)² on average.
+    # Every positive counts itself among the rows above it, which raises its precision by F/(T + F)² on
+    # average.
     return bounded(replace(estimate, bias=float(own.sum()) / P), size=P, level=level)
 
 

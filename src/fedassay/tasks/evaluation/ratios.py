@@ -31,7 +31,8 @@ def prevalence(evidence: Evidence, *, level: float = LEVEL) -> Metric:
 def observed_expected_ratio(evidence: Evidence, *, level: float = LEVEL) -> Metric:
     """Positive rows over the sum of scores; 1 for a model that is calibrated in the large.
 
-    Edge case: without a positive row the value is 0, and the upper end is what the rows allow for the prevalence.
+    Edge case: without a positive row the value is 0, and the upper end is what the rows allow for the
+    prevalence.
     """
     n = evidence.require_rows()
     s = evidence.scores
@@ -60,8 +61,8 @@ def brier_score(evidence: Evidence, *, level: float = LEVEL) -> Metric:
 def log_loss(evidence: Evidence, *, level: float = LEVEL) -> Metric:
     """The mean negative log-likelihood, with scores clipped as scikit-learn clips them.
 
-    A single row can weigh up to 36, so privacy noise in the outermost bins weighs as much: a few thousand rows
-    are needed at ε = 1. Below that the answer is "not enough evidence".
+    A single row can weigh up to 36, so privacy noise in the outermost bins weighs as much: a few thousand
+    rows are needed at ε = 1. Below that the answer is "not enough evidence".
     """
     evidence.require_rows()
     estimate = _mean_loss(
@@ -71,8 +72,8 @@ def log_loss(evidence: Evidence, *, level: float = LEVEL) -> Metric:
     )
     if estimate.value < CLEAR * math.sqrt(estimate.privacy_variance):
         raise Undefined(
-            f"not enough evidence: the estimate {estimate.value:.2g} is below {CLEAR:.0f} standard deviations of "
-            f"the privacy noise ({math.sqrt(estimate.privacy_variance):.2g})"
+            f"not enough evidence: the estimate {estimate.value:.2g} is below {CLEAR:.0f} standard "
+            f"deviations of the privacy noise ({math.sqrt(estimate.privacy_variance):.2g})"
         )
     return unbounded(estimate, level=level, lowest=0.0)
 
@@ -80,7 +81,7 @@ def log_loss(evidence: Evidence, *, level: float = LEVEL) -> Metric:
 def _mean_loss(
     evidence: Evidence, of_positive: Callable[[Floats], Floats], of_negative: Callable[[Floats], Floats]
 ) -> Estimate:
-    """The mean over rows of a loss that is monotone in the score, with the bound from the edges of the bins."""
+    """The mean over rows of a loss that is monotone in the score, with the bound from the bins' edges."""
     n, edges = evidence.rows, evidence.grid.edges
     losses, spreads = [], []
     for loss in (of_positive, of_negative):

@@ -1,8 +1,8 @@
 """Calibration intercept and slope: logistic recalibration of the score (Cox 1958; Van Calster et al. 2019).
 
-The model is logit P(y=1) = a + b·logit(s), fitted by maximum likelihood on the histogram. Standard errors come
-from the influence function of a row, A^{-1} x (y - μ) with A = Σ μ(1-μ) x x^T (the sandwich estimator), so they
-hold although the model is only an approximation.
+The model is logit P(y=1) = a + b·logit(s), fitted by maximum likelihood on the histogram. Standard errors
+come from the influence function of a row, A^{-1} x (y - μ) with A = Σ μ(1-μ) x x^T (the sandwich estimator),
+so they hold although the model is only an approximation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LARGEST_SLOPE = 1e3
 
 @estimator
 def calibration_intercept(evidence: Evidence, *, level: float = LEVEL) -> Metric:
-    """a with the slope fixed at 1: calibration in the large, 0 for a calibrated model."""
+    """The intercept with the slope fixed at 1: calibration in the large, 0 for a calibrated model."""
     evidence.require_classes()
     logits = _logits(evidence.scores)
     return _fit(evidence, np.ones((1, len(logits))), offset=logits, coordinate=0, level=level)
@@ -34,7 +34,7 @@ def calibration_intercept(evidence: Evidence, *, level: float = LEVEL) -> Metric
 
 @estimator
 def calibration_slope(evidence: Evidence, *, level: float = LEVEL) -> Metric:
-    """b with a free intercept: 1 for a calibrated model, below 1 if the scores are too extreme.
+    """The slope with a free intercept: 1 for a calibrated model, below 1 if scores are too extreme.
 
     Edge cases: no value if all scores fall into one bin, or if they separate the classes.
     """
@@ -44,7 +44,8 @@ def calibration_slope(evidence: Evidence, *, level: float = LEVEL) -> Metric:
         raise Undefined("all scores fall into one bin, so no slope can be fitted")
     design = np.stack([np.ones_like(logits), logits])
     if not evidence.exact:
-        # Noise in the outermost bins can flatten the fit, and a flat fit looks precise: judge the noise at slope 1.
+        # Noise in the outermost bins can flatten the fit, and a flat fit looks precise: judge the noise at
+        # slope 1.
         shift = _newton(evidence, design[:1], logits)
         _require_little_noise(evidence, *_influence(evidence, design, shift[0] + logits, np.zeros(2), 1))
     return _fit(evidence, design, offset=np.zeros_like(logits), coordinate=1, level=level)
@@ -77,7 +78,8 @@ def _require_little_noise(evidence: Evidence, by_positive: Floats, by_negative: 
     deviation = math.sqrt(evidence.privacy_variance(by_positive, by_negative))
     if ENOUGH * deviation > 1:
         raise Undefined(
-            f"not enough evidence: privacy noise with standard deviation {deviation:.2g} could turn a 1 into a 0"
+            f"not enough evidence: privacy noise with standard deviation {deviation:.2g} could turn a 1 into "
+            "a 0"
         )
 
 
@@ -101,7 +103,9 @@ def _newton(evidence: Evidence, design: Floats, offset: Floats) -> Floats:
         gradient = design @ (evidence.positives - evidence.counts * means)
         step = np.linalg.solve(_information(evidence, design, means), gradient)
         if np.abs(step).max() <= _TOLERANCE * (1 + np.abs(beta).max()):
-            return np.asarray(beta + step)  # convergence is quadratic: the last step is right to the last digits
+            return np.asarray(
+                beta + step
+            )  # convergence is quadratic: the last step is right to the last digits
         size = 1.0
         while (reached := _log_likelihood(evidence, offset + (beta + size * step) @ design)) < value:
             size /= 2
@@ -117,7 +121,9 @@ def _log_likelihood(evidence: Evidence, eta: Floats) -> float:
     return float(evidence.positives @ eta - evidence.counts @ np.logaddexp(0, eta))
 
 
-def _binning_bound(evidence: Evidence, design: Floats, offset: Floats, beta: Floats, coordinate: int) -> float:
+def _binning_bound(
+    evidence: Evidence, design: Floats, offset: Floats, beta: Floats, coordinate: int
+) -> float:
     """How far the coefficient moves, to first order, if every row moves to the worst place in its bin."""
     edges = _logits(evidence.grid.edges)
     reach = np.maximum(edges[1:] - _logits(evidence.scores), _logits(evidence.scores) - edges[:-1])

@@ -28,6 +28,7 @@ def histogram_to_json(histogram: LabelledHistogram, noise: Noise) -> dict[str, A
         "transform": grid.transform,
         "height": grid.height,
         "thresholds": list(grid.thresholds),
+        "reach": grid.reach,
         "widths": list(histogram.tree.widths),
         "noise": {"law": noise.law, "scale": float(noise.scale), "variance": float(noise.variance)},
         "nodes": used.tolist(),
@@ -41,7 +42,10 @@ def evidence_from_json(results: Mapping[str, Any]) -> Evidence:
     try:
         stored = results["histogram"]
         grid = Grid(
-            transform=stored["transform"], height=stored["height"], thresholds=tuple(stored["thresholds"])
+            transform=stored["transform"],
+            height=stored["height"],
+            thresholds=tuple(stored["thresholds"]),
+            reach=stored["reach"],
         )
         tree = Tree(leaves=grid.leaves, widths=tuple(stored["widths"]))
         nodes = np.asarray(stored["nodes"], dtype=np.int64)

@@ -1,0 +1,167 @@
+"""A real site from its own file: data, columns, policy, ledger, keys. What a deployed client is made of.
+
+```toml
+name = "hospital-a"
+dataset = "hospital-a/admissions-2026"   # what the ledger calls these rows
+data = "scores.parquet"                  # paths are relative to this file
+key = "hospital-a.key"                   # made by `fedassay keys`
+state = "state"                          # folder: store, ledger, split key; nothing in it may be shared
+
+[columns]
+score = "p"
+label = "y"
+
+[policy]                                 # what is not listed is refused; trust_models is required
+trust_models = ["secure-sum"]
+smallest_cohort = 3
+
+[budget]                                 # in total, for this data set; without it no noisy query is answered
+epsilon = 3.0
+
+[roster]                                 # the public keys that this site believes, its own included
+coordinator = "…"
+hospital-a = "…"
+hospital-b = "…"
+```
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fedassay.client import Client, Site
+from fedassay.crypto.identity import Credentials, Identity, key_from_text
+from fedassay.data.federation import load
+from fedassay.endpoint import FileStore
+from fedassay.errors import UsageError
+from fedassay.privacy.file_ledger import FileLedger
+from fedassay.privacy.policy import SimplePolicy
+from fedassay.privacy.randomness import SecureRandomness
+from fedassay.protocol import Budget, Rows
+from fedassay.trust import TRUST_MODELS
+
+COORDINATOR = "coordinator"
+"""The name under which a roster lists the coordinator's key."""
+
+_KNOWN = {"name", "dataset", "data", "key", "state", "columns", "policy", "budget", "roster"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteFile:
+    """What a site's file says, checked."""
+
+    name: str
+    dataset: str
+    data: Path
+    state: Path
+    columns: dict[str, str]
+    policy: SimplePolicy
+    budget: Budget | None
+    credentials: Credentials = field(repr=False)
+
+    @classmethod
+    def read(cls, path: Path) -> SiteFile:
+        """Read a site's file; anything unclear in it is an error, so that nothing is answered by accident."""
+        content = _toml(path)
+        unknown = sorted(set(content) - _KNOWN)
+        if unknown:
+            raise UsageError(
+                f"{path}: unknown entry {unknown[0]!r}; expected only {', '.join(sorted(_KNOWN))}."
+            )
+        for entry in ("name", "dataset", "data", "key", "state"):
+            if not isinstance(content.get(entry), str) or not content[entry]:
+                raise UsageError(f"{path}: {entry} is missing; expected a text in quotes.")
+        folder = path.absolute().parent
+        roster = {
+            name: key_from_text(text, whose=name) for name, text in _table(path, content, "roster").items()
+        }
+        budget = _table(path, content, "budget")
+        policy = _policy(path, _table(path, content, "policy"))
+        return cls(
+            name=content["name"],
+            dataset=content["dataset"],
+            data=folder / content["data"],
+            state=folder / content["state"],
+            columns={role: str(name) for role, name in _table(path, content, "columns").items()},
+            policy=policy if budget else _without_noise(policy),
+            budget=_budget(path, budget) if budget else None,
+            credentials=Credentials(identity=Identity.load(folder / content["key"]), roster=roster),
+        )
+
+    def open(self) -> Client:
+        """The client that answers for this site; its state is on the disk before a reply leaves."""
+        self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+        def rows() -> Rows:
+            return load(self.data, columns=self.columns).pooled()
+
+        site = Site(
+            name=self.name,
+            dataset=self.dataset,
+            rows=rows,
+            policy=self.policy,
+            ledger=FileLedger(self.state / "ledger.jsonl", self.budget, allow_exact=True),
+            randomness=SecureRandomness(),
+            split_key=_split_key(self.state / "split.key"),
+            credentials=self.credentials,
+        )
+        return Client(site, store=FileStore(self.state / "store"))
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}).") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: is not TOML ({error}); correct the line it names.") from error
+
+
+def _table(path: Path, content: dict[str, Any], name: str) -> dict[str, Any]:
+    table = content.get(name, {})
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: {name} must be a section ([{name}]).")
+    return table
+
+
+def _policy(path: Path, table: dict[str, Any]) -> SimplePolicy:
+    sets = {"trust_models", "summaries"}
+    try:
+        return SimplePolicy(
+            **{key: frozenset(value) if key in sets else value for key, value in table.items()}
+        )
+    except TypeError as error:
+        raise UsageError(f"{path}: the policy has an entry that is not known ({error}).") from error
+
+
+def _without_noise(policy: SimplePolicy) -> SimplePolicy:
+    """A site that names no budget has none to spend: trust models that would spend one are not allowed."""
+    allowed = policy.trust_models or frozenset()
+    return replace(
+        policy,
+        trust_models=frozenset(n for n in allowed if n in TRUST_MODELS and not TRUST_MODELS[n].private),
+    )
+
+
+def _budget(path: Path, table: dict[str, Any]) -> Budget:
+    try:
+        return Budget(**table)
+    except TypeError as error:
+        raise UsageError(f"{path}: the budget has entries epsilon and delta only ({error}).") from error
+
+
+def _split_key(path: Path) -> bytes:
+    """The site's secret for the split into fit and held-out rows: made once, kept for ever."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_bytes()
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(SecureRandomness().bytes(32))
+        file.flush()
+        os.fsync(file.fileno())
+    return path.read_bytes()

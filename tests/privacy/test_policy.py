@@ -1,0 +1,107 @@
+"""Policies: what they refuse, and that they refuse what they cannot judge."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from fedassay.errors import PolicyRefusal, UsageError
+from fedassay.privacy.policy import AllowAll, PolicyRequest, SimplePolicy
+from fedassay.protocol import All, Budget, Cohort, Plan, Protection, Sample, Setting, Sum
+from fedassay.trust.plain import Plain
+from fedassay.trust.server_dp import ServerDP
+from toys import CountsUpTo
+
+EVERYBODY = All()
+
+
+def noisy(
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    *,
+    share: float = 1.0,
+    clients: int = 5,
+    cohort: Cohort = EVERYBODY,
+) -> PolicyRequest:
+    budget = Budget(epsilon=epsilon, delta=delta)
+    setting = Setting(trust=ServerDP(), protection=Protection(), budget=budget, clients=clients)
+    plan = ServerDP().plan(Sum(of=CountsUpTo(top=9), share=share, cohort=cohort), setting)
+    return PolicyRequest.of(plan, study="study", asker="somebody")
+
+
+def clear(clients: int = 5) -> PolicyRequest:
+    setting = Setting(trust=Plain(), protection=Protection(), budget=None, clients=clients)
+    plan: Plan = Plain().plan(Sum(of=CountsUpTo(top=9)), setting)
+    return PolicyRequest.of(plan, study="study")
+
+
+def test_the_request_describes_the_plan() -> None:
+    request = noisy(share=0.5)
+    assert (request.study, request.asker) == ("study", "somebody")
+    assert (request.trust_model, request.summary, request.resolution) == ("server-dp", "counts-up-to", 10)
+    assert request.clients == 5
+    assert request.epsilon(0.0) == pytest.approx(0.5)
+    assert clear().epsilon(0.5) == math.inf
+    assert noisy(clients=100, cohort=Sample(rate=0.029)).clients == 2
+
+
+@pytest.mark.parametrize(
+    ("rules", "allowed", "refused"),
+    [
+        ({"trust_models": frozenset({"server-dp"})}, noisy(), clear()),
+        ({"trust_models": frozenset({"plain"})}, clear(), noisy()),
+        ({"largest_epsilon": 1.0}, noisy(1.0), noisy(1.01)),
+        ({"largest_epsilon": 0.5}, noisy(1.0, share=0.5), noisy(1.0, share=0.6)),
+        ({"largest_epsilon": 1e9}, noisy(1.0), clear()),
+        ({"largest_delta": 1e-6}, noisy(1.0, 1e-6), noisy(1.0, 2e-6)),
+        ({"largest_delta": 0.0}, noisy(1.0), clear()),
+        ({"largest_epsilon": 1.0}, noisy(1.0, 1e-6), noisy(1.0, 1e-6, share=0.1)),  # Laplace, Gaussian
+        ({"largest_epsilon": 1.0}, None, noisy(50.0, 0.99)),  # a large delta would make epsilon small
+        ({"largest_epsilon": 1.0, "largest_delta": 1e-6}, noisy(1.0, 1e-6, share=0.1), noisy(1.0, 0.99)),
+        ({"smallest_cohort": 5}, noisy(), noisy(clients=4)),
+        ({"smallest_cohort": 5}, noisy(clients=50, cohort=Sample(rate=0.1)), noisy(cohort=Sample(rate=0.9))),
+        ({"finest_resolution": 10}, noisy(), None),
+        ({"finest_resolution": 9}, None, noisy()),
+        ({"summaries": frozenset({"counts-up-to"})}, noisy(), None),
+        ({"summaries": frozenset({"other"})}, None, noisy()),
+        ({"summaries": frozenset()}, None, noisy()),
+    ],
+)
+def test_each_rule(
+    rules: dict[str, Any], allowed: PolicyRequest | None, refused: PolicyRequest | None
+) -> None:
+    policy = SimplePolicy(**rules)
+    if allowed is not None:
+        policy.check(allowed)
+    if refused is not None:
+        with pytest.raises(PolicyRefusal, match=r"^policy: got .* expected .*\.$"):
+            policy.check(refused)
+
+
+def test_two_clients_are_never_enough_by_default() -> None:
+    SimplePolicy().check(noisy(clients=3))
+    with pytest.raises(PolicyRefusal, match="cohort of 2"):
+        SimplePolicy().check(noisy(clients=2))
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"largest_epsilon": math.nan},
+        {"largest_epsilon": 0.0},
+        {"largest_delta": math.nan},
+        {"largest_delta": -0.1},
+        {"largest_delta": 1.0},
+        {"smallest_cohort": 0},
+        {"finest_resolution": 0},
+    ],
+)
+def test_a_rule_that_means_nothing_is_refused(rules: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="policy"):
+        SimplePolicy(**rules)
+
+
+def test_a_simulation_allows_all() -> None:
+    AllowAll().check(clear(clients=1))

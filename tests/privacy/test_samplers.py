@@ -1,0 +1,160 @@
+"""The exact samplers: arithmetic, bounds and refusals. Their laws are tested in tests/statistical."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedassay.errors import UsageError
+from fedassay.privacy import samplers
+from fedassay.privacy.randomness import SimulatedRandomness
+from fedassay.privacy.samplers import discrete_gaussian, discrete_laplace, gaussian_scale, laplace_scale
+
+
+class Scripted:
+    """Words that a test chooses; afterwards pseudorandom ones."""
+
+    simulated = True
+
+    def __init__(self, script: Sequence[int]) -> None:
+        self._script = list(script)
+        self._rest = SimulatedRandomness(0)
+
+    def words(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+        now, self._script = self._script[:count], self._script[count:]
+        return np.concatenate([np.array(now, dtype=np.uint64), self._rest.words(count - len(now))])
+
+    def bytes(self, count: int) -> bytes:
+        return self._rest.bytes(count)
+
+
+@pytest.mark.parametrize("bound", [2, 3, 7, 1000, 2**32, 2**52 + 1, 2**63, 2**63 + 1])
+def test_a_uniform_integer_owns_equally_many_words(bound: int) -> None:
+    width = 2**64 // bound
+    edges = [0, width - 1, width, 2 * width - 1, (bound - 1) * width, bound * width - 1]
+    drawn = samplers._below(bound, len(edges), Scripted(edges))
+    assert drawn.tolist() == [0, 0, 1, 1, bound - 1, bound - 1]
+
+
+def test_words_left_over_are_drawn_again() -> None:
+    # 2^64 = 3·width + 1: only the last word is left over, twice in a row here.
+    drawn = samplers._below(3, 2, Scripted([2**64 - 1, 5, 2**64 - 1, 2**64 - 2]))
+    assert drawn.tolist() == [2, 0]
+
+
+def test_a_coin_of_exp_minus_zero_is_always_heads() -> None:
+    zeros = np.zeros(1000, dtype=np.uint64)
+    assert samplers._bernoulli_exp([(zeros, 1)], SimulatedRandomness(1)).all()
+    assert samplers._bernoulli_exp([(zeros, 10), (zeros + 1, 1)], SimulatedRandomness(1)).all()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [((3, 4), (1, 1)), ((1, 2), (3, 2**32)), ((2**52 - 1, 2**52), (1, 1))]
+)
+def test_a_coin_has_the_probability_of_the_product(first: tuple[int, int], second: tuple[int, int]) -> None:
+    n = 200_000
+    factors = [(np.full(n, top, dtype=np.uint64), bottom) for top, bottom in (first, second)]
+    heads = samplers._bernoulli_exp(factors, SimulatedRandomness(2)).sum()
+    p = math.exp(-(first[0] / first[1]) * (second[0] / second[1]))
+    assert abs(heads - n * p) <= 6 * math.sqrt(n * p * (1 - p)) + 1
+
+
+@pytest.mark.parametrize("shift", [0, 1, 7, 32])
+def test_the_parts_of_a_large_square_make_the_whole(shift: int) -> None:
+    """exp(-f²/2n²) for f = n/2, n, 3n/2, 2n and n = s·2^shift with all low bits of f in use."""
+    s, n_draws = 2**20 + 12345, 100_000
+    n = s << shift
+    for times in (0.5, 1.0, 1.5, 2.0):
+        f = int(times * n) - 1
+        flags = samplers._bernoulli_half_square(
+            np.full(n_draws, f, dtype=np.uint64), s, shift, SimulatedRandomness(4, str(times))
+        )
+        p = math.exp(-((f / n) ** 2) / 2)
+        assert abs(flags.sum() - n_draws * p) < 6 * math.sqrt(n_draws * p * (1 - p))
+
+
+@given(st.fractions(min_value=Fraction(1, 2**60), max_value=2**52))
+def test_scales_are_rounded_up_and_hardly(wanted: Fraction) -> None:
+    for rounded, smallest, excess in (
+        (laplace_scale(wanted), samplers.SMALLEST_LAPLACE, Fraction(1, 2**39)),
+        (gaussian_scale(wanted), samplers.SMALLEST_GAUSSIAN, Fraction(1, 10**6)),
+    ):
+        assert rounded >= wanted
+        assert rounded <= max(wanted, smallest) * (1 + excess)
+        assert Fraction(float(rounded)) == rounded
+
+
+@given(st.fractions(min_value=Fraction(1, 2**60), max_value=2**52))
+def test_every_rounded_scale_can_be_drawn(wanted: Fraction) -> None:
+    source = SimulatedRandomness(1)
+    for sampler, rounding in ((discrete_laplace, laplace_scale), (discrete_gaussian, gaussian_scale)):
+        scale = rounding(wanted)
+        drawn = sampler(3, numerator=scale.numerator, denominator=scale.denominator, randomness=source)
+        assert drawn.dtype == np.int64
+        assert np.abs(drawn).max() < 100 * scale + 1
+
+
+@pytest.mark.parametrize("wanted", [Fraction(0), Fraction(-1), Fraction(2**52 + 1), Fraction(10**40)])
+def test_scales_that_cannot_be_drawn_are_refused(wanted: Fraction) -> None:
+    for rounding in (laplace_scale, gaussian_scale):
+        with pytest.raises(UsageError, match="noise scale"):
+            rounding(wanted)
+
+
+@pytest.mark.parametrize(
+    ("numerator", "denominator"),
+    [(0, 1), (1, 0), (-1, 2), (2**52 + 1, 1), (1, 2**52 + 1), (1.5, 1), (10**30, 7)],
+)
+def test_ratios_beyond_64_bits_are_refused(numerator: int, denominator: int) -> None:
+    for sampler in (discrete_laplace, discrete_gaussian):
+        with pytest.raises(UsageError, match="noise scale"):
+            sampler(1, numerator=numerator, denominator=denominator, randomness=SimulatedRandomness(1))
+
+
+@pytest.mark.parametrize(("numerator", "denominator"), [(2**21 + 1, 1), (2**21 + 1, 2), (1, 2**25 + 1)])
+def test_a_gaussian_whose_squares_do_not_fit_is_refused(numerator: int, denominator: int) -> None:
+    with pytest.raises(UsageError, match="gaussian_scale"):
+        discrete_gaussian(1, numerator=numerator, denominator=denominator, randomness=SimulatedRandomness(1))
+
+
+@pytest.mark.parametrize("sampler", [discrete_laplace, discrete_gaussian])
+@pytest.mark.parametrize("count", [0, 1, 2, 100, 70_000])
+def test_as_many_draws_as_asked_for(sampler: object, count: int) -> None:
+    assert callable(sampler)
+    drawn = sampler(count, numerator=3, denominator=2, randomness=SimulatedRandomness(1))
+    assert drawn.shape == (count,)
+    assert drawn.dtype == np.int64
+
+
+@pytest.mark.parametrize("sampler", [discrete_laplace, discrete_gaussian])
+def test_the_largest_scale_stays_within_its_bound(sampler: object) -> None:
+    assert callable(sampler)
+    drawn = sampler(50_000, numerator=2**52, denominator=1, randomness=SimulatedRandomness(3))
+    assert np.abs(drawn).max() < samplers.LARGEST_DRAW
+    assert np.abs(drawn).mean() > 2**51
+    assert (drawn < 0).any()
+    assert (drawn > 0).any()
+    assert np.unique(drawn % 1024).size == 1024  # low bits are noise too
+
+
+def test_the_proofs_about_64_bits() -> None:
+    largest = int(samplers.LARGEST_SCALE)
+    assert largest * samplers._LONGEST_COIN < 2**64  # Algorithm 1 on a ratio with this denominator
+    assert largest * samplers._LONGEST_RUN <= samplers.LARGEST_DRAW  # U + tV < t·(V + 1)
+    s = 2**samplers._GAUSSIAN_BITS - 1
+    assert (samplers._WIDEST * s) ** 2 < 2**63  # c²
+    assert 2 * s * s * samplers._LONGEST_COIN < 2**64
+    assert (samplers._WIDEST + 1) * largest < 2**63  # |Y|·d
+    assert samplers._WIDEST * 2**20 < (2**20) ** 2  # c < s² where low bits exist
+
+
+def test_the_smallest_scales_are_as_good_as_silent() -> None:
+    laplace, gaussian = float(samplers.SMALLEST_LAPLACE), float(samplers.SMALLEST_GAUSSIAN)
+    assert 2 * math.exp(-1 / laplace) < 4e-28
+    assert 2 * math.exp(-1 / (2 * gaussian**2)) < 6e-56

@@ -1,0 +1,207 @@
+"""95 % intervals cover the population value in 93 to 97 % of runs, with and without noise.
+
+Where the binning bound exceeds a tenth of the sampling error it widens intervals on purpose: then at least 93 %.
+Each test is shown to reject standard errors that are half as large, and intervals that forget the noise.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from binormal import NoisyServer, Population, release
+from scipy.stats import binom
+
+from fedassay.protocol import Sum
+from fedassay.summaries.tree import LeastSquares
+from fedassay.tasks.evaluation import Evaluate, Metric
+from fedassay.tasks.evaluation.confusion import Confusion, decision_metrics
+from fedassay.tasks.evaluation.evidence import Evidence
+from fedassay.tasks.evaluation.ranking import roc_auc
+
+LEAST, MOST = 0.93, 0.97
+FALSE_ALARM = 1e-3
+"""The probability that a test here fails although all its coverages are within the stated range."""
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    population: Population
+    rows: int
+    epsilon: float | None
+    threshold: float
+    without: tuple[str, ...] = ()
+    """Metrics for which the evidence is too small: they must say so, in every run."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+BALANCED = Population(0.5, shift=0.3, stretch=1.2)
+RARE = Population(0.02, shift=0.3, stretch=1.2)
+CASES = (
+    Case("balanced", BALANCED, 2_000, None, 0.5),
+    Case("rare", RARE, 20_000, None, 0.1),
+    Case("balanced, noise", BALANCED, 4_000, 1.0, 0.5),
+    Case("rare, noise", RARE, 20_000, 1.0, 0.1),
+    Case("500 rows, noise", BALANCED, 500, 1.0, 0.5, without=("calibration_slope",)),
+)
+
+Hits = Mapping[str, list[bool]]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """For each metric, whether each run's interval covered, and the mean ratio of binning to sampling error."""
+
+    hits: Hits
+    halved: Hits
+    binning: Mapping[str, float]
+    undefined: Mapping[str, int]
+
+
+def simulate(case: Case, runs: int) -> Coverage:
+    task = Evaluate(thresholds=(case.threshold,))
+    setting = NoisyServer(epsilon=case.epsilon).setting()
+    histogram = task.histogram(setting)
+    noise = setting.noise(Sum(of=histogram))
+    truth = case.population.truth(case.threshold)
+    rng = np.random.default_rng(20240229)
+    hits, halved, ratios = defaultdict(list), defaultdict(list), defaultdict(list)
+    undefined = defaultdict(int)
+    for _ in range(runs):
+        released = release(histogram, *case.population.sample(case.rows, rng), noise=noise, rng=rng)
+        evidence = Evidence.of(released.value, released.noise)
+        metrics = task.metrics(evidence) | decision_metrics(Confusion.at(evidence, case.threshold))
+        for name, metric in metrics.items():
+            if name == "hosmer_lemeshow":
+                continue
+            if metric.value is None:
+                undefined[name] += 1
+                continue
+            hits[name].append(covers(metric, truth[name]))
+            halved[name].append(covers(half_as_wide(metric), truth[name]))
+            ratios[name].append(metric.discretisation / metric.sampling)
+    return Coverage(hits, halved, {name: float(np.mean(r)) for name, r in ratios.items()}, undefined)
+
+
+def covers(metric: Metric, truth: float) -> bool:
+    assert metric.interval is not None
+    return metric.interval[0] <= truth <= metric.interval[1]
+
+
+def half_as_wide(metric: Metric) -> Metric:
+    low, high = metric.interval
+    return replace(metric, interval=(metric.value + (low - metric.value) / 2, metric.value + (high - metric.value) / 2))
+
+
+def too_low(hits: list[bool], comparisons: int) -> bool:
+    """Whether so few hits would be rare for a coverage of `LEAST`."""
+    return sum(hits) < binom.ppf(FALSE_ALARM / comparisons, len(hits), LEAST)
+
+
+def too_high(hits: list[bool], comparisons: int) -> bool:
+    return sum(hits) > binom.isf(FALSE_ALARM / comparisons, len(hits), MOST)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_intervals_cover(case: Case) -> None:
+    coverage = simulate(case, runs=100 if case.epsilon is None else 250)
+    comparisons = 2 * len(coverage.hits)
+    assert set(coverage.undefined) <= {*case.without, "log_loss"}
+    for name in case.without:
+        assert name not in coverage.hits
+    for name, hits in coverage.hits.items():
+        assert not too_low(hits, comparisons), (name, np.mean(hits))
+        if "calibration_error" not in name and coverage.binning[name] < 0.1:
+            assert not too_high(hits, comparisons), (name, np.mean(hits))
+    caught = [name for name, hits in coverage.halved.items() if too_low(hits, comparisons)]
+    assert len(caught) >= 10, f"intervals half as wide must be rejected, but only {caught} were"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_stated_coverage(case: Case, verify) -> None:
+    coverage = simulate(case, runs=1_000 if case.epsilon is None else 2_000)
+    shares = {name: float(np.mean(hits)) for name, hits in coverage.hits.items() if len(hits) > 200}
+    sharp = {n: s for n, s in shares.items() if "calibration_error" not in n and coverage.binning[n] < 0.1}
+    low, high = min(shares, key=shares.__getitem__), max(sharp, key=sharp.__getitem__)
+    verify(
+        f"95 % intervals, {case.name}: 93-97 % where binning is under a tenth of the sampling error, else >= 93 %",
+        f"lowest {low} {shares[low]:.1%}, highest {high} {sharp[high]:.1%} of {len(sharp)}; {len(shares)} metrics",
+    )
+    assert min(shares.values()) >= LEAST
+    assert max(sharp.values()) <= MOST
+
+
+def test_forgetting_the_noise_is_rejected() -> None:
+    """At 500 rows and ε = 1 the noise is most of the error of an AUC."""
+    hits, forgetful = auc_at_500_rows(runs=200)
+    assert not too_low(hits, comparisons=2)
+    assert not too_high(hits, comparisons=2)
+    assert too_low(forgetful, comparisons=2), np.mean(forgetful)
+
+
+def auc_at_500_rows(runs: int) -> tuple[list[bool], list[bool]]:
+    setting = NoisyServer(epsilon=1.0).setting()
+    histogram = Evaluate().histogram(setting)
+    noise = setting.noise(Sum(of=histogram))
+    truth, rng = BALANCED.truth(0.5)["roc_auc"], np.random.default_rng(5)
+    hits, forgetful = [], []
+    for _ in range(runs):
+        released = release(histogram, *BALANCED.sample(500, rng), noise=noise, rng=rng)
+        evidence = Evidence.of(released.value, released.noise)
+        no_noise = LeastSquares(tree=evidence.fit.tree, variances=(0.0,) * evidence.fit.tree.levels)
+        hits.append(covers(roc_auc(evidence), truth))
+        forgetful.append(covers(roc_auc(replace(evidence, fit=no_noise)), truth))
+    return hits, forgetful
+
+
+LARGE_GAPS = Population(0.5, shift=1.0)
+"""Every bucket's gap is far above its error at 20,000 rows, so the calibration error has a normal law."""
+
+CALIBRATED = Population(0.5)
+
+
+def calibration_errors(population: Population, rows: int, epsilon: float | None, runs: int) -> dict[str, list[bool]]:
+    task = Evaluate(height=12 if epsilon is None else None)
+    setting = NoisyServer(epsilon=epsilon).setting()
+    histogram = task.histogram(setting)
+    noise = setting.noise(Sum(of=histogram))
+    truth, rng = population.truth(0.5), np.random.default_rng(6)
+    hits = defaultdict(list)
+    for _ in range(runs):
+        released = release(histogram, *population.sample(rows, rng), noise=noise, rng=rng)
+        metrics = task.calibration_errors(Evidence.of(released.value, released.noise))
+        for name, metric in metrics.items():
+            hits[name].append(covers(metric, truth[name]))
+    return hits
+
+
+@pytest.mark.parametrize("epsilon", [None, 1.0])
+def test_the_calibration_error_is_covered_near_zero_and_sharp_far_from_it(epsilon: float | None) -> None:
+    for name, hits in calibration_errors(CALIBRATED, 2_000, epsilon, runs=150).items():
+        assert not too_low(hits, comparisons=8), name
+    for name, hits in calibration_errors(LARGE_GAPS, 20_000, epsilon, runs=150).items():
+        assert not too_low(hits, comparisons=8), name
+        assert not too_high(hits, comparisons=8), name
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("epsilon", [None, 1.0])
+def test_stated_coverage_of_the_calibration_error(epsilon: float | None, verify) -> None:
+    near = calibration_errors(CALIBRATED, 2_000, epsilon, runs=1_000)
+    far = calibration_errors(LARGE_GAPS, 20_000, epsilon, runs=1_000)
+    noise = "without noise" if epsilon is None else "with noise"
+    for name in near:
+        at_zero, at_large = float(np.mean(near[name])), float(np.mean(far[name]))
+        verify(
+            f"{name}, {noise}: covered at least 93 % at zero, 93-97 % where all gaps are large",
+            f"{at_zero:.1%} at zero, {at_large:.1%} at large gaps",
+        )
+        assert at_zero >= LEAST
+        assert LEAST <= at_large <= MOST

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from binormal import InMemoryRows, measure
+from fedassay import wire
+from fedassay.errors import DataError
+from fedassay.protocol import Neighbours, Protection, Unit
+from fedassay.summaries import CATALOGUE
+from fedassay.summaries.score_histogram import ScoreHistogram
+
+scores = hnp.arrays(np.float64, st.integers(0, 40), elements=st.floats(0, 1))
+seeds = st.integers(0, 2**32 - 1)
+
+
+@st.composite
+def histograms(draw: st.DrawFn) -> ScoreHistogram:
+    return ScoreHistogram(
+        transform=draw(st.sampled_from(["uniform", "logit", "mixed"])),
+        height=draw(st.integers(4, 9)),
+        thresholds=tuple(draw(st.lists(st.floats(0, 1), max_size=5))),
+        widths=draw(st.sampled_from([(1,), (1, 2), (1, 4, 8)])),
+    )
+
+
+def labelled(s: np.ndarray, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 2, len(s)).astype(np.int8)
+
+
+@given(histograms(), scores, scores, seeds)
+def test_the_union_measures_the_sum(h: ScoreHistogram, a: np.ndarray, b: np.ndarray, seed: int) -> None:
+    ya, yb = labelled(a, seed), labelled(b, seed + 1)
+    union = measure(h, np.concatenate([a, b]), np.concatenate([ya, yb]))
+    assert np.array_equal(union, measure(h, a, ya) + measure(h, b, yb))
+
+
+@given(histograms(), scores, seeds, st.integers(1, 7))
+def test_batches_do_not_matter(h: ScoreHistogram, s: np.ndarray, seed: int, batch: int) -> None:
+    y = labelled(s, seed)
+    assert np.array_equal(h.measure(InMemoryRows(s, y, batch), {})[0], measure(h, s, y))
+
+
+@given(histograms(), scores, seeds)
+def test_counts_equal_numpy_s(h: ScoreHistogram, s: np.ndarray, seed: int) -> None:
+    y = labelled(s, seed)
+    read = h.read(measure(h, s, y))
+    assert len(read.positives) == h.tree.length == h.length // 2
+    for label, nodes in ((1, read.positives), (0, read.negatives)):
+        leaf = np.searchsorted(h.grid.edges[1:-1], s[y == label], side="right")
+        counts = np.bincount(leaf, minlength=h.grid.leaves)
+        assert np.array_equal(nodes[: h.grid.leaves], counts)
+        for width, level in zip(h.widths, h.tree.split(nodes), strict=True):
+            assert np.array_equal(level, counts.reshape(-1, width).sum(1))
+
+
+def test_more_rows_than_one_block() -> None:
+    rng = np.random.default_rng(0)
+    s, y = rng.random(200_001), rng.integers(0, 2, 200_001).astype(np.int8)
+    h = ScoreHistogram(transform="uniform", height=6, thresholds=(0.3,))
+    assert measure(h, s, y)[:64].tolist() == np.histogram(s[y == 1], h.grid.edges)[0].tolist()
+
+
+@given(histograms(), scores, seeds, st.floats(0, 1), st.booleans(), st.booleans())
+def test_one_row_moves_the_total_by_at_most_the_sensitivity(
+    h: ScoreHistogram, s: np.ndarray, seed: int, other: float, label: bool, replace: bool
+) -> None:
+    y = labelled(s, seed)
+    before = measure(h, np.append(s, 0.5), np.append(y, 1)) if replace else measure(h, s, y)
+    moved = measure(h, np.append(s, other), np.append(y, label).astype(np.int8)) - before
+    neighbours = Neighbours.REPLACE_ONE if replace else Neighbours.ADD_REMOVE
+    bound = h.sensitivity(Protection(neighbours=neighbours))
+    assert np.abs(moved).sum() <= bound.l1
+    assert np.sqrt((moved**2).sum()) <= bound.l2 + 1e-12
+    if not replace:
+        assert np.abs(moved).sum() == bound.l1  # attained: no noise is wasted
+
+
+def test_a_client_s_rows_multiply_the_sensitivity() -> None:
+    h = ScoreHistogram(transform="uniform", height=4, widths=(1, 4))
+    assert h.sensitivity(Protection(unit=Unit.CLIENT, rows_per_client=7)).l1 == 14
+
+
+@pytest.mark.parametrize("score", [np.nan, -1e-9, 1 + 1e-9, np.inf])
+def test_bad_scores_are_refused(score: float) -> None:
+    with pytest.raises(DataError, match="scores: got a value that is NaN or outside"):
+        measure(ScoreHistogram(transform="mixed", height=4), np.array([0.5, score]), np.array([0, 1]))
+
+
+@pytest.mark.parametrize("labels", [[0, 2], [-1, 1], [0.0, 1.0]])
+def test_bad_labels_are_refused(labels: list[float]) -> None:
+    class Rows:
+        def batches(self):
+            yield {"score": np.array([0.5, 0.6]), "label": np.array(labels)}
+
+    with pytest.raises(DataError, match="labels: got a value other than 0 and 1"):
+        ScoreHistogram(transform="uniform", height=4).measure(Rows(), {})
+
+
+def test_no_rows_measure_zero() -> None:
+    h = ScoreHistogram(transform="logit", height=4, widths=(1, 2))
+    assert not measure(h, np.empty(0), np.empty(0, dtype=np.int8)).any()
+
+
+def test_rows_are_not_changed() -> None:
+    s, y = np.array([0.25, -0.0, 1.0]), np.array([0, 1, 1], dtype=np.int8)
+    s.flags.writeable = y.flags.writeable = False
+    measure(ScoreHistogram(transform="mixed", height=6, thresholds=(0.2,)), s, y)
+
+
+@given(histograms())
+def test_it_survives_the_wire(h: ScoreHistogram) -> None:
+    fields = wire.decode(wire.encode(asdict(h)))
+    assert CATALOGUE[h.name](**fields) == h
+
+
+def test_the_catalogue_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        CATALOGUE["mine"] = ScoreHistogram  # type: ignore[index]
