@@ -13,10 +13,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+from stated import Verify  # noqa: E402 (the helpers of the tests lie beside this file)
 
-Verify = Callable[[str, str], None]
-"""Called with a claim and what was measured; both end up in `docs/verification.md`."""
+REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -209,7 +209,8 @@ def test_no_bytes_can_crash_a_client_or_make_it_read_rows_unasked(data: st.DataO
     for _ in range(data.draw(st.integers(1, 5))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     wire.decode(client(log).answer(bytes(raw)))
-    assert log in ([], ["policy"], ["policy", "ledger"], ["policy", "ledger", "rows"])
+    assert log[:2] == ["policy", "ledger"][: len(log)]  # whatever happened, it happened in this order
+    assert set(log[2:]) <= {"rows"}
 
 
 def test_a_client_plans_for_itself() -> None:

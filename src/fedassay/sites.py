@@ -129,11 +129,12 @@ def _table(path: Path, content: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _policy(path: Path, table: dict[str, Any]) -> SimplePolicy:
-    sets = {"trust_models", "summaries"}
+    if not isinstance(table.get("trust_models"), list):
+        raise UsageError(f'{path}: the policy needs trust_models, a list such as ["secure-sum"].')
+    names = ("trust_models", "summaries")
+    entries: dict[str, Any] = {key: frozenset(v) if key in names else v for key, v in table.items()}
     try:
-        return SimplePolicy(
-            **{key: frozenset(value) if key in sets else value for key, value in table.items()}
-        )
+        return SimplePolicy(**entries)
     except TypeError as error:
         raise UsageError(f"{path}: the policy has an entry that is not known ({error}).") from error
 

@@ -94,6 +94,8 @@ def test_two_clients_are_never_enough_by_default() -> None:
         {"largest_delta": math.nan},
         {"largest_delta": -0.1},
         {"largest_delta": 1.0},
+        {"trust_models": "plain"},
+        {"summaries": ["counts-up-to"]},
         {"smallest_cohort": 0},
         {"finest_resolution": 0},
     ],

@@ -28,7 +28,7 @@ def divergence_by_summation(order: float, scale: float, shift: int) -> float:
 def test_the_divergence_is_that_of_the_law(scale: float, shift: int) -> None:
     ours = laplace_divergence(ORDERS, scale=scale, sensitivity=shift)
     for order, value in zip(ORDERS, ours, strict=True):
-        assert value == pytest.approx(divergence_by_summation(order, scale, shift), rel=1e-6, abs=1e-12)
+        assert value == pytest.approx(divergence_by_summation(order, scale, shift), rel=1e-6, abs=1e-11)
 
 
 @given(st.floats(0.1, 1e4), st.integers(1, 50), st.integers(1, 50))
@@ -46,7 +46,7 @@ def test_the_divergence_is_finite_and_at_most_the_pure_epsilon(scale: float, shi
     values = laplace_divergence(orders, scale=scale, sensitivity=shift)
     assert np.isfinite(values).all()
     assert (values <= shift / scale).all()
-    assert (values <= orders * (shift / scale) ** 2 / 2 * (1 + 1e-6) + 1e-12).all()  # Bun and Steinke, 1.4
+    assert (values <= orders * (shift / scale) ** 2 / 2 * (1 + 1e-6) + 1e-11).all()  # Bun and Steinke, 1.4
 
 
 def test_continuous_laplace_would_understate_discrete_laplace() -> None:

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from conftest import Verify
+from stated import Verify
 from fedassay.crypto.keys import Secret
 from fedassay.crypto.masks import add_masks
 from fedassay.trust.secure_sum import SecureSum

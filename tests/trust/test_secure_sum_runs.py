@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import pytest
 
-from conftest import Verify
+from stated import Verify
 from fedassay.errors import TooFewClients
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.secure_sum_graph import Graph, parameters

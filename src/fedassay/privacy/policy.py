@@ -80,9 +80,9 @@ class AllowAll:
 class SimplePolicy:
     """Lists of what is allowed and bounds on how much; None means no rule of that kind.
 
-    A bound on epsilon or delta also refuses releases without noise: their epsilon is infinite. Epsilon is judged
-    at the delta of the request if `largest_delta` allows that one, and at delta 0 if there is no such rule:
-    otherwise a request could make its epsilon small by asking for a large delta.
+    A bound on epsilon or delta also refuses releases without noise: their epsilon is infinite. Epsilon is
+    judged at the delta of the request if `largest_delta` allows that one, and at delta 0 if there is no such
+    rule: otherwise a request could make its epsilon small by asking for a large delta.
 
     Examples
     --------
@@ -100,6 +100,9 @@ class SimplePolicy:
     finest_resolution: int | None = None
 
     def __post_init__(self) -> None:
+        for names in (self.trust_models, self.summaries):
+            if names is not None and not isinstance(names, frozenset):
+                raise UsageError(f"policy: got {names!r} as a list of names, expected a frozenset.")
         if self.largest_epsilon is not None and not self.largest_epsilon > 0:
             raise UsageError(
                 f"policy: got a largest epsilon of {self.largest_epsilon:.3g}, expected a number above 0."
@@ -145,10 +148,8 @@ class SimplePolicy:
             delta = 0.0 if self.largest_delta is None or request.budget is None else request.budget.delta
             price = request.epsilon(delta)
             if not price <= self.largest_epsilon:
-                return (
-                    f"got epsilon {price:.3g} at delta {delta:.3g}, expected at most {self.largest_epsilon:.3g} "
-                    "per query"
-                )
+                got = f"got epsilon {price:.3g} at delta {delta:.3g}"
+                return f"{got}, expected at most {self.largest_epsilon:.3g} per query"
         return None
 
 

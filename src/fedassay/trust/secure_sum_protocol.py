@@ -291,7 +291,7 @@ class DoubleMasking:
         if count < needed or short:
             raise TooFewClients(
                 f"secure sum: {count} of {terms.clients} clients {did} ({short} lack neighbours), expected "
-                f"at least {needed}, each with {t} neighbours; nothing was revealed. Run again when more answer."
+                f"at least {needed}, each with {t} neighbours; nothing was revealed. Run again."
             )
 
 

@@ -6,13 +6,14 @@ formula gives value, derivative (a - v b)/(b·x) and both variances.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedassay.tasks.evaluation.evidence import Evidence, Floats
-from fedassay.tasks.evaluation.intervals import Estimate, bounded, unbounded
+from fedassay.tasks.evaluation.intervals import Estimate, bounded, score_interval
 from fedassay.tasks.evaluation.metric import LEVEL, Metric, Undefined, estimator
 
 
@@ -104,12 +105,33 @@ def decision_metric(confusion: Confusion, name: str, *, level: float = LEVEL) ->
 
 @estimator
 def net_benefit(confusion: Confusion, *, level: float = LEVEL) -> Metric:
-    """(TP - FP·t/(1-t))/n at the applied threshold t (Vickers and Elkin 2006)."""
+    """(TP - FP·t/(1-t))/n at the applied threshold t (Vickers and Elkin 2006).
+
+    At high thresholds a few false positives weigh much, or none were seen. So the interval is put together from
+    Wilson's intervals for TP/n and FP/n, with their (multinomial) correlation (MOVER; Zou and Donner 2008).
+    """
     t = confusion.threshold
     if t >= 1:
         raise Undefined("net benefit needs a threshold below 1: its weight t/(1-t) is infinite there")
-    ratio = _Ratio(numerator=(1, 0, -t / (1 - t), 0), denominator=(1, 1, 1, 1), counted="rows")
-    return unbounded(confusion.estimate(ratio)[0], level=level)
+    odds = t / (1 - t)
+    whole, n = confusion.estimate(_of_rows(1, -odds))
+    true, false = confusion.estimate(_of_rows(1, 0))[0], confusion.estimate(_of_rows(0, 1))[0]
+    p, q = (min(1.0, max(0.0, share.value)) for share in (true, false))
+    correlation = -math.sqrt(p * q / ((1 - p) * (1 - q))) if p < 1 and q < 1 else -1.0
+    low_true, high_true = score_interval(true, size=n, level=level)
+    low_false, high_false = score_interval(false, size=n, level=level)
+
+    def reach(of_true: float, of_false: float) -> float:
+        return math.sqrt(max(0.0, of_true**2 + of_false**2 - 2 * correlation * of_true * of_false))
+
+    down = reach(max(0.0, true.value - low_true), odds * max(0.0, high_false - false.value))
+    up = reach(max(0.0, high_true - true.value), odds * max(0.0, false.value - low_false))
+    return whole.metric(whole.value, (whole.value - down, whole.value + up), level=level)
+
+
+def _of_rows(of_true: float, of_false: float) -> _Ratio:
+    """A combination of true and false positives, as a share of all rows."""
+    return _Ratio(numerator=(of_true, 0, of_false, 0), denominator=(1, 1, 1, 1), counted="rows")
 
 
 def decision_metrics(confusion: Confusion, *, level: float = LEVEL) -> dict[str, Metric]:

@@ -97,7 +97,7 @@ def precision_recall_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve
 def net_benefit_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve:
     """Net benefit at thresholds from 0.01 to 0.99 (the edges nearest to them), and that of treating everyone.
 
-    Band: normal intervals at an error of (1 - level)/points each (Bonferroni), simultaneous.
+    Band: intervals at an error of (1 - level)/points each (Bonferroni), simultaneous.
     """
     names = ("thresholds", "net_benefit", "treat_all", "lower", "upper")
     try:

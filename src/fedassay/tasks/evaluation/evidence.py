@@ -27,6 +27,11 @@ ENOUGH = 4.0
 """A count is evidence if it is at least this many of its noise standard deviations."""
 
 
+def dot(a: Floats, b: Floats) -> float:
+    """Σ a_i b_i without BLAS, whose threads wait for each other longer than such a sum takes."""
+    return float(np.einsum("i,i->", a, b))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
     """Leaf estimates of positives and negatives, after least squares over the tree.
@@ -109,6 +114,10 @@ class Evidence:
         """How far a row's score can be from the one that stands for it."""
         return (self.grid.edges[1:] - self.grid.edges[:-1]) / 2
 
+    def total(self, of_positive: Floats, of_negative: Floats) -> float:
+        """The sum over all rows of something that depends on the leaf and the label."""
+        return dot(self.positives, of_positive) + dot(self.negatives, of_negative)
+
     # --- errors --------------------------------------------------------------------------------------------
 
     def sampling_variance(self, by_positive: Floats, by_negative: Floats) -> float:
@@ -119,8 +128,7 @@ class Evidence:
         """
         if self.rows <= 0:
             return 0.0
-        second = float(self.positives @ by_positive**2 + self.negatives @ by_negative**2)
-        first = float(self.positives @ by_positive + self.negatives @ by_negative)
+        first, second = self.total(by_positive, by_negative), self.total(by_positive**2, by_negative**2)
         least = 0.0 if self.exact else math.sqrt(self.privacy_variance(by_positive**2, by_negative**2))
         return max(second - first**2 / self.rows, least)
 

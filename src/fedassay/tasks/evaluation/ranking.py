@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import digamma
 
-from fedassay.tasks.evaluation.evidence import ENOUGH, Evidence, Floats
+from fedassay.tasks.evaluation.evidence import ENOUGH, Evidence, Floats, dot
 from fedassay.tasks.evaluation.intervals import Estimate, bounded
 from fedassay.tasks.evaluation.metric import LEVEL, Metric, estimator
 
@@ -39,7 +39,7 @@ def auc_influence(evidence: Evidence) -> tuple[float, Floats, Floats]:
     """The AUC and its derivatives by the leaf counts of positives and of negatives."""
     P, N, p, n = evidence.positive_rows, evidence.negative_rows, evidence.positives, evidence.negatives
     beaten = np.cumsum(n) - n / 2  # negatives below a positive in each leaf
-    value = float(p @ beaten) / (P * N)
+    value = dot(p, beaten) / (P * N)
     beating = P - np.cumsum(p) + p / 2  # positives above a negative in each leaf
     return value, (beaten / N - value) / P, (beating / P - value) / N
 
@@ -49,7 +49,7 @@ def auc_binning_bound(evidence: Evidence) -> float:
 
     Under noise this is an unbiased estimate of the bound, because the two classes' noise is independent.
     """
-    products = float(evidence.positives @ evidence.negatives)
+    products = dot(evidence.positives, evidence.negatives)
     return max(0.0, products / (2 * evidence.positive_rows * evidence.negative_rows))
 
 
@@ -93,7 +93,7 @@ def average_precision(evidence: Evidence, *, level: float = LEVEL) -> Metric:
     T, F = np.cumsum(p[::-1])[::-1], np.cumsum(n[::-1])[::-1]
     rows = np.where(T + F > 0, T + F, 1.0)  # only empty bins above all rows have none; they carry no weight
     Q = T / rows
-    value = float(p @ Q) / P
+    value = dot(p, Q) / P
     own = p * F / rows**2
     by_positive = (Q - value + np.cumsum(own)) / P
     by_negative = -np.cumsum(p * T / rows**2) / P

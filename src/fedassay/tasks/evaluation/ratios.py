@@ -36,10 +36,10 @@ def observed_expected_ratio(evidence: Evidence, *, level: float = LEVEL) -> Metr
     """
     n = evidence.require_rows()
     s = evidence.scores
-    expected = float(evidence.counts @ s)
+    expected = evidence.total(s, s)
     expected = evidence.require("expected positive rows", expected, 2 * evidence.fit.variance(s))
     v = evidence.positive_rows / expected
-    spread = float(evidence.counts @ evidence.half_widths)
+    spread = evidence.total(evidence.half_widths, evidence.half_widths)
     discretisation = max(0.0, v * spread / max(expected - spread, EPSILON))
     result = evidence.estimate(v, (1 - v * s) / expected, -v * s / expected, discretisation=discretisation)
     if evidence.exact and v == 0:
@@ -88,7 +88,7 @@ def _mean_loss(
         here, at_edges = loss(evidence.scores), loss(edges)
         losses.append(here)
         spreads.append(np.maximum(np.abs(at_edges[1:] - here), np.abs(at_edges[:-1] - here)))
-    v = float(evidence.positives @ losses[0] + evidence.negatives @ losses[1]) / n
+    v = evidence.total(losses[0], losses[1]) / n
     # Linear in the counts, so unbiased under noise; a negative total says that the bound drowns in it.
-    bound = max(0.0, float(evidence.positives @ spreads[0] + evidence.negatives @ spreads[1]) / n)
+    bound = max(0.0, evidence.total(spreads[0], spreads[1]) / n)
     return evidence.estimate(v, (losses[0] - v) / n, (losses[1] - v) / n, discretisation=bound)

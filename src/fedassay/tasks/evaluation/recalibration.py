@@ -12,7 +12,7 @@ import math
 import numpy as np
 from scipy.special import expit, logit
 
-from fedassay.tasks.evaluation.evidence import ENOUGH, Evidence, Floats
+from fedassay.tasks.evaluation.evidence import ENOUGH, Evidence, Floats, dot
 from fedassay.tasks.evaluation.intervals import unbounded
 from fedassay.tasks.evaluation.metric import LEVEL, Metric, Undefined, estimator
 from fedassay.tasks.evaluation.ratios import EPSILON
@@ -84,7 +84,7 @@ def _require_little_noise(evidence: Evidence, by_positive: Floats, by_negative: 
 
 
 def _information(evidence: Evidence, design: Floats, means: Floats) -> Floats:
-    information = (design * (evidence.counts * means * (1 - means))) @ design.T
+    information = np.einsum("ib,jb,b->ij", design, design, evidence.counts * means * (1 - means))
     if np.linalg.eigvalsh(information)[0] <= 1e-12 * max(1.0, float(np.trace(information))):
         raise Undefined(
             "the scores do not vary enough to fit it"
@@ -100,12 +100,10 @@ def _newton(evidence: Evidence, design: Floats, offset: Floats) -> Floats:
     value = _log_likelihood(evidence, offset)
     for _ in range(_STEPS):
         means = expit(offset + beta @ design)
-        gradient = design @ (evidence.positives - evidence.counts * means)
+        gradient = np.einsum("ib,b->i", design, evidence.positives - evidence.counts * means)
         step = np.linalg.solve(_information(evidence, design, means), gradient)
         if np.abs(step).max() <= _TOLERANCE * (1 + np.abs(beta).max()):
-            return np.asarray(
-                beta + step
-            )  # convergence is quadratic: the last step is right to the last digits
+            return np.asarray(beta + step)  # quadratic convergence: this one is right to the last digits
         size = 1.0
         while (reached := _log_likelihood(evidence, offset + (beta + size * step) @ design)) < value:
             size /= 2
@@ -118,7 +116,7 @@ def _newton(evidence: Evidence, design: Floats, offset: Floats) -> Floats:
 
 
 def _log_likelihood(evidence: Evidence, eta: Floats) -> float:
-    return float(evidence.positives @ eta - evidence.counts @ np.logaddexp(0, eta))
+    return evidence.total(eta - np.logaddexp(0, eta), -np.logaddexp(0, eta))
 
 
 def _binning_bound(
@@ -129,11 +127,11 @@ def _binning_bound(
     reach = np.maximum(edges[1:] - _logits(evidence.scores), _logits(evidence.scores) - edges[:-1])
     means = expit(offset + beta @ design)
     inverse = np.linalg.inv(_information(evidence, design, means))[coordinate]
-    weights = means * (1 - means)
+    direction, weights = inverse @ design, means * (1 - means)
     total = 0.0
     for label, counts in ((1.0, evidence.positives), (0.0, evidence.negatives)):
         # d/dx of A^{-1} x (y - μ(x)): through the regressors (if the score is one) and through μ.
         own = inverse[-1] * (label - means) if len(design) > 1 else 0.0
         slope = beta[-1] if len(design) > 1 else 1.0
-        total += float(counts @ (np.abs(own - (inverse @ design) * weights * slope) * reach))
+        total += dot(counts, np.abs(own - direction * weights * slope) * reach)
     return max(0.0, total)
