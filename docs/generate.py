@@ -14,6 +14,7 @@ PAGES = {Path(__file__).parent / "reference" / "cells.md": cells_page}
 
 
 def main() -> int:
+    """Write the pages, or check them."""
     check = "--check" in sys.argv[1:]
     stale = []
     for path, make in PAGES.items():

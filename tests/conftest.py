@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from stated import Verify  # noqa: E402 (the helpers of the tests lie beside this file)
+from stated import Verify
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedassay.version import VERSION as __version__
+from fedassay import version
+
+__version__ = version.VERSION
 
 if TYPE_CHECKING:
     from fedassay.api import Simulation, evaluate

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fedassay.errors import BudgetExceeded, ProtocolError, UnsupportedQuery, UsageError
+from fedassay.privacy import ledger as ledgers
 from fedassay.privacy.accounting import GAUSSIAN, LAPLACE
 from fedassay.privacy.ledger import Charge, MemoryLedger, admit, compose
 from fedassay.protocol import Budget, Neighbours, Part, Protection, Setting, Sum, Unit
@@ -205,13 +207,17 @@ def test_admitting_changes_nothing() -> None:
     assert recorded == {"1": charge("1")}
 
 
-def test_threads_cannot_overspend_together() -> None:
+def test_threads_cannot_overspend_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    def admit_slowly(*values: Any, **options: Any) -> tuple[Charge, ...]:
+        new = admit(*values, **options)
+        time.sleep(0.001)  # another thread would come in between, if it could
+        return new
+
+    monkeypatch.setattr(ledgers, "admit", admit_slowly)
     ledger = MemoryLedger(Budget(epsilon=2.5))
-    barrier = threading.Barrier(8)
     outcomes: list[bool] = []
 
     def spend(name: str) -> None:
-        barrier.wait()
         for number in range(5):
             try:
                 ledger.charge([charge(f"{name}/{number}")])

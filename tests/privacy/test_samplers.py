@@ -65,18 +65,23 @@ def test_a_coin_has_the_probability_of_the_product(first: tuple[int, int], secon
     assert abs(heads - n * p) <= 6 * math.sqrt(n * p * (1 - p)) + 1
 
 
-@pytest.mark.parametrize("shift", [0, 1, 7, 32])
-def test_the_parts_of_a_large_square_make_the_whole(shift: int) -> None:
-    """exp(-f²/2n²) for f = n/2, n, 3n/2, 2n and n = s·2^shift with all low bits of f in use."""
-    s, n_draws = 2**20 + 12345, 100_000
-    n = s << shift
+@pytest.mark.parametrize(
+    ("s", "shift"), [(2**20 + 12345, 0), (2**20 + 12345, 1), (2**20 + 12345, 32), (8, 7)]
+)
+def test_the_parts_of_a_large_square_make_the_whole(s: int, shift: int) -> None:
+    """exp(-f²/2n²) for f near n/2, n, 3n/2, 2n, where n = s·2^shift and all low bits of f are set.
+
+    A small s, which real scales never have with a shift, makes the parts that low bits play visible: without
+    the second coin P(heads) is off by up to 17 %, without the third by 0.7 %, here 5 standard deviations.
+    """
+    n, count = s << shift, 1_000_000
     for times in (0.5, 1.0, 1.5, 2.0):
         f = int(times * n) - 1
         flags = samplers._bernoulli_half_square(
-            np.full(n_draws, f, dtype=np.uint64), s, shift, SimulatedRandomness(4, str(times))
+            np.full(count, f, dtype=np.uint64), s, shift, SimulatedRandomness(4, str(times))
         )
         p = math.exp(-((f / n) ** 2) / 2)
-        assert abs(flags.sum() - n_draws * p) < 6 * math.sqrt(n_draws * p * (1 - p))
+        assert abs(flags.sum() - count * p) < 4.5 * math.sqrt(count * p * (1 - p))
 
 
 @given(st.fractions(min_value=Fraction(1, 2**60), max_value=2**52))

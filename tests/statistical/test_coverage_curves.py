@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from binormal import NoisyServer, Population, release
 from scipy.special import logit
 from scipy.stats import binom, norm
 
+from binormal import NoisyServer, Population, release
 from fedassay.protocol import Sum
 from fedassay.tasks.evaluation import Evaluate, curves
 from fedassay.tasks.evaluation.buckets import Buckets, equi_depth_edges

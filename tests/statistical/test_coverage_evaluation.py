@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from binormal import NoisyServer, Population, release
 from scipy.stats import binom
 
+from binormal import NoisyServer, Population, release
 from fedassay.protocol import Sum
 from fedassay.summaries.tree import LeastSquares
 from fedassay.tasks.evaluation import Evaluate, Metric
@@ -96,7 +96,9 @@ def covers(metric: Metric, truth: float) -> bool:
 
 def half_as_wide(metric: Metric) -> Metric:
     low, high = metric.interval
-    return replace(metric, interval=(metric.value + (low - metric.value) / 2, metric.value + (high - metric.value) / 2))
+    return replace(
+        metric, interval=(metric.value + (low - metric.value) / 2, metric.value + (high - metric.value) / 2)
+    )
 
 
 def too_low(hits: list[bool], comparisons: int) -> bool:
@@ -167,7 +169,9 @@ LARGE_GAPS = Population(0.5, shift=1.0)
 CALIBRATED = Population(0.5)
 
 
-def calibration_errors(population: Population, rows: int, epsilon: float | None, runs: int) -> dict[str, list[bool]]:
+def calibration_errors(
+    population: Population, rows: int, epsilon: float | None, runs: int
+) -> dict[str, list[bool]]:
     task = Evaluate(height=12 if epsilon is None else None)
     setting = NoisyServer(epsilon=epsilon).setting()
     histogram = task.histogram(setting)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from binormal import NoisyServer, Population, release
 from scipy.stats import binom
 
+from binormal import NoisyServer, Population, release
 from fedassay.protocol import Sum
 from fedassay.summaries.tree import LeastSquares
 from fedassay.tasks.evaluation import Evaluate
@@ -68,5 +68,7 @@ def test_stated_level(rows: int, epsilon: float | None, verify) -> None:
     right, _ = rejections(rows, epsilon, runs=6_000)
     share = float(np.mean(right))
     noise = "without noise" if epsilon is None else "with noise"
-    verify(f"Hosmer-Lemeshow at 5 %, {rows} rows, {noise}: rejects 4-6 % of calibrated models", f"{share:.2%}")
+    verify(
+        f"Hosmer-Lemeshow at 5 %, {rows} rows, {noise}: rejects 4-6 % of calibrated models", f"{share:.2%}"
+    )
     assert LEAST <= share <= MOST

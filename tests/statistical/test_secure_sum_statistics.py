@@ -7,12 +7,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from stated import Verify
 from fedassay.crypto.keys import Secret
 from fedassay.crypto.masks import add_masks
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.secure_sum_graph import failures, parameters
 from secure_sum_driver import Run, Seeded
+from stated import Verify
 
 Words = NDArray[np.uint64]
 

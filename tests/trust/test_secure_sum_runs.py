@@ -7,11 +7,11 @@ from collections.abc import Collection
 
 import pytest
 
-from stated import Verify
 from fedassay.errors import TooFewClients
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.secure_sum_graph import Graph, parameters
 from secure_sum_driver import Run, vectors
+from stated import Verify
 
 
 def expected_survivors(run: Run) -> set[str] | None:

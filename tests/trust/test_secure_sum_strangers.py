@@ -53,8 +53,10 @@ def mutations(reply: Message) -> Iterator[Any]:
     for field, value in reply.items():
         yield {name: other for name, other in reply.items() if name != field}
         for junk in JUNK:
-            # An empty set of shares is well-formed in the last leg: it is what a client sends that has none.
-            if not (field in ("seed_shares", "key_shares") and isinstance(junk, dict) and not junk):
+            # An empty set of shares is what a client sends that has none, an empty signature what nobody signed.
+            empty = field in ("seed_shares", "key_shares") and isinstance(junk, dict) and not junk
+            unsigned = field == "signature" and isinstance(junk, bytes) and not junk
+            if not (empty or unsigned):
                 yield {**reply, field: junk}
         if isinstance(value, dict) and value:
             first = min(value)

@@ -1,4 +1,4 @@
-"""The command line. `main` turns every error that fedassay raises on purpose into one sentence and an exit code."""
+"""The command line. `main` turns every error raised on purpose into one sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ app.command()(check)
 app.command()(demo)
 
 
-def _show_version(wanted: bool) -> None:  # noqa: FBT001 (Typer passes the flag by position)
+def _show_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"fedassay {VERSION}")
         raise typer.Exit
@@ -44,7 +44,7 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and end with its exit code: 0 success, 2 bad usage or input, 3 refused, 4 the federation failed."""
+    """Run a command and exit: 0 success, 2 bad usage or input, 3 refused, 4 the federation failed."""
     sys.exit(run_command(arguments))
 
 

@@ -29,7 +29,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Makes the demo repeatable.")] = 1,
     quiet: options.Quiet = False,
 ) -> None:
-    """Evaluate a miscalibrated model on 40 simulated hospitals (200,000 patients), under every trust model."""
+    """Evaluate a miscalibrated model on 40 simulated hospitals, 200,000 patients, every trust model."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Where a command's words go: tables to the terminal, JSON to a file or to standard output, pages to files."""
+"""Where a command's words go: tables to the terminal, JSON to a file or standard output, pages to files."""
 
 from __future__ import annotations
 

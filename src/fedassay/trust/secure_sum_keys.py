@@ -27,6 +27,9 @@ KEY = "key"
 SEALED_BYTES = 2 * SHARE_BYTES + SEAL_OVERHEAD
 COMMITMENT_BYTES = 32
 
+SIGNED_KEYS = "secure-sum keys"
+"""The purpose for which clients sign their public keys."""
+
 
 def question(plans: Sequence[Plan]) -> bytes:
     """A digest of what is asked: queries, summaries with all their fields, protection and budget.
@@ -50,6 +53,11 @@ def question(plans: Sequence[Plan]) -> bytes:
 def session_of(*, exchange: bytes, asked: bytes, numbers: Sequence[int]) -> bytes:
     """The digest that all keys of one run are bound to; `numbers` are the sizes that clients agree on."""
     return hashlib.sha256(context("fedassay secure-sum 1", exchange, asked, *numbers)).digest()
+
+
+def signed_words(session: bytes, name: str, seal_key: bytes, mask_key: bytes) -> bytes:
+    """What a client signs in leg 0: these keys are mine, in this session."""
+    return context("secure-sum keys", session, name, seal_key, mask_key)
 
 
 def pair_mask(session: bytes, own: KeyPair, own_name: str, other_name: str, other_public: bytes) -> Secret:

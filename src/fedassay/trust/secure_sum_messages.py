@@ -22,12 +22,16 @@ from fedassay.trust.secure_sum_keys import COMMITMENT_BYTES, KEY, SEALED_BYTES, 
 
 Content = TypeVar("Content")
 
+SIGNATURE_BYTES = 64
+
 
 class Keys(NamedTuple):
     """Leg 0: the public keys of a client, for sealing shares and for making masks."""
 
     seal: bytes
     mask: bytes
+    signature: bytes
+    """Of the client, over both keys and the session; empty where clients have no keys to sign with."""
 
 
 class Dealt(NamedTuple):
@@ -52,13 +56,16 @@ def readable(
 
 def read_keys(reply: object) -> Keys | None:
     """Both public keys, usable ones: a key of small order would make the neighbours' agreement fail."""
-    found = _exactly(reply, {"seal_key", "mask_key"})
+    found = _exactly(reply, {"seal_key", "mask_key", "signature"})
     if found is None:
         return None
-    seal, mask = found["seal_key"], found["mask_key"]
+    seal, mask, signature = found["seal_key"], found["mask_key"], found["signature"]
     if not (isinstance(seal, bytes) and isinstance(mask, bytes) and is_usable(seal) and is_usable(mask)):
         return None
-    return Keys(seal, mask)
+    if not _is_signature(signature):
+        return None
+    assert isinstance(signature, bytes)
+    return Keys(seal, mask, signature)
 
 
 def read_dealt(reply: object, holders: Collection[str]) -> Dealt | None:
@@ -119,16 +126,27 @@ def told_terms(message: Message) -> tuple[int, int, int, bytes]:
 
 
 def told_keys(
-    message: Message, *, name: str, least: int, most: int
+    message: Message, *, name: str, least: int, most: int, signed: Callable[[str, Keys], bool]
 ) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """Leg 1: the sealing keys and the mask keys of the same neighbours, neither too few nor too many."""
-    told = _exactly(message, {"seal_keys", "mask_keys"}) or {}
+    """Leg 1: the sealing keys and the mask keys of the same neighbours, neither too few nor too many.
+
+    `signed` says whether a neighbour's keys are believed: without that, a server could put its own keys
+    in the place of the neighbours' and read everything.
+    """
+    told = _exactly(message, {"seal_keys", "mask_keys", "signatures"}) or {}
     seal_keys = _byte_strings(told.get("seal_keys"), KEY_BYTES) or {}
     mask_keys = _byte_strings(told.get("mask_keys"), KEY_BYTES) or {}
     require(
         seal_keys.keys() == mask_keys.keys() and name not in seal_keys and least <= len(seal_keys) <= most,
         f"got the keys of {len(seal_keys)} neighbours, expected those of {least} to {most} others.",
     )
+    signatures = told.get("signatures")
+    if not isinstance(signatures, dict) or signatures.keys() != seal_keys.keys():
+        raise ProtocolError("secure sum: got no signature for each neighbour.")
+    for j in sorted(seal_keys):
+        require(_is_signature(signatures[j]), f"the signature of {j!r} is none.")
+        keys = Keys(seal_keys[j], mask_keys[j], signatures[j])
+        require(signed(j, keys), f"the keys of {j!r} are not signed by the key that is pinned for it.")
     return seal_keys, mask_keys
 
 
@@ -164,6 +182,11 @@ def told_survivors(
         f"got {count!r} survivors in all, expected {fewest} to {most}.",
     )
     return survivors
+
+
+def _is_signature(value: object) -> bool:
+    """Whether this can be a signature: the right length, or empty where nobody signs."""
+    return isinstance(value, bytes) and len(value) in (0, SIGNATURE_BYTES)
 
 
 def _exactly(message: object, names: set[str]) -> dict[str, object] | None:

@@ -13,7 +13,8 @@ that afterwards t of them can open exactly one of the two: b_i if y_i arrived, t
 
 Four legs; a client may fall silent at any of them:
 
-0. *advertise keys*: each client sends two public keys, one for sealing, one for masks.
+0. *advertise keys*: each client sends two public keys, one for sealing, one for masks, signed if the clients
+   have pinned each other's identities.
 1. *share keys*: each client deals shares of its seed and of its mask key, sealed for each neighbour, with a
    commitment to every share, so that a false share is recognised and ignored on its own.
 2. *masked input*: each client opens the shares dealt to it, measures, and sends y_i.
@@ -56,6 +57,7 @@ from fedassay.trust.secure_sum_graph import Graph, parameters
 from fedassay.trust.secure_sum_keys import (
     KEY,
     SEED,
+    SIGNED_KEYS,
     adds,
     channel,
     commit,
@@ -64,6 +66,7 @@ from fedassay.trust.secure_sum_keys import (
     seal_shares,
     self_mask,
     session_of,
+    signed_words,
     unseal_shares,
 )
 from fedassay.trust.secure_sum_messages import Dealt, Keys, Revealed, readable, require
@@ -97,7 +100,7 @@ class DoubleMasking:
     (`secure_sum_graph.parameters`).
 
     Assumption: the server hands on the clients' public keys unchanged (a server that replaced them could pose
-    as the neighbours), builds the ring from an exchange id drawn at random, and tells all clients the same.
+    as the neighbours; clients with `credentials` sign their keys and believe only signed ones), builds the ring from an exchange id drawn at random, and tells all clients the same.
     A server that tells them different things about who survived never gets both secrets of a client, but may
     get the total over fewer clients than it showed to each. A client that lies about its own vector is not
     detected.
@@ -172,7 +175,10 @@ class DoubleMasking:
             f"{terms.threshold}.",
         )
         seal, mask = KeyPair.draw(randomness), KeyPair.draw(randomness)
-        return {"seal_key": seal.public, "mask_key": mask.public}, {
+        words = signed_words(terms.session, request.recipient, seal.public, mask.public)
+        credentials = request.credentials
+        signature = b"" if credentials is None else credentials.sign(SIGNED_KEYS, words)
+        return {"seal_key": seal.public, "mask_key": mask.public, "signature": signature}, {
             "leg": 1,
             "exchange": request.exchange,
             **terms._asdict(),
@@ -249,6 +255,7 @@ class DoubleMasking:
                 i: {
                     "seal_keys": {j: keys[j].seal for j in neighbours},
                     "mask_keys": {j: keys[j].mask for j in neighbours},
+                    "signatures": {j: keys[j].signature for j in neighbours},
                 }
                 for i, neighbours in near.items()
             }
@@ -311,7 +318,15 @@ def check_total(summary: Summary[Any], clients: int) -> None:
 def _share_keys(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
     """Leg 1. Deal shares of the seed and of the mask key to the neighbours that advertised keys."""
     name, session, t = request.recipient, state["session"], state["threshold"]
-    seal_keys, mask_keys = messages.told_keys(request.message, name=name, least=t, most=state["neighbours"])
+    credentials = request.credentials
+
+    def signed(j: str, keys: Keys) -> bool:
+        words = signed_words(session, j, keys.seal, keys.mask)
+        return credentials is None or credentials.verifies(j, SIGNED_KEYS, words, keys.signature)
+
+    seal_keys, mask_keys = messages.told_keys(
+        request.message, name=name, least=t, most=state["neighbours"], signed=signed
+    )
     own = KeyPair.of(Secret(state["seal_private"]))
     channels = {j: channel(session, own, name, j, seal_keys[j]) for j in seal_keys}
 

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from binormal import Population, release
 from scipy.special import expit, logit
 from scipy.stats import chi2
 from sklearn import metrics as oracle
 
+from binormal import Population, release
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation.buckets import equi_depth_edges
 from fedassay.tasks.evaluation.confusion import Confusion, decision_metrics
@@ -86,7 +86,9 @@ def test_average_precision(rows: Rows, metrics) -> None:
     assert abs(metrics["average_precision"].value - expected) <= metrics["average_precision"].discretisation
 
 
-@pytest.mark.parametrize(("name", "function"), [("brier_score", "brier_score_loss"), ("log_loss", "log_loss")])
+@pytest.mark.parametrize(
+    ("name", "function"), [("brier_score", "brier_score_loss"), ("log_loss", "log_loss")]
+)
 def test_losses(rows: Rows, metrics, name: str, function: str) -> None:
     expected = getattr(oracle, function)(rows[1], rows[0])
     assert abs(metrics[name].value - expected) <= metrics[name].discretisation + 1e-12

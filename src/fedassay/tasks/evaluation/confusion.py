@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedassay.tasks.evaluation.evidence import Evidence, Floats
-from fedassay.tasks.evaluation.intervals import Estimate, bounded, score_interval
+from fedassay.tasks.evaluation.intervals import Estimate, bounded, score_roots
 from fedassay.tasks.evaluation.metric import LEVEL, Metric, Undefined, estimator
 
 
@@ -107,8 +107,8 @@ def decision_metric(confusion: Confusion, name: str, *, level: float = LEVEL) ->
 def net_benefit(confusion: Confusion, *, level: float = LEVEL) -> Metric:
     """(TP - FP·t/(1-t))/n at the applied threshold t (Vickers and Elkin 2006).
 
-    At high thresholds a few false positives weigh much, or none were seen. So the interval is put together from
-    Wilson's intervals for TP/n and FP/n, with their (multinomial) correlation (MOVER; Zou and Donner 2008).
+    At high thresholds a few false positives weigh much, or none were seen. So the interval is put together
+    from Wilson's intervals for TP/n and FP/n and their correlation (MOVER; Zou and Donner 2008).
     """
     t = confusion.threshold
     if t >= 1:
@@ -118,8 +118,8 @@ def net_benefit(confusion: Confusion, *, level: float = LEVEL) -> Metric:
     true, false = confusion.estimate(_of_rows(1, 0))[0], confusion.estimate(_of_rows(0, 1))[0]
     p, q = (min(1.0, max(0.0, share.value)) for share in (true, false))
     correlation = -math.sqrt(p * q / ((1 - p) * (1 - q))) if p < 1 and q < 1 else -1.0
-    low_true, high_true = score_interval(true, size=n, level=level)
-    low_false, high_false = score_interval(false, size=n, level=level)
+    low_true, high_true = score_roots(true, size=n, level=level)
+    low_false, high_false = score_roots(false, size=n, level=level)
 
     def reach(of_true: float, of_false: float) -> float:
         return math.sqrt(max(0.0, of_true**2 + of_false**2 - 2 * correlation * of_true * of_false))

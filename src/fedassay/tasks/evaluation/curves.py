@@ -16,7 +16,7 @@ from fedassay.tasks.evaluation.bands import RateBand, rate_band
 from fedassay.tasks.evaluation.buckets import Buckets
 from fedassay.tasks.evaluation.confusion import Confusion, net_benefit
 from fedassay.tasks.evaluation.evidence import ENOUGH, Evidence, Floats
-from fedassay.tasks.evaluation.intervals import Estimate, score_interval
+from fedassay.tasks.evaluation.intervals import share_interval
 from fedassay.tasks.evaluation.metric import LEVEL, Undefined
 from fedassay.tasks.evaluation.ratios import prevalence
 
@@ -123,8 +123,8 @@ def net_benefit_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve:
 def reliability_curve(buckets: Buckets, *, level: float = LEVEL) -> Curve:
     """Observed frequency against mean score per bucket.
 
-    Band: Wilson intervals with the privacy variance at an error of (1 - level)/buckets each (Bonferroni),
-    simultaneous. Buckets whose rows drown in noise are left out.
+    Band: Clopper-Pearson intervals, widened for the noise, at an error of (1 - level)/buckets each
+    (Bonferroni), simultaneous. Buckets whose rows drown in noise are left out.
     """
     evidence = buckets.evidence
     names = ("edges", "mean_score", "observed", "share", "lower", "upper")
@@ -138,16 +138,11 @@ def reliability_curve(buckets: Buckets, *, level: float = LEVEL) -> Curve:
         if rows <= 0 or rows < ENOUGH * math.sqrt(noise):
             continue
         v = float(buckets.observed[j]) / rows
-        inside = min(1.0, max(0.0, v))
-        estimate = Estimate(
-            value=v,
-            sampling_variance=inside * (1 - inside) / rows,
-            privacy_variance=((1 - v) ** 2 + v**2) * noise / 2 / rows**2,
-        )
-        band = score_interval(estimate, size=rows, level=1 - (1 - level) / buckets.number)
+        privacy_variance = ((1 - v) ** 2 + v**2) * noise / 2 / rows**2
+        band = share_interval(v, rows, privacy_variance, level=1 - (1 - level) / buckets.number)
         ends = [float(evidence.grid.edges[edge]) for edge in buckets.edges[j : j + 2]]
         mean = min(ends[1], max(ends[0], float(buckets.expected[j]) / rows))
-        for name, item in zip(names, (ends, mean, inside, rows / n, *band), strict=True):
+        for name, item in zip(names, (ends, mean, min(1.0, max(0.0, v)), rows / n, *band), strict=True):
             curve[name].append(item)
     return {**curve, "level": level}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy.special import ndtri
+from scipy.special import betaincinv, ndtri
 
 from fedassay.errors import UsageError
 from fedassay.tasks.evaluation.metric import Metric, Undefined
@@ -75,16 +75,42 @@ def score_interval(estimate: Estimate, *, size: float, level: float) -> tuple[fl
     >>> round(low, 4), high
     (0.7225, 1.0)
     """
+    low, high = score_roots(estimate, size=size, level=level)
+    reported = min(1.0, max(0.0, estimate.value))
+    low, high = min(low, reported) - estimate.discretisation, max(high, reported) + estimate.discretisation
+    return max(0.0, low), min(1.0, high)
+
+
+def score_roots(estimate: Estimate, *, size: float, level: float) -> tuple[float, float]:
+    """The ends of `score_interval` before the binning bound; under noise they may lie outside [0, 1]."""
     v, tau2, z2 = estimate.value - estimate.bias, estimate.privacy_variance, z_value(level) ** 2
     informative = 0 < v < 1 and estimate.sampling_variance > 0
     m = v * (1 - v) / estimate.sampling_variance if informative else size
     leading = 1 + z2 / m
     centre = (v + z2 / (2 * m)) / leading
     half = math.sqrt(max(0.0, centre**2 - (v * v - z2 * tau2) / leading))
-    reported = min(1.0, max(0.0, estimate.value))
-    low = min(centre - half, reported) - estimate.discretisation
-    high = max(centre + half, reported) + estimate.discretisation
-    return max(0.0, low), min(1.0, high)
+    return centre - half, centre + half
+
+
+def share_interval(
+    share: float, rows: float, privacy_variance: float, *, level: float
+) -> tuple[float, float]:
+    """An interval for a share of rows that holds at every size: Clopper and Pearson's, widened for the noise.
+
+    Exact (never below its level) without noise, so that many can be combined into a simultaneous statement.
+    The privacy error is added in quadrature to the distance of each end.
+
+    Examples
+    --------
+    >>> low, high = share_interval(0.0, 10, 0.0, level=0.95)
+    >>> low, round(high, 4)
+    (0.0, 0.3085)
+    """
+    v, tail, noise = min(1.0, max(0.0, share)), (1 - level) / 2, z_value(level) * math.sqrt(privacy_variance)
+    k = v * rows
+    low = float(betaincinv(k, rows - k + 1, tail)) if k > 0 else 0.0
+    high = float(betaincinv(k + 1, rows - k, 1 - tail)) if k < rows else 1.0
+    return max(0.0, v - math.hypot(v - low, noise)), min(1.0, v + math.hypot(high - v, noise))
 
 
 def bounded(estimate: Estimate, *, size: float, level: float) -> Metric:
