@@ -33,7 +33,7 @@ from fedassay.trust.secure_sum import SecureSum
 
 Mode = Literal["auto", "faithful", "aggregate"]
 
-LARGEST_FAITHFUL = 1000
+LARGEST_FAITHFUL = 250
 """With more clients than this, mode "auto" draws totals in aggregate."""
 
 
@@ -45,7 +45,7 @@ class Simulation:
     ----------
     seed : makes a simulation repeatable. A release never takes one.
     mode : `faithful` passes every client's own message through bytes; `aggregate` draws the total from
-        the same law; `auto` is faithful up to 1,000 clients.
+        the same law; `auto` is faithful up to 250 clients.
     """
 
     seed: int | None = None

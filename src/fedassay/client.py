@@ -1,4 +1,4 @@
-"""The only code that sees rows: site policy, site ledger, bounds, measurement, the trust model's client half."""
+"""The only code that sees rows: policy, ledger, bounds, measurement, then the trust model's client half."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Client(Endpoint):
         """Rows left out by the bound on rows per client, in the latest measurement. Stays at the site."""
 
     def agree(self, opened: Envelope) -> None:
-        """Ask the site's policy, then charge the site's ledger; either may refuse, and then nothing is sent."""
+        """Ask the site's policy, then charge its ledger; either may refuse, and then nothing is sent."""
         plans, exchange = opened.request.plans, opened.request.exchange
         for plan in plans:
             self.site.policy.check(PolicyRequest.of(plan, study=opened.study))

@@ -107,7 +107,7 @@ def pack_request(*, study: str, trust: TrustModel, tasks: tuple[str, ...], reque
 
 
 def open_request(data: bytes, *, summaries: Summaries, trust_models: TrustModels) -> Envelope:
-    """The request in these bytes, or `ProtocolError` (malformed) or `UnsupportedQuery` (cannot be planned)."""
+    """The request in these bytes; `ProtocolError` if malformed, `UnsupportedQuery` if it cannot be planned."""
     outer = wire.decode(data)
     if outer.get("version") != VERSION:
         raise ProtocolError(f"request: got version {outer.get('version')!r}, expected {VERSION}.")

@@ -1,4 +1,4 @@
-"""How numbers are written for people: digits that mean something, intervals beside them, reasons instead of blanks."""
+"""How numbers are written for people: digits that mean something, reasons instead of blanks."""
 
 from __future__ import annotations
 

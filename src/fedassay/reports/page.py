@@ -1,4 +1,4 @@
-"""A result as one self-contained page: plots, tables and the privacy statement. Reads only the result's JSON."""
+"""A result as one self-contained page: plots, tables, privacy statement. Reads only the result's JSON."""
 
 from __future__ import annotations
 

@@ -77,9 +77,9 @@ def _run(document: Document) -> str:
     about = "" if document["privacy"]["epsilon"] is None else "about "
     rows = "an unknown number of" if cohort["rows"] is None else f"{about}{cohort['rows']:,.0f}"
     return (
-        f"{cohort['clients']:,} clients{dropped}, {rows} rows{truncated}; {runtime['name']} ({runtime['mode']}), "
-        f"{runtime['rounds']} rounds, {runtime['bytes_per_client']:,} bytes per client, "
-        f"{runtime['seconds']:.1f} s"
+        f"{cohort['clients']:,} clients{dropped}, {rows} rows{truncated}; "
+        f"{runtime['name']} ({runtime['mode']}), {runtime['rounds']} rounds, "
+        f"{runtime['bytes_per_client']:,} bytes per client, {runtime['seconds']:.1f} s"
     )
 
 

@@ -100,7 +100,8 @@ class DoubleMasking:
     (`secure_sum_graph.parameters`).
 
     Assumption: the server hands on the clients' public keys unchanged (a server that replaced them could pose
-    as the neighbours; clients with `credentials` sign their keys and believe only signed ones), builds the ring from an exchange id drawn at random, and tells all clients the same.
+    as the neighbours; clients with `credentials` sign their keys and believe only signed ones), builds the
+    ring from an exchange id drawn at random, and tells all clients the same.
     A server that tells them different things about who survived never gets both secrets of a client, but may
     get the total over fewer clients than it showed to each. A client that lies about its own vector is not
     detected.
