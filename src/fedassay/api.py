@@ -13,9 +13,9 @@ True
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from fedassay.client import Client, Site
 from fedassay.data.federation import Federation, load
@@ -32,6 +32,8 @@ from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust.secure_sum import SecureSum
 
 Mode = Literal["auto", "faithful", "aggregate"]
+Carrier = Literal["in-process", "flower"]
+T = TypeVar("T")
 
 LARGEST_FAITHFUL = 250
 """With more clients than this, mode "auto" draws totals in aggregate."""
@@ -39,7 +41,7 @@ LARGEST_FAITHFUL = 250
 
 @dataclass(frozen=True, kw_only=True)
 class Simulation:
-    """How the in-process runtime simulates a federation.
+    """How a federation is simulated.
 
     Parameters
     ----------
@@ -50,18 +52,35 @@ class Simulation:
 
     seed: int | None = None
     mode: Mode = "auto"
+    carrier: Carrier = "in-process"
     progress: Progress | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.seed is not None and self.seed < 0:
             raise UsageError(f"seed: got {self.seed}, expected a whole number of at least 0.")
+        if self.carrier == "flower" and self.mode == "aggregate":
+            raise UsageError("mode aggregate: Flower passes every message; use the in-process runtime.")
 
     def randomness(self) -> SecureRandomness | SimulatedRandomness:
         """The source of all randomness of this simulation."""
         return SecureRandomness() if self.seed is None else SimulatedRandomness(self.seed)
 
+    def carry(self, federation: Federation, body: Callable[[Any], T]) -> T:
+        """Call `body` with a runtime for these clients, as long as it lives."""
+        if self.carrier == "in-process":
+            return body(self.runtime(federation))
+        from fedassay.runtimes.flower.simulation import simulate_federation  # an extra, only if asked for
+
+        return simulate_federation(
+            federation,
+            body,
+            randomness=self.randomness(),
+            split_key=self.randomness().child("split").bytes(32),
+            progress=self.progress,
+        )
+
     def runtime(self, federation: Federation) -> Faithful | Aggregate:
-        """The runtime for these clients."""
+        """The in-process runtime for these clients."""
         randomness = self.randomness()
         split_key = randomness.child("split").bytes(32)
         if self.mode == "aggregate" or (self.mode == "auto" and federation.client_count > LARGEST_FAITHFUL):
@@ -163,16 +182,19 @@ def simulate(
     rehearse(task, Setting(trust=trust, protection=protection, budget=budget, clients=LARGEST_FAITHFUL))
     federation = load(data, client=client, columns=columns)
     setting = Setting(trust=trust, protection=protection, budget=budget, clients=federation.client_count)
-    runtime = simulation.runtime(federation)
     journal = MemoryJournal()
-    results = run(
-        [Job(name=name, task=task, setting=setting)],
-        runtime=runtime,
-        ledger=MemoryLedger(None),
-        randomness=simulation.randomness().child("server"),
-        study=name,
-        journal=journal,
-    )[name]
+
+    def body(runtime: Any) -> tuple[Any, dict[str, Any]]:
+        return runtime, run(
+            [Job(name=name, task=task, setting=setting)],
+            runtime=runtime,
+            ledger=MemoryLedger(None),
+            randomness=simulation.randomness().child("server"),
+            study=name,
+            journal=journal,
+        )[name]
+
+    runtime, results = simulation.carry(federation, body)
     answered = min(
         one["clients"]
         for entry in journal.entries()

@@ -18,6 +18,7 @@ from fedassay.envelope import Envelope, Refusal, Summaries, TrustModels
 from fedassay.errors import (
     BudgetExceeded,
     DataError,
+    FederationError,
     PolicyRefusal,
     ProtocolError,
     UnsupportedQuery,
@@ -207,6 +208,7 @@ _CODES: tuple[tuple[type[Exception], Refusal], ...] = (
     (UnsupportedQuery, Refusal.UNSUPPORTED),
     (UsageError, Refusal.UNSUPPORTED),
     (ProtocolError, Refusal.MALFORMED),
+    (FederationError, Refusal.PROTOCOL),
 )
 
 

@@ -37,7 +37,7 @@ S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
 R_co = TypeVar("R_co", covariant=True)
 
-LARGEST_ROWS_PER_CLIENT = 2**40
+LARGEST_ROWS_PER_CLIENT = 2**32
 """No client may hold more rows: the bound from which "sums cannot wrap" is proven."""
 
 

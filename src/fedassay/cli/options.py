@@ -47,7 +47,7 @@ RowsPerClient = Annotated[
         help="Bound on the rows of one client (required for unit client); excess rows are left out."
     ),
 ]
-RuntimeOption = Annotated[str, typer.Option("--runtime", help="What carries the messages: in-process.")]
+RuntimeOption = Annotated[str, typer.Option("--runtime", help="What carries the messages: in-process or flower.")]
 ModeOption = Annotated[Mode, typer.Option(help="In-process: real messages, or totals drawn from their law.")]
 Seed = Annotated[int | None, typer.Option(help="Makes a simulation repeatable.")]
 JsonFile = Annotated[
@@ -99,7 +99,7 @@ def terms(
 
 
 def simulation(*, runtime: str, mode: Mode, seed: int | None) -> Simulation:
-    """How to run; only the in-process runtime exists so far."""
-    if runtime != "in-process":
-        raise UsageError(f"--runtime: got {runtime!r}, expected in-process (the others are not built yet).")
-    return Simulation(seed=seed, mode=mode.value)
+    """How to simulate."""
+    if runtime not in ("in-process", "flower"):
+        raise UsageError(f"--runtime: got {runtime!r}, expected in-process or flower.")
+    return Simulation(seed=seed, mode=mode.value, carrier="flower" if runtime == "flower" else "in-process")

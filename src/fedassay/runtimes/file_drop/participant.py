@@ -1,0 +1,225 @@
+"""A site's side: what is asked of it in a drop, checked, and its one answer.
+
+The order: announcement, roster, request, its agreement with the announcement. Only then does anybody who
+could answer get to see the request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedassay import envelope, wire
+from fedassay.crypto.identity import Credentials, fingerprint
+from fedassay.endpoint import Endpoint
+from fedassay.envelope import Envelope, Summaries, TrustModels
+from fedassay.errors import FedassayError, ProtocolError, UsageError
+from fedassay.protocol import Randomness
+from fedassay.runtimes.file_drop import folders, sealing
+from fedassay.runtimes.file_drop.announcement import Announcement
+from fedassay.runtimes.file_drop.letters import EVERYONE, Kind, Letter, check_name, open_letter
+from fedassay.sites import COORDINATOR
+from fedassay.summaries import CATALOGUE
+from fedassay.trust import TRUST_MODELS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A request to this site that has passed every check, and the reply if it has been answered already."""
+
+    announcement: Announcement
+    number: int
+    data: bytes = field(repr=False)
+    """The request as an endpoint takes it."""
+    letter: bytes = field(repr=False)
+    """The file that it came in."""
+    opened: Envelope = field(repr=False)
+    answered: bytes | None = field(default=None, repr=False)
+    """The signed reply, if there is one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Over:
+    """The coordinator's last word to this site: ``finished`` or ``left out``."""
+
+    announcement: Announcement
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Participant:
+    """A site (or helper) in a drop.
+
+    Guarantee: it answers only the latest request of an announced study, signed by the pinned coordinator, under
+    exactly the announced terms, in a study whose sites are all pinned with the announced keys. A request is
+    answered once: the signed reply is kept in `state` before it is put into the drop, and is what every later
+    call puts there.
+    """
+
+    drop: Path
+    name: str
+    credentials: Credentials = field(repr=False)
+    state: Path
+    summaries: Summaries = field(default_factory=lambda: CATALOGUE, repr=False)
+    trust_models: TrustModels = field(default_factory=lambda: TRUST_MODELS, repr=False)
+
+    def __post_init__(self) -> None:
+        check_name(self.name, what="name of this site")
+        roster = self.credentials.roster
+        for name in (COORDINATOR, self.name):
+            if name not in roster:
+                raise UsageError(
+                    f"roster: got no public key of {name}, expected one; add it to the site's file."
+                )
+        if roster[self.name] != self.credentials.identity.public:
+            raise UsageError(
+                f"roster: the public key of {self.name} does not belong to this site's private key; print "
+                "the right one with `fedassay keys`."
+            )
+
+    def asked(self) -> Asked | Over | None:
+        """What the drop asks of this site now, or None if it asks nothing."""
+        announcement = self.announcement()
+        number = folders.latest(self.drop, self.name)
+        if announcement is None or number is None:
+            return None
+        path = folders.request_path(self.drop, self.name, number)
+        data = folders.read(path)
+        if data is None:
+            return None
+        letter = open_letter(
+            data,
+            where=str(path),
+            sender=COORDINATOR,
+            believed=self.credentials.roster,
+            recipient=self.name,
+            kinds=(Kind.REQUEST, Kind.OVER),
+            number=number,
+            study=announcement.study,
+        )
+        if letter.kind is Kind.OVER:
+            return Over(announcement=announcement, reason=_reason(letter.body, where=str(path)))
+        known = folders.read(self._place(announcement, f"{number}.request"))
+        if known is not None and known != data:
+            raise ProtocolError(
+                f"{path}: is another request than the one that this site has answered as number {number}; it "
+                "is refused."
+            )
+        return Asked(
+            announcement=announcement,
+            number=number,
+            data=letter.body,
+            letter=data,
+            opened=self._opened(letter.body, announcement, where=str(path)),
+            answered=folders.read(self._place(announcement, f"{number}.reply")),
+        )
+
+    def announcement(self) -> Announcement | None:
+        """The study that is announced in the drop, checked against what this site believes."""
+        path = self.drop / folders.ANNOUNCEMENT
+        data = folders.read(path)
+        if data is None:
+            return None
+        letter = open_letter(
+            data,
+            where=str(path),
+            sender=COORDINATOR,
+            believed=self.credentials.roster,
+            recipient=EVERYONE,
+            kinds=(Kind.ANNOUNCEMENT,),
+            number=0,
+            study=None,
+        )
+        announcement = Announcement.decode(letter.body, where=str(path), trust_models=self.trust_models)
+        if announcement.study != letter.study:
+            raise ProtocolError(f"{path}: the announcement and its envelope name different studies.")
+        if self.name not in announcement.parties:
+            raise ProtocolError(f"{path}: this study does not include {self.name}; nothing is asked of it.")
+        _check_roster(announcement.parties, self.credentials.roster, where=str(path))
+        pinned = folders.read(self._place(announcement, folders.ANNOUNCEMENT))
+        if pinned is not None and pinned != data:
+            raise ProtocolError(
+                f"{path}: the announcement of {announcement.study} has changed; it is refused."
+            )
+        return announcement
+
+    def answer(self, asked: Asked, endpoint: Endpoint) -> bytes:
+        """The endpoint's reply or refusal. Nothing is written to the drop."""
+        if endpoint.name != self.name:
+            raise UsageError(f"endpoint: got {endpoint.name!r}, expected {self.name!r}.")
+        return endpoint.answer(asked.data)
+
+    def send(self, asked: Asked, reply: bytes, randomness: Randomness) -> Path:
+        """Sign the reply, keep it, and put it into the drop; a request that has a reply keeps that one."""
+        announcement, number = asked.announcement, asked.number
+        signed = folders.read(self._place(announcement, f"{number}.reply"))
+        if signed is None:
+            sealed = sealing.seal_reply(
+                reply,
+                reply_key=announcement.reply_key,
+                study=announcement.study,
+                sender=self.name,
+                number=number,
+                randomness=randomness,
+            )
+            signed = Letter(
+                study=announcement.study,
+                sender=self.name,
+                recipient=COORDINATOR,
+                kind=Kind.REPLY,
+                number=number,
+                body=sealed,
+            ).signed(self.credentials.identity)
+            pinned = folders.read(self.drop / folders.ANNOUNCEMENT)
+            if pinned is not None:
+                folders.put(self._place(announcement, folders.ANNOUNCEMENT), pinned, private=True)
+            folders.put(self._place(announcement, f"{number}.request"), asked.letter, private=True)
+            folders.put(self._place(announcement, f"{number}.reply"), signed, private=True)
+        path = folders.reply_path(self.drop, self.name, number)
+        folders.put(path, signed)
+        return path
+
+    def _place(self, announcement: Announcement, name: str) -> Path:
+        return self.state / "file-drop" / announcement.study / name
+
+    def _opened(self, data: bytes, announcement: Announcement, *, where: str) -> Envelope:
+        try:
+            opened = envelope.open_request(data, summaries=self.summaries, trust_models=self.trust_models)
+        except FedassayError as error:
+            raise type(error)(f"{where}: {error}") from error
+        except (
+            Exception
+        ) as error:  # fields of strange types; the coordinator signed them, but is not believed
+            raise ProtocolError(f"{where}: the request is malformed.") from error
+        announcement.check(opened, where=where)
+        if opened.request.recipient != self.name:
+            raise ProtocolError(f"{where}: the request inside is for {opened.request.recipient!r}.")
+        return opened
+
+
+def announcement_fingerprint(announcement: Announcement) -> str:
+    """What two people compare to be sure that they see the same announcement."""
+    return fingerprint(hashlib.sha256(announcement.encode()).digest())
+
+
+def _check_roster(announced: Mapping[str, bytes], pinned: Mapping[str, bytes], *, where: str) -> None:
+    for name, key in announced.items():
+        if name not in pinned:
+            raise ProtocolError(
+                f"{where}: the study includes {name}, whose public key is not in this site's roster; ask "
+                f"{name} for it (fingerprint {fingerprint(key)} is announced) and add it to the site's file."
+            )
+        if pinned[name] != key:
+            raise ProtocolError(
+                f"{where}: the announced key of {name} has the fingerprint {fingerprint(key)}, expected "
+                f"{fingerprint(pinned[name])} from this site's roster; ask {name} which one is right."
+            )
+
+
+def _reason(body: bytes, *, where: str) -> str:
+    reason = wire.decode(body, largest=1000).get("reason")
+    if reason not in ("finished", "left out"):
+        raise ProtocolError(f"{where}: says that something is over, but not what.")
+    return str(reason)

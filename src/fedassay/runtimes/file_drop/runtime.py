@@ -1,0 +1,224 @@
+"""The coordinator's side: each call writes what can be asked, takes what has come, and stops where it must wait.
+
+A run is not kept alive between passes. `ask` raises `Waiting` while replies are missing, and the whole run is
+called again later with the same journal; it repeats what was decided and goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from fedassay import wire
+from fedassay.errors import FedassayError, ProtocolError
+from fedassay.journal import FileJournal
+from fedassay.protocol import Message, Party, Released
+from fedassay.run import Errand, Hear
+from fedassay.runtimes.file_drop import folders, sealing
+from fedassay.runtimes.file_drop.letters import Kind, open_letter
+from fedassay.runtimes.file_drop.study import Study
+from fedassay.runtimes.messaging import MessagingRuntime
+from fedassay.sites import COORDINATOR
+
+
+class Waiting(FedassayError):
+    """Not all replies are there yet. Nothing failed: call again when they are."""
+
+    exit_code: ClassVar[int] = 0
+
+    def __init__(self, *, number: int, answered: Sequence[str], missing: Sequence[str]) -> None:
+        super().__init__(f"pass {number}: waiting for {', '.join(missing)}.")
+        self.number = number
+        self.answered = tuple(answered)
+        self.missing = tuple(missing)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Closing:
+    """A leg whose replies the server half has been given, but that is not recorded as closed yet."""
+
+    hear: Hear
+    leg: int
+    who: tuple[str, ...]
+
+
+class FileDropRuntime(MessagingRuntime):
+    """Carries messages as signed files.
+
+    Guarantee: a reply counts only if its site signed it for this study and this pass; the first such reply is
+    kept and no later one replaces it. A pass is over when everybody who was asked has replied, or when `close`
+    says so; what was decided is recorded before the next request is written, and repeated by every later call.
+
+    Parameters
+    ----------
+    close : end the pass that is open now with the replies that are there. If they are too few, the pass stays
+        open.
+    """
+
+    name = "file-drop"
+    mode = "files"
+
+    def __init__(self, study: Study, *, close: bool = False) -> None:
+        super().__init__()
+        self.study = study
+        self.notes: list[str] = []
+        """Files that were refused, in words."""
+        self._close = close
+        self._passes = FileJournal(study.home / "passes")
+        self._exchange = b""
+        self._number = 0
+        self._arrived: list[str] = []
+        self._closing: _Closing | None = None
+
+    @property
+    def simulated(self) -> bool:
+        """Never: each site holds its own rows."""
+        return False
+
+    @property
+    def clients(self) -> Sequence[str]:
+        """The sites of the announcement."""
+        return list(self.study.announcement.roster)
+
+    @property
+    def rounds(self) -> int:
+        """Passes that are over, in the whole study."""
+        return len(self._entries("closed"))
+
+    @property
+    def bytes_in_all(self) -> int:
+        """The size of all requests and replies of the passes that are over."""
+        return sum(entry["bytes"] for kind in ("asked", "closed") for entry in self._entries(kind))
+
+    def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
+        """Carry one exchange out, or raise `Waiting`."""
+        self._exchange = errand.exchange.id
+        released = super().carry(replace(errand, hear=self._hear_later(errand.hear)))
+        self._settle()
+        return released
+
+    def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Mapping[str, bytes]:
+        """Write the requests and read the replies; raise `Waiting` if some are missing."""
+        left_out = self._settle()
+        number = self._number = self._pass_of(leg, list(requests))
+        closed = self._passes.find("closed", number=number)
+        if closed is not None:
+            self._arrived = closed["from"]
+            return {name: self._kept(name, number) for name in closed["from"]}
+        self._write(number, requests, left_out)
+        replies, refused = self._collect(number, list(requests))
+        self.notes += refused
+        missing = [name for name in requests if name not in replies]
+        if missing and not self._close:
+            if refused:
+                raise ProtocolError(" ".join(refused))
+            raise Waiting(number=number, answered=list(replies), missing=missing)
+        self._close = False if missing else self._close
+        self._arrived = list(replies)
+        return replies
+
+    def finish(self) -> None:
+        """Tell every site that the study is over."""
+        numbers = [entry["number"] for entry in self._entries("asked")]
+        body = wire.encode({"reason": "finished"})
+        for name in self.study.announcement.parties:
+            self.study.write(name, Kind.OVER, max(numbers, default=0) + 1, body)
+
+    # --- passes -----------------------------------------------------------------------------------------
+
+    def _entries(self, kind: str) -> list[Message]:
+        return [entry for entry in self._passes.entries() if entry["kind"] == kind]
+
+    def _pass_of(self, leg: int, names: list[str]) -> int:
+        """The number of the pass that carries this leg of this exchange: the next one, if it is new."""
+        known = self._passes.find("pass", exchange=self._exchange, leg=leg)
+        if known is None:
+            number = 1 + len(self._entries("pass"))
+            known = {"kind": "pass", "exchange": self._exchange, "leg": leg, "number": number, "of": names}
+            self._passes.append(known)
+        number = known["number"]
+        assert isinstance(number, int)
+        return number
+
+    def _write(self, number: int, requests: Mapping[str, bytes], left_out: Sequence[str]) -> None:
+        written = sum(self.study.write(name, Kind.REQUEST, number, data) for name, data in requests.items())
+        for name in left_out:
+            if name not in requests:
+                self.study.write(name, Kind.OVER, number, wire.encode({"reason": "left out"}))
+        if self._passes.find("asked", number=number) is None:
+            self._passes.append({"kind": "asked", "number": number, "bytes": written})
+
+    def _hear_later(self, hear: Hear) -> Hear:
+        """Record who was heard only once the server half has accepted it.
+
+        If too few answered, the server half raises, nothing is recorded, and the pass can be called again when
+        more replies are there.
+        """
+
+        def later(leg: int, who: Sequence[str]) -> frozenset[str]:
+            self._closing = _Closing(hear=hear, leg=leg, who=tuple(who))
+            return frozenset(who)
+
+        return later
+
+    def _settle(self) -> list[str]:
+        """Record the pass before this one as closed; who was asked in it and has not answered properly."""
+        closing, self._closing = self._closing, None
+        if closing is None:
+            return []
+        number = self._number
+        if self._passes.find("closed", number=number) is None:
+            size = sum(len(folders.read(self._place(name, number)) or b"") for name in self._arrived)
+            self._passes.append({"kind": "closed", "number": number, "from": self._arrived, "bytes": size})
+        closing.hear(closing.leg, closing.who)
+        asked = self._passes.find("pass", number=number)
+        assert asked is not None
+        return [name for name in asked["of"] if name not in closing.who]
+
+    # --- replies ----------------------------------------------------------------------------------------
+
+    def _place(self, name: str, number: int) -> Any:
+        return folders.reply_path(self.study.home, name, number)
+
+    def _kept(self, name: str, number: int) -> bytes:
+        data = folders.read(self._place(name, number))
+        if data is None:
+            raise ProtocolError(f"{self._place(name, number)}: is missing from the state; restore it.")
+        return self._opened(data, name, number, where=str(self._place(name, number)))
+
+    def _collect(self, number: int, names: Sequence[str]) -> tuple[dict[str, bytes], list[str]]:
+        """The replies that are there, kept from now on, and a sentence for each file that is refused."""
+        replies, refused = {}, []
+        for name in names:
+            try:
+                if folders.read(self._place(name, number)) is None:
+                    path = folders.reply_path(self.study.drop, name, number)
+                    data = folders.read(path)
+                    if data is None:
+                        continue
+                    self._opened(data, name, number, where=str(path))
+                    folders.put(self._place(name, number), data, private=True)
+                replies[name] = self._kept(name, number)
+            except ProtocolError as error:
+                refused.append(str(error))
+        return replies, refused
+
+    def _opened(self, data: bytes, name: str, number: int, *, where: str) -> bytes:
+        announcement = self.study.announcement
+        letter = open_letter(
+            data,
+            where=where,
+            sender=name,
+            believed={**announcement.parties, COORDINATOR: self.study.identity.public},
+            recipient=COORDINATOR,
+            kinds=(Kind.REPLY,),
+            number=number,
+            study=announcement.study,
+        )
+        reply = sealing.open_reply(
+            letter.body, own=self.study.reply_pair, study=announcement.study, sender=name, number=number
+        )
+        if reply is None:
+            raise ProtocolError(f"{where}: is not sealed for this study's coordinator; it is refused.")
+        return reply

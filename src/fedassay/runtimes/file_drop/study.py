@@ -1,0 +1,126 @@
+"""A study as its coordinator holds it: the drop that everybody sees and the state that nobody else may see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedassay.crypto.identity import Identity
+from fedassay.crypto.keys import KeyPair, Secret
+from fedassay.envelope import TrustModels
+from fedassay.errors import ProtocolError, UsageError
+from fedassay.protocol import Budget, Message, Protection, Randomness, TrustModel
+from fedassay.runtimes.file_drop import folders
+from fedassay.runtimes.file_drop.announcement import Announcement
+from fedassay.runtimes.file_drop.letters import EVERYONE, Kind, Letter, check_name, open_letter
+from fedassay.sites import COORDINATOR
+from fedassay.trust import TRUST_MODELS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """An announced study: where its files are, and the keys to read the replies.
+
+    `home` is the study's own folder in the coordinator's state: its journal, the record of its passes, the
+    replies that were accepted, and the key that opens them.
+    """
+
+    drop: Path
+    home: Path
+    identity: Identity = field(repr=False)
+    announcement: Announcement
+    reply_pair: KeyPair = field(repr=False)
+
+    @classmethod
+    def begin(
+        cls,
+        drop: Path,
+        *,
+        state: Path,
+        identity: Identity,
+        name: str,
+        task: str,
+        parameters: Message,
+        trust: TrustModel,
+        protection: Protection,
+        budget: Budget | None,
+        roster: dict[str, bytes],
+        helpers: dict[str, bytes] | None = None,
+        randomness: Randomness,
+    ) -> Study:
+        """Announce a new study in a folder that holds none."""
+        if randomness.simulated:
+            raise UsageError("seed: this is a release, whose noise nobody may know; leave the seed out.")
+        check_name(name, what="study")
+        reply_pair = KeyPair.draw(randomness)
+        announcement = Announcement(
+            study=f"{name[:40]}-{randomness.bytes(8).hex()}",
+            task=task,
+            parameters=parameters,
+            trust=trust,
+            protection=protection,
+            budget=budget,
+            roster=roster,
+            helpers=helpers or {},
+            reply_key=reply_pair.public,
+        )
+        letter = Letter(
+            study=announcement.study,
+            sender=COORDINATOR,
+            recipient=EVERYONE,
+            kind=Kind.ANNOUNCEMENT,
+            number=0,
+            body=announcement.encode(),
+        )
+        home = state / announcement.study
+        data = letter.signed(identity)
+        folders.put(home / "reply.key", reply_pair.private.data, private=True)
+        folders.put(home / folders.ANNOUNCEMENT, data, private=True)
+        folders.put(drop / folders.ANNOUNCEMENT, data)
+        return cls(drop=drop, home=home, identity=identity, announcement=announcement, reply_pair=reply_pair)
+
+    @classmethod
+    def resume(
+        cls, drop: Path, *, state: Path, identity: Identity, trust_models: TrustModels = TRUST_MODELS
+    ) -> Study | None:
+        """The study that this coordinator announced in this folder, or None if it holds none."""
+        where = str(drop / folders.ANNOUNCEMENT)
+        data = folders.read(drop / folders.ANNOUNCEMENT)
+        if data is None:
+            return None
+        letter = open_letter(
+            data,
+            where=where,
+            sender=COORDINATOR,
+            believed={COORDINATOR: identity.public},
+            recipient=EVERYONE,
+            kinds=(Kind.ANNOUNCEMENT,),
+            number=0,
+            study=None,
+        )
+        announcement = Announcement.decode(letter.body, where=where, trust_models=trust_models)
+        home = state / announcement.study
+        private = folders.read(home / "reply.key")
+        if private is None or folders.read(home / folders.ANNOUNCEMENT) != data:
+            raise UsageError(
+                f"{home}: does not hold the state of the study {announcement.study}; expected the folder "
+                "that was used when the study began (--state)."
+            )
+        reply_pair = KeyPair.of(Secret(private))
+        if reply_pair.public != announcement.reply_key:
+            raise ProtocolError(f"{home / 'reply.key'}: is not the key of this study; restore it.")
+        return cls(drop=drop, home=home, identity=identity, announcement=announcement, reply_pair=reply_pair)
+
+    def write(self, recipient: str, kind: Kind, number: int, body: bytes) -> int:
+        """Put a letter into the drop; its size."""
+        letter = Letter(
+            study=self.announcement.study,
+            sender=COORDINATOR,
+            recipient=recipient,
+            kind=kind,
+            number=number,
+            body=body,
+        )
+        data = letter.signed(self.identity)
+        folders.put(folders.request_path(self.drop, recipient, number), data)
+        return len(data)

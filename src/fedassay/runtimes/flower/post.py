@@ -1,0 +1,113 @@
+"""Messages out, replies back: each reply is matched to its request by the request's id, and counted once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import httpx
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from fedassay.protocol import Credentials
+from fedassay.runtimes.flower.frames import Frame, opened_reply, signed_request
+
+log = logging.getLogger("fedassay.flower")
+
+CLOCKS_APART = 3600.0
+"""Seconds that a site's clock may be wrong before Flower takes its replies for expired."""
+
+Opened = Callable[[int, int], None]
+"""Called with the replies that have arrived and the requests in all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Letter:
+    """A request for one node, and whose signature the reply must carry."""
+
+    node: int
+    kind: str
+    body: bytes
+    sender_of_reply: str | None = None
+    """None if only the reply says who it is from: the reader checks the signature then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Post:
+    """Carries letters over a Flower grid.
+
+    Guarantee: what comes back for a letter is the first reply to this very letter (by message id, never by
+    the node that Flower names as its source), well formed and, with `credentials`, signed by whom it should
+    be from. Everything else (errors, late, second, strange or malformed replies) is as if nothing had come.
+
+    Assumption: Flower's own transport raises if the SuperLink is gone. That is passed on: a lost SuperLink is
+    a crash of the run, to be resumed from its journal, and not a silence of the clients.
+
+    Parameters
+    ----------
+    interval : seconds between two looks for replies.
+    together : replies to look for in one call. In a deployment it is 1: Flower parses all replies of a call,
+        and one that cannot be parsed would take the others of its call with it.
+    """
+
+    grid: Grid
+    credentials: Credentials | None = None
+    interval: float = 0.5
+    together: int = 1
+
+    def deliver(
+        self, letters: Mapping[str, Letter], *, timeout: float, arrived: Opened = lambda done, total: None
+    ) -> dict[str, Frame]:
+        """Send the letters and wait, at most `timeout` seconds, for their replies."""
+        waiting = self._send(letters, timeout)
+        replies: dict[str, Frame] = {}
+        deadline = time.monotonic() + timeout
+        arrived(0, len(letters))
+        while waiting:
+            last = time.monotonic() >= deadline
+            for message in self._pull(list(waiting)):
+                name = waiting.pop(message.metadata.reply_to_message_id, None)
+                frame = None if name is None else self._open(message, letters[name])
+                if name is not None and frame is not None:
+                    replies[name] = frame
+                    arrived(len(replies), len(letters))
+            if last or not waiting:
+                break
+            time.sleep(min(self.interval, max(0.0, deadline - time.monotonic())))
+        return replies
+
+    def _send(self, letters: Mapping[str, Letter], timeout: float) -> dict[str, str]:
+        waiting: dict[str, str] = {}
+        for name, letter in letters.items():
+            content = signed_request(letter.body, self.credentials).pack()
+            message = Message(content, letter.node, letter.kind, ttl=timeout + CLOCKS_APART)
+            for message_id in self.grid.push_messages([message]):
+                if message_id:
+                    waiting[message_id] = name
+        return waiting
+
+    def _pull(self, ids: list[str]) -> Iterable[Message]:
+        for start in range(0, len(ids), self.together):
+            try:
+                yield from self.grid.pull_messages(ids[start : start + self.together])
+            except (httpx.HTTPError, OSError):
+                raise
+            except Exception as error:  # Flower could not parse what a node sent: as good as no reply
+                log.warning("a reply could not be parsed (%s)", type(error).__name__)
+
+    def _open(self, message: Message, letter: Letter) -> Frame | None:
+        if message.has_error():
+            log.warning("no reply from node %d (Flower's error code %d)", letter.node, message.error.code)
+            return None
+        try:
+            frame = Frame.unpack(message)
+            if letter.sender_of_reply is not None:
+                opened_reply(
+                    frame, self.credentials, sender=letter.sender_of_reply, request=letter.body
+                )
+        except Exception as error:  # whatever a stranger sent, it is not a reply
+            log.warning("node %d: %s", letter.node, error)
+            return None
+        return frame

@@ -1,0 +1,82 @@
+"""The Flower runtime: what `fedassay.run` drives, over any Flower grid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fedassay.protocol import Party
+from fedassay.runtimes.flower.directory import Directory
+from fedassay.runtimes.flower.frames import REQUEST
+from fedassay.runtimes.flower.post import Letter
+from fedassay.runtimes.in_process import Progress
+from fedassay.runtimes.messaging import MessagingRuntime
+
+LEG_TIMEOUT = 120.0
+"""Seconds that a site has for one leg before it counts as a dropout."""
+
+
+def _silent(leg: int, done: int, total: int) -> None:
+    """No progress."""
+
+
+class FlowerRuntime(MessagingRuntime):
+    """Asks clients, and helpers, by messages over a Flower grid.
+
+    Guarantee: what `Post` promises about replies; a client that is not there is a dropout, never a crash.
+    Nodes are looked for when the first message is due: a run whose answers are all in its journal
+    needs no nodes.
+
+    Parameters
+    ----------
+    clients : the names of all clients, whether or not their nodes are there.
+    directory : finds the nodes of clients and helpers.
+    simulated : whether one machine holds all rows.
+    """
+
+    name = "flower"
+
+    def __init__(
+        self,
+        *,
+        clients: Sequence[str],
+        directory: Directory,
+        simulated: bool,
+        timeout: float = LEG_TIMEOUT,
+        progress: Progress = _silent,
+    ) -> None:
+        super().__init__()
+        self.mode = "simulation" if simulated else "deployment"
+        self.truncated: int | None = None
+        """Rows that clients left out to keep to their bound: known to a simulation, never to a release."""
+        self._clients = list(clients)
+        self._directory = directory
+        self._simulated = simulated
+        self._timeout = timeout
+        self._progress = progress
+        self._nodes: dict[str, int] | None = None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether one machine holds all rows."""
+        return self._simulated
+
+    @property
+    def clients(self) -> Sequence[str]:
+        """The names of all clients."""
+        return list(self._clients)
+
+    def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Mapping[str, bytes]:
+        """Send each request to its node and collect what comes back in time."""
+        if self._nodes is None:
+            self._nodes = self._directory.find()
+        letters = {
+            name: Letter(node=self._nodes[name], kind=REQUEST, body=body, sender_of_reply=name)
+            for name, body in requests.items()
+            if name in self._nodes
+        }
+        replies = self._directory.post.deliver(
+            letters,
+            timeout=self._timeout,
+            arrived=lambda done, total: self._progress(leg, done, len(requests)),
+        )
+        return {name: frame.body for name, frame in replies.items()}
