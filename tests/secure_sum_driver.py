@@ -134,6 +134,7 @@ class Run:
         return Request(
             exchange=exchange.id,
             plans=exchange.plans,
+            cohort=len(exchange.cohort),
             leg=leg,
             recipient=client,
             message=self.requests[leg][client] if message is None else message,

@@ -5,19 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedassay import envelope, wire
 from fedassay.client import Client, Site
-from fedassay.endpoint import KEPT_EXCHANGES
+from fedassay.endpoint import KEPT_EXCHANGES, FileStore, Store
 from fedassay.envelope import Refusal
-from fedassay.errors import BudgetExceeded, DataError, PolicyRefusal
+from fedassay.errors import BudgetExceeded, DataError, PolicyRefusal, ProtocolError, UsageError
 from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll
+from fedassay.privacy.policy import AllowAll, SimplePolicy
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Batch, Budget, Message, Part, Protection, Request, Setting, Sum, Unit
 from fedassay.trust import TRUST_MODELS
@@ -93,7 +95,9 @@ def request(
         study="s",
         trust=setting.trust,
         tasks=("t",),
-        request=Request(exchange=exchange, plans=(plan,), leg=leg, recipient="a", message=message or {}),
+        request=Request(
+            exchange=exchange, plans=(plan,), cohort=5, leg=leg, recipient="a", message=message or {}
+        ),
     )
 
 
@@ -163,6 +167,76 @@ def test_an_old_exchange_is_over() -> None:
     for number in range(KEPT_EXCHANGES + 1):
         one.answer(request(exchange=bytes([number] * 16)))
     assert refusal(one.answer(request(exchange=bytes(16)))) == Refusal.OUT_OF_TURN
+
+
+def test_an_exchange_begins_with_its_first_leg_and_nothing_is_charged_otherwise() -> None:
+    log: list[str] = []
+    assert refusal(client(log).answer(request(leg=5))) == Refusal.OUT_OF_TURN
+    assert log == []
+
+
+def test_what_could_not_be_saved_is_not_said_later_either() -> None:
+    class FullDisk(Store):
+        def save(self) -> None:
+            raise OSError("no space left on device")
+
+    one = client([])
+    one.store = FullDisk()
+    assert refusal(one.answer(request())) == Refusal.INTERNAL
+    assert refusal(one.answer(request())) == Refusal.INTERNAL
+
+
+def test_a_charge_without_its_answer_is_refused_and_not_answered_anew() -> None:
+    """The ledger survived and the store did not: a second answer would be one that nobody has paid for."""
+    log: list[str] = []
+    one = client(log)
+    one.answer(request())
+    one.store = Store()
+    assert refusal(one.answer(request())) == Refusal.MALFORMED
+    assert log.count("rows") == 1
+
+
+def test_a_small_message_cannot_ask_for_boundless_work() -> None:
+    log: list[str] = []
+    outer = wire.decode(request())
+    outer["plans"] = outer["plans"] * 100
+    outer["tasks"] = outer["tasks"] * 100
+    assert refusal(client(log).answer(wire.encode(outer))) == Refusal.MALFORMED
+    assert log == []
+
+
+@pytest.mark.parametrize("field", ["version", "sender", "exchange", "leg", "refusal", "message"])
+def test_a_reply_with_an_array_in_the_place_of_a_word_is_malformed(field: str) -> None:
+    reply = {"version": 1, "sender": "a", "exchange": EXCHANGE, "leg": 0, "message": {}}
+    data = wire.encode({**reply, field: np.array([1, 2])})
+    with pytest.raises(ProtocolError):
+        envelope.open_reply(data, sender="a", exchange=EXCHANGE, leg=0)
+
+
+def test_a_policy_judges_the_cohort_that_is_asked_not_the_one_that_is_claimed() -> None:
+    one = client([], policy=SimplePolicy(smallest_cohort=50))
+    assert refusal(one.answer(request(clients=1000))) == Refusal.POLICY  # the request says a cohort of 5
+
+
+def test_a_store_belongs_to_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedassay.files.PATIENCE", 0.1)
+    first = FileStore(tmp_path / "store")
+    with pytest.raises(UsageError, match="another process"):
+        FileStore(tmp_path / "store")
+    first.close()
+    FileStore(tmp_path / "store").close()
+
+
+def test_a_store_on_the_disk_answers_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    one = client([])
+    one.store = FileStore(tmp_path / "store")
+    reply = one.answer(request())
+    one.store.close()
+    assert (tmp_path / "store").stat().st_mode & 0o777 == 0o600
+    other = client([])
+    other.store = FileStore(tmp_path / "store")
+    assert other.answer(request()) == reply
+    assert refusal(other.answer(request(message={"again": True}))) == Refusal.CHANGED
 
 
 def test_a_request_for_somebody_else_is_refused() -> None:
@@ -240,7 +314,9 @@ def test_parts_are_disjoint_and_stable() -> None:
             study="s",
             trust=Plain(),
             tasks=("t",),
-            request=Request(exchange=bytes([number] * 16), plans=(plan,), leg=0, recipient="a", message={}),
+            request=Request(
+                exchange=bytes([number] * 16), plans=(plan,), cohort=5, leg=0, recipient="a", message={}
+            ),
         )
         one = client([], rows=lambda: InMemory(rows))
         opened = envelope.open_request(data, summaries=TOY_SUMMARIES, trust_models=TRUST_MODELS)

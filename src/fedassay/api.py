@@ -69,7 +69,10 @@ class Simulation:
         """Call `body` with a runtime for these clients, as long as it lives."""
         if self.carrier == "in-process":
             return body(self.runtime(federation))
-        from fedassay.runtimes.flower.simulation import simulate_federation  # an extra, only if asked for
+        from fedassay.runtimes import flower  # an extra, imported only if asked for
+
+        flower.require("flwr", "ray")
+        from fedassay.runtimes.flower.simulation import simulate_federation
 
         return simulate_federation(
             federation,
@@ -210,7 +213,7 @@ def simulate(
             "clients": answered,
             "dropped": federation.client_count - answered,
             "truncated": runtime.truncated,
-            "rows": results["histogram"]["rows"],
+            "rows": results.get("histogram", {}).get("rows"),
         },
         runtime={
             "name": runtime.name,

@@ -11,7 +11,7 @@ from fedassay.data.bounds import limit_rows
 from fedassay.data.split import select_part
 from fedassay.endpoint import Endpoint, Store
 from fedassay.envelope import Envelope, Summaries, TrustModels
-from fedassay.errors import DataError
+from fedassay.errors import DataError, ProtocolError
 from fedassay.privacy.ledger import Charge, Ledger
 from fedassay.privacy.policy import Policy, PolicyRequest
 from fedassay.protocol import Credentials, Memory, Message, Plan, Randomness, Rows, Vector
@@ -67,13 +67,15 @@ class Client(Endpoint):
         """Ask the site's policy, then charge its ledger; either may refuse, and then nothing is sent."""
         plans, exchange = opened.request.plans, opened.request.exchange
         for plan in plans:
-            self.site.policy.check(PolicyRequest.of(plan, study=opened.study))
-        self.site.ledger.charge(
-            [
-                Charge.of(plan, id=f"{exchange.hex()}/{index}", dataset=self.site.dataset, study=opened.study)
-                for index, plan in enumerate(plans)
-            ]
-        )
+            self.site.policy.check(PolicyRequest.of(plan, study=opened.study, cohort=opened.request.cohort))
+        charges = [
+            Charge.of(plan, id=f"{exchange.hex()}/{index}", dataset=self.site.dataset, study=opened.study)
+            for index, plan in enumerate(plans)
+        ]
+        # A charge that is known belongs to an answer that this client has lost: another one is not paid for.
+        if any(self.site.ledger.has(charge.id) for charge in charges):
+            raise ProtocolError("request: it was charged before, and what was answered then is lost.")
+        self.site.ledger.charge(charges)
 
     def reply(self, opened: Envelope, state: Message) -> tuple[Message, Message]:
         """The trust model's client half; rows are read only if it asks for the measurement."""

@@ -12,6 +12,7 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from fedassay import envelope, wire
 from fedassay.envelope import Envelope, Refusal, Summaries, TrustModels
@@ -24,6 +25,7 @@ from fedassay.errors import (
     UnsupportedQuery,
     UsageError,
 )
+from fedassay.files import Lock, sync_folder
 from fedassay.protocol import Memory, Message
 
 log = logging.getLogger("fedassay.endpoint")
@@ -100,11 +102,16 @@ class Store:
 
 
 class FileStore(Store):
-    """A store in one file that only its owner may read, replaced as a whole before each reply leaves."""
+    """A store in one file that only its owner may read, replaced as a whole before each reply leaves.
+
+    One process at a time: two that answered from the same state could be made to reveal both kinds of a
+    share. The lock lasts as long as this object, or until `close`.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.path = path
+        self._lock = Lock(path.with_name(path.name + ".lock"))
         if path.exists():
             self.restore(path.read_bytes())
 
@@ -117,10 +124,18 @@ class FileStore(Store):
             file.flush()
             os.fsync(file.fileno())
         partial.replace(self.path)
+        sync_folder(self.path.parent)
+
+    def close(self) -> None:
+        """Let another process go on."""
+        self._lock.close()
 
 
 class Endpoint(ABC):
     """A party that answers requests: a client, or a helper."""
+
+    begins_at_leg_0: ClassVar[bool] = True
+    """Whether an exchange must begin with its first leg here; a helper may be asked later."""
 
     def __init__(self, name: str, *, store: Store, summaries: Summaries, trust_models: TrustModels) -> None:
         self.name = name
@@ -158,6 +173,8 @@ class Endpoint(ABC):
         if conversation is None:
             if request.exchange in self.store.closed:
                 raise _OutOfTurn("request: the exchange is over.")
+            if request.leg != 0 and self.begins_at_leg_0:
+                raise _OutOfTurn("request: the exchange is unknown and this is not its first leg.")
             self.agree(opened)
             conversation = self.store.begin(request.exchange, terms)
         elif conversation.terms != terms:
@@ -175,9 +192,16 @@ class Endpoint(ABC):
         reply = envelope.pack_reply(
             sender=self.name, exchange=request.exchange, leg=request.leg, message=message
         )
+        before = conversation.state
         conversation.state = state
         conversation.replies[request.leg] = (digest, reply)
-        self.store.save()
+        try:
+            self.store.save()
+        except BaseException:
+            # What is not on the disk has not been said: it must not be said later from memory either.
+            conversation.state = before
+            del conversation.replies[request.leg]
+            raise
         return reply
 
 
@@ -195,6 +219,7 @@ def _terms(opened: Envelope) -> bytes:
         "trust": envelope.describe(opened.trust),
         "plans": [envelope.describe_plan(plan) for plan in opened.request.plans],
         "tasks": list(opened.tasks),
+        "cohort": opened.request.cohort,
     }
     return hashlib.sha256(wire.encode(described)).digest()
 

@@ -34,6 +34,11 @@ from fedassay.protocol import (
 
 VERSION = 1
 
+MOST_QUERIES = 64
+LONGEST_ANSWER = 1 << 24
+LARGEST_REQUEST = 1 << 26
+"""What a client is willing to look at: a small message must not make it do boundless work."""
+
 Summaries = Mapping[str, type[Summary[Any]]]
 TrustModels = Mapping[str, type[TrustModel]]
 _QUERIES: Mapping[str, type[Query[Any]]] = {"sum": Sum, "collect": Collect, "select": Select}
@@ -96,6 +101,7 @@ def pack_request(*, study: str, trust: TrustModel, tasks: tuple[str, ...], reque
             "version": VERSION,
             "study": study,
             "exchange": request.exchange,
+            "cohort": request.cohort,
             "leg": request.leg,
             "recipient": request.recipient,
             "trust": describe(trust),
@@ -108,17 +114,23 @@ def pack_request(*, study: str, trust: TrustModel, tasks: tuple[str, ...], reque
 
 def open_request(data: bytes, *, summaries: Summaries, trust_models: TrustModels) -> Envelope:
     """The request in these bytes; `ProtocolError` if malformed, `UnsupportedQuery` if it cannot be planned."""
-    outer = wire.decode(data)
-    if outer.get("version") != VERSION:
-        raise ProtocolError(f"request: got version {outer.get('version')!r}, expected {VERSION}.")
+    outer = wire.decode(data, largest=LARGEST_REQUEST)
+    if _typed(outer, "version", int) != VERSION:
+        raise ProtocolError(f"request: got version {outer['version']}, expected {VERSION}.")
     trust = rebuild(trust_models, outer.get("trust"))
-    plans = tuple(_rebuild_plan(plan, trust, summaries) for plan in _typed(outer, "plans", list))
+    described = _typed(outer, "plans", list)
+    if len(described) > MOST_QUERIES:
+        raise ProtocolError(f"request: got {len(described)} queries, expected at most {MOST_QUERIES}.")
+    plans = tuple(_rebuild_plan(plan, trust, summaries) for plan in described)
+    if sum(plan.query.of.length for plan in plans) > LONGEST_ANSWER:
+        raise ProtocolError(f"request: it asks for more than {LONGEST_ANSWER:,} numbers.")
     tasks = tuple(str(task) for task in _typed(outer, "tasks", list))
     if not plans or len(tasks) != len(plans):
         raise ProtocolError("request: it asks nothing, or its lists differ in length.")
     request = Request(
         exchange=_typed(outer, "exchange", bytes),
         plans=plans,
+        cohort=_typed(outer, "cohort", int),
         leg=_typed(outer, "leg", int),
         recipient=_typed(outer, "recipient", str),
         message=_typed(outer, "message", dict),
@@ -140,17 +152,19 @@ def pack_refusal(*, sender: str, code: Refusal) -> bytes:
     return wire.encode({"version": VERSION, "sender": sender, "refusal": str(code)})
 
 
-def open_reply(data: bytes, *, sender: str, exchange: bytes, leg: int) -> Message | Refusal:
+def open_reply(
+    data: bytes, *, sender: str, exchange: bytes, leg: int, largest: int = wire.LARGEST_MESSAGE
+) -> Message | Refusal:
     """The message in a reply to exactly this leg by exactly this sender, or the code of a refusal."""
-    outer = wire.decode(data)
-    if outer.get("version") != VERSION or outer.get("sender") != sender:
+    outer = wire.decode(data, largest=largest)
+    if _typed(outer, "version", int) != VERSION or _typed(outer, "sender", str) != sender:
         raise ProtocolError("reply: another version, or not from whom it should be.")
     if "refusal" in outer:
         try:
-            return Refusal(outer["refusal"])
+            return Refusal(_typed(outer, "refusal", str))
         except ValueError as error:
             raise ProtocolError("reply: unknown refusal code.") from error
-    if outer.get("exchange") != exchange or outer.get("leg") != leg:
+    if _typed(outer, "exchange", bytes) != exchange or _typed(outer, "leg", int) != leg:
         raise ProtocolError("reply: it answers another question.")
     return cast(Message, _typed(outer, "message", dict))
 

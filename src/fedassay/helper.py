@@ -12,6 +12,8 @@ from fedassay.trust import TRUST_MODELS
 class Helper(Endpoint):
     """Drives the helper half of trust models that have one."""
 
+    begins_at_leg_0 = False
+
     def __init__(
         self,
         name: str,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from fedassay import wire
 from fedassay.errors import ProtocolError
+from fedassay.files import Lock, sync_folder
 from fedassay.protocol import Message
 
 
@@ -53,17 +54,24 @@ class MemoryJournal(Journal):
 
 
 class FileJournal(Journal):
-    """One file; each entry is its length, its SHA-256, and its bytes, flushed to the disk.
+    """One file, flushed to the disk at each entry; one process at a time.
 
-    A tail that was cut by a crash is ignored; a changed byte before it is a `ProtocolError`.
+    An entry is its length (8 bytes), a check of all that came before and of the length (32 bytes), a check of
+    the bytes (32 bytes), and the bytes. A tail that was cut by a crash is ignored; any changed byte
+    before it is a `ProtocolError`: taking a change for a cut would ask again, and draw new noise, for free.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._entries, sound = _read(path.read_bytes()) if path.exists() else ([], 0)
+        self._lock = Lock(path.with_name(path.name + ".lock"))
+        self._entries, sound, self._last = _read(path.read_bytes() if path.exists() else b"")
         if path.exists() and path.stat().st_size != sound:
             with path.open("r+b") as file:
                 file.truncate(sound)
+
+    def close(self) -> None:
+        """Let another process go on."""
+        self._lock.close()
 
     def entries(self) -> list[Message]:
         """Everything recorded so far."""
@@ -72,25 +80,37 @@ class FileJournal(Journal):
     def append(self, entry: Message) -> None:
         """Record one more entry; it is on the disk when this returns."""
         data = wire.encode(entry)
+        length = len(data).to_bytes(8, "little")
+        last = hashlib.sha256(data).digest()
         with self.path.open("ab") as file:
-            file.write(len(data).to_bytes(8, "little") + hashlib.sha256(data).digest() + data)
+            file.write(length + hashlib.sha256(self._last + length).digest() + last + data)
             file.flush()
             os.fsync(file.fileno())
+        sync_folder(self.path.parent)
+        self._last = last
         self._entries.append(wire.decode(data))
 
 
-def _read(data: bytes) -> tuple[list[Message], int]:
+_HEAD = 8 + 32 + 32
+
+
+def _read(data: bytes) -> tuple[list[Message], int, bytes]:
+    """The entries, where they end, and the check of the last one."""
     entries: list[Message] = []
-    at = 0
-    while at + 40 <= len(data):
-        length = int.from_bytes(data[at : at + 8], "little")
-        body = data[at + 40 : at + 40 + length]
-        if len(body) < length:
+    at, last = 0, bytes(32)
+    while at + _HEAD <= len(data):
+        length, head, check = data[at : at + 8], data[at + 8 : at + 40], data[at + 40 : at + 72]
+        body = data[at + _HEAD : at + _HEAD + int.from_bytes(length, "little")]
+        if hashlib.sha256(last + length).digest() != head:
+            raise _changed(len(entries))
+        if len(body) < int.from_bytes(length, "little"):
             break
-        if hashlib.sha256(body).digest() != data[at + 8 : at + 40]:
-            raise ProtocolError(
-                f"journal: entry {len(entries)} has been changed; delete the file to start over."
-            )
+        if hashlib.sha256(body).digest() != check:
+            raise _changed(len(entries))
         entries.append(wire.decode(body))
-        at += 40 + length
-    return entries, at
+        at, last = at + _HEAD + len(body), check
+    return entries, at, last
+
+
+def _changed(entry: int) -> ProtocolError:
+    return ProtocolError(f"journal: entry {entry} has been changed; delete the file to start over.")

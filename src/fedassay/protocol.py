@@ -112,11 +112,6 @@ class Protection:
         bounded = self.unit is Unit.EXAMPLE and self.rows_per_client is not None
         return bounded or self.neighbours is Neighbours.REPLACE_ONE
 
-    @property
-    def largest_client(self) -> int:
-        """The most rows that one client can contribute."""
-        return self.rows_per_client or LARGEST_ROWS_PER_CLIENT
-
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
@@ -126,6 +121,8 @@ class Budget:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+        object.__setattr__(self, "delta", float(self.delta))
         if not 0 < self.epsilon < float("inf"):
             raise UsageError(f"epsilon: got {self.epsilon:.3g}, expected a finite number above 0.")
         if not 0 <= self.delta < 1:
@@ -408,12 +405,14 @@ class Credentials(Protocol):
 class Request:
     """What reaches a client's (or helper's) half of a trust model.
 
-    `credentials` is None in a simulation; a site that has pinned the keys of the others puts its own here,
+    `cohort` is the number of clients that the server says it asks: a site's policy judges it, and the client
+    half holds the server to it. `credentials` is None in a simulation; a site that has pinned the keys of the others puts its own here,
     and the client half then believes nothing that is not signed.
     """
 
     exchange: bytes
     plans: tuple[Plan, ...]
+    cohort: int
     leg: int
     recipient: str
     message: Message

@@ -55,7 +55,8 @@ def describe_privacy(setting: Setting, *, simulated: bool) -> dict[str, Any]:
     if simulated:
         statement += (
             " This run was a simulation: one process held all rows, so the statement describes what a "
-            "release with the same settings would guarantee."
+            "release with the same settings would guarantee; what only the simulating process can know "
+            "(rows left out, warnings about the data) would not be in a release."
         )
     return {
         "trust_model": setting.trust.name,

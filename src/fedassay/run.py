@@ -16,6 +16,7 @@ from fedassay import envelope, wire
 from fedassay.errors import ProtocolError, UsageError
 from fedassay.journal import Journal, MemoryJournal
 from fedassay.privacy.ledger import Charge, Ledger
+from fedassay.privacy.randomness import require_secure
 from fedassay.protocol import (
     Cohort,
     Exchange,
@@ -120,8 +121,8 @@ def run(
     randomness : the server's. A runtime that is not a simulation refuses a seeded one.
     journal : give the journal of a crashed run to go on from where it stopped.
     """
-    if randomness.simulated and not runtime.simulated:
-        raise UsageError("seed: this is a release, whose noise nobody may know; leave the seed out.")
+    if not runtime.simulated:
+        require_secure(randomness)
     if len({job.name for job in jobs}) != len(jobs) or len({job.setting.trust for job in jobs}) != 1:
         raise UsageError("run: expected jobs with different names that share one trust model.")
     driver = _Driver(

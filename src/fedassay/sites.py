@@ -28,6 +28,7 @@ hospital-b = "…"
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -47,6 +48,7 @@ from fedassay.trust import TRUST_MODELS
 COORDINATOR = "coordinator"
 """The name under which a roster lists the coordinator's key."""
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KNOWN = {"name", "dataset", "data", "key", "state", "columns", "policy", "budget", "roster"}
 
 
@@ -75,6 +77,11 @@ class SiteFile:
         for entry in ("name", "dataset", "data", "key", "state"):
             if not isinstance(content.get(entry), str) or not content[entry]:
                 raise UsageError(f"{path}: {entry} is missing; expected a text in quotes.")
+        if not _NAME.fullmatch(content["name"]) or content["name"] == COORDINATOR:
+            raise UsageError(
+                f"{path}: the name {content['name']!r} cannot be used; expected letters, digits, dots, dashes and "
+                f"underscores, at most 64, and not {COORDINATOR!r}."
+            )
         folder = path.absolute().parent
         roster = {
             name: key_from_text(text, whose=name) for name, text in _table(path, content, "roster").items()
@@ -97,7 +104,7 @@ class SiteFile:
         self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
 
         def rows() -> Rows:
-            return load(self.data, columns=self.columns).pooled()
+            return load(self.data, columns=self.columns, empty_is_fine=True).pooled()
 
         site = Site(
             name=self.name,
@@ -107,7 +114,7 @@ class SiteFile:
             ledger=FileLedger(self.state / "ledger.jsonl", self.budget, allow_exact=True),
             randomness=SecureRandomness(),
             split_key=_split_key(self.state / "split.key"),
-            credentials=self.credentials,
+            credentials=self.credentials.without(COORDINATOR),
         )
         return Client(site, store=FileStore(self.state / "store"))
 
@@ -136,7 +143,7 @@ def _policy(path: Path, table: dict[str, Any]) -> SimplePolicy:
     try:
         return SimplePolicy(**entries)
     except TypeError as error:
-        raise UsageError(f"{path}: the policy has an entry that is not known ({error}).") from error
+        raise UsageError(f"{path}: the policy has an entry that cannot be used ({error}).") from error
 
 
 def _without_noise(policy: SimplePolicy) -> SimplePolicy:

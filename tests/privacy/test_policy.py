@@ -9,12 +9,10 @@ import pytest
 
 from fedassay.errors import PolicyRefusal, UsageError
 from fedassay.privacy.policy import AllowAll, PolicyRequest, SimplePolicy
-from fedassay.protocol import All, Budget, Cohort, Plan, Protection, Sample, Setting, Sum
+from fedassay.protocol import Budget, Plan, Protection, Setting, Sum
 from fedassay.trust.plain import Plain
 from fedassay.trust.server_dp import ServerDP
 from toys import CountsUpTo
-
-EVERYBODY = All()
 
 
 def noisy(
@@ -23,18 +21,18 @@ def noisy(
     *,
     share: float = 1.0,
     clients: int = 5,
-    cohort: Cohort = EVERYBODY,
+    cohort: int | None = None,
 ) -> PolicyRequest:
     budget = Budget(epsilon=epsilon, delta=delta)
     setting = Setting(trust=ServerDP(), protection=Protection(), budget=budget, clients=clients)
-    plan = ServerDP().plan(Sum(of=CountsUpTo(top=9), share=share, cohort=cohort), setting)
-    return PolicyRequest.of(plan, study="study", asker="somebody")
+    plan = ServerDP().plan(Sum(of=CountsUpTo(top=9), share=share), setting)
+    return PolicyRequest.of(plan, study="study", cohort=cohort or clients, asker="somebody")
 
 
 def clear(clients: int = 5) -> PolicyRequest:
     setting = Setting(trust=Plain(), protection=Protection(), budget=None, clients=clients)
     plan: Plan = Plain().plan(Sum(of=CountsUpTo(top=9)), setting)
-    return PolicyRequest.of(plan, study="study")
+    return PolicyRequest.of(plan, study="study", cohort=clients)
 
 
 def test_the_request_describes_the_plan() -> None:
@@ -44,7 +42,7 @@ def test_the_request_describes_the_plan() -> None:
     assert request.clients == 5
     assert request.epsilon(0.0) == pytest.approx(0.5)
     assert clear().epsilon(0.5) == math.inf
-    assert noisy(clients=100, cohort=Sample(rate=0.029)).clients == 2
+    assert noisy(clients=100, cohort=2).clients == 2
 
 
 @pytest.mark.parametrize(
@@ -61,7 +59,7 @@ def test_the_request_describes_the_plan() -> None:
         ({"largest_epsilon": 1.0}, None, noisy(50.0, 0.99)),  # a large delta would make epsilon small
         ({"largest_epsilon": 1.0, "largest_delta": 1e-6}, noisy(1.0, 1e-6, share=0.1), noisy(1.0, 0.99)),
         ({"smallest_cohort": 5}, noisy(), noisy(clients=4)),
-        ({"smallest_cohort": 5}, noisy(clients=50, cohort=Sample(rate=0.1)), noisy(cohort=Sample(rate=0.9))),
+        ({"smallest_cohort": 5}, noisy(clients=50, cohort=5), noisy(clients=50, cohort=4)),
         ({"finest_resolution": 10}, noisy(), None),
         ({"finest_resolution": 9}, None, noisy()),
         ({"summaries": frozenset({"counts-up-to"})}, noisy(), None),

@@ -1,7 +1,8 @@
 """95 % intervals cover the population value in 93 to 97 % of runs, with and without noise.
 
-Where the binning bound exceeds a tenth of the sampling error it widens intervals on purpose: then at least 93 %.
-Each test is shown to reject standard errors that are half as large, and intervals that forget the noise.
+Where the binning bound exceeds a tenth of the sampling error it widens intervals on purpose: then at least
+93 %. Each test is shown to reject standard errors that are half as large, and intervals that forget the
+noise.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from binormal import NoisyServer, Population, release
 from fedassay.protocol import Sum
 from fedassay.summaries.tree import LeastSquares
 from fedassay.tasks.evaluation import Evaluate, Metric
+from fedassay.tasks.evaluation.buckets import Buckets, equi_depth_edges
+from fedassay.tasks.evaluation.calibration_error import debiased_squared_error
 from fedassay.tasks.evaluation.confusion import Confusion, decision_metrics
 from fedassay.tasks.evaluation.evidence import Evidence
 from fedassay.tasks.evaluation.ranking import roc_auc
@@ -172,7 +175,7 @@ CALIBRATED = Population(0.5)
 def calibration_errors(
     population: Population, rows: int, epsilon: float | None, runs: int
 ) -> dict[str, list[bool]]:
-    task = Evaluate(height=12 if epsilon is None else None)
+    task = Evaluate(height=12)  # fine enough that binning is under a tenth of the sampling error
     setting = NoisyServer(epsilon=epsilon).setting()
     histogram = task.histogram(setting)
     noise = setting.noise(Sum(of=histogram))
@@ -209,3 +212,24 @@ def test_stated_coverage_of_the_calibration_error(epsilon: float | None, verify)
         )
         assert at_zero >= LEAST
         assert LEAST <= at_large <= MOST
+
+
+@pytest.mark.parametrize("epsilon", [None, 1.0])
+def test_the_squared_calibration_error_is_unbiased_and_its_plug_in_is_not(epsilon: float | None) -> None:
+    task = Evaluate(height=12)
+    setting = NoisyServer(epsilon=epsilon).setting()
+    histogram = task.histogram(setting)
+    noise = setting.noise(Sum(of=histogram))
+    rng = np.random.default_rng(13)
+    for population in (CALIBRATED, BALANCED):
+        debiased, plug_in = [], []
+        for _ in range(150):
+            released = release(histogram, *population.sample(4_000, rng), noise=noise, rng=rng)
+            evidence = Evidence.of(released.value, released.noise)
+            buckets = Buckets(evidence=evidence, edges=tuple(equi_depth_edges(evidence, 10)))
+            debiased.append(debiased_squared_error(buckets))
+            plug_in.append(float((buckets.shares**2 * evidence.rows / buckets.rows).sum()))
+        truth = population.truth(0.5)["squared_calibration_error"]
+        error = 4 * np.std(debiased) / np.sqrt(len(debiased))  # a false alarm once in 16,000 times
+        assert np.mean(debiased) == pytest.approx(truth, abs=error)
+        assert np.mean(plug_in) > truth + error

@@ -179,7 +179,14 @@ def release(trust: ServerDP, plans: list[Plan], vectors: dict[str, list[Vector]]
     flow = trust.exchange(exchange, source)
     replies = {}
     for name, message in next(flow).requests.items():
-        request = Request(exchange=exchange.id, plans=exchange.plans, leg=0, recipient=name, message=message)
+        request = Request(
+            exchange=exchange.id,
+            plans=exchange.plans,
+            cohort=len(exchange.cohort),
+            leg=0,
+            recipient=name,
+            message=message,
+        )
         replies[name], _ = trust.respond(request, lambda n=name: tuple(vectors[n]), {}, source.child(name))
     with pytest.raises(StopIteration) as finished:
         flow.send(replies)

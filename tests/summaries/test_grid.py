@@ -85,6 +85,9 @@ def test_competing_thresholds_take_neighbouring_edges() -> None:
 def test_threshold_one_separates_the_scores_that_equal_one() -> None:
     grid = Grid(transform="uniform", height=4, thresholds=(1.0,))
     assert grid.locate(np.array([1.0, np.nextafter(1, 0)])).tolist() == [15, 14]
+    assert grid.nearest_edge(1.0) == 15
+    later = Grid(transform="uniform", height=4)
+    assert later.edges[later.nearest_edge(1.0)] == 15 / 16  # the best it can do for a threshold not given
 
 
 @pytest.mark.parametrize(

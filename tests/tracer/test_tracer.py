@@ -220,9 +220,20 @@ def test_a_cut_journal_goes_on_and_a_changed_one_is_refused(tmp_path: Any) -> No
     whole = path.read_bytes()
     path.write_bytes(whole[:-5])
     assert len(FileJournal(path).entries()) == 8  # three entries a step, the last one lost
-    path.write_bytes(whole[:60] + bytes([whole[60] ^ 1]) + whole[61:])
-    with pytest.raises(ProtocolError, match="has been changed"):
-        FileJournal(path)
+    for place in (0, 3, 7, 20, 60, 100, len(whole) // 2, len(whole) - 1):  # lengths, checks and bytes
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(ProtocolError, match="has been changed"):
+            FileJournal(path)
+
+
+def test_a_journal_belongs_to_one_process(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runs that went on from the same journal would draw two noises for one charge."""
+    monkeypatch.setattr("fedassay.files.PATIENCE", 0.1)
+    first = FileJournal(tmp_path / "journal")
+    with pytest.raises(UsageError, match="another process"):
+        FileJournal(tmp_path / "journal")
+    first.close()
+    FileJournal(tmp_path / "journal").close()
 
 
 def test_a_journal_of_another_run_is_refused() -> None:

@@ -98,6 +98,7 @@ def drive(
             request = Request(
                 exchange=exchange.id,
                 plans=exchange.plans,
+                cohort=len(exchange.cohort),
                 leg=leg,
                 recipient=name,
                 message=wire.decode(wire.encode(message)),

@@ -133,7 +133,7 @@ def test_single_answers_cannot_be_drawn_in_aggregate() -> None:
 
 def test_a_second_leg_is_out_of_turn() -> None:
     plan = Plain().plan(Sum(of=Numbers()), setting())
-    request = Request(exchange=b"e", plans=(plan,), leg=1, recipient="a", message={})
+    request = Request(exchange=b"e", plans=(plan,), cohort=3, leg=1, recipient="a", message={})
 
     def rows() -> tuple[Vector, ...]:
         raise AssertionError("no row may be read")

@@ -76,3 +76,26 @@ def test_a_signature_is_worth_nothing_in_another_run() -> None:
 
     with pytest.raises(ProtocolError, match="not signed"):
         Run.of(4, Pinned(), seed="today", tamper=replayed).go()
+
+
+def test_the_coordinator_cannot_pose_as_a_client() -> None:
+    """A site's client half does not believe the coordinator's key: with it, two clients would be three."""
+    coordinator = Identity.draw(Seeded("coordinator"))
+    everybody = Credentials(
+        identity=IDENTITIES[NAMES[0]], roster={**ROSTER, "coordinator": coordinator.public}
+    )
+    signature = coordinator.sign("secure-sum keys", b"words")
+    assert everybody.verifies("coordinator", "secure-sum keys", b"words", signature)
+    assert not everybody.without("coordinator").verifies(
+        "coordinator", "secure-sum keys", b"words", signature
+    )
+
+
+def test_a_cohort_is_as_large_as_the_request_says() -> None:
+    """The site's policy has judged the request's cohort; the server cannot run a smaller one under it."""
+    run = Run.of(4)
+    run.go(until=1)
+    told = run.requests[0][NAMES[0]]
+    request = replace(run.request(0, NAMES[0], told), cohort=1000)
+    with pytest.raises(ProtocolError, match="expected 1000"):
+        run.trust.respond(request, lambda: (), {}, Seeded("again"))

@@ -47,7 +47,9 @@ RowsPerClient = Annotated[
         help="Bound on the rows of one client (required for unit client); excess rows are left out."
     ),
 ]
-RuntimeOption = Annotated[str, typer.Option("--runtime", help="What carries the messages: in-process or flower.")]
+RuntimeOption = Annotated[
+    str, typer.Option("--runtime", help="What carries the messages: in-process or flower.")
+]
 ModeOption = Annotated[Mode, typer.Option(help="In-process: real messages, or totals drawn from their law.")]
 Seed = Annotated[int | None, typer.Option(help="Makes a simulation repeatable.")]
 JsonFile = Annotated[

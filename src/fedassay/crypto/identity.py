@@ -129,6 +129,12 @@ class Credentials:
     identity: Identity
     roster: Mapping[str, bytes] = field(repr=False)
 
+    def without(self, name: str) -> Credentials:
+        """The same, believing one party less: among peers nobody may pose as the coordinator, nor it as a peer."""
+        return Credentials(
+            identity=self.identity, roster={other: key for other, key in self.roster.items() if other != name}
+        )
+
     def sign(self, purpose: str, data: bytes) -> bytes:
         """Sign as oneself."""
         return self.identity.sign(purpose, data)

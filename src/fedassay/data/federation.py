@@ -70,7 +70,12 @@ class Federation:
 
 
 def load(
-    data: Any, *, client: str | None = None, columns: Mapping[str, str], memory_limit: int = MEMORY_LIMIT
+    data: Any,
+    *,
+    client: str | None = None,
+    columns: Mapping[str, str],
+    memory_limit: int = MEMORY_LIMIT,
+    empty_is_fine: bool = False,
 ) -> Federation:
     """Read, check and arrange `data` by client.
 
@@ -81,6 +86,9 @@ def load(
     `memory_limit` bytes they stay in memory (arranging them takes up to as much again); otherwise later
     passes read the data again, and memory is bounded by a few batches plus the names and counts of the
     clients. The rows are the same in both cases.
+
+    No rows at all is an error, unless `empty_is_fine`: a site that answers for its own rows must not let
+    the others see that it has none.
 
     Raises
     ------
@@ -115,7 +123,7 @@ def load(
             if chunk.clients is not None:
                 roster.add(chunk.clients, np.zeros(chunk.length, dtype=np.bool_))
         raise_first(scan.findings())
-    if row_count == 0:
+    if row_count == 0 and not empty_is_fine:
         raise DataError(f"{source.label}: got no rows, expected at least one; export the data again.")
     if isinstance(source, Folder) or client is not None:
         return _by_name(sites, wanted, roster, gathered)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedassay.errors import ProtocolError
+from fedassay.files import sync_folder
 from fedassay.privacy.ledger import Charge, Ledger, admit, compose
 from fedassay.protocol import Budget, Neighbours, Part, Unit
 
@@ -48,6 +49,11 @@ class FileLedger(Ledger):
             file.write(b"".join(json.dumps(asdict(charge)).encode() + b"\n" for charge in new))
             file.flush()
             os.fsync(file.fileno())
+        sync_folder(self.path.parent)
+
+    def has(self, id: str | bytes) -> bool:  # noqa: A002
+        """Whether a charge with this id is recorded."""
+        return any(charge.id == id for charge in self.charges)
 
     def spent(self, dataset: str, delta: float) -> float:
         """The epsilon that the releases of this data set add up to, at this delta."""

@@ -114,6 +114,10 @@ class Ledger(ABC):
         """Record the charges, or raise `BudgetExceeded` or (an id with other content) `ProtocolError`."""
 
     @abstractmethod
+    def has(self, id: str | bytes) -> bool:  # noqa: A002
+        """Whether a charge with this id is recorded."""
+
+    @abstractmethod
     def spent(self, dataset: str, delta: float) -> float:
         """The epsilon that the releases of this data set add up to, at this delta."""
 
@@ -154,6 +158,10 @@ class MemoryLedger(Ledger):
         with self._lock:
             new = admit(charges, self._charges, budget=self.budget, allow_exact=self.allow_exact)
             self._charges |= {charge.id: charge for charge in new}
+
+    def has(self, id: str | bytes) -> bool:  # noqa: A002
+        """Whether a charge with this id is recorded."""
+        return id in self._charges
 
     def spent(self, dataset: str, delta: float) -> float:
         """The epsilon that the releases of this data set add up to; infinite if one had no noise."""

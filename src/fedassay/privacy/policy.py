@@ -6,20 +6,19 @@ judge it refuses.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Protocol
 
 from fedassay.errors import PolicyRefusal, UsageError
 from fedassay.privacy import accounting
-from fedassay.protocol import Budget, Neighbours, Noise, Plan, Sample, Sensitivity, Unit
+from fedassay.protocol import Budget, Neighbours, Noise, Plan, Sensitivity, Unit
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyRequest:
     """One planned query, as a policy sees it.
 
-    `clients` is the expected size of the cohort, as the server claims it; `asker` is who the transport has
+    `clients` is the size of the cohort, as the server claims it and a secure sum then enforces it; `asker` is who the transport has
     authenticated, or None. Everything else is what the client has planned for itself.
     """
 
@@ -34,13 +33,14 @@ class PolicyRequest:
     unit: Unit
     neighbours: Neighbours
     clients: int
+    smallest_total: int | None = None
+    """Over how few survivors the trust model would still release; None if it makes no promise."""
     asker: str | None = None
 
     @classmethod
-    def of(cls, plan: Plan, *, study: str, asker: str | None = None) -> PolicyRequest:
-        """The request that a planned query makes."""
+    def of(cls, plan: Plan, *, study: str, cohort: int, asker: str | None = None) -> PolicyRequest:
+        """The request that a planned query makes of a cohort of this size."""
         setting, query = plan.setting, plan.query
-        rate = query.cohort.rate if isinstance(query.cohort, Sample) else 1.0
         return cls(
             study=study,
             trust_model=setting.trust.name,
@@ -51,7 +51,8 @@ class PolicyRequest:
             sensitivity=plan.sensitivity,
             unit=setting.protection.unit,
             neighbours=setting.protection.neighbours,
-            clients=math.floor(rate * setting.clients),
+            clients=min(cohort, setting.clients),
+            smallest_total=getattr(setting.trust, "minimum_cohort", None),
             asker=asker,
         )
 
@@ -134,6 +135,11 @@ class SimplePolicy:
     def _sizes(self, request: PolicyRequest) -> str | None:
         if not request.clients >= self.smallest_cohort:
             return f"got a cohort of {request.clients} clients, expected at least {self.smallest_cohort}"
+        if request.smallest_total is not None and not request.smallest_total >= self.smallest_cohort:
+            return (
+                f"got a trust model that would release a total over {request.smallest_total} clients, expected "
+                f"at least {self.smallest_cohort}"
+            )
         if self.finest_resolution is not None and not request.resolution <= self.finest_resolution:
             return f"got {request.resolution} numbers per client, expected at most {self.finest_resolution}"
         return None

@@ -71,7 +71,12 @@ class MessagingRuntime(ABC):
                 trust=errand.trust,
                 tasks=exchange.tasks,
                 request=Request(
-                    exchange=exchange.id, plans=exchange.plans, leg=leg, recipient=name, message=message
+                    exchange=exchange.id,
+                    plans=exchange.plans,
+                    cohort=len(exchange.cohort),
+                    leg=leg,
+                    recipient=name,
+                    message=message,
                 ),
             )
             for name, message in asked.requests.items()
@@ -79,11 +84,12 @@ class MessagingRuntime(ABC):
         arrived = self.ask(asked.to, requests, leg)
         self._count(asked.to, requests, arrived)
         replies: dict[str, Message] = {}
+        largest = _largest_reply(errand)
         for name, data in arrived.items():
             if name not in requests:
                 continue
             try:
-                reply = envelope.open_reply(data, sender=name, exchange=exchange.id, leg=leg)
+                reply = envelope.open_reply(data, sender=name, exchange=exchange.id, leg=leg, largest=largest)
             except ProtocolError:
                 reply = Refusal.MALFORMED
             if isinstance(reply, Refusal):
@@ -98,3 +104,9 @@ class MessagingRuntime(ABC):
         if to is Party.CLIENTS:
             self.traffic.bytes_to_clients += sum(map(len, requests.values()))
             self.traffic.bytes_from_clients += sum(map(len, arrived.values()))
+
+
+def _largest_reply(errand: Errand) -> int:
+    """More bytes than any honest reply has: its numbers, and something for each client it may speak of."""
+    numbers = sum(plan.query.of.length for plan in errand.exchange.plans)
+    return (1 << 16) + 16 * numbers + 1024 * len(errand.exchange.cohort)

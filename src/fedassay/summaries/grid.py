@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
-from fedassay.summaries.locate import TRANSFORMS, locate_unmoved, unmoved_edges
+from fedassay.summaries.locate import TRANSFORMS, Cells, locate_unmoved, unmoved_edges
 
 LOWEST, HIGHEST = 2, 18
 """The heights a grid can have."""
@@ -92,6 +92,15 @@ class Grid:
 
         Guarantee: ``edges[leaf] <= score < edges[leaf + 1]``, exactly (the last leaf includes 1).
         """
+        if self.transform == "uniform":
+            return self._locate_anywhere(scores)
+        leaf, crowded = _cells(self.transform, self.height, self.reach, self.thresholds).locate(scores)
+        if crowded.size:
+            leaf[crowded] = self._locate_anywhere(scores[crowded])
+        return leaf
+
+    def _locate_anywhere(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The same, also where edges crowd; slower, except for uniform bins."""
         leaf = locate_unmoved(scores, self.transform, self.height, self.reach)
         moved = _moved(self.transform, self.height, self.reach, self.thresholds)
         if moved is None:
@@ -104,16 +113,18 @@ class Grid:
     def nearest_edge(self, threshold: float) -> int:
         """The index of the edge nearest to a threshold: where ``score >= threshold`` is applied.
 
+        Never the end of the grid: scores that equal 1 share the last leaf with lower ones, unless 1 is one of
+        the thresholds.
+
         Examples
         --------
         >>> grid = Grid(transform="uniform", height=2, thresholds=(0.3,))
         >>> [grid.nearest_edge(t) for t in (0.0, 0.3, 0.6, 1.0)]
-        [0, 1, 2, 4]
+        [0, 1, 2, 3]
         """
         if not 0 <= threshold <= 1:
             raise UsageError(f"threshold: got {threshold}, expected a number in [0, 1], like the scores.")
-        # The first of equal edges: at 1, the one below the leaf that holds the scores equal to 1.
-        return int(np.argmin(np.abs(self.edges - threshold)))
+        return int(np.argmin(np.abs(self.edges[:-1] - threshold)))
 
 
 @lru_cache(maxsize=64)
@@ -143,3 +154,8 @@ def _moved(
     """For each leaf, whether one of its edges was moved; None if none was."""
     moved = _edges(transform, height, reach, thresholds) != _edges(transform, height, reach, ())
     return np.asarray(moved[1:] | moved[:-1]) if moved.any() else None
+
+
+@lru_cache(maxsize=16)
+def _cells(transform: str, height: int, reach: float, thresholds: tuple[float, ...]) -> Cells:
+    return Cells.of(_edges(transform, height, reach, thresholds)[1:-1], height=min(16, height + 2))

@@ -1,9 +1,10 @@
 """Which bin a score falls into, in constant time per row and exactly.
 
-Uniform bins are one multiplication. Logit-spaced bins are found without a logarithm: non-negative doubles
-order like their bits, so the leading bits of min(s, 1 - s) index a table whose cells hold at most one edge,
-and one comparison decides. Upper edges are 1 minus lower edges; for numbers in [1/2, 1] this subtraction is
-exact in double precision (Sterbenz), so the mirrored comparison is exact too.
+Uniform bins are one multiplication. For others, most of [0, 1] is covered by small uniform cells that hold at
+most one edge each: a table and one comparison decide. Near 0 and 1, where logit-spaced edges crowd, they are
+found without a logarithm: non-negative doubles order like their bits, so the leading bits of min(s, 1 - s)
+index a table whose cells again hold at most one edge. Upper edges are 1 minus lower edges; for numbers in
+[1/2, 1] this subtraction is exact in double precision (Sterbenz), so the mirrored comparison is exact too.
 
 The rank of a score in a mixed grid is the sum of its ranks in the two halves, because the edges of a mixed
 grid are the union of theirs.
@@ -53,6 +54,31 @@ def locate_unmoved(
     if transform == "logit":
         return _table(transform, height, reach).rank(scores)
     return _uniform_rank(scores, height - 1) + _table(transform, height, reach).rank(scores)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cells:
+    """2^height uniform cells over [0, 1]: which edges lie before each, and which hold more than one."""
+
+    height: int
+    before: NDArray[np.int64]
+    crowded: NDArray[np.bool_]
+    edges: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, edges: NDArray[np.float64], *, height: int) -> Cells:
+        """The cells for these interior edges."""
+        starts = np.arange((1 << height) + 1) / (1 << height)  # the last cell is the score 1 alone
+        before = np.searchsorted(edges, starts, side="right")
+        inside = np.append(np.searchsorted(edges, starts[1:], side="left"), before[-1]) - before
+        return cls(height=height, before=before, crowded=inside > 1, edges=np.append(edges, np.inf))
+
+    def locate(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+        """The leaf of each score, and the places of those for which it may be wrong: the crowded cells."""
+        cell = (scores * (1 << self.height)).astype(np.int64)
+        leaf = self.before.take(cell)
+        leaf += scores >= self.edges.take(leaf)
+        return leaf, np.flatnonzero(self.crowded.take(cell))
 
 
 def _uniform_edges(height: int) -> NDArray[np.float64]:

@@ -13,8 +13,8 @@ from fedassay.protocol import Memory, Protection, Rows, Sensitivity, Summary, Ve
 from fedassay.summaries.grid import LARGEST_REACH, Grid
 from fedassay.summaries.tree import Tree
 
-_BLOCK = 1 << 16
-"""Rows per pass: the temporary arrays stay in the processor's cache."""
+_BLOCK = 1 << 17
+"""Rows per pass: temporary arrays stay small, and the counts of a pass are cheap to add up."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,4 +118,7 @@ def _count(grid: Grid, scores: NDArray[np.float64], labels: NDArray[np.integer])
         raise DataError("scores: got a value that is NaN or outside [0, 1], expected probabilities.")
     if labels.dtype.kind not in "iub" or not (labels.min() >= 0 and labels.max() <= 1):
         raise DataError("labels: got a value other than 0 and 1, expected binary labels.")
-    return np.bincount(2 * grid.locate(scores) + labels, minlength=2 * grid.leaves)
+    code = grid.locate(scores)
+    code <<= 1
+    code += labels
+    return np.bincount(code, minlength=2 * grid.leaves)

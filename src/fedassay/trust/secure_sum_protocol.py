@@ -161,6 +161,7 @@ class DoubleMasking:
     def _advertise_keys(self, request: Request, randomness: Randomness) -> tuple[Message, Message]:
         """Leg 0. The client works out the numbers itself and refuses others."""
         n, k, t, asked = messages.told_terms(request.message)
+        require(n == request.cohort, f"got {n} clients, expected {request.cohort} as the request says.")
         require(
             self.minimum_cohort <= n <= LARGEST_COHORT,
             f"got {n} clients, expected at least {self.minimum_cohort}.",

@@ -109,8 +109,8 @@ class ServerDP(TrustModel):
         }[protection.neighbours]
         mechanism = "discrete Laplace noise" if budget.delta == 0 else "discrete Laplace or Gaussian noise"
         return (
-            f"What is published is differentially private for {whom}, with epsilon = {budget.epsilon:.3g} "
-            f"and delta = {budget.delta:.3g}: it is nearly as likely {neighbours} ({protection.neighbours}). "
+            f"What is published is differentially private for {whom}, with epsilon = {budget.epsilon} "
+            f"and delta = {budget.delta}: it is nearly as likely {neighbours} ({protection.neighbours}). "
             "The server must be trusted: it sees every client's exact summary and adds the noise. Published "
             f"are noisy totals ({mechanism}, drawn exactly), what is computed from them, and which clients "
             "took part."

@@ -24,6 +24,7 @@ from fedassay.sites import COORDINATOR
 from fedassay.trust import TRUST_MODELS
 
 LARGEST_ANNOUNCEMENT = 1 << 20
+"""No announcement may be longer (1 MiB)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +117,9 @@ class Announcement:
             differs = f"the trust model {opened.trust.name} or its parameters"
         elif set(opened.tasks) != {self.task}:
             differs = f"the task {', '.join(opened.tasks)}"
-        elif any(plan.setting != self.setting for plan in opened.request.plans):
+        elif opened.request.cohort > len(self.roster) or any(
+            plan.setting != self.setting for plan in opened.request.plans
+        ):
             differs = "the budget, the protected unit or the number of sites"
         if differs is not None:
             raise ProtocolError(f"{where}: {differs} is not what was announced; it is refused.")

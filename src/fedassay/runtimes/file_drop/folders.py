@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fedassay.errors import ProtocolError, UsageError
+from fedassay.files import Lock, sync_folder
 from fedassay.runtimes.file_drop.letters import LARGEST_FILE
 
 SUFFIX = ".fedassay"
@@ -39,24 +39,27 @@ def latest(drop: Path, site: str) -> int | None:
     return max((int(s) for s in stems if s.isascii() and s.isdigit() and str(int(s)) == s), default=None)
 
 
-def read(path: Path) -> bytes | None:
+def read(path: Path, *, largest: int = LARGEST_FILE) -> bytes | None:
     """The bytes of a regular file of bounded size, or None if there is no such file.
 
     Links are not followed and devices and pipes are not waited for: a stranger may have put them there.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise ProtocolError(f"{path}: is not a plain file; remove it.")
+            if status.st_size > largest:
+                raise ProtocolError(f"{path}: got {status.st_size:,} bytes, expected at most {largest:,}.")
+            with os.fdopen(os.dup(descriptor), "rb") as file:
+                return file.read(status.st_size)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ProtocolError(f"{path}: cannot be read ({error.strerror}); expected a plain file.") from error
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ProtocolError(f"{path}: is not a plain file; remove it.")
-        if status.st_size > LARGEST_FILE:
-            raise ProtocolError(f"{path}: got {status.st_size:,} bytes, expected at most {LARGEST_FILE:,}.")
-        return file.read(LARGEST_FILE + 1)
 
 
 def put(path: Path, data: bytes, *, private: bool = False) -> bool:
@@ -76,9 +79,7 @@ def put(path: Path, data: bytes, *, private: bool = False) -> bool:
             os.fsync(file.fileno())
         _move(partial, path)
     except FileExistsError:
-        if _same(path, data):
-            return False
-        raise
+        return not _same(path, data)  # somebody was faster
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error.strerror}); free it and run again.") from error
     finally:
@@ -106,11 +107,7 @@ def _move(partial: Path, path: Path) -> None:
     except OSError:  # USB sticks and some network folders have no links
         partial.rename(path)
     with suppress(OSError):  # some network folders cannot be flushed
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(path.parent)
 
 
 @contextmanager
@@ -118,14 +115,12 @@ def locked(folder: Path) -> Iterator[None]:
     """Make the (private) folder and hold it alone: two commands at once could answer the same thing twice."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = Lock(folder / "lock")
     except OSError as error:
         raise UsageError(
             f"{folder}: cannot be used ({error.strerror}); expected a private folder."
         ) from error
-    with os.fdopen(descriptor, "wb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UsageError(f"{folder}: another command is at work there; wait until it is done.") from None
+    try:
         yield
+    finally:
+        lock.close()

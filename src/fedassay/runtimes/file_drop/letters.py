@@ -33,7 +33,7 @@ LARGEST_FILE = _MESSAGE + wire.LARGEST_MESSAGE
 EVERYONE = "*"
 """The recipient of an announcement; no party can have this name."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class Kind(StrEnum):
@@ -79,7 +79,7 @@ def check_name(name: str, *, what: str) -> str:
     """The name, if it can be part of a path on every system; `UsageError` otherwise."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UsageError(
-            f"{what}: got {name!r}, expected up to 64 letters (a to z), digits, - and _, the first not - or _."
+            f"{what}: got {name!r}, expected up to 64 letters (a to z), digits, dots, - and _, the first a letter or digit."
         )
     return name
 

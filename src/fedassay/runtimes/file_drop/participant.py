@@ -18,7 +18,7 @@ from fedassay.envelope import Envelope, Summaries, TrustModels
 from fedassay.errors import FedassayError, ProtocolError, UsageError
 from fedassay.protocol import Randomness
 from fedassay.runtimes.file_drop import folders, sealing
-from fedassay.runtimes.file_drop.announcement import Announcement
+from fedassay.runtimes.file_drop.announcement import LARGEST_ANNOUNCEMENT, Announcement
 from fedassay.runtimes.file_drop.letters import EVERYONE, Kind, Letter, check_name, open_letter
 from fedassay.sites import COORDINATOR
 from fedassay.summaries import CATALOGUE
@@ -33,8 +33,8 @@ class Asked:
     number: int
     data: bytes = field(repr=False)
     """The request as an endpoint takes it."""
-    letter: bytes = field(repr=False)
-    """The file that it came in."""
+    files: tuple[bytes, bytes] = field(repr=False)
+    """The announcement and the request as they were in the drop, signatures included."""
     opened: Envelope = field(repr=False)
     answered: bytes | None = field(default=None, repr=False)
     """The signed reply, if there is one."""
@@ -81,10 +81,10 @@ class Participant:
 
     def asked(self) -> Asked | Over | None:
         """What the drop asks of this site now, or None if it asks nothing."""
-        announcement = self.announcement()
-        number = folders.latest(self.drop, self.name)
-        if announcement is None or number is None:
+        found, number = self._announced(), folders.latest(self.drop, self.name)
+        if found is None or number is None:
             return None
+        announcement, announced = found
         path = folders.request_path(self.drop, self.name, number)
         data = folders.read(path)
         if data is None:
@@ -111,15 +111,15 @@ class Participant:
             announcement=announcement,
             number=number,
             data=letter.body,
-            letter=data,
+            files=(announced, data),
             opened=self._opened(letter.body, announcement, where=str(path)),
             answered=folders.read(self._place(announcement, f"{number}.reply")),
         )
 
-    def announcement(self) -> Announcement | None:
-        """The study that is announced in the drop, checked against what this site believes."""
+    def _announced(self) -> tuple[Announcement, bytes] | None:
+        """The study that is announced in the drop, checked against what this site believes, and its file."""
         path = self.drop / folders.ANNOUNCEMENT
-        data = folders.read(path)
+        data = folders.read(path, largest=LARGEST_ANNOUNCEMENT)
         if data is None:
             return None
         letter = open_letter(
@@ -143,7 +143,7 @@ class Participant:
             raise ProtocolError(
                 f"{path}: the announcement of {announcement.study} has changed; it is refused."
             )
-        return announcement
+        return announcement, data
 
     def answer(self, asked: Asked, endpoint: Endpoint) -> bytes:
         """The endpoint's reply or refusal. Nothing is written to the drop."""
@@ -172,11 +172,9 @@ class Participant:
                 number=number,
                 body=sealed,
             ).signed(self.credentials.identity)
-            pinned = folders.read(self.drop / folders.ANNOUNCEMENT)
-            if pinned is not None:
-                folders.put(self._place(announcement, folders.ANNOUNCEMENT), pinned, private=True)
-            folders.put(self._place(announcement, f"{number}.request"), asked.letter, private=True)
-            folders.put(self._place(announcement, f"{number}.reply"), signed, private=True)
+            names = (folders.ANNOUNCEMENT, f"{number}.request", f"{number}.reply")
+            for name, data in zip(names, (*asked.files, signed), strict=True):
+                folders.put(self._place(announcement, name), data, private=True)
         path = folders.reply_path(self.drop, self.name, number)
         folders.put(path, signed)
         return path
@@ -219,7 +217,10 @@ def _check_roster(announced: Mapping[str, bytes], pinned: Mapping[str, bytes], *
 
 
 def _reason(body: bytes, *, where: str) -> str:
-    reason = wire.decode(body, largest=1000).get("reason")
+    try:
+        reason = wire.decode(body, largest=1000).get("reason")
+    except ProtocolError:
+        reason = None
     if reason not in ("finished", "left out"):
         raise ProtocolError(f"{where}: says that something is over, but not what.")
     return str(reason)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from fedassay import wire
@@ -91,6 +92,10 @@ class FileDropRuntime(MessagingRuntime):
         """The size of all requests and replies of the passes that are over."""
         return sum(entry["bytes"] for kind in ("asked", "closed") for entry in self._entries(kind))
 
+    def close(self) -> None:
+        """Let another process go on with this study."""
+        self._passes.close()
+
     def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
         """Carry one exchange out, or raise `Waiting`."""
         self._exchange = errand.exchange.id
@@ -106,15 +111,16 @@ class FileDropRuntime(MessagingRuntime):
         if closed is not None:
             self._arrived = closed["from"]
             return {name: self._kept(name, number) for name in closed["from"]}
+        was_open = self._passes.find("asked", number=number) is not None
+        close, self._close = self._close and was_open, False  # only the pass that was open before this call
         self._write(number, requests, left_out)
         replies, refused = self._collect(number, list(requests))
         self.notes += refused
-        missing = [name for name in requests if name not in replies]
-        if missing and not self._close:
+        missing = [name for name in self.study.announcement.parties if name in requests.keys() - replies]
+        if missing and not close:
             if refused:
                 raise ProtocolError(" ".join(refused))
             raise Waiting(number=number, answered=list(replies), missing=missing)
-        self._close = False if missing else self._close
         self._arrived = list(replies)
         return replies
 
@@ -178,7 +184,7 @@ class FileDropRuntime(MessagingRuntime):
 
     # --- replies ----------------------------------------------------------------------------------------
 
-    def _place(self, name: str, number: int) -> Any:
+    def _place(self, name: str, number: int) -> Path:
         return folders.reply_path(self.study.home, name, number)
 
     def _kept(self, name: str, number: int) -> bytes:

@@ -11,7 +11,7 @@ from fedassay.envelope import TrustModels
 from fedassay.errors import ProtocolError, UsageError
 from fedassay.protocol import Budget, Message, Protection, Randomness, TrustModel
 from fedassay.runtimes.file_drop import folders
-from fedassay.runtimes.file_drop.announcement import Announcement
+from fedassay.runtimes.file_drop.announcement import LARGEST_ANNOUNCEMENT, Announcement
 from fedassay.runtimes.file_drop.letters import EVERYONE, Kind, Letter, check_name, open_letter
 from fedassay.sites import COORDINATOR
 from fedassay.trust import TRUST_MODELS
@@ -85,7 +85,7 @@ class Study:
     ) -> Study | None:
         """The study that this coordinator announced in this folder, or None if it holds none."""
         where = str(drop / folders.ANNOUNCEMENT)
-        data = folders.read(drop / folders.ANNOUNCEMENT)
+        data = folders.read(drop / folders.ANNOUNCEMENT, largest=LARGEST_ANNOUNCEMENT)
         if data is None:
             return None
         letter = open_letter(

@@ -52,7 +52,9 @@ class Frame:
 
 def signed_request(body: bytes, credentials: Credentials | None) -> Frame:
     """A request as its sender frames it."""
-    return Frame(body=body, signature=b"" if credentials is None else credentials.sign(_REQUEST_PURPOSE, body))
+    return Frame(
+        body=body, signature=b"" if credentials is None else credentials.sign(_REQUEST_PURPOSE, body)
+    )
 
 
 def opened_request(frame: Frame, credentials: Credentials | None, *, sender: str) -> bytes:

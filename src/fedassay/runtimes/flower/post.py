@@ -104,9 +104,7 @@ class Post:
         try:
             frame = Frame.unpack(message)
             if letter.sender_of_reply is not None:
-                opened_reply(
-                    frame, self.credentials, sender=letter.sender_of_reply, request=letter.body
-                )
+                opened_reply(frame, self.credentials, sender=letter.sender_of_reply, request=letter.body)
         except Exception as error:  # whatever a stranger sent, it is not a reply
             log.warning("node %d: %s", letter.node, error)
             return None

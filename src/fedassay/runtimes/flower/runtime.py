@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fedassay.errors import FederationError
 from fedassay.protocol import Party
 from fedassay.runtimes.flower.directory import Directory
 from fedassay.runtimes.flower.frames import REQUEST
@@ -69,6 +70,9 @@ class FlowerRuntime(MessagingRuntime):
         """Send each request to its node and collect what comes back in time."""
         if self._nodes is None:
             self._nodes = self._directory.find()
+            if not set(self._nodes) & set(self._clients):
+                self._nodes = None  # not a dropout of all, which would end the run: nobody is there yet
+                raise FederationError("flower: no site is connected; start the SuperNodes and submit again.")
         letters = {
             name: Letter(node=self._nodes[name], kind=REQUEST, body=body, sender_of_reply=name)
             for name, body in requests.items()

@@ -12,6 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from flwr.app import ConfigRecord, Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from flwr.simulation import run_simulation
+
 from fedassay.client import Client, Site
 from fedassay.data.federation import Federation
 from fedassay.endpoint import Endpoint
@@ -21,21 +26,12 @@ from fedassay.privacy.ledger import MemoryLedger
 from fedassay.privacy.policy import AllowAll
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.protocol import Message as WireMessage
-from fedassay.runtimes.flower import require
+from fedassay.runtimes.flower.directory import Directory, answer_hello
+from fedassay.runtimes.flower.frames import HELLO, REQUEST, Frame
+from fedassay.runtimes.flower.post import Post
+from fedassay.runtimes.flower.runtime import LEG_TIMEOUT, FlowerRuntime
+from fedassay.runtimes.flower.spool import Spool
 from fedassay.runtimes.in_process import Progress
-
-require("flwr", "ray")
-
-from flwr.app import ConfigRecord, Context, Message  # noqa: E402 (after the environment is set and checked)
-from flwr.clientapp import ClientApp  # noqa: E402
-from flwr.serverapp import Grid, ServerApp  # noqa: E402
-from flwr.simulation import run_simulation  # noqa: E402
-
-from fedassay.runtimes.flower.directory import Directory, answer_hello  # noqa: E402
-from fedassay.runtimes.flower.frames import HELLO, REQUEST, Frame  # noqa: E402
-from fedassay.runtimes.flower.post import Post  # noqa: E402
-from fedassay.runtimes.flower.runtime import LEG_TIMEOUT, FlowerRuntime  # noqa: E402
-from fedassay.runtimes.flower.spool import Spool  # noqa: E402
 
 MOST_CLIENTS = 1000
 """A node costs about 10 ms of processor time a round: more than this is a task for the in-process runtime."""
@@ -87,7 +83,7 @@ class SpooledClients:
                 ledger=MemoryLedger(None),
                 randomness=self.randomness.child(path),
                 split_key=self.split_key,
-            )
+            ),
         )
 
 

@@ -39,7 +39,7 @@ class Spool:
                 stop = start + batch_length(batch)
                 for role, values in batch.items():
                     if role not in columns:
-                        columns[role] = np.lib.format.open_memmap(  # type: ignore[no-untyped-call]
+                        columns[role] = np.lib.format.open_memmap(
                             folder / f"{role}.npy",
                             mode="w+",
                             dtype=values.dtype,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from fedassay.errors import UsageError
@@ -100,6 +101,7 @@ class Evaluate:
         if setting.noise(Sum(of=exact)).variance == 0:
             return exact
 
+        @cache
         def noise_variance_for(levels: int) -> float:
             widths = tuple(1 << level for level in range(levels))
             return setting.noise(Sum(of=self._noisy_histogram(widths))).variance
@@ -112,10 +114,10 @@ class Evaluate:
         return self._noisy_histogram(best)
 
     def _exact_histogram(self, widths: tuple[int, ...]) -> ScoreHistogram:
-        return self._histogram(self.height or EXACT_HEIGHT, LARGEST_REACH, widths)
+        return self._histogram(EXACT_HEIGHT if self.height is None else self.height, LARGEST_REACH, widths)
 
     def _noisy_histogram(self, widths: tuple[int, ...]) -> ScoreHistogram:
-        return self._histogram(self.height or NOISY_HEIGHT, NOISY_REACH, widths)
+        return self._histogram(NOISY_HEIGHT if self.height is None else self.height, NOISY_REACH, widths)
 
     def _histogram(self, height: int, reach: float, widths: tuple[int, ...]) -> ScoreHistogram:
         # The ends of uniform buckets are edges too, so that the uniform calibration error has exact buckets.

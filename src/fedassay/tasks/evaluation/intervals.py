@@ -7,12 +7,15 @@ error is added linearly at both ends. Rows are assumed independent.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scipy.special import betaincinv, ndtri
 
 from fedassay.errors import UsageError
 from fedassay.tasks.evaluation.metric import Metric, Undefined
+
+_LARGEST_RELATIVE_ERROR = 5.0
+"""A ratio with a larger relative standard error says nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,20 +78,22 @@ def score_interval(estimate: Estimate, *, size: float, level: float) -> tuple[fl
     >>> round(low, 4), high
     (0.7225, 1.0)
     """
-    low, high = score_roots(estimate, size=size, level=level)
+    # A noisy estimate outside [0, 1] only comes closer to the truth when it is moved to the nearer end.
+    inside = replace(estimate, value=min(1.0, max(0.0, estimate.value - estimate.bias)), bias=0.0)
+    low, high = score_roots(inside, size=size, level=level)
     reported = min(1.0, max(0.0, estimate.value))
     low, high = min(low, reported) - estimate.discretisation, max(high, reported) + estimate.discretisation
     return max(0.0, low), min(1.0, high)
 
 
 def score_roots(estimate: Estimate, *, size: float, level: float) -> tuple[float, float]:
-    """The ends of `score_interval` before the binning bound; under noise they may lie outside [0, 1]."""
-    v, tau2, z2 = estimate.value - estimate.bias, estimate.privacy_variance, z_value(level) ** 2
+    """The ends of `score_interval` before they are cut: under noise they may lie outside [0, 1]."""
+    z, tau, v = z_value(level), math.sqrt(estimate.privacy_variance), estimate.value - estimate.bias
     informative = 0 < v < 1 and estimate.sampling_variance > 0
     m = v * (1 - v) / estimate.sampling_variance if informative else size
-    leading = 1 + z2 / m
-    centre = (v + z2 / (2 * m)) / leading
-    half = math.sqrt(max(0.0, centre**2 - (v * v - z2 * tau2) / leading))
+    leading = 1 + z**2 / m
+    centre = (v + z**2 / (2 * m)) / leading
+    half = math.sqrt(max(0.0, centre**2 - (v * v - (z * tau) ** 2) / leading))
     return centre - half, centre + half
 
 
@@ -129,13 +134,14 @@ def unbounded(estimate: Estimate, *, level: float, lowest: float = -math.inf) ->
 def positive(estimate: Estimate, *, level: float) -> Metric:
     """A metric above zero, with an interval that is symmetric on the logarithmic scale.
 
-    Edge case: an estimate that is not above zero has no such interval.
+    Edge case: an estimate that is not above zero, or far below its error, has no such interval.
     """
-    if estimate.value <= 0:
-        raise Undefined(f"not enough evidence: the estimate {estimate.value:.3g} is not above 0")
+    if estimate.value <= 0 or estimate.standard_error > _LARGEST_RELATIVE_ERROR * estimate.value:
+        raise Undefined(
+            f"not enough evidence: the estimate {estimate.value:.3g} has standard error "
+            f"{estimate.standard_error:.3g}"
+        )
     factor = math.exp(z_value(level) * estimate.standard_error / estimate.value)
     low = estimate.value / factor - estimate.discretisation
     high = estimate.value * factor + estimate.discretisation
-    if not math.isfinite(high):
-        raise Undefined("not enough evidence: the error is many times larger than the estimate")
     return estimate.metric(estimate.value, (max(0.0, low), high), level=level)

@@ -20,8 +20,6 @@ from fedassay.tasks.evaluation.ratios import EPSILON
 _STEPS = 60
 _TOLERANCE = 1e-6
 _SMALLEST_STEP = 1e-6
-_LARGEST_SLOPE = 1e3
-"""Beyond it the likelihood has no maximum in practice: the scores separate the classes."""
 
 
 @estimator
@@ -40,8 +38,8 @@ def calibration_slope(evidence: Evidence, *, level: float = LEVEL) -> Metric:
     """
     evidence.require_classes()
     logits = _logits(evidence.scores)
-    if evidence.exact and np.count_nonzero(evidence.counts) < 2:
-        raise Undefined("all scores fall into one bin, so no slope can be fitted")
+    if evidence.exact:
+        _require_overlap(evidence)
     design = np.stack([np.ones_like(logits), logits])
     if not evidence.exact:
         # Noise in the outermost bins can flatten the fit, and a flat fit looks precise: judge the noise at
@@ -49,6 +47,15 @@ def calibration_slope(evidence: Evidence, *, level: float = LEVEL) -> Metric:
         shift = _newton(evidence, design[:1], logits)
         _require_little_noise(evidence, *_influence(evidence, design, shift[0] + logits, np.zeros(2), 1))
     return _fit(evidence, design, offset=np.zeros_like(logits), coordinate=1, level=level)
+
+
+def _require_overlap(evidence: Evidence) -> None:
+    """Without overlap of the classes the likelihood grows with the slope for ever."""
+    if np.count_nonzero(evidence.counts) < 2:
+        raise Undefined("all scores fall into one bin, so no slope can be fitted")
+    positives, negatives = np.flatnonzero(evidence.positives), np.flatnonzero(evidence.negatives)
+    if positives[0] >= negatives[-1] or negatives[0] >= positives[-1]:
+        raise Undefined("the scores separate the classes, so the likelihood has no maximum")
 
 
 def _logits(scores: Floats) -> Floats:
@@ -110,9 +117,7 @@ def _newton(evidence: Evidence, design: Floats, offset: Floats) -> Floats:
             if size < _SMALLEST_STEP:
                 raise Undefined("not enough evidence: the likelihood has no maximum that can be found")
         beta, value = beta + size * step, reached
-        if np.abs(beta).max() > _LARGEST_SLOPE:
-            break
-    raise Undefined("the scores separate the classes, so the likelihood has no maximum")
+    raise Undefined("not enough evidence: the likelihood has no maximum that can be found")
 
 
 def _log_likelihood(evidence: Evidence, eta: Floats) -> float:

@@ -1,0 +1,169 @@
+"""What a coordinator proposes, and how a study that has all its replies becomes a result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from fedassay.cli.options import Terms
+from fedassay.crypto.identity import Identity
+from fedassay.errors import UsageError
+from fedassay.journal import FileJournal
+from fedassay.privacy.file_ledger import FileLedger
+from fedassay.privacy.randomness import SecureRandomness
+from fedassay.protocol import Message, Protection, Setting, Task
+from fedassay.result import Result, describe_privacy
+from fedassay.run import Job, rehearse, run
+from fedassay.runtimes.file_drop import Announcement, FileDropRuntime, Study
+from fedassay.tasks.evaluation import Evaluate
+from fedassay.trust.secure_sum import SecureSum
+
+_EVALUATE = {"thresholds": [0.5], "height": None, "buckets": 10, "transform": "auto", "level": 0.95}
+
+
+def _evaluate(parameters: Message) -> Task[dict[str, Any]]:
+    return Evaluate(**{**parameters, "thresholds": tuple(parameters["thresholds"])})
+
+
+TASKS: Mapping[str, tuple[Message, Callable[[Message], Task[dict[str, Any]]]]] = MappingProxyType(
+    {"evaluate": (_EVALUATE, _evaluate)}
+)
+"""Name to the parameters with their defaults, and the task that they make."""
+
+
+_DEFAULT_TERMS = Terms(trust=SecureSum(), budget=None, protection=Protection())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A task and its terms, as the options of the first call say."""
+
+    name: str
+    task: str
+    parameters: Message
+    terms: Terms
+
+    @classmethod
+    def of(cls, task: str | None, given: Message, *, terms: Terms, name: str | None) -> Proposal | None:
+        """A proposal from options (those that are None take their defaults), or None if there are none."""
+        if task is None:
+            if terms != _DEFAULT_TERMS or name is not None or any(v is not None for v in given.values()):
+                raise UsageError(
+                    "options of the study: they belong to the first call; name the task, or leave them out."
+                )
+            return None
+        if task not in TASKS:
+            raise UsageError(f"task: got {task!r}, expected one of {', '.join(TASKS)}.")
+        defaults, make = TASKS[task]
+        parameters = {key: value if given.get(key) is None else given[key] for key, value in defaults.items()}
+        make(parameters)
+        return cls(name=name or task, task=task, parameters=parameters, terms=terms)
+
+    def announce(self, drop: Path, *, state: Path, identity: Identity, roster: dict[str, bytes]) -> Study:
+        """Announce the study; what cannot be answered is refused before anything is written."""
+        terms = self.terms
+        setting = Setting(
+            trust=terms.trust, protection=terms.protection, budget=terms.budget, clients=len(roster)
+        )
+        rehearse(TASKS[self.task][1](self.parameters), setting)
+        return Study.begin(
+            drop,
+            state=state,
+            identity=identity,
+            name=self.name,
+            task=self.task,
+            parameters=self.parameters,
+            trust=terms.trust,
+            protection=terms.protection,
+            budget=terms.budget,
+            roster=roster,
+            randomness=SecureRandomness(),
+        )
+
+    def check(self, announced: Announcement) -> None:
+        """Refuse options that differ from what was announced: a study cannot change."""
+        terms = self.terms
+        mine = (self.task, self.parameters, terms.trust, terms.protection, terms.budget)
+        theirs = (
+            announced.task,
+            announced.parameters,
+            announced.trust,
+            announced.protection,
+            announced.budget,
+        )
+        if mine != theirs:
+            raise UsageError(
+                f"study {announced.study}: it was announced with other options, and they cannot change; leave "
+                "the task and its options out, or begin a new study in another folder."
+            )
+
+
+def conclude(study: Study, runtime: FileDropRuntime, *, ledger: Path) -> Result:
+    """Run the study as far as its replies allow: its result, or `Waiting`."""
+    announced = study.announcement
+    if announced.task not in TASKS:
+        raise UsageError(
+            f"study {announced.study}: the task {announced.task!r} is not known to this version."
+        )
+    task = TASKS[announced.task][1](announced.parameters)
+    journal = FileJournal(study.home / "journal")
+    try:
+        begun = _first_time(journal, "opened")
+        results = run(
+            [Job(name=announced.task, task=task, setting=announced.setting)],
+            runtime=runtime,
+            ledger=FileLedger(ledger, None),
+            randomness=SecureRandomness(),
+            study=announced.study,
+            journal=journal,
+        )[announced.task]
+        return _result(announced, runtime, results, journal, _first_time(journal, "ended") - begun)
+    finally:
+        journal.close()
+
+
+def _first_time(journal: FileJournal, kind: str) -> float:
+    """When this was first noted: now, or in an earlier call."""
+    noted = journal.find(kind)
+    if noted is None:
+        noted = {"kind": kind, "time": time.time()}
+        journal.append(noted)
+    return float(noted["time"])
+
+
+def _result(
+    announced: Announcement,
+    runtime: FileDropRuntime,
+    results: dict[str, Any],
+    journal: FileJournal,
+    seconds: float,
+) -> Result:
+    answered = min(
+        one["clients"]
+        for entry in journal.entries()
+        if entry["kind"] == "released"
+        for one in entry["values"]
+    )
+    return Result(
+        task=announced.task,
+        parameters={"study": announced.study, **announced.parameters},
+        results=results,
+        privacy=describe_privacy(announced.setting, simulated=False),
+        cohort={
+            "clients": answered,
+            "dropped": len(announced.roster) - answered,
+            "truncated": None,
+            "rows": results["histogram"]["rows"],
+        },
+        runtime={
+            "name": runtime.name,
+            "mode": runtime.mode,
+            "rounds": runtime.rounds,
+            "bytes_per_client": runtime.bytes_in_all // len(announced.roster),
+            "seconds": round(max(0.0, seconds), 3),
+        },
+    )

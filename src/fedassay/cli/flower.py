@@ -1,0 +1,147 @@
+"""`fedassay flower`: write the app, submit a study, set up a site. Flower itself is an extra."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from fedassay.cli import options, output
+from fedassay.cli.evaluate import Transform
+from fedassay.cli.flower_site import site
+from fedassay.errors import UsageError
+from fedassay.protocol import Neighbours, Unit
+from fedassay.result import Result
+from fedassay.runtimes.flower.app_bundle import write_app
+from fedassay.runtimes.flower.coordinator_file import write_coordinator
+from fedassay.runtimes.flower.events import Event
+from fedassay.runtimes.flower.study import Study
+from fedassay.runtimes.flower.submission import Connection, submit
+
+flower_app = typer.Typer(
+    name="flower", help="Run between machines on Flower: app, submit, site.", no_args_is_help=True
+)
+flower_app.command()(site)
+
+
+@flower_app.command("app")
+def app_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the app.")],
+    coordinator: Annotated[
+        Path, typer.Option(help="The coordinator's file on the SuperLink's machine, coordinator.toml.")
+    ],
+    key: Annotated[
+        Path | None, typer.Option(help="The coordinator's private key: writes the coordinator's file too.")
+    ] = None,
+    roster: Annotated[
+        Path | None, typer.Option(help="With --key: the sites' names and public keys (roster.toml).")
+    ] = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write the Flower app (one pyproject.toml, no code) and, with --key and --roster, the coordinator's file."""
+    console = Console(quiet=quiet)
+    if (key is None) != (roster is None):
+        raise UsageError("--key and --roster: they go together; give both or neither.")
+    if key is not None and roster is not None:
+        write_coordinator(coordinator, key=key, roster=roster)
+        console.print(f"Written: {coordinator}", highlight=False, soft_wrap=True)
+    path = write_app(folder, coordinator=str(coordinator.absolute()))
+    console.print(f"Written: {path}", highlight=False, soft_wrap=True)
+    console.print(
+        f"Next: start the SuperLink and the SuperNodes, then fedassay flower submit {folder} --study NAME "
+        "--address HOST:PORT --root-certificates ca.crt",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+@flower_app.command("submit")
+def submit_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The app's folder.")],
+    study: Annotated[
+        str, typer.Option(help="A name for the study. The same name goes on with a run that broke off.")
+    ],
+    address: Annotated[str | None, typer.Option(help="The SuperLink, HOST:PORT.")] = None,
+    root_certificates: Annotated[
+        Path | None, typer.Option(help="The certificate by which the SuperLink is recognised.")
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Without TLS: for a test on one machine.")
+    ] = False,
+    connection: Annotated[
+        str | None, typer.Option(help="Instead of an address: a connection in Flower's own settings.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds that a site has for each leg.")] = 120.0,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for sites that are not there yet.")] = 60.0,
+    threshold: Annotated[
+        list[float] | None, typer.Option(help="Decision threshold; may be repeated. Default: 0.5.")
+    ] = None,
+    height: Annotated[int | None, typer.Option(help="2^HEIGHT score bins.")] = None,
+    buckets: Annotated[int | None, typer.Option(help="Buckets of the calibration curve.")] = None,
+    transform: Annotated[Transform | None, typer.Option(help="Spacing of the score bins.")] = None,
+    level: Annotated[float | None, typer.Option(help="Confidence level of the intervals.")] = None,
+    privacy: options.Privacy = "secure-sum",
+    dropout: Annotated[
+        float | None, typer.Option(help="secure-sum: the share of sites that may fall silent.")
+    ] = None,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = 0.0,
+    unit: options.UnitOption = Unit.EXAMPLE,
+    neighbours: options.NeighboursOption = Neighbours.ADD_REMOVE,
+    rows_per_client: options.RowsPerClient = None,
+    seed: Annotated[int | None, typer.Option(hidden=True)] = None,
+    json: options.JsonFile = None,
+    report: options.ReportFile = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Run a study on a SuperLink, show how it goes, and bring the result back."""
+    if seed is not None:
+        raise UsageError("--seed: this is a release, whose noise nobody may know; leave the seed out.")
+    options.terms(
+        privacy=privacy,
+        epsilon=epsilon,
+        delta=delta,
+        unit=unit,
+        neighbours=neighbours,
+        rows_per_client=rows_per_client,
+    )
+    given = {
+        "thresholds": threshold or None,
+        "height": height,
+        "buckets": buckets,
+        "transform": None if transform is None else transform.value,
+        "level": level,
+    }
+    asked = Study(
+        name=study,
+        parameters={name: value for name, value in given.items() if value is not None},
+        privacy=privacy,
+        privacy_parameters={} if dropout is None else {"dropout": dropout},
+        epsilon=epsilon,
+        delta=delta,
+        unit=unit,
+        neighbours=neighbours,
+        rows_per_client=rows_per_client,
+        timeout=timeout,
+        wait=wait,
+    )
+    reached = Connection(
+        address=address, root_certificates=root_certificates, insecure=insecure, name=connection
+    )
+    output.check_writable(json, report)
+    with output.progress(quiet=quiet) as advance:
+
+        def heard(event: Event) -> None:
+            if event["event"] == "progress":
+                advance(int(event["leg"]), int(event["done"]), int(event["total"]))
+
+        document = submit(folder, asked, reached, heard=heard)
+    output.deliver(_result(document), json=json, report=report, quiet=quiet)
+
+
+def _result(document: str) -> Result:
+    content: dict[str, Any] = json_module.loads(document)
+    return Result(**{**content, "warnings": tuple(content["warnings"])})

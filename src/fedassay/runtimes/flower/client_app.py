@@ -1,0 +1,58 @@
+"""The ClientApp of a deployment: hands each request to the site's own client, and its reply back.
+
+Guarantee: whatever goes wrong leaves as a fixed code. Flower would send the text of an exception to the
+server, so none may reach it; what happened is in the log of the SuperNode.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from fedassay import envelope
+from fedassay.envelope import Refusal
+from fedassay.errors import ProtocolError
+from fedassay.runtimes.flower.directory import answer_hello
+from fedassay.runtimes.flower.frames import HELLO, REQUEST, Frame, opened_request, signed_reply
+from fedassay.runtimes.flower.nodes import Node, read_node
+from fedassay.sites import COORDINATOR
+
+log = logging.getLogger("fedassay.flower")
+
+app = ClientApp()
+
+Handler = Callable[[Message, Context], Message]
+Reply = Callable[[Node, bytes, Context], bytes]
+
+
+def _handler(reply: Reply) -> Handler:
+    """What Flower calls: check the coordinator's signature, let `reply` make the reply, sign it."""
+
+    def handle(message: Message, context: Context) -> Message:
+        try:
+            node = read_node(context.node_config)
+            request = opened_request(Frame.unpack(message), node.credentials, sender=COORDINATOR)
+            frame = signed_reply(reply(node, request, context), node.credentials, request=request)
+        except Exception as error:  # the boundary of a site: nothing but a fixed code may leave
+            log.warning("refused: %s", error, exc_info=not isinstance(error, ProtocolError))
+            code = Refusal.PROTOCOL if isinstance(error, ProtocolError) else Refusal.INTERNAL
+            frame = Frame(body=envelope.pack_refusal(sender="", code=code))
+        return Message(frame.pack(), reply_to=message)
+
+    return handle
+
+
+def _introduce(node: Node, request: bytes, context: Context) -> bytes:
+    return answer_hello(request, name=node.name, node=context.node_id)
+
+
+def _answer(node: Node, request: bytes, context: Context) -> bytes:
+    with node.opened() as endpoint:
+        return endpoint.answer(request)
+
+
+app.query(HELLO.partition(".")[2])(_handler(_introduce))
+app.query(REQUEST.partition(".")[2])(_handler(_answer))

@@ -1,0 +1,128 @@
+"""One study, run by the coordinator: journal, ledger and results stay on its machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flwr.serverapp import Grid
+
+from fedassay.envelope import Refusal
+from fedassay.errors import FederationError, Refused, TooFewClients
+from fedassay.journal import FileJournal, Journal
+from fedassay.privacy.file_ledger import FileLedger
+from fedassay.privacy.randomness import SecureRandomness
+from fedassay.result import Result, describe_privacy
+from fedassay.run import Job, run
+from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
+from fedassay.runtimes.flower.directory import Directory
+from fedassay.runtimes.flower.post import Post
+from fedassay.runtimes.flower.runtime import FlowerRuntime
+from fedassay.runtimes.flower.study import Study
+from fedassay.runtimes.in_process import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coordinator:
+    """Runs studies over the sites of its file."""
+
+    file: CoordinatorFile
+
+    def runtime(self, grid: Grid, study: Study, *, progress: Progress) -> FlowerRuntime:
+        """The runtime that asks this coordinator's sites."""
+        post = Post(grid=grid, credentials=self.file.credentials)
+        directory = Directory(
+            post=post,
+            expected=(*self.file.clients, *self.file.helpers),
+            randomness=SecureRandomness(),
+            wait=study.wait,
+            credentials=self.file.credentials,
+        )
+        return FlowerRuntime(
+            clients=self.file.clients,
+            directory=directory,
+            simulated=False,
+            timeout=study.timeout,
+            progress=progress,
+        )
+
+    def release(self, study: Study, grid: Grid, *, progress: Progress) -> tuple[str, Path]:
+        """Run a study, or go on with one that was cut off; the result document, and where it now lies.
+
+        Guarantee: a study of the same name asks and spends nothing twice, whatever crashed in between: what
+        was released is in its journal, and a finished study gives the same document again, byte for byte.
+        Seeds do not exist here.
+        """
+        started = time.perf_counter()
+        job = study.job(clients=len(self.file.clients))
+        path = self.file.state / "results" / f"{study.name}.json"
+        with self._opened(study.name) as journal:
+            runtime = self.runtime(grid, study, progress=progress)
+            results = self._run(job, runtime, study, journal)
+            if runtime.traffic.rounds == 0 and path.exists():
+                return path.read_text(encoding="utf-8"), path
+            result = Result(
+                task=study.task,
+                parameters={"study": study.name, **study.parameters},
+                results=results,
+                privacy=describe_privacy(job.setting, simulated=False),
+                cohort=_cohort(journal, len(self.file.clients), results),
+                runtime={
+                    "name": runtime.name,
+                    "mode": runtime.mode,
+                    "rounds": runtime.traffic.rounds,
+                    "bytes_per_client": runtime.traffic.bytes_in_all // max(1, len(self.file.clients)),
+                    "seconds": round(time.perf_counter() - started, 3),
+                },
+            )
+            result.save(path)
+        return result.to_json(), path
+
+    def _run(self, job: Job, runtime: FlowerRuntime, study: Study, journal: Journal) -> dict[str, Any]:
+        ledger = FileLedger(self.file.state / "ledger.jsonl", self.file.budget, allow_exact=True)
+        try:
+            results: dict[str, Any] = run(
+                [job],
+                runtime=runtime,
+                ledger=ledger,
+                randomness=SecureRandomness(),
+                study=study.name,
+                journal=journal,
+            )[job.name]
+        except TooFewClients as error:
+            raise _explained(error, runtime.refusals) from error
+        return results
+
+    @contextmanager
+    def _opened(self, study: str) -> Iterator[Journal]:
+        """The journal of a study, for this process alone."""
+        for folder in ("journals", "results"):
+            (self.file.state / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        journal = FileJournal(self.file.state / "journals" / f"{study}.journal")
+        try:
+            yield journal
+        finally:
+            journal.close()
+
+
+def _cohort(journal: Journal, clients: int, results: dict[str, Any]) -> dict[str, Any]:
+    released = [entry for entry in journal.entries() if entry["kind"] == "released"]
+    answered = min(value["clients"] for entry in released for value in entry["values"])
+    return {
+        "clients": answered,
+        "dropped": clients - answered,
+        "truncated": None,
+        "rows": results["histogram"]["rows"],
+    }
+
+
+def _explained(error: TooFewClients, refusals: dict[str, Refusal]) -> FederationError | Refused:
+    """The same error with who refused and why; a refusal, if all who said something refused by their rules."""
+    who = ", ".join(f"{name} ({code})" for name, code in sorted(refusals.items()))
+    text = f"{error}{f' Refused: {who}.' if who else ''} This study is over; begin another under a new name."
+    by_rules = bool(refusals) and set(refusals.values()) <= {Refusal.POLICY, Refusal.BUDGET}
+    return Refused(text) if by_rules else TooFewClients(text)

@@ -1,0 +1,83 @@
+"""The coordinator's own file: its key, its folder, its budget, and the public keys of all sites.
+
+```toml
+key = "coordinator.key"      # made by `fedassay keys`; paths are relative to this file
+state = "state"              # folder: journals, ledger, results
+helpers = []                 # names of the roster that help (second server) and hold no rows
+
+[budget]                     # optional: what the coordinator may spend of the federation, in total
+epsilon = 3.0
+
+[roster]                     # the public keys of all sites (and helpers)
+hospital-a = "…"
+hospital-b = "…"
+```
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedassay.crypto.identity import Credentials, Identity, key_to_text
+from fedassay.errors import UsageError
+from fedassay.protocol import Budget
+from fedassay.result import write_atomically
+from fedassay.runtimes.flower.app_bundle import to_toml
+from fedassay.runtimes.flower.nodes import read_roster, read_toml
+from fedassay.sites import COORDINATOR
+
+_KNOWN = {"key", "state", "helpers", "budget", "roster"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinatorFile:
+    """What a coordinator's file says, checked."""
+
+    clients: tuple[str, ...]
+    helpers: tuple[str, ...]
+    state: Path
+    budget: Budget | None
+    credentials: Credentials = field(repr=False)
+
+    @classmethod
+    def read(cls, path: Path) -> CoordinatorFile:
+        """Read a coordinator's file; anything unclear in it is an error."""
+        content = read_toml(path)
+        if not {"key", "state", "roster"} <= set(content) <= _KNOWN:
+            raise UsageError(f"{path}: expected the entries key, state, roster, and perhaps helpers, budget.")
+        folder = path.absolute().parent
+        roster = read_roster(path, content["roster"])
+        helpers = content.get("helpers", [])
+        if not isinstance(helpers, list) or not set(map(str, helpers)) <= set(roster):
+            raise UsageError(f"{path}: helpers must be a list of names of the roster.")
+        try:
+            budget = Budget(**content["budget"]) if "budget" in content else None
+        except TypeError as error:
+            raise UsageError(f"{path}: the budget has entries epsilon and delta only ({error}).") from error
+        return cls(
+            clients=tuple(sorted(set(roster) - set(helpers) - {COORDINATOR})),
+            helpers=tuple(helpers),
+            state=folder / str(content["state"]),
+            budget=budget,
+            credentials=Credentials(identity=Identity.load(folder / str(content["key"])), roster=roster),
+        )
+
+
+def write_coordinator(path: Path, *, key: Path, roster: Path) -> None:
+    """Write a coordinator's file from its key and a roster file; what `read` would refuse is refused here."""
+    if path.exists():
+        raise UsageError(f"{path}: exists already; change it by hand, or give another file.")
+    identity = Identity.load(key)
+    keys = read_roster(roster, read_toml(roster).get("roster"))
+    if keys.pop(COORDINATOR, identity.public) != identity.public:
+        raise UsageError(f"{roster}: the key of {COORDINATOR} is not the one given; correct one of them.")
+    lines = [
+        f"key = {to_toml(str(key.absolute()))}",
+        f"state = {to_toml(str(path.absolute().parent / 'coordinator-state'))}",
+        "",
+        "[roster]",
+        *(f"{to_toml(name)} = {to_toml(key_to_text(public))}" for name, public in keys.items()),
+        "",
+    ]
+    write_atomically(path, "\n".join(lines))

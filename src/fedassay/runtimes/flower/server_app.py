@@ -1,0 +1,45 @@
+"""The ServerApp of a deployment: runs one study next to the SuperLink and tells the submitter how it goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from fedassay.errors import FedassayError, UsageError
+from fedassay.runtimes.flower import events
+from fedassay.runtimes.flower.coordinator import Coordinator
+from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
+from fedassay.runtimes.flower.study import Study
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the study of the run configuration; its result goes to a file and, in parts, to the log."""
+    try:
+        path = Path(str(context.run_config.get("coordinator", "")))
+        if not path.is_absolute():
+            raise UsageError(f"coordinator: got {str(path)!r}, expected the absolute path of its file.")
+        study = Study.from_config(context.run_config)
+        _say(events.line("started", study=study.name))
+        coordinator = Coordinator(file=CoordinatorFile.read(path))
+        document, written = coordinator.release(study, grid, progress=_progress)
+    except FedassayError as error:
+        _say(events.line("failed", code=error.exit_code, message=str(error)))
+        raise
+    except Exception:
+        _say(events.line("failed", code=1, message="internal error; the SuperLink's log has the details."))
+        raise
+    for text in events.result_lines(document, path=str(written)):
+        _say(text)
+
+
+def _progress(leg: int, done: int, total: int) -> None:
+    _say(events.line("progress", leg=leg, done=done, total=total))
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

@@ -1,0 +1,147 @@
+"""What is asked in a deployment, as plain values that fit into Flower's run configuration."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from fedassay.errors import UsageError
+from fedassay.protocol import Budget, Neighbours, Protection, Setting, Task, TrustModel, Unit
+from fedassay.run import Job, rehearse
+from fedassay.tasks.evaluation import Evaluate
+from fedassay.trust import TRUST_MODELS
+
+TASKS: Mapping[str, type[Any]] = {"evaluate": Evaluate}
+"""The tasks that a deployment can run, by name."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ANY_NUMBER = 1000
+
+Config = dict[str, str | int | float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """One run of one task. Its name stands for its journal: the same name goes on with the same run.
+
+    Everything is checked when it is made, so that what cannot run is refused before it is sent.
+
+    Examples
+    --------
+    >>> study = Study(name="spring-2026", parameters={"thresholds": [0.2, 0.5]})
+    >>> Study.from_config(study.to_config()) == study
+    True
+    >>> Study(name="spring-2026", privacy="server-dp")
+    Traceback (most recent call last):
+    fedassay.errors.UsageError: privacy server-dp: it adds noise, so it needs a budget; give an epsilon.
+    """
+
+    name: str
+    task: str = "evaluate"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    privacy: str = "secure-sum"
+    privacy_parameters: Mapping[str, Any] = field(default_factory=dict)
+    epsilon: float | None = None
+    delta: float = 0.0
+    unit: Unit = Unit.EXAMPLE
+    neighbours: Neighbours = Neighbours.ADD_REMOVE
+    rows_per_client: int | None = None
+    timeout: float = 120.0
+    wait: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise UsageError(
+                f"study: got {self.name!r}, expected up to 64 letters, digits, dots, dashes and underscores."
+            )
+        if not (0 < self.timeout <= 86_400 and 0 <= self.wait <= 86_400):
+            raise UsageError("timeout and wait: expected seconds, at most a day.")
+        rehearse(self._task(), self._setting(_ANY_NUMBER))
+
+    def job(self, *, clients: int) -> Job:
+        """The study as `fedassay.run` takes it."""
+        return Job(name=self.task, task=self._task(), setting=self._setting(clients))
+
+    def _task(self) -> Task[dict[str, Any]]:
+        if self.task not in TASKS:
+            raise UsageError(f"task: got {self.task!r}, expected one of {', '.join(TASKS)}.")
+        task: Task[dict[str, Any]] = _made(TASKS[self.task], self.parameters, what=self.task)
+        return task
+
+    def _setting(self, clients: int) -> Setting:
+        if self.privacy not in TRUST_MODELS:
+            raise UsageError(f"privacy: got {self.privacy!r}, expected one of {', '.join(TRUST_MODELS)}.")
+        trust: TrustModel = _made(TRUST_MODELS[self.privacy], self.privacy_parameters, what=self.privacy)
+        if trust.private and self.epsilon is None:
+            raise UsageError(f"privacy {self.privacy}: it adds noise, so it needs a budget; give an epsilon.")
+        return Setting(
+            trust=trust,
+            protection=Protection(
+                unit=self.unit, neighbours=self.neighbours, rows_per_client=self.rows_per_client
+            ),
+            budget=None if self.epsilon is None else Budget(epsilon=self.epsilon, delta=self.delta),
+            clients=clients,
+        )
+
+    def to_config(self) -> Config:
+        """The study as a run configuration; an epsilon or a bound of 0 stands for none."""
+        return {
+            "study": self.name,
+            "task": self.task,
+            "parameters": json.dumps(dict(self.parameters)),
+            "privacy": self.privacy,
+            "privacy-parameters": json.dumps(dict(self.privacy_parameters)),
+            "epsilon": self.epsilon or 0.0,
+            "delta": self.delta,
+            "unit": str(self.unit),
+            "neighbours": str(self.neighbours),
+            "rows-per-client": self.rows_per_client or 0,
+            "timeout": self.timeout,
+            "wait": self.wait,
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Study:
+        """The study that a run configuration asks for."""
+        try:
+            return cls(
+                name=str(config["study"]),
+                task=str(config["task"]),
+                parameters=_object(config["parameters"]),
+                privacy=str(config["privacy"]),
+                privacy_parameters=_object(config["privacy-parameters"]),
+                epsilon=float(config["epsilon"]) or None,
+                delta=float(config["delta"]),
+                unit=Unit(config["unit"]),
+                neighbours=Neighbours(config["neighbours"]),
+                rows_per_client=int(config["rows-per-client"]) or None,
+                timeout=float(config["timeout"]),
+                wait=float(config["wait"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(
+                f"run configuration: an entry is missing or of the wrong kind ({error})."
+            ) from error
+
+
+def _object(text: Any) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError("expected a JSON object")
+    return value
+
+
+def _made(kind: type[Any], given: Mapping[str, Any], *, what: str) -> Any:
+    """An object of a catalogue from JSON values; lists become tuples."""
+    known = {entry.name for entry in fields(kind)}
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise UsageError(f"{what}: unknown parameter {unknown[0]!r}; expected {', '.join(sorted(known))}.")
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    try:
+        return kind(**values)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{what}: a parameter is of the wrong kind ({error}).") from error

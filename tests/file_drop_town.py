@@ -1,0 +1,147 @@
+"""A town of sites with files of their own, and a coordinator, all driven through the command line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedassay import api
+from fedassay.cli import run_command
+from fedassay.crypto.identity import Credentials, Identity, key_to_text
+from fedassay.privacy.randomness import SecureRandomness
+from fedassay.protocol import TrustModel
+from fedassay.runtimes.file_drop import Participant
+from fedassay.sites import SiteFile
+
+OPTIONS = ("--threshold", "0.3", "--threshold", "0.5", "--height", "6")
+EXACT = ("secure-sum", "plain", "server-dp")
+
+
+@dataclass
+class Town:
+    """Everything lies below `root`: `drop`, `coordinator/` and one folder per site."""
+
+    root: Path
+    names: tuple[str, ...] = ("a", "b", "c", "d")
+    identities: dict[str, Identity] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        (self.root / "drop").mkdir()
+        everybody = ("coordinator", *self.names)
+        self.identities = {name: Identity.draw(SecureRandomness()) for name in everybody}
+        for number, name in enumerate(everybody):
+            (self.root / name).mkdir()
+            self.identities[name].save(self.root / name / f"{name}.key")
+            if name != "coordinator":
+                self.frame(number).to_csv(self.root / name / "scores.csv", index=False)
+                self.write_site(name)
+        (self.root / "coordinator" / "roster.toml").write_text(self.roster(everybody))
+
+    @staticmethod
+    def frame(number: int) -> pd.DataFrame:
+        rng = np.random.default_rng(number)
+        score = rng.beta(2, 3, 40 + 10 * number)
+        return pd.DataFrame({"p": score, "y": (rng.random(len(score)) < score).astype(int)})
+
+    def roster(self, names: tuple[str, ...]) -> str:
+        lines = [f'{name} = "{key_to_text(self.identities[name].public)}"' for name in names]
+        return "\n".join(["[roster]", *lines, ""])
+
+    def write_site(self, name: str, policy: str = "", **changes: str) -> Path:
+        entries = {
+            "name": name,
+            "dataset": f"{name}/rows",
+            "data": "scores.csv",
+            "key": f"{name}.key",
+            "state": "state",
+            **changes,
+        }
+        text = "\n".join(f"{key} = {json.dumps(value)}" for key, value in entries.items())
+        allowed = json.dumps(EXACT)
+        text += f'\n[columns]\nscore = "p"\nlabel = "y"\n[policy]\ntrust_models = {allowed}\n{policy}\n'
+        text += "[budget]\nepsilon = 3.0\n" + self.roster(("coordinator", *self.names))
+        path = self.root / name / "site.toml"
+        path.write_text(text)
+        return path
+
+    @property
+    def drop(self) -> Path:
+        return self.root / "drop"
+
+    def contribute(self, name: str, *arguments: object) -> int:
+        options = ["--yes", "-q"] if not arguments else [str(argument) for argument in arguments]
+        return run_command(
+            ["contribute", str(self.drop), "--site", str(self.root / name / "site.toml"), *options]
+        )
+
+    def aggregate(self, *arguments: object) -> int:
+        key = self.root / "coordinator" / "coordinator.key"
+        return run_command(
+            ["aggregate", str(self.drop), "--key", str(key), *[str(argument) for argument in arguments]]
+        )
+
+    def begin(self, *arguments: object) -> int:
+        roster = self.root / "coordinator" / "roster.toml"
+        return self.aggregate("evaluate", "--roster", roster, *OPTIONS, "-q", *arguments)
+
+    def finish(self, *, passes: int, absent: str = "", since: int = 1) -> dict[str, Any]:
+        """Let the sites answer pass after pass; `absent` is missing from pass `since` on."""
+        result = self.root / "result.json"
+        for number in range(1, passes + 1):
+            answering = [name for name in self.names if not (name == absent and number >= since)]
+            for name in answering:
+                assert self.contribute(name) == 0
+            closing = ["--close"] if len(answering) < len(self.names) else []
+            assert self.aggregate("-q", "--json", result, *closing) == 0
+            assert result.exists() == (number == passes)
+        document: dict[str, Any] = json.loads(result.read_text())
+        return document
+
+    def expected(self, trust: TrustModel, names: tuple[str, ...] = ()) -> dict[str, Any]:
+        """What the in-process runtime says about the same rows."""
+        frames = [
+            pd.read_csv(self.root / name / "scores.csv").assign(site=name) for name in names or self.names
+        ]
+        result = api.evaluate(
+            pd.concat(frames),
+            client="site",
+            score="p",
+            label="y",
+            trust=trust,
+            thresholds=(0.3, 0.5),
+            height=6,
+        )
+        document: dict[str, Any] = json.loads(result.to_json())
+        return document
+
+    def participant(self, name: str) -> Participant:
+        file = SiteFile.read(self.root / name / "site.toml")
+        return Participant(drop=self.drop, name=name, credentials=file.credentials, state=file.state)
+
+    def credentials(self, name: str) -> Credentials:
+        return Credentials(
+            identity=self.identities[name], roster={n: i.public for n, i in self.identities.items()}
+        )
+
+    @property
+    def state(self) -> Path:
+        """The study's own folder in the coordinator's state."""
+        (folder,) = [
+            path for path in (self.root / "coordinator" / "fedassay-state").iterdir() if path.is_dir()
+        ]
+        return folder
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Every file below a folder, by its digest."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }

@@ -1,0 +1,258 @@
+"""File drop from end to end: the same answers as in process, dropouts, and calls that can be repeated at any point."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from fedassay import wire
+from fedassay.cli import run_command
+from fedassay.crypto.identity import key_to_text
+from fedassay.privacy.file_ledger import FileLedger
+from fedassay.protocol import TrustModel
+from fedassay.runtimes.file_drop.letters import _MESSAGE
+from fedassay.trust.plain import Plain
+from fedassay.trust.secure_sum import SecureSum
+from file_drop_town import Town, contents
+
+SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
+TRUSTS = [(Plain(), 1), (SecureSum(), 4)]
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town(tmp_path)
+
+
+@pytest.mark.parametrize(("trust", "passes"), TRUSTS, ids=["plain", "secure-sum"])
+def test_the_answer_is_the_one_of_the_in_process_runtime(town: Town, trust: TrustModel, passes: int) -> None:
+    assert town.begin("--privacy", trust.name) == 0
+    document = town.finish(passes=passes)
+    jsonschema.validate(document, SCHEMA)
+    expected = town.expected(trust)
+    assert document["results"] == expected["results"]
+    assert document["cohort"] == {**expected["cohort"], "truncated": None}
+    assert document["privacy"]["simulated"] is False
+    assert document["runtime"]["name"] == "file-drop"
+    assert document["runtime"]["rounds"] == passes
+    assert document["runtime"]["bytes_per_client"] > 64 * 2 * 8
+
+
+def test_a_noisy_study_spends_at_every_site_and_at_the_coordinator(town: Town) -> None:
+    assert town.begin("--privacy", "server-dp", "--epsilon", 1) == 0
+    document = town.finish(passes=1)
+    exact = town.expected(Plain())["results"]["histogram"]
+    assert document["results"]["histogram"]["rows"] != exact["rows"]
+    assert document["privacy"]["epsilon"] == 1
+    for name in town.names:
+        ledger = FileLedger(town.root / name / "state" / "ledger.jsonl", None)
+        assert ledger.spent(f"{name}/rows", 0.0) == pytest.approx(1, abs=1e-6)
+    (charge,) = FileLedger(town.root / "coordinator" / "fedassay-state" / "ledger.jsonl", None).charges
+    assert charge.law == "discrete-laplace"
+    again = town.root / "again.json"
+    assert town.aggregate("-q", "--json", again) == 0  # the same noise: the release is in the journal
+    assert json.loads(again.read_text())["results"] == document["results"]
+
+
+@pytest.mark.parametrize(
+    ("since", "counted"), [(1, False), (2, False), (3, False), (4, True)], ids=lambda value: str(value)
+)
+def test_a_site_that_falls_silent_is_closed_out(town: Town, since: int, counted: bool) -> None:
+    assert town.begin() == 0
+    document = town.finish(passes=4, absent="c", since=since)
+    names = town.names if counted else ("a", "b", "d")
+    assert document["results"] == town.expected(Plain(), names)["results"]
+    assert document["cohort"]["clients"] == len(names)
+    assert document["cohort"]["dropped"] == 4 - len(names)
+
+
+def test_who_was_left_out_is_told_and_answers_nothing(town: Town, capsys: Any) -> None:
+    town.begin()
+    for name in ("a", "b", "d"):
+        town.contribute(name)
+    assert town.aggregate("-q", "--close") == 0
+    before = contents(town.drop)
+    assert town.contribute("c", "--yes") == 0
+    assert "gone on without this site" in capsys.readouterr().out
+    assert contents(town.drop) == before
+
+
+def test_a_close_that_leaves_too_few_changes_nothing(town: Town, capsys: Any) -> None:
+    town.begin()
+    for name in ("a", "b"):
+        town.contribute(name)
+    assert town.aggregate("-q", "--close") == 4
+    assert "expected at least 3" in capsys.readouterr().err
+    for name in ("c", "d"):
+        town.contribute(name)
+    assert town.aggregate("-q") == 0
+    for _ in range(3):
+        for name in town.names:
+            assert town.contribute(name) == 0
+        assert town.aggregate("-q", "--json", town.root / "result.json") == 0
+    assert json.loads((town.root / "result.json").read_text())["cohort"]["clients"] == 4
+
+
+def test_closing_a_pass_that_is_complete_does_not_close_the_next(town: Town, capsys: Any) -> None:
+    town.begin()
+    for name in town.names:
+        town.contribute(name)
+    assert town.aggregate("--close") == 0
+    assert "Pass 2: 0 of 4 replies" in capsys.readouterr().out
+
+
+def test_closing_before_anybody_could_answer_is_waiting(town: Town, capsys: Any) -> None:
+    assert town.begin("--close") == 0
+    assert (town.drop / "to-a" / "1.fedassay").exists()
+
+
+def test_every_call_can_be_repeated(town: Town) -> None:
+    town.begin()
+    for _ in range(4):
+        for name in town.names:
+            town.contribute(name)
+            before = contents(town.root)
+            assert town.contribute(name) == 0
+            assert contents(town.root) == before
+        assert town.aggregate("-q", "--json", town.root / "result.json") == 0
+        before = contents(town.root)
+        assert town.aggregate("-q", "--json", town.root / "result.json") == 0
+        assert town.begin("--json", town.root / "result.json") == 0  # also the first command
+        assert contents(town.root) == before
+    assert len(FileLedger(town.root / "a" / "state" / "ledger.jsonl", None).charges) == 1
+
+
+def test_the_stick_may_be_emptied_between_passes(town: Town) -> None:
+    """Only what is under way has to be in the folder: accepted replies are kept in the state."""
+    town.begin()
+    study = (town.drop / "study.fedassay").read_bytes()
+    for _ in range(4):
+        for name in town.names:
+            assert town.contribute(name) == 0
+            assert town.aggregate("-q", "--json", town.root / "result.json") == 0
+            for used in town.drop.glob("from-*"):
+                shutil.rmtree(used)
+    for path in town.drop.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (town.drop / "study.fedassay").write_bytes(study)
+    assert town.aggregate("-q", "--json", town.root / "result.json") == 0
+    document = json.loads((town.root / "result.json").read_text())
+    assert document["results"] == town.expected(Plain())["results"]
+
+
+def test_at_the_end_everybody_is_told(town: Town, capsys: Any) -> None:
+    town.begin("--privacy", "plain")
+    town.finish(passes=1)
+    for name in town.names:
+        assert town.contribute(name, "--dry-run") == 0
+        assert "is finished" in capsys.readouterr().out
+
+
+def test_each_step_says_what_to_do_next(town: Town, capsys: Any) -> None:
+    def said() -> str:
+        return str(capsys.readouterr().out)
+
+    assert town.contribute("a", "--yes") == 0
+    assert "wait until the coordinator has run" in said()
+    roster = town.root / "coordinator" / "roster.toml"
+    assert town.aggregate("evaluate", "--roster", roster, *("--height", 6, "--privacy", "plain")) == 0
+    shown = said()
+    assert "waiting for a, b, c, d" in shown
+    assert f"fedassay aggregate {town.drop} --key" in shown
+    assert town.contribute("a", "--yes") == 0
+    assert "bring the folder back to the coordinator" in said()
+    assert town.aggregate() == 0
+    assert "1 of 4 replies are there (answered: a); waiting for b, c, d" in said()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["evaluate", *("--threshold", 0.4)], "other options"),
+        (["evaluate", *("--privacy", "plain")], "other options"),
+        (["--privacy", "plain"], "belong to the first call"),
+        (["--threshold", 0.4], "belong to the first call"),
+        (["fly"], "expected one of evaluate"),
+        (["--seed", 1], "leave the seed out"),
+    ],
+)
+def test_a_study_cannot_change_its_mind(town: Town, capsys: Any, arguments: list[object], words: str) -> None:
+    town.begin()
+    before = contents(town.root)
+    assert town.aggregate(*arguments) == 2
+    assert words in capsys.readouterr().err
+    assert contents(town.root) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "holds no study yet"),
+        (["evaluate"], 2, "holds no study yet"),
+        (["evaluate", "--privacy", "server-dp"], 2, "--epsilon"),
+        (["evaluate", "--threshold", 7], 2, "threshold"),
+        (["evaluate", "--roster", "nowhere.toml"], 2, "cannot be read"),
+        (["evaluate", "--json", "/no/such/folder/x"], 2, "does not exist"),
+    ],
+)
+def test_bad_first_calls_write_nothing(
+    town: Town, capsys: Any, arguments: list[object], code: int, words: str
+) -> None:
+    assert town.aggregate(*arguments) == code
+    error = capsys.readouterr().err
+    assert words in error
+    assert "Traceback" not in error
+    assert contents(town.drop) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[roster]\na = 'x'", "public key of a"),
+        ("roster = 3", "expected one section"),
+        ("[roster", "is not TOML"),
+        ("[roster]", "expected at least one site"),
+        ("[roster]\n'../up' = '{a}'\nb = '{b}'\nc = '{c}'", "expected up to 64 letters"),
+        ("[roster]\na = '{a}'\nA = '{b}'\nc = '{c}'", "upper case"),
+        ("[roster]\na = '{a}'\nb = '{a}'\nc = '{c}'", "same public key"),
+        ("[roster]\ncoordinator = '{a}'\nb = '{b}'\nc = '{c}'", "not the one given as --key"),
+        ("[roster]\na = '{a}'\nb = '{b}'", "expected at least 3"),
+    ],
+)
+def test_bad_rosters_have_their_sentence(town: Town, capsys: Any, text: str, words: str) -> None:
+    path = town.root / "roster.toml"
+    keys = {name: key_to_text(identity.public) for name, identity in town.identities.items()}
+    for name, key in keys.items():
+        text = text.replace(f"{{{name}}}", key)
+    path.write_text(text)
+    assert town.aggregate("evaluate", "--roster", path) in (2, 4)
+    assert words in capsys.readouterr().err
+    assert contents(town.drop) == {}
+
+
+def test_the_state_of_another_folder_is_not_the_state_of_this_study(town: Town, capsys: Any) -> None:
+    town.begin()
+    assert town.aggregate("--state", town.root / "elsewhere") == 2
+    assert "does not hold the state" in capsys.readouterr().err
+
+
+def test_another_coordinator_cannot_go_on(town: Town, capsys: Any) -> None:
+    town.begin()
+    assert run_command(["aggregate", str(town.drop), "--key", str(town.root / "a" / "a.key")]) == 4
+    assert "study.fedassay" in capsys.readouterr().err
+
+
+def test_nobody_else_can_read_a_reply(town: Town) -> None:
+    """Whoever has the folder sees no count of the plain histogram: the reply is sealed for the coordinator."""
+    town.begin("--privacy", "plain")
+    town.contribute("a")
+    data = (town.drop / "from-a" / "1.fedassay").read_bytes()
+    body = wire.decode(data[_MESSAGE:])["body"]
+    assert b"vectors" not in body
+    assert body.count(bytes(7)) == 0  # small counts as int64 would be full of zero bytes

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fedassay.errors import UsageError
+from fedassay.summaries.score_histogram import ScoreHistogram
+from fedassay.tasks.evaluation.accuracy import (
+    balancing_buckets,
+    balancing_height,
+    expected_evidence,
+    hanley_mcneil_variance,
+    predict,
+    published_rate,
+)
+from fedassay.tasks.evaluation.ranking import auc_binning_bound, roc_auc
+
+HISTOGRAM = ScoreHistogram(transform="mixed", height=10, thresholds=(0.5,), widths=(1, 32, 256), reach=12)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "privacy", "exponent"),
+    [
+        ("decision", "federated", 0),
+        ("decision", "distributed", -2 / 3),
+        ("decision", "local", -1 / 3),
+        ("roc_auc", "federated", 0),
+        ("roc_auc", "distributed", -1),
+        ("roc_auc", "local", -1 / 2),
+        ("calibration", "federated", -1 / 3),
+        ("calibration", "local", -1 / 4),
+    ],
+)
+def test_table_1_has_the_published_exponents(quantity: str, privacy: str, exponent: float) -> None:
+    small, large = (published_rate(quantity, privacy, rows=rows) for rows in (1e4, 1e6))
+    assert math.log(large / small) / math.log(100) == pytest.approx(exponent, abs=1e-9)
+
+
+def test_the_balance_of_theorem_2_is_a_balance() -> None:
+    """At the chosen B, binning (1/B) equals noise (√B/(εM)); for local noise √B/(ε√M)."""
+    M, e = 1e5, 0.7
+    B = balancing_buckets("decision", "distributed", rows=M, epsilon=e)
+    assert pytest.approx(math.sqrt(B) / (e * M)) == 1 / B
+    B = balancing_buckets("decision", "local", rows=M, epsilon=e)
+    assert pytest.approx(math.sqrt(B) / (e * math.sqrt(M))) == 1 / B
+    B = balancing_buckets("calibration", "federated", rows=M)
+    assert pytest.approx(math.sqrt(B / M)) == 1 / B
+    B = balancing_buckets("calibration", "local", rows=M, epsilon=e)
+    assert pytest.approx(B / (e * math.sqrt(M))) == 1 / B
+    assert balancing_buckets("roc_auc", "federated", rows=M) == math.inf
+    B = balancing_buckets("roc_auc", "local", rows=M, epsilon=e)
+    assert pytest.approx(math.sqrt(M * (math.exp(e) - 1) ** 2 / math.exp(e))) == B
+    assert 2 ** balancing_height(64) > 4 * 64
+
+
+def test_hanley_and_mcneil_s_own_example_is_close_to_the_binormal_variance() -> None:
+    evidence = expected_evidence(HISTOGRAM, rows=2_000, prevalence=0.5, auc=0.85, noise_variance=0.0)
+    published = math.sqrt(hanley_mcneil_variance(0.85, positives=1_000, negatives=1_000))
+    assert roc_auc(evidence).sampling == pytest.approx(published, rel=0.1)
+
+
+def test_the_expected_histogram_has_the_expected_properties() -> None:
+    evidence = expected_evidence(HISTOGRAM, rows=1_000, prevalence=0.2, auc=0.75, noise_variance=0.0)
+    assert evidence.positive_rows == pytest.approx(200)
+    assert evidence.negative_rows == pytest.approx(800)
+    assert roc_auc(evidence).value == pytest.approx(0.75, abs=1e-4)
+    assert float(evidence.counts @ evidence.scores) == pytest.approx(200, rel=1e-3)  # calibrated
+
+
+def test_more_noise_fewer_rows_and_coarser_bins_predict_larger_errors() -> None:
+    model = {"prevalence": 0.3, "auc": 0.8}
+    base = predict(HISTOGRAM, rows=10_000, noise_variance=18.0, **model)["roc_auc"]
+    noisier = predict(HISTOGRAM, rows=10_000, noise_variance=72.0, **model)["roc_auc"]
+    fewer = predict(HISTOGRAM, rows=2_500, noise_variance=18.0, **model)["roc_auc"]
+    assert noisier.privacy == pytest.approx(2 * base.privacy, rel=0.02)
+    assert fewer.sampling == pytest.approx(2 * base.sampling, rel=1e-6)
+    assert fewer.privacy > 3.9 * base.privacy
+    coarse = ScoreHistogram(transform="mixed", height=7, reach=12)
+    assert auc_binning_bound(expected_evidence(coarse, rows=1, noise_variance=0.0, **model)) == pytest.approx(
+        8 * base.discretisation, rel=0.1
+    )
+
+
+def test_too_few_rows_are_predicted_to_be_not_enough() -> None:
+    expected = predict(HISTOGRAM, rows=500, prevalence=0.02, auc=0.8, noise_variance=18.0)
+    assert expected["roc_auc"].value is None
+    assert "not enough evidence: about 10 positive rows" in expected["roc_auc"].reason
+    assert expected["accuracy"].value is not None
+
+
+@pytest.mark.parametrize("wrong", [{"rows": 0}, {"prevalence": 1.0}, {"auc": 0.4}])
+def test_impossible_data_are_refused(wrong: dict[str, float]) -> None:
+    model = {"rows": 100.0, "prevalence": 0.5, "auc": 0.8} | wrong
+    with pytest.raises(UsageError, match="expected data: got"):
+        predict(HISTOGRAM, **model)
+
+
+def test_the_published_rate_of_the_auc_is_met_with_room() -> None:
+    """Table 1 says (1/ε + 1/B)/M up to a constant; ours is a small multiple of it at every size."""
+    ratios = [
+        predict(HISTOGRAM, rows=rows, prevalence=0.5, auc=0.8, noise_variance=18.0)["roc_auc"].privacy
+        / published_rate("roc_auc", "distributed", rows=rows, buckets=1024)
+        for rows in (1e4, 1e5, 1e6)
+    ]
+    assert np.ptp(ratios) < 0.5
+    assert max(ratios) < 20

@@ -1,0 +1,125 @@
+"""A site's own file: every bad entry has its sentence, and what is not clearly allowed is not allowed."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from fedassay.crypto.identity import Identity, key_to_text
+from fedassay.endpoint import FileStore
+from fedassay.errors import UsageError
+from fedassay.privacy.randomness import SecureRandomness
+from fedassay.protocol import Budget
+from fedassay.sites import SiteFile
+
+IDENTITY = Identity.draw(SecureRandomness())
+GOOD = f"""
+name = "hospital-a"
+dataset = "hospital-a/rows"
+data = "scores.csv"
+key = "a.key"
+state = "state"
+[columns]
+score = "p"
+label = "y"
+[policy]
+trust_models = ["secure-sum", "server-dp"]
+smallest_cohort = 4
+[budget]
+epsilon = 3.0
+delta = 1e-6
+[roster]
+hospital-a = "{key_to_text(IDENTITY.public)}"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    IDENTITY.save(tmp_path / "a.key")
+    (tmp_path / "scores.csv").write_text("p,y\n0.5,1\n0.25,0\n")
+    return tmp_path
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "site.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_good_file(folder: Path) -> None:
+    site = SiteFile.read(written(folder, GOOD))
+    assert site.name == "hospital-a"
+    assert site.data == folder / "scores.csv"
+    assert site.columns == {"score": "p", "label": "y"}
+    assert site.policy.trust_models == {"secure-sum", "server-dp"}
+    assert site.policy.smallest_cohort == 4
+    assert site.budget == Budget(epsilon=3.0, delta=1e-6)
+    assert site.credentials.roster == {"hospital-a": IDENTITY.public}
+    assert IDENTITY.private.data.hex() not in repr(site)
+
+
+def test_an_opened_site_reads_its_rows_and_keeps_its_state_private(folder: Path) -> None:
+    client = SiteFile.read(written(folder, GOOD)).open()
+    (batch,) = client.site.rows().batches()
+    assert batch["score"].tolist() == [0.5, 0.25]
+    assert stat.S_IMODE((folder / "state").stat().st_mode) == 0o700
+    key = client.site.split_key
+    assert len(key) == 32
+    assert not client.site.randomness.simulated
+    assert isinstance(client.store, FileStore)
+    client.store.close()  # one owner at a time
+    assert SiteFile.read(folder / "site.toml").open().site.split_key == key
+
+
+def test_without_a_budget_nothing_noisy_is_answered(folder: Path) -> None:
+    text = GOOD.replace("[budget]\nepsilon = 3.0\ndelta = 1e-6\n", "")
+    site = SiteFile.read(written(folder, text))
+    assert site.budget is None
+    assert site.policy.trust_models == {"secure-sum"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('name = "hospital-a"', "", "name is missing"),
+        ('name = "hospital-a"', "name = 3", "name is missing; expected a text"),
+        ('name = "hospital-a"', 'name = ""', "name is missing"),
+        ('name = "hospital-a"', 'name = "../a"', "cannot be used"),
+        ('name = "hospital-a"', 'name = "coordinator"', "cannot be used"),
+        ('dataset = "hospital-a/rows"', "", "dataset is missing"),
+        ('data = "scores.csv"', "", "data is missing"),
+        ('key = "a.key"', "", "key is missing"),
+        ('key = "a.key"', 'key = "b.key"', "cannot be read"),
+        ('key = "a.key"', 'key = "scores.csv"', "is not a private key of fedassay"),
+        ('state = "state"', "", "state is missing"),
+        ('state = "state"', 'state = "state"\nextra = 1', "unknown entry 'extra'"),
+        ('[columns]\nscore = "p"\nlabel = "y"', "columns = 1", r"columns must be a section"),
+        ('trust_models = ["secure-sum", "server-dp"]', "", "the policy needs trust_models"),
+        ('["secure-sum", "server-dp"]', '"secure-sum"', "the policy needs trust_models"),
+        ("smallest_cohort = 4", "smallest = 4", "the policy has an entry that cannot be used"),
+        ("smallest_cohort = 4", "smallest_cohort = 0", "expected at least 1"),
+        ("smallest_cohort = 4", "largest_epsilon = -1.0", "largest epsilon of -1"),
+        ("smallest_cohort = 4", "largest_epsilon = nan", "largest epsilon of nan"),
+        ("epsilon = 3.0", "epsilon = -3.0", "epsilon: got -3"),
+        ("epsilon = 3.0", "epsilon = inf", "epsilon: got inf"),
+        ("epsilon = 3.0", "", "the budget has entries epsilon and delta only"),
+        ("delta = 1e-6", "delta = 1.0", "delta: got 1"),
+        ("delta = 1e-6", "gamma = 1.0", "the budget has entries epsilon and delta only"),
+        ("hospital-a = ", "hospital-b = 'x' #", "public key of hospital-b"),
+        ("[roster]", "[roster", "is not TOML"),
+    ],
+)
+def test_every_bad_entry_has_its_sentence(folder: Path, old: str, new: str, words: str) -> None:
+    assert old in GOOD
+    with pytest.raises(UsageError, match=words):
+        SiteFile.read(written(folder, GOOD.replace(old, new)))
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        SiteFile.read(tmp_path / "site.toml")
+    (tmp_path / "site.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="is not TOML"):
+        SiteFile.read(tmp_path / "site.toml")
