@@ -31,6 +31,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=large)
 
 
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    """Keys and other bytes may be random: the names of tests must be the same in every process."""
+    return argname if isinstance(val, bytes) and len(val) > 8 else None
+
+
 @pytest.fixture(scope="session")
 def datasets() -> Path:
     """The folder with real data; tests that need it are skipped where it does not exist."""

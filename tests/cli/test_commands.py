@@ -187,7 +187,7 @@ BAD_USAGE = {
         ["--privacy", "server-dp", "--epsilon", "1", "--unit", "client"],
         "--rows-per-client",
     ),
-    "runtime": (["--runtime", "flower"], "expected in-process"),
+    "runtime": (["--runtime", "pigeon"], "expected in-process"),
     "threshold": (["--threshold", "1.5"], "threshold"),
     "height": (["--height", "99"], "height"),
     "buckets": (["--buckets", "0"], "buckets"),

@@ -73,8 +73,9 @@ class Lab:
     sites: Sites
     tls: bool = False
     policy: str = 'trust_models = ["secure-sum", "plain"]'
-    python_path: str = ""
     components: dict[str, str] | None = None
+    node_config: dict[str, str] = field(default_factory=dict)
+    """Name to more entries of the node's configuration, for nodes of tests that misbehave."""
     port: int = field(default_factory=free_port)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     logs: list[TextIO] = field(default_factory=list)
@@ -119,7 +120,6 @@ class Lab:
             **os.environ,
             **QUIET,
             "FLWR_HOME": str(path),
-            "PYTHONPATH": self.python_path,
             "OMP_NUM_THREADS": "1",
         }
 
@@ -137,7 +137,7 @@ class Lab:
             start_new_session=True,
         )
 
-    def start_superlink(self) -> None:
+    def start_superlink(self, *, register: bool = True) -> None:
         options = ["--host", HOST, "--port", str(self.port), "--disable-runtime-dependency-installation"]
         options += ["--database", str(self.folder / "superlink.db")]
         if self.tls:
@@ -147,7 +147,7 @@ class Lab:
             options += ["--insecure"]
         self.start("superlink", ["flower-superlink", *options])
         until(self._listens, seconds=READY, what="the SuperLink does not listen")
-        if self.tls:
+        if self.tls and register:
             for name in self.sites:
                 self.flwr("supernode", "register", str(self.folder / f"{name}.pub"), "fedassay")
 
@@ -158,7 +158,8 @@ class Lab:
 
     def start_node(self, name: str) -> None:
         options = ["--superlink", self.address, "--host", HOST, "--port", str(free_port())]
-        options += ["--node-config", f'site="{self.folder / name / "site.toml"}"']
+        config = f'site="{self.folder / name / "site.toml"}" {self.node_config.get(name, "")}'
+        options += ["--node-config", config.strip()]
         if self.tls:
             options += ["--root-certificates", "ca.crt", "--auth-supernode-private-key", f"{name}.pem"]
         else:

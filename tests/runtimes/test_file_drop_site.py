@@ -168,9 +168,25 @@ def test_bad_rows_are_named_at_the_site_only(tmp_path: Path, capsys: Any) -> Non
     assert town.contribute("a", "--yes") == 2
     assert "scores.csv" in capsys.readouterr().err
     assert not (town.drop / "from-a").exists()
+    assert not (town.root / "a" / "state" / "ledger.jsonl").exists()
     town.frame(1).to_csv(town.root / "a" / "scores.csv", index=False)
     assert town.contribute("a") == 0
     assert len(FileLedger(town.root / "a" / "state" / "ledger.jsonl", None).charges) == 1
+
+
+def test_bad_rows_are_found_at_the_first_pass_of_a_secure_sum(town: Town, capsys: Any) -> None:
+    (town.root / "a" / "scores.csv").write_text("p\n0.5\n")
+    for option in ("--dry-run", "--yes"):
+        assert town.contribute("a", option) == 2
+        assert "scores.csv" in capsys.readouterr().err
+
+
+def test_rows_per_client_is_kept_and_shown(tmp_path: Path, capsys: Any) -> None:
+    town = plain_town(tmp_path, "--unit", "client", "--rows-per-client", 7)
+    assert town.contribute("a", "--dry-run") == 0
+    assert "at most 7" in capsys.readouterr().out
+    assert town.contribute("a") == 0
+    assert int(reply_in(town, "a")["message"]["vectors"][0].sum()) == 7
 
 
 def test_a_site_may_decline_and_the_others_go_on(town: Town, capsys: Any) -> None:
@@ -241,6 +257,17 @@ def _contribute_and_die(town: Town, moment: str) -> None:
 
     folders.put = dying  # type: ignore[assignment]
     town.contribute("a")
+
+
+def test_a_site_that_was_charged_and_lost_its_answer_stays_silent(town: Town, capsys: Any) -> None:
+    """Nobody can tell a store that was never written from one that was put back: nothing is answered anew."""
+    town.contribute("a")
+    shutil.rmtree(town.root / "a" / "state" / "file-drop")
+    (town.root / "a" / "state" / "store").unlink()
+    shutil.rmtree(town.drop / "from-a")
+    assert town.contribute("a", "--yes") == 4
+    assert "charged before" in capsys.readouterr().err
+    assert not (town.drop / "from-a").exists()
 
 
 def test_two_commands_at_once_do_not_answer_twice(town: Town, capsys: Any, monkeypatch: Any) -> None:

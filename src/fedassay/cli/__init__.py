@@ -13,6 +13,9 @@ from rich.console import Console
 from fedassay.cli.check import check
 from fedassay.cli.demo import demo
 from fedassay.cli.evaluate import evaluate
+from fedassay.cli.file_drop import aggregate, contribute
+from fedassay.cli.flower import flower_app
+from fedassay.cli.keys import keys
 from fedassay.errors import FedassayError
 from fedassay.version import VERSION
 
@@ -26,6 +29,10 @@ app = typer.Typer(
 app.command()(evaluate)
 app.command()(check)
 app.command()(demo)
+app.command()(keys)
+app.command()(contribute)
+app.command()(aggregate)
+app.add_typer(flower_app, name="flower")
 
 
 def _show_version(wanted: bool) -> None:

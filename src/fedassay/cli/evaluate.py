@@ -32,7 +32,7 @@ def evaluate(
         typer.Option(help="Decision threshold with exact metrics; may be repeated. Default: 0.5."),
     ] = None,
     height: Annotated[
-        int | None, typer.Option(help="2^HEIGHT score bins. Default: 14, or 10 under noise.")
+        int | None, typer.Option(help="2^HEIGHT score bins. Default: 15, or 10 under noise.")
     ] = None,
     buckets: Annotated[int, typer.Option(help="Buckets of the calibration curve and of the ECE.")] = 10,
     transform: Annotated[Transform, typer.Option(help="Spacing of the score bins.")] = Transform.AUTO,

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fedassay
 from binormal import NoisyServer, Population, release
 from fedassay.protocol import NO_NOISE, Released, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
@@ -177,3 +178,22 @@ def test_noise_is_never_clipped_away() -> None:
     assert np.mean(rows) == pytest.approx(1_000, abs=4 * np.std(rows) / np.sqrt(200))
     clipped = np.maximum(evidence.counts, 0).sum()
     assert clipped > 1_500  # what clipping would have made of 1,000 rows
+
+
+@pytest.mark.parametrize(("seed", "rows", "height"), [(39, 1000, 5), (73, 1000, 8), (5, 100, 10)])
+def test_constant_scores_of_one_class_under_noise_never_crash(seed: int, rows: int, height: int) -> None:
+    """Variances that vanish must not be taken for negative ones."""
+    for score in (0.0, 0.3, 1.0):
+        for epsilon in (0.05, 1.0):
+            data = {"p": np.full(rows, score), "y": np.zeros(rows, dtype=np.int8), "s": np.arange(rows) % 3}
+            result = fedassay.evaluate(
+                data,
+                client="s",
+                score="p",
+                label="y",
+                trust=fedassay.ServerDP(),
+                budget=fedassay.Budget(epsilon=epsilon),
+                height=height,
+                simulation=fedassay.Simulation(seed=seed),
+            )
+            assert result.to_json()

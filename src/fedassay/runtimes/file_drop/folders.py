@@ -66,6 +66,13 @@ def put(path: Path, data: bytes, *, private: bool = False) -> bool:
     """Write a file that is complete or not there; whether it was not there before.
 
     The same content again is no change; other content is never overwritten: `ProtocolError`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "from-a" / "1.fedassay"
+    >>> put(path, b"words"), put(path, b"words"), read(path)
+    (True, False, b'words')
     """
     if _same(path, data):
         return False

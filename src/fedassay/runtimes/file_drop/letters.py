@@ -47,7 +47,22 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Letter:
-    """What a signed file says. `number` counts the passes of a study from 1; an announcement has 0."""
+    """What a signed file says. `number` counts the passes of a study from 1; an announcement has 0.
+
+    Examples
+    --------
+    >>> from fedassay.privacy.randomness import SecureRandomness
+    >>> me = Identity.draw(SecureRandomness())
+    >>> letter = Letter(study="demo-1", sender="a", recipient="b", kind=Kind.REPLY, number=1, body=b"hi")
+    >>> data = letter.signed(me)
+    >>> place = {"where": "from-a/1", "sender": "a", "believed": {"a": me.public}, "recipient": "b",
+    ...          "kinds": (Kind.REPLY,), "study": "demo-1"}
+    >>> open_letter(data, number=1, **place).body
+    b'hi'
+    >>> open_letter(data, number=2, **place)
+    Traceback (most recent call last):
+    fedassay.errors.ProtocolError: from-a/1: its number is 1, expected 2; it belongs to another pass and is refused.
+    """
 
     study: str
     sender: str
@@ -76,10 +91,17 @@ class Letter:
 
 
 def check_name(name: str, *, what: str) -> str:
-    """The name, if it can be part of a path on every system; `UsageError` otherwise."""
+    """The name, if it can be part of a path on every system; `UsageError` otherwise.
+
+    Examples
+    --------
+    >>> check_name("hospital-a", what="site")
+    'hospital-a'
+    """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UsageError(
-            f"{what}: got {name!r}, expected up to 64 letters (a to z), digits, dots, - and _, the first a letter or digit."
+            f"{what}: got {name!r}, expected up to 64 letters (a to z), digits, dots, - and _, beginning with a "
+            "letter or a digit."
         )
     return name
 

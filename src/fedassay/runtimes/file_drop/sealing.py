@@ -16,7 +16,17 @@ _PURPOSE = "file drop reply"
 def seal_reply(
     reply: bytes, *, reply_key: bytes, study: str, sender: str, number: int, randomness: Randomness
 ) -> bytes:
-    """The fresh public key, then the sealed reply."""
+    """The fresh public key, then the sealed reply.
+
+    Examples
+    --------
+    >>> from fedassay.privacy.randomness import SecureRandomness
+    >>> source = SecureRandomness()
+    >>> own, place = KeyPair.draw(source), {"study": "demo-1", "sender": "a"}
+    >>> sealed = seal_reply(b"hi", reply_key=own.public, number=1, randomness=source, **place)
+    >>> open_reply(sealed, own=own, number=1, **place), open_reply(sealed, own=own, number=2, **place)
+    (b'hi', None)
+    """
     fresh = KeyPair.draw(randomness)
     bound = context(_PURPOSE, study, sender, number, fresh.public, reply_key)
     key = fresh.agree(reply_key, salt=b"", info=bound)

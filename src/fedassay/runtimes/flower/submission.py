@@ -69,22 +69,25 @@ def submit(
     require("flwr")
     if not (app / "pyproject.toml").is_file():
         raise UsageError(f"{app}: there is no app; write one with `fedassay flower app {app}`.")
-    inbox, said = Inbox(), list[str]()
+    inbox, said, started = Inbox(), list[str](), False
     with _running(app, study, connection) as output:
         for text in output:
             event = event_in(text)
             if event is None:
                 said.append(text.strip())
                 continue
+            started = True
             heard(event)
             if event["event"] == "failed":
                 raise _ERRORS.get(event.get("code", 4), FederationError)(str(event.get("message")))
             inbox.add(event)
             if inbox.document is not None:
                 return inbox.document
+    text = " ".join(line for line in said[-_KEPT_LINES:] if line)
+    if not started:
+        raise FederationError(f"flower: the run could not be started. Flower said: {text}")
     raise FederationError(
-        "flower: the run ended without a result; submit the same study again to go on. Flower said: "
-        + " ".join(line for line in said[-_KEPT_LINES:] if line)
+        f"flower: the run ended without a result; submit the same study again to go on. Flower said: {text}"
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import chdtrc
 
 from fedassay.tasks.evaluation.buckets import Buckets, equi_depth_edges, uniform_edges
-from fedassay.tasks.evaluation.evidence import Evidence
+from fedassay.tasks.evaluation.evidence import ENOUGH, Evidence, Floats
 from fedassay.tasks.evaluation.intervals import Estimate, z_value
 from fedassay.tasks.evaluation.metric import LEVEL, Metric, Undefined, estimator
 
@@ -42,21 +42,17 @@ def _calibration_error(buckets: Buckets, *, level: float) -> Metric:
     certain this is the ordinary delta interval; near zero, where the delta method covers 3 % of the time, it
     is conservative.
     """
-    shares, sampling, noise = (
-        buckets.shares,
-        buckets.share_sampling_covariance,
-        buckets.share_noise_covariance,
-    )
-    deviations = np.sqrt(np.diag(sampling) + np.diag(noise))
-    band = z_value(1 - (1 - level) / buckets.number) * deviations
+    sampling, noise = buckets.share_sampling_covariance, buckets.share_noise_covariance
+    shares, both = buckets.shares, sampling + noise
+    band = z_value(1 - (1 - level) / buckets.number) * np.sqrt(np.maximum(np.diag(both), 0.0))
     signs = np.where(np.abs(shares) > band, np.sign(shares), 0.0)
-    uncertain = signs == 0
-    # |e| of a centred normal e with variance v has mean √(2v/π) and variance v(1 - 2/π).
-    spread, centre = 1 - 2 / math.pi, math.sqrt(2 / math.pi) * float(deviations[uncertain].sum())
+    uncertain = np.ix_(signs == 0, signs == 0)
+    centre, spread = sum_of_absolute_values(both[uncertain])
+    from_noise = float(np.trace(noise[uncertain]) / np.trace(both[uncertain])) if spread > 0 else 0.0
     estimate = Estimate(
         value=float(np.abs(shares).sum()),
-        sampling_variance=float(signs @ sampling @ signs + spread * np.diag(sampling)[uncertain].sum()),
-        privacy_variance=float(signs @ noise @ signs + spread * np.diag(noise)[uncertain].sum()),
+        sampling_variance=float(signs @ sampling @ signs) + spread * (1 - from_noise),
+        privacy_variance=float(signs @ noise @ signs) + spread * from_noise,
         discretisation=float(buckets.expected_bound.sum() / buckets.evidence.rows),
     )
     half = centre + z_value(level) * estimate.standard_error + estimate.discretisation
@@ -64,6 +60,24 @@ def _calibration_error(buckets: Buckets, *, level: float) -> Metric:
     interval = max(0.0, value - half), min(1.0, value + half)
     metric = estimate.metric(value, interval, level=level)
     return replace(metric, details={"debiased_squared": debiased_squared_error(buckets)})
+
+
+def sum_of_absolute_values(covariance: Floats) -> tuple[float, float]:
+    """Mean and variance of Σ|e_j| for centred normal e with this covariance.
+
+    E|e_j| = σ_j √(2/π), and Cov(|e_i|, |e_j|) = (2/π) σ_i σ_j (√(1-ρ²) + ρ arcsin ρ - 1) at correlation ρ.
+
+    Examples
+    --------
+    >>> mean, variance = sum_of_absolute_values(np.array([[4.0]]))
+    >>> round(mean, 4), round(variance, 4)
+    (1.5958, 1.4535)
+    """
+    deviations = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    scale = np.outer(deviations, deviations)
+    rho = np.clip(covariance / np.where(scale > 0, scale, 1.0), -1.0, 1.0)
+    joint = scale * (np.sqrt(1 - rho**2) + rho * np.arcsin(rho) - 1)
+    return math.sqrt(2 / math.pi) * float(deviations.sum()), 2 / math.pi * float(joint.sum())
 
 
 def debiased_squared_error(buckets: Buckets) -> float:
@@ -75,7 +89,7 @@ def debiased_squared_error(buckets: Buckets) -> float:
     """
     n, rows = buckets.evidence.rows, buckets.rows
     variances = np.diag(buckets.share_sampling_covariance) + np.diag(buckets.share_noise_covariance)
-    used = (rows > 0) & (rows >= 4 * np.sqrt(buckets.row_noise_variances))
+    used = (rows > 0) & (rows >= ENOUGH * np.sqrt(buckets.row_noise_variances))
     return float(((buckets.shares**2 - variances)[used] * n / rows[used]).sum())
 
 

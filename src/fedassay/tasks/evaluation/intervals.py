@@ -32,6 +32,11 @@ class Estimate:
     discretisation: float = 0.0
     bias: float = 0.0
 
+    def __post_init__(self) -> None:
+        # Variances are differences of sums: where they vanish, rounding can leave them just below zero.
+        object.__setattr__(self, "sampling_variance", max(0.0, self.sampling_variance))
+        object.__setattr__(self, "privacy_variance", max(0.0, self.privacy_variance))
+
     @property
     def standard_error(self) -> float:
         """The standard error, sampling and privacy together."""

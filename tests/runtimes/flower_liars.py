@@ -1,0 +1,58 @@
+"""A ClientApp whose nodes misbehave as their configuration says: the real one, then something goes wrong."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from fedassay import wire
+from fedassay.runtimes.flower import client_app
+from fedassay.runtimes.flower.frames import HELLO, REQUEST, Frame, signed_reply
+from fedassay.runtimes.flower.nodes import read_node
+
+LATE = 45.0
+SECRET = "patient 4711"
+
+app = ClientApp()
+app.query(HELLO.partition(".")[2])(client_app.app)
+
+
+def answer(message: Message, context: Context) -> Message:
+    """The honest reply, spoiled; whatever is spoiled is signed anew, as a site that lies could do."""
+    behaviour = context.node_config.get("behaviour", "honest")
+    reply = client_app.app(message, context)
+    if behaviour == "late":
+        time.sleep(LATE)
+    if behaviour == "crash":
+        raise RuntimeError(SECRET)
+    if behaviour in ("shapes", "nan"):
+        node, request = read_node(context.node_config), Frame.unpack(message).body
+        content = wire.decode(Frame.unpack(reply).body)
+        spoiled = wire.encode({**content, "message": _spoiled(content["message"], behaviour)})
+        return Message(signed_reply(spoiled, node.credentials, request=request).pack(), reply_to=message)
+    if behaviour == "replay":
+        kept = Path(str(context.node_config["site"])).with_name("first-reply")
+        if kept.exists():
+            body, signature = kept.read_bytes()[:-64], kept.read_bytes()[-64:]
+            return Message(Frame(body=body, signature=signature).pack(), reply_to=message)
+        first = Frame.unpack(reply)
+        kept.write_bytes(first.body + first.signature)
+    return reply
+
+
+def _spoiled(value: Any, behaviour: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _spoiled(item, behaviour) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_spoiled(item, behaviour) for item in value]
+    if isinstance(value, np.ndarray):
+        return value[1:] if behaviour == "shapes" else np.full(value.shape, np.nan)
+    return value
+
+
+app.query(REQUEST.partition(".")[2])(answer)

@@ -1,0 +1,194 @@
+"""A real Flower deployment on loopback: TLS, node keys, secure sums, and everything that can go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed; pip install 'fedassay[flower]'")
+
+from flower_lab import Lab, hospitals, parsed, pooled, running
+from flower_liars import SECRET
+
+import fedassay
+from fedassay.cli.flower import flower_app
+from fedassay.errors import FederationError, Refused
+from fedassay.runtimes.flower.events import Event
+from fedassay.runtimes.flower.study import Study
+from fedassay.runtimes.flower.submission import submit
+from fedassay.trust.plain import Plain
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+HERE = Path(__file__).parent
+SCHEMA = json.loads(
+    (Path(fedassay.__file__).parent / "reports" / "result.schema.json").read_text(encoding="utf-8")
+)
+
+
+def in_process(sites: Any, **options: Any) -> dict[str, Any]:
+    result = fedassay.evaluate(pooled(sites), client="site", score="score", label="label", **options)
+    results: dict[str, Any] = json.loads(result.to_json())["results"]
+    return results
+
+
+def without(sites: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: columns for name, columns in sites.items() if name not in names}
+
+
+def ledger_lines(folder: Path) -> int:
+    return len((folder / "state" / "ledger.jsonl").read_text().splitlines())
+
+
+def test_three_sites_with_tls_and_node_keys_give_the_in_process_answer(tmp_path: Path) -> None:
+    sites = hospitals(["hospital-a", "hospital-b", "hospital-c"])
+    lab, out = Lab(tmp_path / "lab", sites, tls=True), tmp_path / "result.json"
+    connection = ["--address", lab.address, "--root-certificates", str(lab.folder / "ca.crt")]
+    command = ["submit", str(lab.app), "--study", "spring", *connection, "--threshold", "0.3", "-q"]
+    with running(lab):
+        flower_app([*command, "--json", str(out)], standalone_mode=False)
+        document = json.loads(out.read_text())
+        jsonschema.validate(document, SCHEMA)
+        assert document["results"] == in_process(sites, thresholds=[0.3])
+        assert document["cohort"] == {"clients": 3, "dropped": 0, "truncated": None, "rows": 1200}
+        assert document["runtime"]["name"] == "flower"
+        assert document["runtime"]["mode"] == "deployment"
+        assert document["runtime"]["rounds"] == 4
+        assert document["privacy"]["simulated"] is False
+        assert (lab.folder / "state" / "results" / "spring.json").read_text() == out.read_text()
+        for name in sites:
+            assert ledger_lines(lab.folder / name) == 1
+            lab.kill(name)  # a finished study needs nobody
+        flower_app([*command, "--json", str(tmp_path / "again.json")], standalone_mode=False)
+        assert (tmp_path / "again.json").read_text() == out.read_text()
+        assert ledger_lines(lab.folder) == 1
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("leg", [1, 2, 3])
+def test_a_node_killed_between_legs_is_a_dropout(tmp_path: Path, leg: int) -> None:
+    sites = hospitals(["a", "b", "c", "d"])
+    lab = Lab(tmp_path / "lab", sites)
+
+    def kill_when_due(event: Event) -> None:
+        if event["event"] == "progress" and event["leg"] == leg and "d" in lab.processes:
+            lab.kill("d")
+
+    with running(lab):
+        study = Study(name="s", timeout=25, wait=30, privacy_parameters={"dropout": 0.3})
+        document = parsed(submit(lab.app, study, lab.connection, heard=kill_when_due))
+    assert "d" not in lab.processes
+    # Flower may have handed the leg's message to the node in the moment before it died.
+    expected = {4: sites, 3: without(sites, "d")}[document["cohort"]["clients"]]
+    assert document["results"] == in_process(expected)
+    if leg < 2:
+        assert document["cohort"]["dropped"] == 1
+    if leg == 3:
+        assert document["cohort"]["clients"] == 4  # its masked vector was there; others remove its mask
+
+
+@pytest.mark.full
+def test_a_site_that_never_comes_is_a_dropout_and_too_few_are_a_clear_refusal(tmp_path: Path) -> None:
+    sites = hospitals(["a", "b", "c", "d"])
+    lab = Lab(tmp_path / "lab", sites)
+    try:
+        lab.start_superlink()
+        with pytest.raises(FederationError, match="no site is connected"):
+            submit(lab.app, Study(name="s", timeout=20, wait=3), lab.connection)
+        for name in ("a", "b", "c"):
+            lab.start_node(name)
+        study = Study(name="s", timeout=25, wait=15, privacy_parameters={"dropout": 0.3})
+        with pytest.raises(FederationError, match="asked something else"):
+            submit(lab.app, study, lab.connection)
+        study = Study(name="t", timeout=25, wait=15, privacy_parameters={"dropout": 0.3})
+        document = parsed(submit(lab.app, study, lab.connection))
+        assert document["cohort"]["dropped"] == 1
+        assert document["results"] == in_process(without(sites, "d"))
+        lab.kill("c")
+        with pytest.raises(FederationError, match="over; begin another") as failure:
+            submit(lab.app, Study(name="u", timeout=20, wait=10), lab.connection)
+        assert failure.value.exit_code == 4
+    finally:
+        lab.stop()
+
+
+@pytest.mark.full
+def test_a_restarted_superlink_goes_on_from_the_journal(tmp_path: Path) -> None:
+    sites = hospitals(["a", "b", "c"])
+    lab, study = Lab(tmp_path / "lab", sites, tls=True), Study(name="s", timeout=60, wait=60)
+
+    def kill_in_the_middle(event: Event) -> None:
+        if event["event"] == "progress" and event["leg"] == 2 and "superlink" in lab.processes:
+            lab.kill("superlink")
+
+    with running(lab):
+        with pytest.raises(FederationError, match="submit the same study again"):
+            submit(lab.app, study, lab.connection, heard=kill_in_the_middle)
+        before = (lab.folder / "a" / "state" / "store").read_bytes()
+        lab.start_superlink(register=False)
+        document = parsed(submit(lab.app, study, lab.connection))
+        assert document["results"] == in_process(sites)
+        assert document["cohort"]["clients"] == 3
+        assert ledger_lines(lab.folder) == 1
+        assert all(ledger_lines(lab.folder / name) == 1 for name in sites)
+        assert before != (lab.folder / "a" / "state" / "store").read_bytes()  # only the later legs are new
+
+
+@pytest.mark.full
+def test_late_lying_and_broken_sites_are_dropouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(HERE), prepend=os.pathsep)  # whoever submits must have the app too
+    bad = ["late", "shapes", "nan", "replay", "crash"]
+    sites = hospitals(["a", "b", "c", *bad], rows=100)
+    lab = Lab(
+        tmp_path / "lab",
+        sites,
+        components={
+            "serverapp": "fedassay.runtimes.flower.server_app:app",
+            "clientapp": "flower_liars:app",
+        },
+        node_config={name: f'behaviour="{name}"' for name in bad},
+    )
+    with running(lab):
+        first = parsed(submit(lab.app, Study(name="s", privacy="plain", timeout=25), lab.connection))
+        assert first["results"] == in_process(without(sites, "late", "shapes", "nan", "crash"), trust=Plain())
+        second = parsed(
+            submit(lab.app, Study(name="t", privacy="plain", timeout=25, wait=25), lab.connection)
+        )
+        assert second["results"] == in_process(without(sites, *bad), trust=Plain())
+        assert second["cohort"]["clients"] == 3
+        assert SECRET not in (lab.folder / "state" / "results" / "t.json").read_text()
+        assert SECRET not in lab.log_of("superlink")
+
+
+@pytest.mark.full
+def test_a_site_whose_policy_says_no_ends_the_study_with_its_reason(tmp_path: Path) -> None:
+    sites = hospitals(["a", "b", "c"])
+    lab = Lab(tmp_path / "lab", sites, policy='trust_models = ["plain"]')
+    with running(lab), pytest.raises(Refused, match=r"a \(policy\), b \(policy\), c \(policy\)") as failure:
+        submit(lab.app, Study(name="s", timeout=30, wait=30), lab.connection)
+    assert failure.value.exit_code == 3
+
+
+@pytest.mark.full
+def test_two_studies_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    sites = hospitals(["a", "b", "c"])
+    lab = Lab(tmp_path / "lab", sites)
+    found: dict[str, dict[str, Any]] = {}
+
+    def run(name: str) -> None:
+        study = Study(name=name, timeout=90, wait=60)
+        found[name] = parsed(submit(lab.app, study, lab.connection))
+
+    with running(lab):
+        threads = [threading.Thread(target=run, args=(name,)) for name in ("s", "t")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=170)
+    assert {name: one["results"] for name, one in found.items()} == dict.fromkeys("st", in_process(sites))
