@@ -406,8 +406,8 @@ class Request:
     """What reaches a client's (or helper's) half of a trust model.
 
     `cohort` is the number of clients that the server says it asks: a site's policy judges it, and the client
-    half holds the server to it. `credentials` is None in a simulation; a site that has pinned the keys of the others puts its own here,
-    and the client half then believes nothing that is not signed.
+    half holds the server to it. `credentials` is None in a simulation; a site that has pinned the keys of the
+    others puts its own here, and the client half then believes nothing that is not signed.
     """
 
     exchange: bytes

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedassay.errors import UsageError
+from fedassay.files import write_atomically
 from fedassay.protocol import Setting
 from fedassay.version import VERSION
 
@@ -67,16 +67,3 @@ def describe_privacy(setting: Setting, *, simulated: bool) -> dict[str, Any]:
         "simulated": simulated,
         "statement": statement,
     }
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file through a neighbour and a rename, so that no half-written file is ever seen."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise UsageError(
-            f"{path}: cannot be written ({error.strerror}); give a folder that exists."
-        ) from error

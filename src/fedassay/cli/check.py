@@ -14,7 +14,7 @@ from rich.table import Table
 from fedassay.cli import options
 from fedassay.data.check import CheckReport
 from fedassay.data.check import check as check_data
-from fedassay.result import write_atomically
+from fedassay.files import write_atomically
 
 _STYLES = {"error": "[bold red]error[/]", "warning": "[yellow]warning[/]", "note": "[dim]note[/]"}
 
@@ -50,7 +50,7 @@ def _render(report: CheckReport, console: Console) -> None:
         table.add_column(justify="right")
         for name, value in report.profile.items():
             shown = (
-                f"{value:,.4g}"
+                (f"{value:,.0f}" if value >= 1000 else f"{value:.4g}")
                 if isinstance(value, float)
                 else f"{value:,}"
                 if isinstance(value, int)

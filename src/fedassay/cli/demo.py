@@ -12,11 +12,11 @@ from fedassay import api
 from fedassay.cli import options, output
 from fedassay.data.hospitals import hospitals
 from fedassay.errors import UsageError
+from fedassay.files import write_atomically
 from fedassay.protocol import Budget
 from fedassay.reports.page import page
 from fedassay.reports.plots import save_overview
 from fedassay.reports.terminal import side_by_side
-from fedassay.result import write_atomically
 from fedassay.trust import TRUST_MODELS
 
 EPSILON = 1.0

@@ -21,9 +21,9 @@ from fedassay.client import Client
 from fedassay.endpoint import FileStore
 from fedassay.envelope import Refusal
 from fedassay.errors import FedassayError, FederationError, Refused, UsageError
+from fedassay.files import write_atomically
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import Message
-from fedassay.result import write_atomically
 from fedassay.runtimes.file_drop import Asked, Participant
 from fedassay.sites import SiteFile
 

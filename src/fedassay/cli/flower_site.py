@@ -11,8 +11,8 @@ from rich.console import Console
 
 from fedassay.crypto.identity import Identity, fingerprint, key_from_text, key_to_text
 from fedassay.errors import UsageError
+from fedassay.files import write_atomically
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.result import write_atomically
 from fedassay.runtimes.flower.app_bundle import to_toml
 from fedassay.sites import COORDINATOR, SiteFile
 from fedassay.trust import TRUST_MODELS

@@ -18,9 +18,10 @@ from rich.progress import (
 )
 
 from fedassay.errors import UsageError
+from fedassay.files import write_atomically
 from fedassay.reports.page import page
 from fedassay.reports.terminal import render
-from fedassay.result import Result, write_atomically
+from fedassay.result import Result
 from fedassay.runtimes.in_process import Progress as OnProgress
 
 

@@ -18,8 +18,8 @@ from fedassay.protocol import Budget, Neighbours, Noise, Plan, Sensitivity, Unit
 class PolicyRequest:
     """One planned query, as a policy sees it.
 
-    `clients` is the size of the cohort, as the server claims it and a secure sum then enforces it; `asker` is who the transport has
-    authenticated, or None. Everything else is what the client has planned for itself.
+    `clients` is the size of the cohort, as the server claims it and a secure sum then enforces it; `asker`
+    is who the transport has authenticated, or None. Everything else the client has planned for itself.
     """
 
     study: str

@@ -78,8 +78,8 @@ def p_value(p: float | None) -> str:
     Examples
     --------
     >>> p_value(0.0312), p_value(1e-9), p_value(None)
-    ('0.031', '<0.001', '-')
+    ('0.031', '< 0.001', '-')
     """
     if p is None:
         return "-"
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"

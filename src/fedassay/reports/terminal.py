@@ -39,7 +39,9 @@ def _overall(results: Mapping[str, Any]) -> Table:
     if test["value"] is None:
         table.add_row(figures.TITLES["hosmer_lemeshow"], "-", "", escape(test["reason"]))
     else:
-        note = f"p = {figures.p_value(test['p_value'])}, {test['degrees_of_freedom']} degrees of freedom"
+        p = figures.p_value(test["p_value"])
+        equals = "" if p.startswith("<") else "= "
+        note = f"p {equals}{p}, {test['degrees_of_freedom']} degrees of freedom"
         table.add_row(figures.TITLES["hosmer_lemeshow"], f"{test['value']:.1f}", "", note)
     return table
 
@@ -76,9 +78,10 @@ def _run(document: Document) -> str:
     truncated = f", {cohort['truncated']:,} rows left out by the bound" if cohort["truncated"] else ""
     about = "" if document["privacy"]["epsilon"] is None else "about "
     rows = "an unknown number of" if cohort["rows"] is None else f"{about}{cohort['rows']:,.0f}"
+    plural = "round" if runtime["rounds"] == 1 else "rounds"
     return (
         f"{cohort['clients']:,} clients{dropped}, {rows} rows{truncated}; "
-        f"{runtime['name']} ({runtime['mode']}), {runtime['rounds']} rounds, "
+        f"{runtime['name']} ({runtime['mode']}), {runtime['rounds']} {plural}, "
         f"{runtime['bytes_per_client']:,} bytes per client, {runtime['seconds']:.1f} s"
     )
 

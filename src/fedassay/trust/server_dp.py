@@ -107,10 +107,12 @@ class ServerDP(TrustModel):
             Neighbours.ADD_REMOVE: "with and without it",
             Neighbours.REPLACE_ONE: "with it and with another in its place",
         }[protection.neighbours]
-        mechanism = "discrete Laplace noise" if budget.delta == 0 else "discrete Laplace or Gaussian noise"
+        mechanism = (
+            "discrete Laplace noise" if budget.delta == 0 else "discrete Laplace or discrete Gaussian noise"
+        )
         return (
-            f"What is published is differentially private for {whom}, with epsilon = {budget.epsilon} "
-            f"and delta = {budget.delta}: it is nearly as likely {neighbours} ({protection.neighbours}). "
+            f"What is published is differentially private for {whom}, with epsilon = {_exactly(budget.epsilon)} "
+            f"and delta = {_exactly(budget.delta)}: it is nearly as likely {neighbours} ({protection.neighbours}). "
             "The server must be trusted: it sees every client's exact summary and adds the noise. Published "
             f"are noisy totals ({mechanism}, drawn exactly), what is computed from them, and which clients "
             "took part."
@@ -122,3 +124,8 @@ def _noisy(total: Vector, plan: Plan, randomness: Randomness) -> Vector:
     if total.size and max(int(total.max()), -int(total.min())) >= LIMIT:
         raise ProtocolError(f"{plan.query.of.name}: the total exceeds the bound of its plan.")
     return total + accounting.draw(plan.noise, total.size, randomness)
+
+
+def _exactly(number: float) -> str:
+    """A number as it is: rounding an epsilon down would promise more than holds."""
+    return str(number).removesuffix(".0")

@@ -12,11 +12,14 @@ from scipy.special import expit, logit
 from scipy.stats import chi2
 from sklearn import metrics as oracle
 
+import fedassay
 from binormal import Population, release
+from fedassay.protocol import TrustModel
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation.buckets import equi_depth_edges
 from fedassay.tasks.evaluation.confusion import Confusion, decision_metrics
 from fedassay.tasks.evaluation.evidence import Evidence
+from stated import Verify
 
 Rows = tuple[np.ndarray, np.ndarray]
 
@@ -207,9 +210,24 @@ def test_delong_standard_error() -> None:
 
 
 @pytest.mark.parametrize("score", ["score_lr", "score_gbm"])
-def test_auc_of_the_flights(score: str, datasets: Path) -> None:
-    frame = pd.read_parquet(datasets / "nycflights13_scored.parquet", columns=[score, "y"])
-    scores, labels = frame[score].to_numpy(np.float64), frame["y"].to_numpy(np.int8)
-    for task in (Evaluate(), Evaluate(transform="uniform"), Evaluate(height=14)):
-        value = task.metrics(evidence_of((scores, labels), task))["roc_auc"].value
-        assert value == pytest.approx(oracle.roc_auc_score(labels, scores), abs=1e-5)
+@pytest.mark.parametrize("trust", [fedassay.Plain(), fedassay.SecureSum()], ids=lambda trust: trust.name)
+def test_auc_of_the_flights_through_the_whole_house(
+    score: str, trust: TrustModel, datasets: Path, verify: Verify
+) -> None:
+    """Sixteen carriers, real labels: the released AUC is scikit-learn's on the pooled rows."""
+    path = datasets / "nycflights13_scored.parquet"
+    frame = pd.read_parquet(path, columns=[score, "y"])
+    result = fedassay.evaluate(
+        path, client="carrier", score=score, label="y", trust=trust, thresholds=(0.2, 0.31, 0.5)
+    )
+    expected = oracle.roc_auc_score(frame["y"], frame[score])
+    error = abs(result["roc_auc"]["value"] - expected)
+    verify(
+        f"AUC of the flights ({score}) under {trust.name} is within 1e-5 of scikit-learn's", f"{error:.1e}"
+    )
+    assert error < 1e-5
+    for row in result["thresholds"]:
+        said = frame[score] >= row["threshold"]
+        assert row["accuracy"]["value"] == pytest.approx(oracle.accuracy_score(frame["y"], said), abs=1e-12)
+        assert row["precision"]["value"] == pytest.approx(oracle.precision_score(frame["y"], said), abs=1e-12)
+        assert row["recall"]["value"] == pytest.approx(oracle.recall_score(frame["y"], said), abs=1e-12)

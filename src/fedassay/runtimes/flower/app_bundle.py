@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from fedassay.errors import UsageError
-from fedassay.result import write_atomically
+from fedassay.files import write_atomically
 from fedassay.runtimes.flower.study import Config, Study
 from fedassay.version import VERSION
 

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
 from fedassay.errors import UsageError
+from fedassay.files import write_atomically
 from fedassay.protocol import Budget
-from fedassay.result import write_atomically
 from fedassay.runtimes.flower.app_bundle import to_toml
 from fedassay.runtimes.flower.nodes import read_roster, read_toml
 from fedassay.sites import COORDINATOR

@@ -1,0 +1,253 @@
+"""A secure sum of 100,000 values with a fifth of the clients lost: on Flower, in process, and by Flower's SecAgg+.
+
+    python benchmarks/flower.py
+
+Needs the extra `flower`. The first two lines are measured in one run, one after the other, on the same Ray.
+SecAgg+ quantises and clips floats and takes its masks from a Mersenne Twister with a 32-bit seed; it is measured as it
+is. The last table is a real deployment on loopback: a SuperLink and three SuperNodes, seconds per leg.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedassay import wire
+from fedassay.client import Client, Site
+from fedassay.privacy.ledger import MemoryLedger
+from fedassay.privacy.policy import AllowAll
+from fedassay.privacy.randomness import SecureRandomness
+from fedassay.protocol import (
+    Batch,
+    Memory,
+    Protection,
+    Released,
+    Rows,
+    Sensitivity,
+    Setting,
+    Sum,
+    Summary,
+    Vector,
+)
+from fedassay.run import Job, Runtime, run
+from fedassay.runtimes.flower.simulation import Cast, _backend, _quiet, simulate
+from fedassay.runtimes.in_process import Faithful
+from fedassay.trust.secure_sum import SecureSum
+from fedassay.trust.secure_sum_graph import parameters
+
+LENGTH = 100_000
+LOST = 0.2
+MASKED_LEG = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ones(Summary[Vector]):
+    """A vector of ones from every client."""
+
+    size: int
+    name: ClassVar[str] = "ones"
+    columns: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def length(self) -> int:
+        """As long as asked."""
+        return self.size
+
+    def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
+        """Ones."""
+        return np.ones(self.size, dtype=np.int64), memory
+
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        """As counts."""
+        return Sensitivity.of_counts(protection, cells_per_row=self.size)
+
+    def read(self, total: Vector) -> Vector:
+        """The total."""
+        return total
+
+
+@dataclass(frozen=True)
+class NoRows:
+    """A client without rows."""
+
+    def batches(self) -> Iterator[Batch]:
+        """Nothing."""
+        return iter(())
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One query."""
+
+    def steps(self, setting: Setting) -> Any:
+        """Ask once."""
+        released = yield Sum(of=Ones(size=LENGTH))
+        return released
+
+
+def client(name: str) -> Client:
+    site = Site(
+        name=name,
+        dataset=name,
+        rows=NoRows,
+        policy=AllowAll(),
+        ledger=MemoryLedger(None),
+        randomness=SecureRandomness(),
+        split_key=bytes(32),
+    )
+    return Client(site, summaries={"ones": Ones}, trust_models={"secure-sum": SecureSum})
+
+
+def is_lost(name: str, leg: int) -> bool:
+    """A fifth of the clients, the same ones in every process, from the masked vectors on."""
+    return leg >= MASKED_LEG and hashlib.sha256(name.encode()).digest()[0] < LOST * 256
+
+
+def endpoint(name: str, request: bytes) -> Client:
+    if is_lost(name, wire.decode(request)["leg"]):
+        raise ConnectionError("lost")
+    return client(name)
+
+
+def names(clients: int) -> list[str]:
+    return [f"client-{i:04d}" for i in range(clients)]
+
+
+def released_by(runtime: Runtime, clients: int) -> tuple[float, Released[Any]]:
+    setting = Setting(trust=SecureSum(dropout=0.3), protection=Protection(), budget=None, clients=clients)
+    started = perf_counter()
+    released = run(
+        [Job(name="ask", task=Ask(), setting=setting)],
+        runtime=runtime,
+        ledger=MemoryLedger(None),
+        randomness=SecureRandomness(),
+        study="benchmark",
+    )["ask"]
+    taken = perf_counter() - started
+    assert (released.value == released.clients).all()
+    assert released.clients == clients - sum(is_lost(name, MASKED_LEG) for name in names(clients))
+    return taken, released
+
+
+def row(what: str, clients: int, kept: int, taken: float) -> str:
+    return f"{what:<44} {clients:>8,} {clients - kept:>6,} {taken:>9.1f}s"
+
+
+def on_flower(clients: int) -> str:
+    cast = Cast(clients=tuple(names(clients)), endpoint=endpoint)
+    started = perf_counter()
+    taken, released = simulate(
+        cast, partial(released_by, clients=clients), randomness=SecureRandomness(), timeout=170
+    )
+    whole = perf_counter() - started
+    return row(f"here, Flower simulation (Ray up in {whole - taken:.0f} s)", clients, released.clients, taken)
+
+
+def in_process(clients: int) -> str:
+    taken, released = released_by(Faithful(map(client, names(clients)), drops=is_lost), clients)
+    return row("here, in process", clients, released.clients, taken)
+
+
+def secagg_plus(clients: int) -> str:
+    """Flower's own protocol with as many neighbours, the same clients lost at the same point."""
+    from flwr.client import NumPyClient
+    from flwr.client.mod import secaggplus_mod
+    from flwr.clientapp import ClientApp
+    from flwr.common import ndarrays_to_parameters
+    from flwr.server import LegacyContext, ServerConfig
+    from flwr.server.strategy import FedAvg
+    from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow
+    from flwr.serverapp import ServerApp
+    from flwr.simulation import run_simulation
+
+    class Fit(NumPyClient):
+        def __init__(self, lost: bool) -> None:  # noqa: FBT001
+            self.lost = lost
+
+        def fit(self, parameters: Any, config: Any) -> Any:
+            if self.lost:
+                raise ConnectionError("lost")
+            return [np.ones(LENGTH)], 1, {}
+
+    def client_fn(context: Any) -> Any:
+        return Fit(is_lost(names(clients)[int(context.node_config["partition-id"])], MASKED_LEG)).to_client()
+
+    k = parameters(clients, 0.3, 0.1).neighbours
+    spent: list[float] = []
+    kept: list[int] = []
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Any, context: Any) -> None:
+        while len(list(grid.get_node_ids())) < clients:
+            time.sleep(0.1)
+        strategy = FedAvg(
+            fraction_fit=1.0,
+            fraction_evaluate=0.0,
+            min_available_clients=clients,
+            initial_parameters=ndarrays_to_parameters([np.ones(LENGTH)]),
+            fit_metrics_aggregation_fn=lambda metrics: kept.append(len(metrics)) or {},
+        )
+        legacy = LegacyContext(context=context, config=ServerConfig(num_rounds=1), strategy=strategy)
+        workflow = SecAggPlusWorkflow(
+            num_shares=k + 1 if k % 2 == 0 else k,
+            reconstruction_threshold=k // 2 + 1,
+            max_weight=1,
+            timeout=170,
+        )
+        started = perf_counter()
+        DefaultWorkflow(fit_workflow=workflow)(grid, legacy)
+        spent.append(perf_counter() - started)
+
+    with _quiet():
+        run_simulation(
+            app, ClientApp(client_fn=client_fn, mods=[secaggplus_mod]), clients, backend_config=_backend()
+        )
+    return row("Flower SecAgg+, Flower simulation", clients, kept[0] if kept else 0, spent[0])
+
+
+def deployment() -> list[str]:
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "runtimes"))
+    from flower_lab import Lab, hospitals, running
+
+    from fedassay.runtimes.flower.study import Study
+    from fedassay.runtimes.flower.submission import submit
+
+    begun: list[float] = []
+
+    def heard(event: dict[str, Any]) -> None:
+        if event["event"] == "result" or event.get("done") == 0:
+            begun.append(perf_counter())
+
+    with tempfile.TemporaryDirectory() as folder:
+        lab = Lab(Path(folder) / "lab", hospitals(["a", "b", "c"]), tls=True)
+        with running(lab):
+            started = perf_counter()
+            submit(lab.app, Study(name="s"), lab.connection, heard=heard)
+            whole = perf_counter() - started
+    legs = ", ".join(f"{seconds:.1f}" for seconds in np.diff(begun))
+    return [f"3 SuperNodes, TLS: {whole:.0f} s from submission to result; seconds per leg: {legs}"]
+
+
+def main() -> None:
+    print(f"Secure sum of {LENGTH:,} values")
+    print(f"{'':<44} {'clients':>8} {'lost':>6} {'seconds':>10}")
+    print(on_flower(100), flush=True)
+    print(secagg_plus(100), flush=True)
+    print(in_process(1000), flush=True)
+    print("Deployment on loopback")
+    print("\n".join(deployment()))
+
+
+if __name__ == "__main__":
+    main()
