@@ -114,3 +114,8 @@ def test_deep_nesting_is_refused() -> None:
 def test_only_plain_values_can_be_sent(value: object) -> None:
     with pytest.raises(TypeError, match="cannot put"):
         wire.encode({"value": value})
+
+
+def test_a_key_that_stands_twice_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="stands twice"):
+        wire.decode(b"\x82\xa1a\x01\xa1a\x02")

@@ -142,6 +142,8 @@ class Endpoint(ABC):
         self.store = store
         self._summaries = summaries
         self._trust_models = trust_models
+        self.reason: Exception | None = None
+        """Why the last request was refused. For whoever sits at the site; it never leaves."""
 
     def answer(self, data: bytes) -> bytes:
         """The reply to a request, or a refusal.
@@ -149,9 +151,11 @@ class Endpoint(ABC):
         Guarantee: a leg that was answered is never answered differently; the same request gets the same
         bytes again. The terms of an exchange (trust model, queries, settings) cannot change between legs.
         """
+        self.reason = None
         try:
             return self._answer(data)
         except Exception as error:  # the boundary of a site: whatever happened leaves as a fixed code
+            self.reason = error
             code = _code(error)
             log.warning("%s refuses (%s): %s", self.name, code, error, exc_info=code is Refusal.INTERNAL)
             return envelope.pack_refusal(sender=self.name, code=code)

@@ -39,6 +39,7 @@ from fedassay.crypto.identity import Credentials, Identity, key_from_text
 from fedassay.data.federation import load
 from fedassay.endpoint import FileStore
 from fedassay.errors import UsageError
+from fedassay.files import sync_folder
 from fedassay.privacy.file_ledger import FileLedger
 from fedassay.privacy.policy import SimplePolicy
 from fedassay.privacy.randomness import SecureRandomness
@@ -102,6 +103,7 @@ class SiteFile:
     def open(self) -> Client:
         """The client that answers for this site; its state is on the disk before a reply leaves."""
         self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        store = FileStore(self.state / "store")  # first: its lock also guards what follows
 
         def rows() -> Rows:
             return load(self.data, columns=self.columns, empty_is_fine=True).pooled()
@@ -116,7 +118,7 @@ class SiteFile:
             split_key=_split_key(self.state / "split.key"),
             credentials=self.credentials.without(COORDINATOR),
         )
-        return Client(site, store=FileStore(self.state / "store"))
+        return Client(site, store=store)
 
 
 def _toml(path: Path) -> dict[str, Any]:
@@ -138,12 +140,18 @@ def _table(path: Path, content: dict[str, Any], name: str) -> dict[str, Any]:
 def _policy(path: Path, table: dict[str, Any]) -> SimplePolicy:
     if not isinstance(table.get("trust_models"), list):
         raise UsageError(f'{path}: the policy needs trust_models, a list such as ["secure-sum"].')
-    names = ("trust_models", "summaries")
-    entries: dict[str, Any] = {key: frozenset(v) if key in names else v for key, v in table.items()}
     try:
-        return SimplePolicy(**entries)
+        return SimplePolicy(**{key: _policy_value(key, value) for key, value in table.items()})
     except TypeError as error:
         raise UsageError(f"{path}: the policy has an entry that cannot be used ({error}).") from error
+
+
+def _policy_value(key: str, value: Any) -> Any:
+    if key not in ("trust_models", "summaries"):
+        return value
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise TypeError(f"{key} must be a list of names in quotes")
+    return frozenset(value)
 
 
 def _without_noise(policy: SimplePolicy) -> SimplePolicy:
@@ -158,18 +166,19 @@ def _without_noise(policy: SimplePolicy) -> SimplePolicy:
 def _budget(path: Path, table: dict[str, Any]) -> Budget:
     try:
         return Budget(**table)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise UsageError(f"{path}: the budget has entries epsilon and delta only ({error}).") from error
 
 
 def _split_key(path: Path) -> bytes:
     """The site's secret for the split into fit and held-out rows: made once, kept for ever."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path.read_bytes()
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(SecureRandomness().bytes(32))
-        file.flush()
-        os.fsync(file.fileno())
+    if not path.exists():
+        partial = path.with_name(path.name + ".partial")
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(SecureRandomness().bytes(32))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        sync_folder(path.parent)
     return path.read_bytes()

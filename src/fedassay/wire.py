@@ -47,7 +47,9 @@ def decode(data: bytes, *, largest: int = LARGEST_MESSAGE) -> Message:
     if len(data) > largest:
         raise ProtocolError(f"message of {len(data):,} bytes: expected at most {largest:,}.")
     try:
-        message = msgpack.unpackb(data, ext_hook=_unpack_array, raw=False, strict_map_key=True)
+        message = msgpack.unpackb(
+            data, ext_hook=_unpack_array, object_pairs_hook=_mapping, raw=False, strict_map_key=True
+        )
     except ProtocolError:
         raise
     except Exception as error:  # msgpack raises a dozen types for malformed input; all mean the same here
@@ -83,6 +85,13 @@ def _unpack_array(code: int, data: bytes) -> np.ndarray[Any, Any]:
     if size != len(data) - start:
         raise ProtocolError("message: an array's shape does not match its bytes.")
     return np.frombuffer(data, dtype=dtype, offset=start).reshape(shape)
+
+
+def _mapping(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
+        raise ProtocolError("message: a key stands twice in one mapping.")
+    return mapping
 
 
 def _check(value: Any, *, depth: int) -> None:

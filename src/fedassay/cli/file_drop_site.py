@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import logging
 import shutil
 import sys
 import tempfile
@@ -85,37 +84,14 @@ def _check_rows(client: Client) -> None:
 
 def _answer(participant: Participant, asked: Asked, client: Client) -> bytes:
     """The reply, or the reason why there is none, as an error of its own kind."""
-    with _reasons() as reasons:
-        reply = participant.answer(asked, client)
-    if "refusal" not in wire.decode(reply):
+    reply = participant.answer(asked, client)
+    reason = client.reason
+    if reason is None:
         return reply
-    reason = reasons[-1] if reasons else None
     end = "Nothing was sent. --decline tells the coordinator that this site will not answer."
     if isinstance(reason, FedassayError):
         raise type(reason)(f"{reason} {end}") from reason
     raise FederationError(f"the request could not be answered ({reason!r}). {end}") from reason
-
-
-class _Listener(logging.Handler):
-    """Keeps the errors that an endpoint logs: at the site itself, the reason may be said."""
-
-    def __init__(self) -> None:
-        super().__init__(level=logging.WARNING)
-        self.errors: list[BaseException] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        arguments = record.args if isinstance(record.args, tuple) else ()
-        self.errors += [argument for argument in arguments if isinstance(argument, BaseException)]
-
-
-@contextmanager
-def _reasons() -> Iterator[list[BaseException]]:
-    log, listener = logging.getLogger("fedassay.endpoint"), _Listener()
-    log.addHandler(listener)
-    try:
-        yield listener.errors
-    finally:
-        log.removeHandler(listener)
 
 
 @contextmanager

@@ -66,17 +66,25 @@ class FlowerRuntime(MessagingRuntime):
         """The names of all clients."""
         return list(self._clients)
 
+    def connect(self) -> Mapping[str, int]:
+        """Name to node id of everyone who is there; looked for once.
+
+        That nobody is there at all is an error, not a dropout of all, which would end the run for good.
+        """
+        if self._nodes is None:
+            found = self._directory.find()
+            if not set(found) & set(self._clients):
+                raise FederationError("flower: no site is connected; start the SuperNodes and submit again.")
+            self._nodes = found
+        return self._nodes
+
     def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Mapping[str, bytes]:
         """Send each request to its node and collect what comes back in time."""
-        if self._nodes is None:
-            self._nodes = self._directory.find()
-            if not set(self._nodes) & set(self._clients):
-                self._nodes = None  # not a dropout of all, which would end the run: nobody is there yet
-                raise FederationError("flower: no site is connected; start the SuperNodes and submit again.")
+        nodes = self.connect()
         letters = {
-            name: Letter(node=self._nodes[name], kind=REQUEST, body=body, sender_of_reply=name)
+            name: Letter(node=nodes[name], kind=REQUEST, body=body, sender_of_reply=name)
             for name, body in requests.items()
-            if name in self._nodes
+            if name in nodes
         }
         replies = self._directory.post.deliver(
             letters,
