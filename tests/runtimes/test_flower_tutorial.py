@@ -19,7 +19,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed; pip install 'fedassay[flower]'")
 
-from flower_lab import descendants, free_port, until
+from flower_lab import descendants, die_with_parent, free_port, until
 
 import fedassay
 from fedassay.crypto.identity import Identity, key_to_text
@@ -74,6 +74,7 @@ class Reader:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
+                    preexec_fn=die_with_parent,
                 )
             )
 
