@@ -19,10 +19,16 @@ class Helper(Endpoint):
         name: str,
         *,
         randomness: Randomness,
+        store: Store | None = None,
         summaries: Summaries = CATALOGUE,
         trust_models: TrustModels = TRUST_MODELS,
     ) -> None:
-        super().__init__(name, store=Store(), summaries=summaries, trust_models=trust_models)
+        super().__init__(
+            name,
+            store=store if store is not None else Store(),
+            summaries=summaries,
+            trust_models=trust_models,
+        )
         self._randomness = randomness
 
     def agree(self, opened: Envelope) -> None:

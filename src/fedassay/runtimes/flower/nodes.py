@@ -76,8 +76,7 @@ def _helper(path: Path) -> Node:
     state = folder / str(content["state"])
 
     def opened() -> Endpoint:
-        helper = Helper(name, randomness=SecureRandomness())
-        helper.store = FileStore(state / "store")
+        helper = Helper(name, randomness=SecureRandomness(), store=FileStore(state / "store"))
         return helper
 
     credentials = Credentials(

@@ -1,0 +1,170 @@
+"""Random and mutated messages against clients, the server and signed frames: no crash, no forgery.
+
+5,000 messages and files in the ordinary suite (with those of the file drop), 100,000 here in `make test-full`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from fedassay import wire
+from fedassay.crypto.identity import Credentials, Identity
+from fedassay.errors import FedassayError, ProtocolError
+from fedassay.privacy.ledger import MemoryLedger
+from fedassay.privacy.randomness import SimulatedRandomness
+from fedassay.protocol import Party, Protection, Setting, Sum, TrustModel
+from fedassay.run import Job, run
+from fedassay.runtimes.in_process import Faithful
+from fedassay.trust.plain import Plain
+from fedassay.trust.secure_sum import SecureSum
+from stated import Verify
+from test_client import client, request
+from toys import CountsUpTo, Once
+from tracer.test_tracer import ROWS, house
+
+FEW = settings(
+    max_examples=1400, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+)
+MANY = settings(FEW, max_examples=34_000)
+
+
+@st.composite
+def mutated(draw: st.DrawFn, honest: bytes) -> bytes:
+    """Random bytes, or the honest ones with some changed, cut off, doubled or put in."""
+    kind = draw(st.sampled_from(["random", "flip", "cut", "insert", "repeat", "splice"]))
+    if kind == "random":
+        return draw(st.binary(max_size=300))
+    at = draw(st.integers(0, len(honest) - 1))
+    if kind == "flip":
+        changed = bytearray(honest)
+        for _ in range(draw(st.integers(1, 6))):
+            changed[draw(st.integers(0, len(honest) - 1))] = draw(st.integers(0, 255))
+        return bytes(changed)
+    if kind == "cut":
+        return honest[:at]
+    if kind == "insert":
+        return honest[:at] + draw(st.binary(min_size=1, max_size=9)) + honest[at:]
+    if kind == "repeat":
+        return honest + honest[at:]
+    return honest[at:] + honest[:at]
+
+
+def attack_the_client(rounds: settings) -> int:
+    """Whatever arrives, a client answers with a message or a code, and reads rows only after agreeing."""
+    tried = [0]
+
+    @rounds
+    @given(data=mutated(request()))
+    def attack(data: bytes) -> None:
+        log: list[str] = []
+        reply = wire.decode(client(log).answer(data))
+        assert "refusal" in reply or set(reply) == {"version", "sender", "exchange", "leg", "message"}
+        assert log[:2] == ["policy", "ledger"][: len(log)]
+        tried[0] += 1
+
+    attack()
+    return tried[0]
+
+
+class Mutating(Faithful):
+    """Replaces the reply of client c at one leg by what the test says."""
+
+    leg, replace = 0, staticmethod(lambda honest: honest)
+
+    def ask(self, to: Party, requests: Any, leg: int) -> Any:
+        replies = dict(super().ask(to, requests, leg))
+        if leg == self.leg and "c" in replies:
+            replies["c"] = self.replace(replies["c"])
+        return replies
+
+
+def attack_the_server(rounds: settings) -> int:
+    """One client's reply is garbage: the run ends with the others' sum, or with an error of ours."""
+    tried = [0]
+    query = Sum(of=CountsUpTo(top=4))
+    others = np.sum([np.bincount(np.minimum(v, 4), minlength=5) for k, v in ROWS.items() if k != "c"], axis=0)
+
+    @rounds
+    @given(data=st.data(), trust=st.sampled_from([Plain(), SecureSum()]), leg=st.integers(0, 3))
+    def attack(data: st.DataObject, trust: TrustModel, leg: int) -> None:
+        place = house()
+        runtime = Mutating(place.clients)
+        runtime.leg = leg
+        runtime.replace = lambda honest: data.draw(mutated(honest))  # type: ignore[method-assign]
+        setting = Setting(trust=trust, protection=Protection(), budget=None, clients=4)
+        tried[0] += 1
+        try:
+            released = run(
+                [Job(name="t", task=Once(query=query), setting=setting)],
+                runtime=runtime,
+                ledger=MemoryLedger(None),
+                randomness=SimulatedRandomness(1),
+                study="fuzz",
+            )["t"]
+        except FedassayError:
+            return
+        # c may say what it likes of itself, as long as it says it well; the others are counted exactly.
+        if released.clients == 3 and isinstance(trust, Plain):
+            assert released.value.tolist() == others.tolist()
+
+    attack()
+    return tried[0]
+
+
+def attack_signed_frames(rounds: settings) -> int:
+    """Nothing but the very bytes that were signed is ever accepted between machines."""
+    frames = pytest.importorskip(
+        "fedassay.runtimes.flower.frames", reason="the extra flower is not installed"
+    )
+    site, coordinator = (Identity.draw(SimulatedRandomness(i)) for i in (1, 2))
+    roster = {"site": site.public, "coordinator": coordinator.public}
+    ours, theirs = (Credentials(identity=who, roster=roster) for who in (coordinator, site))
+    asked = frames.signed_request(b"the request", ours)
+    honest = frames.signed_reply(b"the reply", theirs, request=b"the request")
+    tried = [0]
+
+    @rounds
+    @given(body=mutated(honest.body), signature=mutated(honest.signature), both=st.booleans())
+    def attack(body: bytes, signature: bytes, both: bool) -> None:
+        tried[0] += 1
+        for frame, opened in (
+            (asked, lambda f: frames.opened_request(f, theirs, sender="coordinator")),
+            (honest, lambda f: frames.opened_reply(f, ours, sender="site", request=b"the request")),
+        ):
+            forged = frames.Frame(body=body, signature=signature if both else frame.signature)
+            if forged == frame:
+                continue
+            with pytest.raises(ProtocolError):
+                opened(forged)
+
+    attack()
+    return tried[0]
+
+
+ATTACKS: dict[str, Callable[[settings], int]] = {
+    "clients": attack_the_client,
+    "the server": attack_the_server,
+    "signed frames": attack_signed_frames,
+}
+
+
+@pytest.mark.parametrize("target", sorted(ATTACKS))
+def test_thousands_of_messages(target: str) -> None:
+    assert ATTACKS[target](FEW) >= 1000
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("target", sorted(ATTACKS))
+def test_a_hundred_thousand_messages(target: str, verify: Verify) -> None:
+    tried = ATTACKS[target](MANY)
+    verify(
+        f"random and mutated messages against {target}: no crash, nothing accepted that was not sent",
+        f"{tried:,}",
+    )
+    assert tried >= 30_000
