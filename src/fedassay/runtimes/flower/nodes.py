@@ -76,8 +76,7 @@ def _helper(path: Path) -> Node:
     state = folder / str(content["state"])
 
     def opened() -> Endpoint:
-        helper = Helper(name, randomness=SecureRandomness(), store=FileStore(state / "store"))
-        return helper
+        return Helper(name, randomness=SecureRandomness(), store=FileStore(state / "store"))
 
     credentials = Credentials(
         identity=Identity.load(folder / str(content["key"])), roster=read_roster(path, content["roster"])
