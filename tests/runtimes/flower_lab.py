@@ -125,6 +125,8 @@ class Lab:
         path.mkdir(parents=True, exist_ok=True)
         return {
             **os.environ,
+            # The SuperLink starts its own helpers by name: they lie beside this interpreter.
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
             **QUIET,
             "FLWR_HOME": str(path),
             "OMP_NUM_THREADS": "1",
