@@ -30,6 +30,7 @@ class Town:
     root: Path
     names: tuple[str, ...] = ("a", "b", "c", "d")
     identities: dict[str, Identity] = field(default_factory=dict)
+    folder: str = "drop"
 
     def __post_init__(self) -> None:
         (self.root / "drop").mkdir()
@@ -72,7 +73,7 @@ class Town:
 
     @property
     def drop(self) -> Path:
-        return self.root / "drop"
+        return self.root / self.folder
 
     def contribute(self, name: str, *arguments: object) -> int:
         options = ["--yes", "-q"] if not arguments else [str(argument) for argument in arguments]

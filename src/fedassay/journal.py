@@ -82,7 +82,8 @@ class FileJournal(Journal):
         data = wire.encode(entry)
         length = len(data).to_bytes(8, "little")
         last = hashlib.sha256(data).digest()
-        with self.path.open("ab") as file:
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "ab") as file:
             file.write(length + hashlib.sha256(self._last + length).digest() + last + data)
             file.flush()
             os.fsync(file.fileno())

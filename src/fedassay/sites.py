@@ -87,6 +87,8 @@ class SiteFile:
         roster = {
             name: key_from_text(text, whose=name) for name, text in _table(path, content, "roster").items()
         }
+        if len(set(roster.values())) != len(roster):
+            raise UsageError(f"{path}: two parties of the roster have the same key; each needs its own.")
         budget = _table(path, content, "budget")
         policy = _policy(path, _table(path, content, "policy"))
         return cls(
@@ -116,7 +118,8 @@ class SiteFile:
             ledger=FileLedger(self.state / "ledger.jsonl", self.budget, allow_exact=True),
             randomness=SecureRandomness(),
             split_key=_split_key(self.state / "split.key"),
-            credentials=self.credentials.without(COORDINATOR),
+            # Among peers the coordinator is nobody: with it, two clients would pass for three.
+            credentials=self.credentials.among(set(self.credentials.roster) - {COORDINATOR}),
         )
         return Client(site, store=store)
 

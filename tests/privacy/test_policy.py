@@ -11,6 +11,7 @@ from fedassay.errors import PolicyRefusal, UsageError
 from fedassay.privacy.policy import AllowAll, PolicyRequest, SimplePolicy
 from fedassay.protocol import Budget, Plan, Protection, Setting, Sum
 from fedassay.trust.plain import Plain
+from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
 from toys import CountsUpTo
 
@@ -105,3 +106,20 @@ def test_a_rule_that_means_nothing_is_refused(rules: dict[str, Any]) -> None:
 
 def test_a_simulation_allows_all() -> None:
     AllowAll().check(clear(clients=1))
+
+
+def test_a_secure_sum_must_withstand_as_much_as_the_site_asks_for() -> None:
+    """The asker chooses the parameters of a secure sum; a site keeps its own floor under them."""
+
+    def asked(**parameters: float) -> PolicyRequest:
+        trust = SecureSum(**parameters)  # type: ignore[arg-type]
+        setting = Setting(trust=trust, protection=Protection(), budget=None, clients=20)
+        return PolicyRequest.of(trust.plan(Sum(of=CountsUpTo(top=9)), setting), study="study", cohort=20)
+
+    SimplePolicy().check(asked())
+    with pytest.raises(PolicyRefusal, match="colluding"):
+        SimplePolicy().check(asked(collusion=0.0))
+    SimplePolicy(smallest_collusion=0.0).check(asked(collusion=0.0))
+    with pytest.raises(PolicyRefusal, match="total over 3 clients"):
+        SimplePolicy(smallest_cohort=10).check(asked())
+    SimplePolicy(smallest_cohort=10).check(asked(minimum_cohort=10))

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,6 +81,8 @@ class Lab:
     tls: bool = False
     policy: str = 'trust_models = ["secure-sum", "plain"]'
     components: dict[str, str] | None = None
+    helpers: tuple[str, ...] = ()
+    """Nodes that hold no rows."""
     node_config: dict[str, str] = field(default_factory=dict)
     """Name to more entries of the node's configuration, for nodes of tests that misbehave."""
     port: int = field(default_factory=free_port)
@@ -89,7 +91,7 @@ class Lab:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.identities = {name: Identity.draw(SecureRandomness()) for name in ("coordinator", *self.sites)}
+        self.identities = {name: Identity.draw(SecureRandomness()) for name in ("coordinator", *self.nodes)}
         roster = "[roster]\n" + "".join(
             f'{name} = "{key_to_text(one.public)}"\n' for name, one in self.identities.items()
         )
@@ -103,12 +105,25 @@ class Lab:
             (place / "site.toml").write_text(
                 f'{head}state = "state"\n\n[columns]\n{roles}\n[policy]\n{self.policy}\n\n{roster}'
             )
+        for name in self.helpers:
+            place = self.folder / name
+            place.mkdir()
+            self.identities[name].save(place / "helper.key")
+            (place / "helper.toml").write_text(
+                f'name = "{name}"\nkey = "helper.key"\nstate = "state"\n\n{roster}'
+            )
         self.identities["coordinator"].save(self.folder / "coordinator.key")
-        (self.folder / "coordinator.toml").write_text(f'key = "coordinator.key"\nstate = "state"\n\n{roster}')
+        head = f'key = "coordinator.key"\nstate = "state"\nhelpers = {json.dumps(self.helpers)}\n'
+        (self.folder / "coordinator.toml").write_text(f"{head}\n{roster}")
         self.app = self.folder / "app"
         write_app(self.app, coordinator=str(self.folder / "coordinator.toml"), components=self.components)
         if self.tls:
-            make_certificates(self.folder, self.sites)
+            make_certificates(self.folder, self.nodes)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of all nodes: sites and helpers."""
+        return (*self.sites, *self.helpers)
 
     @property
     def address(self) -> str:
@@ -157,7 +172,7 @@ class Lab:
         self.start("superlink", ["flower-superlink", *options])
         until(self._listens, seconds=READY, what="the SuperLink does not listen")
         if self.tls and register:
-            for name in self.sites:
+            for name in self.nodes:
                 self.flwr("supernode", "register", str(self.folder / f"{name}.pub"), "fedassay")
 
     def _listens(self) -> bool:
@@ -167,7 +182,8 @@ class Lab:
 
     def start_node(self, name: str) -> None:
         options = ["--superlink", self.address, "--host", HOST, "--port", str(free_port())]
-        config = f'site="{self.folder / name / "site.toml"}" {self.node_config.get(name, "")}'
+        role = "helper" if name in self.helpers else "site"
+        config = f'{role}="{self.folder / name / role}.toml" {self.node_config.get(name, "")}'
         options += ["--node-config", config.strip()]
         if self.tls:
             options += ["--root-certificates", "ca.crt", "--auth-supernode-private-key", f"{name}.pem"]
@@ -208,14 +224,14 @@ def running(lab: Lab) -> Iterator[Lab]:
     """The lab with its SuperLink and all nodes up; everything is ended at the end, whatever happens."""
     try:
         lab.start_superlink()
-        for name in lab.sites:
+        for name in lab.nodes:
             lab.start_node(name)
         yield lab
     finally:
         lab.stop()
 
 
-def make_certificates(folder: Path, names: Sites) -> None:
+def make_certificates(folder: Path, names: Iterable[str]) -> None:
     """A certificate authority, a server certificate for loopback, and a P-384 key for each node."""
     authority, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     root = certificate(

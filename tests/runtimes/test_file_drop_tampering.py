@@ -374,3 +374,40 @@ def test_the_inner_refusal_code_is_all_that_leaves(town: Town) -> None:
     reply = sealing.open_reply(kept.body, own=pair, study=kept.study, sender="c", number=1)
     assert reply is not None
     assert wire.decode(reply) == {"version": envelope.VERSION, "sender": "c", "refusal": "policy"}
+
+
+def test_links_laid_in_the_drop_are_not_followed(town: Town) -> None:
+    """A folder that others can write to must not lead to the ledger of a site."""
+    target = town.root / "c" / "precious"
+    target.write_bytes(b"the ledger")
+    folder = town.drop / "from-c"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.symlink_to(town.root / "c", target_is_directory=True)
+    assert town.contribute("c") == 4
+    assert not (town.root / "c" / "1.fedassay").exists()
+    folder.unlink()
+    folder.mkdir()
+    for number in range(os.getpid() - 200, os.getpid() + 200):
+        (folder / f".1.fedassay.{number}.partial").symlink_to(target)
+    assert town.contribute("c") == 0
+    assert target.read_bytes() == b"the ledger"
+
+
+def test_the_announcement_of_an_older_study_is_not_the_new_one(town: Town, capsys: Any) -> None:
+    """Copied over the new announcement, an old one would bring its old result for the new study."""
+    old = (town.drop / "study.fedassay").read_bytes()
+    other = town.root / "second-drop"
+    other.mkdir()
+    town.folder = other.name
+    assert town.begin() == 0
+    (other / "study.fedassay").write_bytes(old)
+    assert town.aggregate() == 4
+    assert "began in" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_ledger_whose_end_is_not_a_charge_refuses_everything(town: Town) -> None:
+    ledger = town.root / "c" / "state" / "ledger.jsonl"
+    ledger.parent.mkdir(exist_ok=True)
+    ledger.write_bytes(b"\x00\x01garbage without an end")
+    assert town.contribute("c") in (3, 4)
+    assert ledger.read_bytes() == b"\x00\x01garbage without an end"

@@ -86,9 +86,13 @@ def test_the_coordinator_cannot_pose_as_a_client() -> None:
     )
     signature = coordinator.sign("secure-sum keys", b"words")
     assert everybody.verifies("coordinator", "secure-sum keys", b"words", signature)
-    assert not everybody.without("coordinator").verifies(
-        "coordinator", "secure-sum keys", b"words", signature
+    peers = everybody.among(ROSTER)
+    assert not peers.verifies("coordinator", "secure-sum keys", b"words", signature)
+    twice = Credentials(
+        identity=IDENTITIES[NAMES[0]],
+        roster={**ROSTER, "friend": coordinator.public, "coordinator": coordinator.public},
     )
+    assert not twice.among([*ROSTER, "friend"]).verifies("friend", "secure-sum keys", b"words", signature)
 
 
 def test_a_cohort_is_as_large_as_the_request_says() -> None:

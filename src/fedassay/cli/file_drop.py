@@ -200,6 +200,8 @@ def read_roster(path: Path, identity: Identity) -> dict[str, bytes]:
         raise UsageError(
             f"{path}: the key of {COORDINATOR} is not the one given as --key; correct one of them."
         )
+    if identity.public in keys.values():
+        raise UsageError(f"{path}: a site has the key of the coordinator; each needs its own.")
     return keys
 
 

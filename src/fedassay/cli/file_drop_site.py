@@ -24,14 +24,14 @@ from fedassay.files import write_atomically
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import Message
 from fedassay.runtimes.file_drop import Asked, Participant
-from fedassay.sites import SiteFile
+from fedassay.sites import COORDINATOR, SiteFile
 
 
 def send_answer(participant: Participant, asked: Asked, file: SiteFile, *, yes: bool) -> Path:
     """Answer and put the reply into the drop; an answered request gets its reply again."""
     if asked.answered is not None:
         return participant.send(asked, b"", SecureRandomness())
-    with _opened(file) as client:
+    with _opened(_as_announced(file, asked)) as client:
         if asked.opened.request.exchange not in client.store.conversations:
             _check_rows(client)
             if not yes:  # one yes covers all passes of one question
@@ -56,7 +56,7 @@ def rehearse_answer(
             f"Request {asked.number} is answered already; contribute would send the same file again."
         )
         return
-    with _copy_of(file.state) as copy, _opened(replace(file, state=copy)) as client:
+    with _copy_of(file.state) as copy, _opened(_as_announced(replace(file, state=copy), asked)) as client:
         _check_rows(client)
         reply = wire.decode(_answer(participant, asked, client))
     if json == "-":
@@ -64,6 +64,11 @@ def rehearse_answer(
     elif json is not None:
         write_atomically(Path(json), _as_json(reply))
     words.reply(reply, asked, console)
+
+
+def _as_announced(file: SiteFile, asked: Asked) -> SiteFile:
+    """The site, believing nobody but those whom the announcement names: that is what somebody agreed to."""
+    return replace(file, credentials=file.credentials.among([COORDINATOR, *asked.announcement.roster]))
 
 
 @contextmanager

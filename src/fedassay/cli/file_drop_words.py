@@ -22,7 +22,18 @@ _SHOWN = 12
 
 def say(console: Console, text: str) -> None:
     """A sentence of ours around names of theirs: nothing in it is markup."""
-    console.print(escape(text), soft_wrap=True, highlight=False)
+    console.print(escape(_visible(text)), soft_wrap=True, highlight=False)
+
+
+def _visible(text: str) -> str:
+    r"""Text from strangers with everything unprintable spelt out: an escape code could redraw the screen.
+
+    Examples
+    --------
+    >>> print(_visible("safe \x1b[2J"))
+    safe \x1b[2J
+    """
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 # --- the coordinator ------------------------------------------------------------------------------------
@@ -102,7 +113,7 @@ def request(asked: Asked, file: SiteFile, console: Console) -> None:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for title, value in _facts(announcement, asked, file):
-        table.add_row(title, escape(value))
+        table.add_row(title, escape(_visible(value)))
     console.print(table)
     say(console, opened.trust.statement(announcement.setting))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -129,11 +129,11 @@ class Credentials:
     identity: Identity
     roster: Mapping[str, bytes] = field(repr=False)
 
-    def without(self, name: str) -> Credentials:
-        """The same, believing one party less: among peers nobody may pose as the coordinator, nor it as a peer."""
-        return Credentials(
-            identity=self.identity, roster={other: key for other, key in self.roster.items() if other != name}
-        )
+    def among(self, names: Collection[str]) -> Credentials:
+        """The same, believing only these parties; the key of anybody else is not believed under any name."""
+        others = {key for name, key in self.roster.items() if name not in names}
+        kept = {name: key for name, key in self.roster.items() if name in names and key not in others}
+        return Credentials(identity=self.identity, roster=kept)
 
     def sign(self, purpose: str, data: bytes) -> bytes:
         """Sign as oneself."""

@@ -75,6 +75,8 @@ class FileLedger(Ledger):
             charges = [_charge(json.loads(line)) for line in lines]
         except (ValueError, TypeError, KeyError) as error:
             raise ProtocolError(f"{self.path}: a line of the ledger cannot be read; restore it.") from error
+        if cut and not cut.startswith(b"{"):
+            raise ProtocolError(f"{self.path}: the end of the ledger is not a charge; restore it.")
         if cut:
             file.truncate(file.tell() - len(cut))
         file.seek(0, os.SEEK_END)

@@ -35,6 +35,8 @@ class PolicyRequest:
     clients: int
     smallest_total: int | None = None
     """Over how few survivors the trust model would still release; None if it makes no promise."""
+    collusion: float | None = None
+    """The share of colluding clients that the trust model withstands; None if it does not depend on that."""
     asker: str | None = None
 
     @classmethod
@@ -53,6 +55,7 @@ class PolicyRequest:
             neighbours=setting.protection.neighbours,
             clients=min(cohort, setting.clients),
             smallest_total=getattr(setting.trust, "minimum_cohort", None),
+            collusion=getattr(setting.trust, "collusion", None),
             asker=asker,
         )
 
@@ -98,6 +101,7 @@ class SimplePolicy:
     largest_epsilon: float | None = None
     largest_delta: float | None = None
     smallest_cohort: int = 3
+    smallest_collusion: float = 0.1
     finest_resolution: int | None = None
 
     def __post_init__(self) -> None:
@@ -139,6 +143,11 @@ class SimplePolicy:
             return (
                 f"got a trust model that would release a total over {request.smallest_total} clients, expected "
                 f"at least {self.smallest_cohort}"
+            )
+        if request.collusion is not None and not request.collusion >= self.smallest_collusion:
+            return (
+                f"got a trust model that withstands {request.collusion:.3g} colluding clients, expected at least "
+                f"{self.smallest_collusion:.3g} of them"
             )
         if self.finest_resolution is not None and not request.resolution <= self.finest_resolution:
             return f"got {request.resolution} numbers per client, expected at most {self.finest_resolution}"

@@ -53,6 +53,7 @@ class Announcement:
 
     def __post_init__(self) -> None:
         check_name(self.study, what="study")
+        check_name(self.task, what="task")
         names = [*self.roster, *self.helpers]
         for name in names:
             check_name(name, what="roster: a name")

@@ -76,10 +76,14 @@ def put(path: Path, data: bytes, *, private: bool = False) -> bool:
     """
     if _same(path, data):
         return False
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    # Others may write to a drop: a name they cannot guess, never through a link that they have laid there.
+    partial = path.with_name(f".{path.name}.{os.urandom(8).hex()}.partial")
     try:
         path.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o666)
+        if path.parent.is_symlink():
+            raise ProtocolError(f"{path.parent}: is a link, expected a folder; remove it and run again.")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        descriptor = os.open(partial, flags, 0o600 if private else 0o666)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()

@@ -16,6 +16,9 @@ from fedassay.runtimes.file_drop.letters import EVERYONE, Kind, Letter, check_na
 from fedassay.sites import COORDINATOR
 from fedassay.trust import TRUST_MODELS
 
+_DROP = "drop"
+"""In the coordinator's own folder: where the study was announced."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
@@ -75,6 +78,7 @@ class Study:
         home = state / announcement.study
         data = letter.signed(identity)
         folders.put(home / "reply.key", reply_pair.private.data, private=True)
+        folders.put(home / _DROP, str(drop.resolve()).encode(), private=True)
         folders.put(home / folders.ANNOUNCEMENT, data, private=True)
         folders.put(drop / folders.ANNOUNCEMENT, data)
         return cls(drop=drop, home=home, identity=identity, announcement=announcement, reply_pair=reply_pair)
@@ -105,6 +109,13 @@ class Study:
             raise UsageError(
                 f"{home}: does not hold the state of the study {announcement.study}; expected the folder "
                 "that was used when the study began (--state)."
+            )
+        # Whoever can write to the folder could put the announcement of an older, finished study there.
+        begun_in = (folders.read(home / _DROP) or b"").decode()
+        if begun_in != str(drop.resolve()):
+            raise ProtocolError(
+                f"{where}: announces the study {announcement.study}, which began in {begun_in}; it was copied "
+                "here, or the folder was moved. Give that folder, or remove the file."
             )
         reply_pair = KeyPair.of(Secret(private))
         if reply_pair.public != announcement.reply_key:

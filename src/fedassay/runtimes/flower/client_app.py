@@ -7,7 +7,8 @@ server, so none may reach it; what happened is in the log of the SuperNode.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -22,18 +23,25 @@ from fedassay.sites import COORDINATOR
 
 log = logging.getLogger("fedassay.flower")
 
-app = ClientApp()
-
 Handler = Callable[[Message, Context], Message]
+Read = Callable[[Mapping[str, Any]], Node]
 Reply = Callable[[Node, bytes, Context], bytes]
 
 
-def _handler(reply: Reply) -> Handler:
+def app_of(read: Read) -> ClientApp:
+    """The ClientApp whose party is what `read` makes of the node's own configuration."""
+    app = ClientApp()
+    app.query(HELLO.partition(".")[2])(_handler(read, _introduce))
+    app.query(REQUEST.partition(".")[2])(_handler(read, _answer))
+    return app
+
+
+def _handler(read: Read, reply: Reply) -> Handler:
     """What Flower calls: check the coordinator's signature, let `reply` make the reply, sign it."""
 
     def handle(message: Message, context: Context) -> Message:
         try:
-            node = read_node(context.node_config)
+            node = read(context.node_config)
             request = opened_request(Frame.unpack(message), node.credentials, sender=COORDINATOR)
             frame = signed_reply(reply(node, request, context), node.credentials, request=request)
         except Exception as error:  # the boundary of a site: nothing but a fixed code may leave
@@ -54,5 +62,4 @@ def _answer(node: Node, request: bytes, context: Context) -> bytes:
         return endpoint.answer(request)
 
 
-app.query(HELLO.partition(".")[2])(_handler(_introduce))
-app.query(REQUEST.partition(".")[2])(_handler(_answer))
+app = app_of(read_node)

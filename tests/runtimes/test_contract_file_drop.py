@@ -1,0 +1,163 @@
+"""The contract of runtimes by files: each side is made anew for every pass, as separate commands would."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contract import WholeContract
+from scenarios import (
+    HELPER,
+    ROWS,
+    SCENARIOS,
+    SUMMARIES,
+    TRUSTED,
+    Outcome,
+    Scenario,
+    ToyRows,
+    counts,
+    in_plain_values,
+)
+
+from fedassay.client import Client, Site
+from fedassay.crypto.identity import Credentials, Identity
+from fedassay.endpoint import Endpoint
+from fedassay.errors import TooFewClients, UsageError
+from fedassay.helper import Helper
+from fedassay.journal import FileJournal
+from fedassay.privacy.ledger import MemoryLedger
+from fedassay.privacy.policy import AllowAll
+from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
+from fedassay.protocol import Protection
+from fedassay.run import Job, run
+from fedassay.runtimes.file_drop import Asked, FileDropRuntime, Participant, Study, Waiting
+from fedassay.trust.plain import Plain
+
+SECURE = SecureRandomness()
+
+
+class Village:
+    """Parties that share a folder, with one study; the client `lost` never contributes."""
+
+    def __init__(self, root: Path, job: Job, *, lost: str | None = None) -> None:
+        self.root, self.job, self.lost = root, job, lost
+        self.identities = {name: Identity.draw(SECURE) for name in ("coordinator", HELPER, *ROWS)}
+        self.endpoints: dict[str, Endpoint] = {name: self.client(name) for name in ROWS}
+        self.endpoints[HELPER] = Helper(HELPER, randomness=SECURE, summaries=SUMMARIES, trust_models=TRUSTED)
+        (root / "drop").mkdir(parents=True)
+        self.ledger = MemoryLedger(None)
+        self.study = Study.begin(
+            root / "drop",
+            state=root / "state",
+            identity=self.identities["coordinator"],
+            name="toys",
+            task=job.name,
+            parameters={},
+            trust=job.setting.trust,
+            protection=Protection(),
+            budget=None,
+            roster={name: self.identities[name].public for name in ROWS},
+            helpers={HELPER: self.identities[HELPER].public}
+            if job.setting.trust.name == "two-shares"
+            else {},
+            randomness=SECURE,
+        )
+
+    def client(self, name: str) -> Client:
+        site = Site(
+            name=name,
+            dataset=name,
+            rows=lambda: ToyRows(ROWS[name]),
+            policy=AllowAll(),
+            ledger=MemoryLedger(None),
+            randomness=SECURE,
+            split_key=bytes(32),
+        )
+        return Client(site, summaries=SUMMARIES, trust_models=TRUSTED)
+
+    def aggregate(self, *, close: bool = False, randomness: Any = SECURE) -> Any:
+        study = Study.resume(
+            self.root / "drop",
+            state=self.root / "state",
+            identity=self.identities["coordinator"],
+            trust_models=TRUSTED,
+        )
+        assert study is not None
+        runtime, journal = FileDropRuntime(study, close=close), FileJournal(study.home / "journal")
+        try:
+            return run(
+                [Job(name=self.job.name, task=self.job.task, setting=study.announcement.setting)],
+                runtime=runtime,
+                ledger=self.ledger,
+                randomness=randomness,
+                study=study.announcement.study,
+                journal=journal,
+            )[self.job.name]
+        finally:
+            runtime.close()
+            journal.close()
+
+    def contribute(self, name: str) -> bool:
+        roster = {party: identity.public for party, identity in self.identities.items()}
+        participant = Participant(
+            drop=self.root / "drop",
+            name=name,
+            credentials=Credentials(identity=self.identities[name], roster=roster),
+            state=self.root / name,
+            summaries=SUMMARIES,
+            trust_models=TRUSTED,
+        )
+        asked = participant.asked()
+        if not isinstance(asked, Asked) or asked.answered is not None:
+            return False
+        participant.send(asked, participant.answer(asked, self.endpoints[name]), SECURE)
+        return True
+
+    def go(self) -> tuple[Any, int]:
+        """The result, and how many passes it took."""
+        for passes in range(100):
+            try:
+                return self.aggregate(close=self.lost is not None), passes
+            except Waiting as waiting:
+                missing = [name for name in waiting.missing if name != self.lost]
+            assert missing
+            assert [name for name in missing if self.contribute(name)] == missing
+        raise AssertionError("the study does not end")
+
+
+class TestFileDrop(WholeContract):
+    """A study by files has one task: the tasks of a scenario are studies side by side.
+
+    They take as many passes as the longest of them.
+    """
+
+    @classmethod
+    def play(cls, scenarios: Sequence[Scenario], folder: Path) -> dict[str, Outcome]:
+        return {one.name: by_files(one, folder / one.name) for one in scenarios}
+
+
+def by_files(scenario: Scenario, folder: Path) -> Outcome:
+    answers, passes = {}, 0
+    try:
+        for job in scenario.jobs:
+            answer, taken = Village(folder / job.name, job, lost=scenario.lost).go()
+            answers[job.name], passes = in_plain_values(answer), max(passes, taken)
+    except TooFewClients:
+        return Outcome(failed=True)
+    return Outcome(answers=answers, rounds=passes)
+
+
+@pytest.mark.parametrize("name", ["three-rounds-plain", "three-rounds-secure-sum", "three-rounds-two-shares"])
+def test_a_finished_study_is_charged_once_and_says_the_same_again(tmp_path: Path, name: str) -> None:
+    village = Village(tmp_path, SCENARIOS[name].jobs[0])
+    story, _ = village.go()
+    assert len(village.ledger.charges) == 3
+    assert village.aggregate() == story
+
+
+def test_a_seed_is_refused(tmp_path: Path) -> None:
+    village = Village(tmp_path, counts(Plain()))
+    with pytest.raises(UsageError, match="leave the seed out"):
+        village.aggregate(randomness=SimulatedRandomness(1))

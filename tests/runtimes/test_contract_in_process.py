@@ -1,0 +1,47 @@
+"""The contract of runtimes in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from contract import WholeContract
+from scenarios import HELPER, ROWS, SUMMARIES, TRUSTED, Outcome, Scenario, ToyRows, play
+
+from fedassay.client import Client, Site
+from fedassay.helper import Helper
+from fedassay.privacy.ledger import MemoryLedger
+from fedassay.privacy.policy import AllowAll
+from fedassay.privacy.randomness import SimulatedRandomness
+from fedassay.runtimes.in_process import Faithful
+
+
+class TestInProcess(WholeContract):
+    """A new set of clients for each scenario."""
+
+    @classmethod
+    def play(cls, scenarios: Sequence[Scenario], folder: Path) -> dict[str, Outcome]:
+        source = SimulatedRandomness(1)
+        return {one.name: play(one, federation(one.lost), source.child(one.name)) for one in scenarios}
+
+
+def federation(lost: str | None) -> Faithful:
+    source = SimulatedRandomness(7)
+    clients = [
+        Client(
+            Site(
+                name=name,
+                dataset=name,
+                rows=lambda values=values: ToyRows(values),
+                policy=AllowAll(),
+                ledger=MemoryLedger(None),
+                randomness=source.child(name),
+                split_key=bytes(32),
+            ),
+            summaries=SUMMARIES,
+            trust_models=TRUSTED,
+        )
+        for name, values in ROWS.items()
+    ]
+    helper = Helper(HELPER, randomness=source.child(HELPER), summaries=SUMMARIES, trust_models=TRUSTED)
+    return Faithful(clients, helpers=[helper], drops=lambda name, leg: name == lost)
