@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contract import WholeContract
+from runtime_contract import WholeContract
 from scenarios import (
     HELPER,
     ROWS,

@@ -17,9 +17,9 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed; pip install 'fedassay[flower]'")
 
-from contract import RuntimeContract, WholeContract, evaluation_in_process
 from flower_lab import Lab, running
 from flower_toy_apps import COMPONENTS
+from runtime_contract import RuntimeContract, WholeContract, evaluation_in_process
 from scenarios import HELPER, ROWS, THRESHOLD, Outcome, Scenario, columns_of
 
 import fedassay

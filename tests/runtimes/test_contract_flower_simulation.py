@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed; pip install 'fedassay[flower]'")
 pytest.importorskip("ray", reason="Ray is not installed; pip install 'fedassay[flower]'")
 
-from contract import WholeContract
 from flower_toys import SECRET, endpoint
+from runtime_contract import WholeContract
 from scenarios import HELPER, ROWS, Outcome, Scenario, play
 
 from fedassay.privacy.randomness import SimulatedRandomness

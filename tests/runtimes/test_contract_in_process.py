@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from contract import WholeContract
+from runtime_contract import WholeContract
 from scenarios import HELPER, ROWS, SUMMARIES, TRUSTED, Outcome, Scenario, ToyRows, play
 
 from fedassay.client import Client, Site
