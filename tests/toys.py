@@ -77,7 +77,7 @@ class CountsUpTo(Summary[Vector]):
         ), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        return Sensitivity.of_counts(protection, cells_per_row=1)
+        return Sensitivity.of_counts(protection, multipliers=(1,))
 
     def read(self, total: Vector) -> Vector:
         return total
@@ -124,7 +124,7 @@ class DistanceToMedian(Summary[int]):
         return np.abs(np.array(below, dtype=np.int64)), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        return Sensitivity.of_counts(protection, cells_per_row=len(self.candidates))
+        return Sensitivity.of_counts(protection, multipliers=(1,) * len(self.candidates))
 
     def read(self, total: Vector) -> int:
         return self.candidates[int(np.argmax(total))]
@@ -152,7 +152,7 @@ class Surprise(Summary[tuple[int, int]]):
         }
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        return Sensitivity.of_counts(protection, cells_per_row=2)
+        return Sensitivity.of_counts(protection, multipliers=(1, 1))
 
     def read(self, total: Vector) -> tuple[int, int]:
         return int(total[0]), int(total[1])

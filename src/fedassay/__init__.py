@@ -9,9 +9,10 @@ from fedassay import version
 __version__ = version.VERSION
 
 if TYPE_CHECKING:
-    from fedassay.api import Simulation, evaluate
+    from fedassay.api import evaluate
     from fedassay.protocol import Budget, Neighbours, Protection, Unit
     from fedassay.result import Result
+    from fedassay.simulation import Simulation
     from fedassay.trust import Plain, SecureSum, ServerDP
 
 __all__ = [
@@ -29,9 +30,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "fedassay.api": ("Simulation", "evaluate"),
+    "fedassay.api": ("evaluate",),
     "fedassay.protocol": ("Budget", "Neighbours", "Protection", "Unit"),
     "fedassay.result": ("Result",),
+    "fedassay.simulation": ("Simulation",),
     "fedassay.trust": ("Plain", "SecureSum", "ServerDP"),
 }
 

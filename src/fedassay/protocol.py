@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -23,6 +23,9 @@ from fedassay.errors import UsageError
 
 Vector = NDArray[np.int64]
 """What clients measure and what is summed: whole numbers, so that sums and noise are exact."""
+
+Total = NDArray[np.int64 | np.float64]
+"""What is released: a sum as it is, or, where answers were randomised one by one, an estimate of it."""
 
 Message = dict[str, Any]
 """What travels: a mapping of strings to None, bool, int, float, str, bytes, arrays, lists and mappings."""
@@ -137,34 +140,56 @@ class Sensitivity:
     l2: float
 
     @classmethod
-    def of_counts(cls, protection: Protection, *, cells_per_row: int) -> Sensitivity:
-        """Rows that each add one to `cells_per_row` cells (one per level of a tree, say).
+    def of_counts(cls, protection: Protection, *, multipliers: Sequence[int]) -> Sensitivity:
+        """Rows that each add these numbers to as many cells (one cell per level of a tree, say).
 
         Guarantee: exact. Adding or removing a unit of r rows that all fall into the same cells moves the
-        total by (r, .., r): r·c in L1, r·√c in L2. Where rows can also be replaced by r rows in other cells
-        (`Protection.moves_both_ways`), twice as many cells move: 2r·c and r·√(2c).
+        total by r·(m_1, .., m_c). Where rows can also be replaced by r rows in other cells
+        (`Protection.moves_both_ways`), twice as many cells move by as much.
 
         Examples
         --------
-        >>> Sensitivity.of_counts(Protection(), cells_per_row=4)
+        >>> Sensitivity.of_counts(Protection(), multipliers=(1, 1, 1, 1))
         Sensitivity(l1=4.0, l2=2.0)
         """
         rows = protection.rows_per_unit
-        moved = cells_per_row * (2 if protection.moves_both_ways else 1)
-        return cls(l1=float(rows * moved), l2=float(rows * np.sqrt(moved)))
+        times = 2 if protection.moves_both_ways else 1
+        squares = sum(m * m for m in multipliers)
+        return cls(l1=float(rows * times * sum(multipliers)), l2=float(rows * np.sqrt(times * squares)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
     """The law of the noise in each coordinate of a released vector (independent, mean zero).
 
-    `law` is one of ``none``, ``discrete-laplace``, ``discrete-gaussian``; `scale` is its parameter
-    (b of P(x) ∝ exp(-|x|/b), σ of P(x) ∝ exp(-x²/2σ²)); `variance` is the exact variance of a coordinate.
+    Parameters
+    ----------
+    law : one of ``none``, ``discrete-laplace`` (P(x) ∝ exp(-|x|/b)), ``discrete-gaussian``
+        (P(x) ∝ exp(-x²/2σ²)), ``skellam`` (the difference of two Poisson draws of mean σ²/2) and ``unary``
+        (answers randomised bit by bit).
+    scale : b, σ, or for ``unary`` 1/ε. Law and scale are what the privacy guarantee rests on.
+    variance : of a coordinate, exactly; for ``unary`` of one that no row falls into, if equally many clients
+        report on every partition of the summary.
+    copies : how many such draws the noise of a coordinate amounts to. Not whole where clients add shares of
+        a draw and more of them stayed than were needed.
+    reporting : where each client reports on one partition of the summary only (`Summary.partitions`), the
+        part of the clients that reported on each.
     """
 
     law: str
     scale: float
     variance: float
+    copies: float = 1.0
+    reporting: tuple[float, ...] = ()
+
+    def to_message(self) -> Message:
+        """As plain values, for journals and results."""
+        return {**asdict(self), "reporting": list(self.reporting)}
+
+    @classmethod
+    def from_message(cls, message: Message) -> Noise:
+        """What `to_message` was made from."""
+        return cls(**{**message, "reporting": tuple(message["reporting"])})
 
 
 NO_NOISE = Noise(law="none", scale=0.0, variance=0.0)
@@ -208,6 +233,15 @@ class Summary(ABC, Generic[S]):
         """The largest absolute value of an entry that one client may send; enforced by `client.py`."""
         return LARGEST_ROWS_PER_CLIENT
 
+    @property
+    def partitions(self) -> tuple[NDArray[np.int64], ...]:
+        """Sets of cells in each of which every row adds one to exactly one cell, such as a tree's levels.
+
+        Empty if the summary is not made of such counts. Local randomisers need it: a client with one row
+        then says which cell of one partition it is in.
+        """
+        return ()
+
     @abstractmethod
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Client side: bound every contribution, count, and return the vector and what to remember."""
@@ -217,7 +251,7 @@ class Summary(ABC, Generic[S]):
         """How far one unit can move the total, from the bounds that `measure` and `client.py` enforce."""
 
     @abstractmethod
-    def read(self, total: Vector) -> S:
+    def read(self, total: Total) -> S:
         """Server side, after the release: give the vector its meaning."""
 
 
@@ -445,7 +479,7 @@ class TrustModel(ABC):
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
         """Server half: yield rounds, receive replies, return one release of vectors per plan.
 
-        `Released.value` is a `Vector` for a `Sum` and a tuple of vectors for `Collect` and `Select`.
+        `Released.value` is a `Total` for a `Sum` and a tuple of totals for `Collect` and `Select`.
         Replies come from strangers: a malformed one is a dropout, never a crash.
         """
 

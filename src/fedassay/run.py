@@ -286,7 +286,7 @@ def _to_message(released: Released[Any]) -> Message:
     noise = released.noise
     return {
         "value": value,
-        "noise": {"law": noise.law, "scale": noise.scale, "variance": noise.variance},
+        "noise": noise.to_message(),
         "clients": released.clients,
     }
 
@@ -295,6 +295,6 @@ def _from_message(message: Message) -> Released[Any]:
     value = message["value"]
     return Released(
         value=tuple(value) if isinstance(value, list) else value,
-        noise=Noise(**message["noise"]),
+        noise=Noise.from_message(message["noise"]),
         clients=message["clients"],
     )

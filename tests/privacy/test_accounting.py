@@ -167,7 +167,7 @@ def test_sensitivities_are_whole_and_rounded_up() -> None:
     for cells in (1, 2, 3, 5, 7, 10, 1023):
         for rows in (1, 3, 1000, 12345):
             protection = Protection(unit=Unit.CLIENT, rows_per_client=rows)
-            counts = Sensitivity.of_counts(protection, cells_per_row=cells)
+            counts = Sensitivity.of_counts(protection, multipliers=(1,) * cells)
             assert whole_sensitivity(counts) == (rows * cells, rows * rows * cells)
 
 

@@ -28,6 +28,7 @@ from fedassay.crypto.identity import Identity, key_to_text
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.runtimes.flower import QUIET
 from fedassay.runtimes.flower.app_bundle import write_app
+from fedassay.runtimes.flower.coordinator_file import VARIABLE
 from fedassay.runtimes.flower.submission import Connection
 
 HOST = "127.0.0.1"
@@ -116,7 +117,7 @@ class Lab:
         head = f'key = "coordinator.key"\nstate = "state"\nhelpers = {json.dumps(self.helpers)}\n'
         (self.folder / "coordinator.toml").write_text(f"{head}\n{roster}")
         self.app = self.folder / "app"
-        write_app(self.app, coordinator=str(self.folder / "coordinator.toml"), components=self.components)
+        write_app(self.app, components=self.components)
         if self.tls:
             make_certificates(self.folder, self.nodes)
 
@@ -144,6 +145,7 @@ class Lab:
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
             **QUIET,
             "FLWR_HOME": str(path),
+            **({VARIABLE: str(self.folder / "coordinator.toml")} if home == "superlink" else {}),
             "OMP_NUM_THREADS": "1",
         }
 

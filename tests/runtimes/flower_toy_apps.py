@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from flower_toys import toy_client, toy_helper
@@ -58,9 +57,9 @@ server = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Play the programme that the study is named after; the outcomes go to the log as a result does."""
     try:
-        file = CoordinatorFile.read(Path(str(context.run_config["coordinator"])))
         study = Study.from_config(context.run_config)
-        runtime = Coordinator(file=file).runtime(grid, study, progress=_progress)
+        coordinator = Coordinator(file=CoordinatorFile.of_this_machine())
+        runtime = coordinator.runtime(grid, study, progress=_progress, warn=_warn)
         outcomes = {
             name: asdict(play(SCENARIOS[name], runtime, SecureRandomness()))
             for name in PROGRAMMES[study.name]
@@ -74,3 +73,7 @@ def main(grid: Grid, context: Context) -> None:
 
 def _progress(leg: int, done: int, total: int) -> None:
     print(events.line("progress", leg=leg, done=done, total=total), flush=True)
+
+
+def _warn(message: str) -> None:
+    print(events.line("warning", message=message), flush=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,11 +49,7 @@ class Deployment:
             for name in ROWS
         }
         self.lab = Lab(self.folder / "lab", sites, tls=True, helpers=(HELPER,))
-        write_app(
-            self.folder / "toys",
-            coordinator=str(self.lab.folder / "coordinator.toml"),
-            components=COMPONENTS,
-        )
+        write_app(self.folder / "toys", components=COMPONENTS)
 
     def play(self, programme: str) -> dict[str, Outcome]:
         study = Study(name=programme, privacy="plain", timeout=90, wait=90)
@@ -72,16 +69,17 @@ def importable() -> str:
 
 
 class TestFlowerDeployment(RuntimeContract):
-    """The toys' app, then the real one, in one deployment."""
+    """The toys' app and the real one at the same time, in one deployment: neither may disturb the other."""
 
     @classmethod
     def play(cls, scenarios: Sequence[Scenario], folder: Path) -> dict[str, Outcome]:
         deployment = Deployment(folder)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTHONPATH", importable())
-            with running(deployment.lab):
+            with running(deployment.lab), ThreadPoolExecutor() as threads:
+                evaluated = threads.submit(deployment.evaluate, folder / "result.json")
                 outcomes = deployment.play(cls.programme)
-                deployment.evaluate(folder / "result.json")
+                evaluated.result()
         return outcomes
 
     def test_the_command_gives_the_in_process_answer(self, folder: Path) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -22,7 +23,7 @@ from fedassay.crypto.identity import Identity, key_to_text
 from fedassay.errors import FedassayError, FederationError, ProtocolError, Refused, UsageError
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.runtimes import flower
-from fedassay.runtimes.flower import events, submission
+from fedassay.runtimes.flower import events, server_app, submission
 from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 from fedassay.runtimes.flower.study import Study
 from fedassay.runtimes.flower.submission import Connection, submit
@@ -114,20 +115,32 @@ def test_rules_are_not_overwritten(place: Path) -> None:
         call("site", *site_options(place))
 
 
+def coordinator_options(place: Path) -> list[object]:
+    return ["--key", place / "coordinator.key", "--roster", place / "roster.toml", "-q"]
+
+
 def test_the_app_is_one_file_without_code(place: Path) -> None:
-    options = ["--key", place / "coordinator.key", "--roster", place / "roster.toml", "-q"]
+    options = coordinator_options(place)
     call("app", place / "app", "--coordinator", place / "coordinator.toml", *options)
     assert [path.name for path in (place / "app").iterdir()] == ["pyproject.toml"]
     app = tomllib.loads((place / "app" / "pyproject.toml").read_text())
     assert app["project"]["dependencies"] == []
-    config = app["tool"]["flwr"]["app"]["config"]
-    assert config["coordinator"] == str(place / "coordinator.toml")
-    assert set(Study(name="s").to_config()) < set(config)
+    assert app["tool"]["flwr"]["app"]["config"] == Study(name="study").to_config()
+    assert str(place) not in (place / "app" / "pyproject.toml").read_text()
     coordinator = CoordinatorFile.read(place / "coordinator.toml")
     assert coordinator.clients == ("hospital-a", "hospital-b", "hospital-c")
     with pytest.raises(UsageError, match="exists already"):
         call("app", place / "app", "--coordinator", place / "coordinator.toml", *options)
     call("app", place / "app", "--coordinator", place / "coordinator.toml", "-q")
+
+
+def test_where_the_coordinators_file_is_named_is_told(
+    place: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    call("app", place / "app", "--coordinator", "our file.toml")
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "export" in line)
+    assert line.strip() == f"export FEDASSAY_COORDINATOR='{place}/our file.toml'"
 
 
 def test_somebody_elses_project_is_not_overwritten(place: Path) -> None:
@@ -249,6 +262,41 @@ def test_a_run_configuration_is_checked_again_at_the_server(change: dict[str, An
         Study.from_config(config)
     with pytest.raises(UsageError):
         Study.from_config({key: value for key, value in config.items() if key not in change})
+
+
+# --- the coordinator's file -----------------------------------------------------------------------------
+
+
+def run_configuration(**more: str) -> Any:
+    return SimpleNamespace(run_config={**Study(name="s").to_config(), **more})
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(None, "it is not set"), ("", "it is not set"), ("coordinator.toml", "got 'coordinator.toml'")],
+)
+def test_the_superlinks_machine_must_name_the_coordinators_file(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, value: str | None, words: str
+) -> None:
+    """Even if the run configuration does."""
+    call("app", place / "app", "--coordinator", place / "coordinator.toml", *coordinator_options(place))
+    monkeypatch.chdir(place)
+    monkeypatch.delenv("FEDASSAY_COORDINATOR", raising=False)
+    if value is not None:
+        monkeypatch.setenv("FEDASSAY_COORDINATOR", value)
+    submitted = run_configuration(coordinator=str(place / "coordinator.toml"))
+    with pytest.raises(UsageError, match=f"FEDASSAY_COORDINATOR: {words}, expected the absolute path"):
+        server_app.main(None, submitted)
+    *_, said = filter(None, map(events.event_in, capsys.readouterr().out.splitlines()))
+    assert said["event"] == "failed"
+    assert said["code"] == 2
+
+
+def test_a_run_configuration_cannot_name_another_file(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "theirs.toml").write_text("this is read only if a run can name it")
+    monkeypatch.setenv("FEDASSAY_COORDINATOR", str(place / "ours.toml"))
+    with pytest.raises(UsageError, match=r"ours\.toml: cannot be read"):
+        server_app.main(None, run_configuration(coordinator=str(place / "theirs.toml")))
 
 
 def test_nothing_imports_flower_before_it_is_asked_for() -> None:

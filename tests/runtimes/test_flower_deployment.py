@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +81,12 @@ def test_a_site_that_never_comes_is_a_dropout_and_too_few_are_a_clear_refusal(tm
         with pytest.raises(FederationError, match="asked something else"):
             submit(lab.app, study, lab.connection)
         study = Study(name="t", timeout=25, wait=15, privacy_parameters={"dropout": 0.3})
-        document = parsed(submit(lab.app, study, lab.connection))
+        heard: list[Event] = []
+        document = parsed(submit(lab.app, study, lab.connection, heard=heard.append))
         assert document["cohort"]["dropped"] == 1
         assert document["results"] == in_process(without(sites, "d"))
+        warnings = [event["message"] for event in heard if event["event"] == "warning"]
+        assert warnings == ["leg 1: no connected node answers for d."]
         lab.kill("c")
         with pytest.raises(FederationError, match="over; begin another") as failure:
             submit(lab.app, Study(name="u", timeout=20, wait=10), lab.connection)
@@ -157,16 +160,13 @@ def test_a_site_whose_policy_says_no_ends_the_study_with_its_reason(tmp_path: Pa
 def test_two_studies_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
     sites = hospitals(["a", "b", "c"])
     lab = Lab(tmp_path / "lab", sites)
-    found: dict[str, dict[str, Any]] = {}
 
-    def run(name: str) -> None:
+    def run(name: str) -> dict[str, Any]:
         study = Study(name=name, timeout=90, wait=60)
-        found[name] = parsed(submit(lab.app, study, lab.connection))
+        return parsed(submit(lab.app, study, lab.connection))
 
-    with running(lab):
-        threads = [threading.Thread(target=run, args=(name,)) for name in ("s", "t")]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(timeout=170)
-    assert {name: one["results"] for name, one in found.items()} == dict.fromkeys("st", in_process(sites))
+    with running(lab), ThreadPoolExecutor() as threads:
+        documents = list(threads.map(run, ["s", "t"], timeout=300))
+    for document in documents:
+        assert document["cohort"]["dropped"] == 0
+        assert document["results"] == in_process(sites)

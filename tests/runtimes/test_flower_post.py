@@ -84,16 +84,19 @@ def honest(message: Message) -> list[Message]:
     return [Message(signed_reply(body, credentials(name), request=request).pack(), reply_to=message)]
 
 
-def runtime(grid: Any, **options: Any) -> FlowerRuntime:
-    post = Post(grid=grid, credentials=credentials(COORDINATOR), interval=0.01)
-    directory = Directory(
-        post=post,
+def directory(grid: Any, *, wait: float = 0.2, timeout: float = 0.2) -> Directory:
+    return Directory(
+        post=Post(grid=grid, credentials=credentials(COORDINATOR), interval=0.01),
         expected=NAMES,
         randomness=SecureRandomness(),
-        wait=0.2,
+        wait=wait,
+        timeout=timeout,
         credentials=credentials(COORDINATOR),
     )
-    return FlowerRuntime(clients=NAMES, directory=directory, simulated=False, timeout=0.2, **options)
+
+
+def runtime(grid: Any, **options: Any) -> FlowerRuntime:
+    return FlowerRuntime(clients=NAMES, directory=directory(grid), simulated=False, timeout=0.2, **options)
 
 
 def ask(grid: Any) -> dict[str, bytes]:
@@ -227,6 +230,93 @@ def test_a_node_is_believed_only_with_the_key_of_the_roster() -> None:
             return ids
 
     assert ask(Impostor()) == {"a": EVERYBODY["a"]}
+
+
+class Slow(FakeGrid):
+    """Node 2 gives its hello only after so many looks for it; None: never, and it counts them."""
+
+    def __init__(self, looks: int | None) -> None:
+        super().__init__()
+        self.looks = looks
+        self.hellos: list[str] = []
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        (message,) = messages
+        ids = super().push_messages([message])
+        if message.metadata.dst_node_id == 2 and message.metadata.message_type == HELLO:
+            self.hellos += ids
+        return ids
+
+    def pull_messages(self, ids: Iterable[str]) -> list[Message]:
+        wanted = list(ids)
+        if set(wanted) & set(self.hellos) and self.looks != 0:
+            self.looks = None if self.looks is None else self.looks - 1
+            return []
+        return super().pull_messages(wanted)
+
+
+def test_a_hello_that_has_to_wait_is_asked_once_and_awaited_beyond_the_wait() -> None:
+    """As when another study occupies the node: asking again would only lengthen its queue."""
+    grid = Slow(looks=20)
+    assert directory(grid, wait=0.01, timeout=20).find() == {"a": 1, "b": 2, "c": 3}
+    assert len(grid.hellos) == 1
+
+
+def test_a_connected_node_that_never_says_who_it_is_is_given_up() -> None:
+    grid = Slow(looks=None)
+    assert directory(grid, wait=0.05, timeout=0.05).find() == {"a": 1, "c": 3}
+    assert len(grid.hellos) == 1
+
+
+def test_nobody_waits_for_the_hello_of_a_node_that_has_gone() -> None:
+    class Gone(Slow):
+        def get_node_ids(self) -> list[int]:
+            return [1, 3] if self.hellos else [1, 2, 3]
+
+    assert directory(Gone(looks=None), wait=0.05, timeout=1000).find() == {"a": 1, "c": 3}
+
+
+def test_a_node_that_comes_late_is_awaited_and_one_that_lost_the_question_is_asked_again() -> None:
+    class Late(FakeGrid):
+        """Node 3 connects at the tenth look; Flower loses the first hello to node 2."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen, self.lost = 0, 0
+
+        def get_node_ids(self) -> list[int]:
+            self.seen += 1
+            return [1, 2] if self.seen < 10 else [1, 2, 3]
+
+        def push_messages(self, messages: Iterable[Message]) -> list[str]:
+            (message,) = messages
+            ids = super().push_messages([message])
+            if message.metadata.dst_node_id == 2 and not self.lost:
+                self.lost += 1
+                self.waiting[ids[0]] = broken(message)
+            return ids
+
+    assert directory(Late(), wait=20).find() == {"a": 1, "b": 2, "c": 3}
+
+
+def test_whoever_is_lost_is_named() -> None:
+    class Without(FakeGrid):
+        def get_node_ids(self) -> list[int]:
+            return [1, 2]
+
+    said: list[str] = []
+    one = runtime(Without({2: lambda message: []}), warn=said.append)
+    assert set(one.ask(Party.CLIENTS, dict.fromkeys(NAMES, b"x"), 0)) == {"a"}
+    assert said == [
+        "leg 1: no connected node answers for c.",
+        "leg 1: no valid answer within 0.2 seconds from b.",
+    ]
+
+
+def test_nothing_is_said_if_nobody_is_lost() -> None:
+    said: list[str] = []
+    runtime(FakeGrid(), warn=said.append).ask(Party.CLIENTS, dict.fromkeys(NAMES, b"x"), 0)
+    assert not said
 
 
 def test_a_hello_without_a_nonce_is_refused() -> None:

@@ -68,7 +68,11 @@ class Reader:
         with log:
             self.background.append(
                 subprocess.Popen(
-                    ["bash", "-euc", "exec " + self.adapted(text, site)],
+                    [
+                        "bash",
+                        "-euc",
+                        re.sub("^flower-", "exec flower-", self.adapted(text, site), flags=re.M),
+                    ],
                     cwd=self.folder,
                     env={**self.environment, "FLWR_HOME": str(self.folder / f"home-{site}")},
                     stdin=subprocess.DEVNULL,

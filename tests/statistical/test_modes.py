@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedassay.api import Simulation
 from fedassay.data.federation import load
 from fedassay.privacy.ledger import MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Budget, Part, Protection, Setting, Sum, TrustModel, Unit
 from fedassay.run import Job, run
+from fedassay.simulation import Simulation
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json as json_module
+import sys
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +18,7 @@ from fedassay.errors import UsageError
 from fedassay.protocol import Neighbours, Unit
 from fedassay.result import Result
 from fedassay.runtimes.flower.app_bundle import write_app
-from fedassay.runtimes.flower.coordinator_file import write_coordinator
+from fedassay.runtimes.flower.coordinator_file import VARIABLE, write_coordinator
 from fedassay.runtimes.flower.events import Event
 from fedassay.runtimes.flower.study import Study
 from fedassay.runtimes.flower.submission import Connection, submit
@@ -31,8 +33,8 @@ flower_app.command()(site)
 def app_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the app.")],
     coordinator: Annotated[
-        Path, typer.Option(help="The coordinator's file on the SuperLink's machine, coordinator.toml.")
-    ],
+        Path, typer.Option(help="The coordinator's file, which lies on the SuperLink's machine.")
+    ] = Path("coordinator.toml"),
     key: Annotated[
         Path | None, typer.Option(help="The coordinator's private key: writes the coordinator's file too.")
     ] = None,
@@ -42,20 +44,24 @@ def app_command(
     quiet: options.Quiet = False,
 ) -> None:
     """Write the Flower app (one pyproject.toml, no code) and, with --key and --roster, the coordinator's file."""
-    console = Console(quiet=quiet)
     if (key is None) != (roster is None):
         raise UsageError("--key and --roster: they go together; give both or neither.")
+    written = []
     if key is not None and roster is not None:
         write_coordinator(coordinator, key=key, roster=roster)
-        console.print(f"Written: {coordinator}", highlight=False, soft_wrap=True)
-    path = write_app(folder, coordinator=str(coordinator.absolute()))
-    console.print(f"Written: {path}", highlight=False, soft_wrap=True)
-    console.print(
-        f"Next: start the SuperLink and the SuperNodes, then fedassay flower submit {folder} --study NAME "
-        "--address HOST:PORT --root-certificates ca.crt",
-        highlight=False,
-        soft_wrap=True,
-    )
+        written.append(coordinator)
+    written.append(write_app(folder))
+    console = Console(quiet=quiet)
+    for text in (
+        *(f"Written: {path}" for path in written),
+        "Next, where the SuperLink is started (it takes the coordinator's file from there, never from a run):",
+        f"  export {VARIABLE}={quote(str(coordinator.absolute()))}",
+        "  flower-superlink --ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key "
+        "--enable-supernode-auth --disable-runtime-dependency-installation --database superlink.db",
+        f"Then start the SuperNodes, and: fedassay flower submit {folder} --study NAME --address HOST:PORT "
+        "--root-certificates ca.crt",
+    ):
+        console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 @flower_app.command("submit")
@@ -137,6 +143,8 @@ def submit_command(
         def heard(event: Event) -> None:
             if event["event"] == "progress":
                 advance(int(event["leg"]), int(event["done"]), int(event["total"]))
+            elif event["event"] == "warning" and not quiet:
+                print(f"Warning: {event.get('message')}", file=sys.stderr)
 
         document = submit(folder, asked, reached, heard=heard)
     output.deliver(_result(document), json=json, report=report, quiet=quiet)

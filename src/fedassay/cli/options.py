@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from fedassay.api import Simulation
 from fedassay.errors import UsageError
 from fedassay.protocol import Budget, Neighbours, Protection, TrustModel, Unit
+from fedassay.simulation import Simulation
 from fedassay.trust import TRUST_MODELS
 
 LATER = ("distributed-dp", "local-dp", "two-server", "shuffle")

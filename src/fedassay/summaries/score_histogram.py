@@ -8,10 +8,21 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.errors import DataError
-from fedassay.protocol import Memory, Protection, Rows, Sensitivity, Summary, Vector
+from fedassay.errors import DataError, UsageError
+from fedassay.protocol import (
+    LARGEST_ROWS_PER_CLIENT,
+    Memory,
+    Protection,
+    Rows,
+    Sensitivity,
+    Summary,
+    Total,
+    Vector,
+)
 from fedassay.summaries.grid import LARGEST_REACH, Grid
 from fedassay.summaries.tree import Tree
+
+LARGEST_MULTIPLIER = 16
 
 _BLOCK = 1 << 17
 """Rows per pass: temporary arrays stay small, and the counts of a pass are cheap to add up."""
@@ -19,12 +30,16 @@ _BLOCK = 1 << 17
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LabelledHistogram:
-    """What a score histogram says: node counts of both classes, exact or noisy."""
+    """What a score histogram says: node counts of both classes, exact or noisy, as they were released.
+
+    The counts of a level are `multipliers` times what was counted there; see `ScoreHistogram`.
+    """
 
     grid: Grid
     tree: Tree
-    positives: Vector
-    negatives: Vector
+    multipliers: tuple[int, ...]
+    positives: Total
+    negatives: Total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +56,9 @@ class ScoreHistogram(Summary[LabelledHistogram]):
     ----------
     transform, height, thresholds, reach : the `Grid`.
     widths : the levels of the `Tree`; ``(1,)`` is a flat histogram.
+    multipliers : by how much the counts of each level are multiplied before they are summed, 1 by default.
+        Noise that is the same everywhere then weighs less on a level with a larger multiplier: this is how
+        levels get different parts of the budget.
 
     Reference: Cormode and Markov (2023), Section 2.3, with the fan-out as a parameter.
 
@@ -64,11 +82,20 @@ class ScoreHistogram(Summary[LabelledHistogram]):
     height: int
     thresholds: tuple[float, ...] = ()
     widths: tuple[int, ...] = (1,)
+    multipliers: tuple[int, ...] = ()
     reach: float = LARGEST_REACH
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "thresholds", self.grid.thresholds)
         object.__setattr__(self, "widths", self.tree.widths)
+        object.__setattr__(self, "multipliers", tuple(self.multipliers) or (1,) * self.tree.levels)
+        if len(self.multipliers) != self.tree.levels or not all(
+            type(m) is int and 1 <= m <= LARGEST_MULTIPLIER for m in self.multipliers
+        ):
+            raise UsageError(
+                f"multipliers: got {list(self.multipliers)}, expected one whole number from 1 to "
+                f"{LARGEST_MULTIPLIER} per level."
+            )
 
     @property
     def grid(self) -> Grid:
@@ -90,6 +117,24 @@ class ScoreHistogram(Summary[LabelledHistogram]):
         """Both classes, all nodes."""
         return 2 * self.tree.length
 
+    @property
+    def largest(self) -> int:
+        """All rows of a client in one node of the level with the largest multiplier."""
+        return LARGEST_ROWS_PER_CLIENT * max(self.multipliers)
+
+    @property
+    def partitions(self) -> tuple[NDArray[np.int64], ...]:
+        """The levels of the tree, both classes together; none if counts are multiplied."""
+        if set(self.multipliers) != {1}:
+            return ()
+        levels = self.tree.split(np.arange(self.tree.length, dtype=np.int64))
+        return tuple(np.concatenate([level, level + self.tree.length]) for level in levels)
+
+    @property
+    def _factors(self) -> NDArray[np.int64]:
+        """The multiplier of each node of a class."""
+        return np.repeat(self.multipliers, [self.tree.leaves // width for width in self.tree.widths])
+
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Count. Linear in the rows, constant in memory."""
         grid = self.grid
@@ -98,17 +143,23 @@ class ScoreHistogram(Summary[LabelledHistogram]):
             scores, labels = np.asarray(batch["score"], dtype=np.float64), np.asarray(batch["label"])
             for start in range(0, len(scores), _BLOCK):
                 counts += _count(grid, scores[start : start + _BLOCK], labels[start : start + _BLOCK])
-        tree = self.tree
-        return np.concatenate([tree.build(counts[1::2]), tree.build(counts[::2])]), memory
+        tree, factors = self.tree, self._factors
+        return np.concatenate([tree.build(counts[1::2]) * factors, tree.build(counts[::2]) * factors]), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """One node per level and row."""
-        return Sensitivity.of_counts(protection, cells_per_row=len(self.widths))
+        """One node per level and row, times the multipliers."""
+        return Sensitivity.of_counts(protection, multipliers=self.multipliers)
 
-    def read(self, total: Vector) -> LabelledHistogram:
+    def read(self, total: Total) -> LabelledHistogram:
         """The two trees."""
         positives, negatives = np.split(total, 2)
-        return LabelledHistogram(grid=self.grid, tree=self.tree, positives=positives, negatives=negatives)
+        return LabelledHistogram(
+            grid=self.grid,
+            tree=self.tree,
+            multipliers=self.multipliers,
+            positives=positives,
+            negatives=negatives,
+        )
 
 
 def _count(grid: Grid, scores: NDArray[np.float64], labels: NDArray[np.integer]) -> NDArray[np.intp]:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, pairwise
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedassay.errors import UsageError
 
 Floats = NDArray[np.float64]
+T = TypeVar("T", bound=np.generic)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +73,7 @@ class Tree:
             [leaf_counts.reshape(*shape, -1, width).sum(-1) for width in self.widths], axis=-1
         )
 
-    def split(self, nodes: NDArray[np.float64]) -> tuple[Floats, ...]:
+    def split(self, nodes: NDArray[T]) -> tuple[NDArray[T], ...]:
         """The levels of a vector on the tree, leaves first."""
         ends = np.cumsum([self.leaves // width for width in self.widths])
         return tuple(np.split(nodes, ends[:-1], axis=-1))

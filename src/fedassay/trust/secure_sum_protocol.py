@@ -132,6 +132,16 @@ class DoubleMasking:
             )
         parameters(clients, self.dropout, self.collusion)
 
+    def fewest_survivors(self, clients: int) -> int:
+        """A total over fewer of the clients is opened by nobody: honest clients refuse their shares."""
+        return self.minimum_cohort
+
+    def contribution(
+        self, plans: Sequence[Plan], measure: Measure, clients: int, randomness: Randomness
+    ) -> Vector:
+        """What a client puts under its masks, all plans one behind the other; called once per exchange."""
+        return measured(plans, measure)
+
     def _terms(self, exchange: bytes, asked: bytes, clients: int) -> _Terms:
         """What all clients arrive at by themselves."""
         k, t, _, _ = parameters(clients, self.dropout, self.collusion)
@@ -155,7 +165,7 @@ class DoubleMasking:
         if request.leg == 1:
             return _share_keys(request, state, randomness)
         if request.leg == 2:
-            return _mask_input(request, state, measure)
+            return self._mask_input(request, state, measure, randomness)
         return self._reveal_shares(request, state)
 
     def _advertise_keys(self, request: Request, randomness: Randomness) -> tuple[Message, Message]:
@@ -188,6 +198,41 @@ class DoubleMasking:
             "mask_private": mask.private.data,
         }
 
+    def _mask_input(
+        self, request: Request, state: Message, measure: Measure, randomness: Randomness
+    ) -> tuple[Message, Message]:
+        """Leg 2. Open the shares dealt to this client, measure, mask. The only leg that touches data.
+
+        A dealer whose shares do not open is kept as a partner: its mask still cancels, and refusing would let one
+        client silence all its neighbours. Should its shares be needed later, the server finds and names it.
+        """
+        name, session, mask_keys = request.recipient, state["session"], state["mask_keys"]
+        sealed = messages.told_sealed(request.message, among=mask_keys, least=state["threshold"])
+        opened = {
+            j: unseal_shares(Secret(state["unseal_keys"][j]), sealed[j], session=session, route=(j, name))
+            for j in sorted(sealed)
+        }
+        own = KeyPair.of(Secret(state["mask_private"]))
+        masks = {j: pair_mask(session, own, name, j, mask_keys[j]) for j in opened}
+        vector = self.contribution(request.plans, measure, state["clients"], randomness)
+        masked = add_masks(
+            vector.view(np.uint64),
+            plus=[
+                self_mask(session, Secret(state["seed"]), name),
+                *(mask for j, mask in masks.items() if adds(name, j)),
+            ],
+            minus=[mask for j, mask in masks.items() if not adds(name, j)],
+        )
+        # What could open this client's own mask is forgotten here; what is left are shares for its neighbours.
+        kept = {field: state[field] for field in ("exchange", "clients", "neighbours", "threshold")}
+        return {"masked": masked}, {
+            **kept,
+            "leg": 3,
+            "partners": list(opened),
+            "seed_shares": {j: shares[0].data for j, shares in opened.items() if shares is not None},
+            "key_shares": {j: shares[1].data for j, shares in opened.items() if shares is not None},
+        }
+
     def _reveal_shares(self, request: Request, state: Message) -> tuple[Message, Message]:
         """Leg 3. One share per neighbour, and only if enough of them survive.
 
@@ -198,7 +243,7 @@ class DoubleMasking:
             request.message,
             among=state["partners"],
             least=state["threshold"],
-            cohort=self.minimum_cohort,
+            cohort=self.fewest_survivors(state["clients"]),
             clients=state["clients"],
             complete=state["neighbours"] == state["clients"] - 1,
         )
@@ -295,7 +340,7 @@ class DoubleMasking:
     def _check_left(self, count: int, did: str, near: _Near, terms: _Terms) -> None:
         """Refuse to go on if too few are left, or if somebody that must be opened lacks neighbours for it."""
         t = terms.threshold
-        needed = max(self.minimum_cohort, t + 1)
+        needed = max(self.fewest_survivors(terms.clients), t + 1)
         short = sum(len(neighbours) < t for neighbours in near.values())
         if count < needed or short:
             raise TooFewClients(
@@ -314,7 +359,7 @@ def check_total(summary: Summary[Any], clients: int) -> None:
         )
 
 
-# --- the client's legs 1 and 2 ----------------------------------------------------------------------------
+# --- the client's leg 1, and what it measures -------------------------------------------------------------
 
 
 def _share_keys(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
@@ -355,40 +400,7 @@ def _share_keys(request: Request, state: Message, randomness: Randomness) -> tup
     }
 
 
-def _mask_input(request: Request, state: Message, measure: Measure) -> tuple[Message, Message]:
-    """Leg 2. Open the shares dealt to this client, measure, mask. The only leg that touches data.
-
-    A dealer whose shares do not open is kept as a partner: its mask still cancels, and refusing would let one
-    client silence all its neighbours. Should its shares be needed later, the server finds and names it.
-    """
-    name, session, mask_keys = request.recipient, state["session"], state["mask_keys"]
-    sealed = messages.told_sealed(request.message, among=mask_keys, least=state["threshold"])
-    opened = {
-        j: unseal_shares(Secret(state["unseal_keys"][j]), sealed[j], session=session, route=(j, name))
-        for j in sorted(sealed)
-    }
-    own = KeyPair.of(Secret(state["mask_private"]))
-    masks = {j: pair_mask(session, own, name, j, mask_keys[j]) for j in opened}
-    masked = add_masks(
-        _measured(request.plans, measure).view(np.uint64),
-        plus=[
-            self_mask(session, Secret(state["seed"]), name),
-            *(mask for j, mask in masks.items() if adds(name, j)),
-        ],
-        minus=[mask for j, mask in masks.items() if not adds(name, j)],
-    )
-    # What could open this client's own mask is forgotten here; what is left are shares for its neighbours.
-    kept = {field: state[field] for field in ("exchange", "clients", "neighbours", "threshold")}
-    return {"masked": masked}, {
-        **kept,
-        "leg": 3,
-        "partners": list(opened),
-        "seed_shares": {j: shares[0].data for j, shares in opened.items() if shares is not None},
-        "key_shares": {j: shares[1].data for j, shares in opened.items() if shares is not None},
-    }
-
-
-def _measured(plans: Sequence[Plan], measure: Measure) -> Vector:
+def measured(plans: Sequence[Plan], measure: Measure) -> Vector:
     """All vectors of the measurement, one behind the other."""
     vectors = measure()
     shapes = [(plan.query.of.length,) for plan in plans]

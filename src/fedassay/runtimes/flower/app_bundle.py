@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedassay.errors import UsageError
 from fedassay.files import write_atomically
-from fedassay.runtimes.flower.study import Config, Study
+from fedassay.runtimes.flower.study import Study
 from fedassay.version import VERSION
 
 COMPONENTS = {
@@ -16,10 +16,8 @@ COMPONENTS = {
 }
 
 
-def write_app(folder: Path, *, coordinator: str, components: dict[str, str] | None = None) -> Path:
-    """Write the app; `coordinator` is the path of the coordinator's file on the SuperLink's machine."""
-    if not Path(coordinator).is_absolute():
-        raise UsageError(f"coordinator: got {coordinator!r}, expected an absolute path.")
+def write_app(folder: Path, *, components: dict[str, str] | None = None) -> Path:
+    """Write the app. It names no file of any machine: whoever submits it could change what it names."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -27,7 +25,7 @@ def write_app(folder: Path, *, coordinator: str, components: dict[str, str] | No
     path = folder / "pyproject.toml"
     if path.exists() and "fedassay" not in path.read_text(encoding="utf-8"):
         raise UsageError(f"{path}: exists and is not an app of fedassay; give another folder.")
-    config: Config = {"coordinator": coordinator, **Study(name="study").to_config()}
+    config = Study(name="study").to_config()
     lines = [
         "# Written by `fedassay flower app`. fedassay must be installed on the SuperLink's machine,",
         "# on every node, and where `fedassay flower submit` is called.",

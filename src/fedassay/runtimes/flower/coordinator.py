@@ -21,7 +21,7 @@ from fedassay.run import Job, run
 from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 from fedassay.runtimes.flower.directory import Directory
 from fedassay.runtimes.flower.post import Post
-from fedassay.runtimes.flower.runtime import FlowerRuntime
+from fedassay.runtimes.flower.runtime import FlowerRuntime, Warn
 from fedassay.runtimes.flower.study import Study
 from fedassay.runtimes.in_process import Progress
 
@@ -32,7 +32,7 @@ class Coordinator:
 
     file: CoordinatorFile
 
-    def runtime(self, grid: Grid, study: Study, *, progress: Progress) -> FlowerRuntime:
+    def runtime(self, grid: Grid, study: Study, *, progress: Progress, warn: Warn) -> FlowerRuntime:
         """The runtime that asks this coordinator's sites."""
         post = Post(grid=grid, credentials=self.file.credentials)
         directory = Directory(
@@ -40,6 +40,7 @@ class Coordinator:
             expected=(*self.file.clients, *self.file.helpers),
             randomness=SecureRandomness(),
             wait=study.wait,
+            timeout=study.timeout,
             credentials=self.file.credentials,
         )
         return FlowerRuntime(
@@ -48,9 +49,10 @@ class Coordinator:
             simulated=False,
             timeout=study.timeout,
             progress=progress,
+            warn=warn,
         )
 
-    def release(self, study: Study, grid: Grid, *, progress: Progress) -> tuple[str, Path]:
+    def release(self, study: Study, grid: Grid, *, progress: Progress, warn: Warn) -> tuple[str, Path]:
         """Run a study, or go on with one that was cut off; the result document, and where it now lies.
 
         Guarantee: a study of the same name asks and spends nothing twice, whatever crashed in between: what
@@ -61,8 +63,10 @@ class Coordinator:
         job = study.job(clients=len(self.file.clients))
         path = self.file.state / "results" / f"{study.name}.json"
         with self._opened(study.name) as journal:
-            runtime = self.runtime(grid, study, progress=progress)
+            runtime = self.runtime(grid, study, progress=progress, warn=warn)
             results = self._run(job, runtime, study, journal)
+            if runtime.refusals:
+                warn(f"refused: {_who_refused(runtime.refusals)}.")
             if runtime.traffic.rounds == 0 and path.exists():
                 return path.read_text(encoding="utf-8"), path
             result = Result(
@@ -122,7 +126,11 @@ def _cohort(journal: Journal, clients: int, results: dict[str, Any]) -> dict[str
 
 def _explained(error: TooFewClients, refusals: dict[str, Refusal]) -> FederationError | Refused:
     """The same error with who refused and why; a refusal, if all who said something refused by their rules."""
-    who = ", ".join(f"{name} ({code})" for name, code in sorted(refusals.items()))
+    who = _who_refused(refusals)
     text = f"{error}{f' Refused: {who}.' if who else ''} This study is over; begin another under a new name."
     by_rules = bool(refusals) and set(refusals.values()) <= {Refusal.POLICY, Refusal.BUDGET}
     return Refused(text) if by_rules else TooFewClients(text)
+
+
+def _who_refused(refusals: dict[str, Refusal]) -> str:
+    return ", ".join(f"{name} ({code})" for name, code in sorted(refusals.items()))

@@ -1,5 +1,7 @@
 """The coordinator's own file: its key, its folder, its budget, and the public keys of all sites.
 
+Which file it is says the environment of the SuperLink's machine (`FEDASSAY_COORDINATOR`), and nobody else.
+
 ```toml
 key = "coordinator.key"      # made by `fedassay keys`; paths are relative to this file
 state = "state"              # folder: journals, ledger, results
@@ -16,6 +18,7 @@ hospital-b = "…"
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +29,10 @@ from fedassay.protocol import Budget
 from fedassay.runtimes.flower.app_bundle import to_toml
 from fedassay.runtimes.flower.nodes import read_roster, read_toml
 from fedassay.sites import COORDINATOR
+
+VARIABLE = "FEDASSAY_COORDINATOR"
+"""The environment variable that names the coordinator's file where `flower-superlink` is started: Flower's
+processes pass their environment on to the ServerApp, and a run configuration cannot change it."""
 
 _KNOWN = {"key", "state", "helpers", "budget", "roster"}
 
@@ -39,6 +46,18 @@ class CoordinatorFile:
     state: Path
     budget: Budget | None
     credentials: Credentials = field(repr=False)
+
+    @classmethod
+    def of_this_machine(cls) -> CoordinatorFile:
+        """The file that this process's environment names; a submitted run has no say in it."""
+        text = os.environ.get(VARIABLE, "")
+        if not Path(text).is_absolute():
+            got = f"got {text!r}" if text else "it is not set"
+            raise UsageError(
+                f"{VARIABLE}: {got}, expected the absolute path of the coordinator's file; export it where "
+                "flower-superlink is started, and start the SuperLink again."
+            )
+        return cls.read(Path(text))
 
     @classmethod
     def read(cls, path: Path) -> CoordinatorFile:

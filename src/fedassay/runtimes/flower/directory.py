@@ -11,12 +11,11 @@ from fedassay import wire
 from fedassay.errors import ProtocolError
 from fedassay.protocol import Credentials, Message, Randomness
 from fedassay.runtimes.flower.frames import HELLO, Frame, opened_reply
-from fedassay.runtimes.flower.post import Letter, Post
+from fedassay.runtimes.flower.post import Letter, Out, Post
 
 log = logging.getLogger("fedassay.flower")
 
 NONCE_BYTES = 32
-_HELLO_TIMEOUT = 20.0
 
 
 def answer_hello(body: bytes, *, name: str, node: int) -> bytes:
@@ -38,47 +37,59 @@ class Directory:
     Guarantee: with credentials, a node stands for a site only if it signed a fresh nonce with the key that
     the roster has for the site. If two nodes can, the first counts.
 
+    A node works on one message after the other, whichever study it is from: a hello may have to wait for
+    another study's leg. So a node is asked once, and its answer is awaited to the end; asking again every few
+    seconds would only lengthen the queue. It is asked again if Flower says that the question was lost.
+
     Parameters
     ----------
-    wait : seconds to wait for sites that are not there yet; those that do not come count as dropouts.
+    wait : seconds to wait for sites that are not connected yet; those that do not come count as dropouts.
+    timeout : seconds beyond `wait` for nodes that are connected and have not answered yet.
     """
 
     post: Post
     expected: Collection[str]
     randomness: Randomness = field(repr=False)
     wait: float = 60.0
+    timeout: float = 120.0
     credentials: Credentials | None = None
     nodes: dict[str, int] = field(default_factory=dict)
 
     def find(self) -> dict[str, int]:
-        """Name to node id of everyone who could be found."""
+        """Name to node id of everyone who could be found; whoever has been found is not looked for again."""
         deadline = time.monotonic() + self.wait
+        out: Out = {}
         settled: set[int] = set()
-        while len(self.nodes) < len(self.expected):
-            new = [node for node in self.post.grid.get_node_ids() if node not in settled]
-            if new:
-                settled.update(self._greet(new, timeout=min(_HELLO_TIMEOUT, self.wait)))
-            if time.monotonic() >= deadline:
-                break
-            if len(self.nodes) < len(self.expected):
-                time.sleep(self.post.interval)
-        missing = sorted(set(self.expected) - set(self.nodes))
-        if missing:
-            log.warning("not found within %g seconds: %s", self.wait, ", ".join(missing))
-        return dict(self.nodes)
+        late = False
+        while True:
+            connected = set(self.post.grid.get_node_ids())
+            new = connected - settled - _recipients(out)
+            if new and not late:
+                out |= self._ask(new)
+            settled |= self._hear(out)
+            now = time.monotonic()
+            late = now >= deadline
+            pending = _recipients(out) & connected if now < deadline + self.timeout else set()
+            if set(self.expected) <= set(self.nodes) or (late and not pending):
+                return dict(self.nodes)
+            time.sleep(self.post.interval)
 
-    def _greet(self, nodes: Collection[int], *, timeout: float) -> set[int]:
-        """Ask these nodes who they are; those that answered need not be asked again."""
+    def _ask(self, nodes: Collection[int]) -> Out:
+        """Ask these nodes who they are."""
         body = wire.encode({"nonce": self.randomness.bytes(NONCE_BYTES)})
-        letters = {str(node): Letter(node=node, kind=HELLO, body=body) for node in nodes}
-        settled = set()
-        for text, frame in self.post.deliver(letters, timeout=timeout).items():
-            node = int(text)
-            settled.add(node)
-            name = self._believed(frame, node=node, request=body)
-            if name is not None:
-                self.nodes.setdefault(name, node)
-        return settled
+        letters = {str(node): Letter(node=node, kind=HELLO, body=body) for node in sorted(nodes)}
+        return self.post.send(letters, timeout=self.wait + self.timeout)
+
+    def _hear(self, out: Out) -> set[int]:
+        """Take the answers that have come; those who gave one, believed or not, need not be asked again."""
+        answered = set()
+        for _, letter, frame in self.post.look(out):
+            if frame is not None:
+                answered.add(letter.node)
+                name = self._believed(frame, node=letter.node, request=letter.body)
+                if name is not None:
+                    self.nodes.setdefault(name, letter.node)
+        return answered
 
     def _believed(self, frame: Frame, *, node: int, request: bytes) -> str | None:
         try:
@@ -91,3 +102,7 @@ class Directory:
             log.warning("node %d: %s", node, error)
             return None
         return name
+
+
+def _recipients(out: Out) -> set[int]:
+    return {letter.node for _, letter in out.values()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import httpx
@@ -34,6 +34,10 @@ class Letter:
     """None if only the reply says who it is from: the reader checks the signature then."""
 
 
+Out = dict[str, tuple[str, Letter]]
+"""Letters without a reply so far: message id to the letter's name and the letter."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Post:
     """Carries letters over a Flower grid.
@@ -61,32 +65,41 @@ class Post:
         self, letters: Mapping[str, Letter], *, timeout: float, arrived: Opened = lambda done, total: None
     ) -> dict[str, Frame]:
         """Send the letters and wait, at most `timeout` seconds, for their replies."""
-        waiting = self._send(letters, timeout)
+        out = self.send(letters, timeout=timeout)
         replies: dict[str, Frame] = {}
         deadline = time.monotonic() + timeout
         arrived(0, len(letters))
-        while waiting:
+        while out:
             last = time.monotonic() >= deadline
-            for message in self._pull(list(waiting)):
-                name = waiting.pop(message.metadata.reply_to_message_id, None)
-                frame = None if name is None else self._open(message, letters[name])
-                if name is not None and frame is not None:
+            for name, _, frame in self.look(out):
+                if frame is not None:
                     replies[name] = frame
                     arrived(len(replies), len(letters))
-            if last or not waiting:
+            if last or not out:
                 break
             time.sleep(min(self.interval, max(0.0, deadline - time.monotonic())))
         return replies
 
-    def _send(self, letters: Mapping[str, Letter], timeout: float) -> dict[str, str]:
-        waiting: dict[str, str] = {}
+    def send(self, letters: Mapping[str, Letter], *, timeout: float) -> Out:
+        """Send the letters, whose replies are awaited for `timeout` seconds: message id to name and letter."""
+        out: Out = {}
         for name, letter in letters.items():
             content = signed_request(letter.body, self.credentials).pack()
             message = Message(content, letter.node, letter.kind, ttl=timeout + CLOCKS_APART)
             for message_id in self.grid.push_messages([message]):
                 if message_id:
-                    waiting[message_id] = name
-        return waiting
+                    out[message_id] = (name, letter)
+        return out
+
+    def look(self, out: Out) -> Iterator[tuple[str, Letter, Frame | None]]:
+        """What has arrived by now for letters that are out, which are then taken from `out`.
+
+        A frame of None stands for something that is not a reply: an error of Flower's, or nonsense.
+        """
+        for message in self._pull(list(out)):
+            answered = out.pop(message.metadata.reply_to_message_id, None)
+            if answered is not None:
+                yield *answered, self._open(message, answered[1])
 
     def _pull(self, ids: list[str]) -> Iterable[Message]:
         for start in range(0, len(ids), self.together):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from fedassay.errors import FederationError
 from fedassay.protocol import Party
@@ -12,18 +13,29 @@ from fedassay.runtimes.flower.post import Letter
 from fedassay.runtimes.in_process import Progress
 from fedassay.runtimes.messaging import MessagingRuntime
 
+log = logging.getLogger("fedassay.flower")
+
 LEG_TIMEOUT = 120.0
 """Seconds that a site has for one leg before it counts as a dropout."""
 
 
-def _silent(leg: int, done: int, total: int) -> None:
+Warn = Callable[[str], None]
+"""Called with a sentence about something that went wrong and did not end the run."""
+
+
+def silent(leg: int, done: int, total: int) -> None:
     """No progress."""
+
+
+def _log(message: str) -> None:
+    log.warning("%s", message)
 
 
 class FlowerRuntime(MessagingRuntime):
     """Asks clients, and helpers, by messages over a Flower grid.
 
-    Guarantee: what `Post` promises about replies; a client that is not there is a dropout, never a crash.
+    Guarantee: what `Post` promises about replies; a client that is not there is a dropout, never a crash, and
+    `warn` hears of it.
     Nodes are looked for when the first message is due: a run whose answers are all in its journal
     needs no nodes.
 
@@ -43,7 +55,8 @@ class FlowerRuntime(MessagingRuntime):
         directory: Directory,
         simulated: bool,
         timeout: float = LEG_TIMEOUT,
-        progress: Progress = _silent,
+        progress: Progress = silent,
+        warn: Warn = _log,
     ) -> None:
         super().__init__()
         self.mode = "simulation" if simulated else "deployment"
@@ -54,6 +67,7 @@ class FlowerRuntime(MessagingRuntime):
         self._simulated = simulated
         self._timeout = timeout
         self._progress = progress
+        self._warn = warn
         self._nodes: dict[str, int] | None = None
 
     @property
@@ -91,4 +105,14 @@ class FlowerRuntime(MessagingRuntime):
             timeout=self._timeout,
             arrived=lambda done, total: self._progress(leg, done, len(requests)),
         )
+        self._tell_losses(leg, missing=requests.keys() - nodes, mute=letters.keys() - replies)
         return {name: frame.body for name, frame in replies.items()}
+
+    def _tell_losses(self, leg: int, *, missing: Collection[str], mute: Collection[str]) -> None:
+        if missing:
+            self._warn(f"leg {leg + 1}: no connected node answers for {', '.join(sorted(missing))}.")
+        if mute:
+            self._warn(
+                f"leg {leg + 1}: no valid answer within {self._timeout:g} seconds from "
+                f"{', '.join(sorted(mute))}."
+            )

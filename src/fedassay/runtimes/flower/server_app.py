@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedassay.errors import FedassayError, UsageError
+from fedassay.errors import FedassayError
 from fedassay.runtimes.flower import events
 from fedassay.runtimes.flower.coordinator import Coordinator
 from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
@@ -20,13 +18,10 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Run the study of the run configuration; its result goes to a file and, in parts, to the log."""
     try:
-        path = Path(str(context.run_config.get("coordinator", "")))
-        if not path.is_absolute():
-            raise UsageError(f"coordinator: got {str(path)!r}, expected the absolute path of its file.")
         study = Study.from_config(context.run_config)
         _say(events.line("started", study=study.name))
-        coordinator = Coordinator(file=CoordinatorFile.read(path))
-        document, written = coordinator.release(study, grid, progress=_progress)
+        coordinator = Coordinator(file=CoordinatorFile.of_this_machine())
+        document, written = coordinator.release(study, grid, progress=_progress, warn=_warn)
     except FedassayError as error:
         _say(events.line("failed", code=error.exit_code, message=str(error)))
         raise
@@ -39,6 +34,10 @@ def main(grid: Grid, context: Context) -> None:
 
 def _progress(leg: int, done: int, total: int) -> None:
     _say(events.line("progress", leg=leg, done=done, total=total))
+
+
+def _warn(message: str) -> None:
+    _say(events.line("warning", message=message))
 
 
 def _say(text: str) -> None:

@@ -29,7 +29,7 @@ from fedassay.protocol import Message as WireMessage
 from fedassay.runtimes.flower.directory import Directory, answer_hello
 from fedassay.runtimes.flower.frames import HELLO, REQUEST, Frame
 from fedassay.runtimes.flower.post import Post
-from fedassay.runtimes.flower.runtime import LEG_TIMEOUT, FlowerRuntime
+from fedassay.runtimes.flower.runtime import LEG_TIMEOUT, FlowerRuntime, silent
 from fedassay.runtimes.flower.spool import Spool
 from fedassay.runtimes.in_process import Progress
 
@@ -154,7 +154,7 @@ def simulate(
             directory=directory,
             simulated=True,
             timeout=timeout,
-            **({} if progress is None else {"progress": progress}),
+            progress=progress or silent,
         )
         try:
             outcome.append(body(runtime))

@@ -64,7 +64,7 @@ def submit(
 
     Parameters
     ----------
-    heard : called with every event of the run: started, progress, part, result, failed.
+    heard : called with every event of the run: started, progress, warning, part, result, failed.
     """
     require("flwr")
     if not (app / "pyproject.toml").is_file():

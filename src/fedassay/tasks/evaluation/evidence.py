@@ -65,8 +65,12 @@ class Evidence:
     @classmethod
     def of(cls, histogram: LabelledHistogram, noise: Noise) -> Evidence:
         """The evidence in a release."""
-        fit = LeastSquares(tree=histogram.tree, variances=(noise.variance,) * histogram.tree.levels)
-        positives, negatives = fit.estimate(np.stack([histogram.positives, histogram.negatives]))
+        tree, multipliers = histogram.tree, histogram.multipliers
+        fit = LeastSquares(tree=tree, variances=tuple(noise.variance / m**2 for m in multipliers))
+        counted = np.stack([histogram.positives, histogram.negatives]) / np.repeat(
+            multipliers, [tree.leaves // width for width in tree.widths]
+        )
+        positives, negatives = fit.estimate(counted)
         return cls(grid=histogram.grid, fit=fit, positives=positives, negatives=negatives, noise=noise)
 
     @property

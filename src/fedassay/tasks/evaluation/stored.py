@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedassay.errors import UsageError
-from fedassay.protocol import Noise, Vector
+from fedassay.protocol import Noise, Total, Vector
 from fedassay.summaries.grid import Grid
 from fedassay.summaries.score_histogram import LabelledHistogram
 from fedassay.summaries.tree import Tree
@@ -30,7 +30,8 @@ def histogram_to_json(histogram: LabelledHistogram, noise: Noise) -> dict[str, A
         "thresholds": list(grid.thresholds),
         "reach": grid.reach,
         "widths": list(histogram.tree.widths),
-        "noise": {"law": noise.law, "scale": float(noise.scale), "variance": float(noise.variance)},
+        "multipliers": list(histogram.multipliers),
+        "noise": noise.to_message(),
         "nodes": used.tolist(),
         "positives": histogram.positives[used].tolist(),
         "negatives": histogram.negatives[used].tolist(),
@@ -50,13 +51,16 @@ def evidence_from_json(results: Mapping[str, Any]) -> Evidence:
         tree = Tree(leaves=grid.leaves, widths=tuple(stored["widths"]))
         nodes = np.asarray(stored["nodes"], dtype=np.int64)
         positives, negatives = (_spread(tree, nodes, stored[name]) for name in ("positives", "negatives"))
-        noise = Noise(**stored["noise"])
+        noise = Noise.from_message(stored["noise"])
+        multipliers = tuple(stored["multipliers"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise UsageError(
             "results: expected the `results` of an evaluation with its `histogram`; got something else "
             f"({type(error).__name__}: {error})."
         ) from error
-    histogram = LabelledHistogram(grid=grid, tree=tree, positives=positives, negatives=negatives)
+    histogram = LabelledHistogram(
+        grid=grid, tree=tree, multipliers=multipliers, positives=positives, negatives=negatives
+    )
     return Evidence.of(histogram, noise)
 
 
@@ -85,7 +89,8 @@ def threshold_entry(evidence: Evidence, threshold: float, *, level: float) -> di
     }
 
 
-def _spread(tree: Tree, nodes: Vector, counts: list[int]) -> Vector:
-    vector = np.zeros(tree.length, dtype=np.int64)
-    vector[nodes] = np.asarray(counts, dtype=np.int64)
+def _spread(tree: Tree, nodes: Vector, counts: list[float]) -> Total:
+    values = np.asarray(counts)
+    vector: Total = np.zeros(tree.length, dtype=np.float64 if values.dtype.kind == "f" else np.int64)
+    vector[nodes] = values
     return vector

@@ -1,0 +1,155 @@
+"""Simulated federations: any task, from data to a `Result`, in this process or on Flower's simulation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from fedassay.client import Client, Site
+from fedassay.data.federation import Federation, load
+from fedassay.errors import UsageError
+from fedassay.journal import MemoryJournal
+from fedassay.privacy.ledger import MemoryLedger
+from fedassay.privacy.policy import AllowAll
+from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
+from fedassay.protocol import Budget, Protection, Rows, Setting, Task, TrustModel
+from fedassay.result import Result, describe_privacy
+from fedassay.run import Job, rehearse, run
+from fedassay.runtimes.in_process import Aggregate, Faithful, Progress
+
+Mode = Literal["auto", "faithful", "aggregate"]
+Carrier = Literal["in-process", "flower"]
+T = TypeVar("T")
+
+LARGEST_FAITHFUL = 250
+"""With more clients than this, mode "auto" draws totals in aggregate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulation:
+    """How a federation is simulated.
+
+    Parameters
+    ----------
+    seed : makes a simulation repeatable. A release never takes one.
+    mode : `faithful` passes every client's own message through bytes; `aggregate` draws the total from
+        the same law; `auto` is faithful up to 250 clients.
+    """
+
+    seed: int | None = None
+    mode: Mode = "auto"
+    carrier: Carrier = "in-process"
+    progress: Progress | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.seed is not None and self.seed < 0:
+            raise UsageError(f"seed: got {self.seed}, expected a whole number of at least 0.")
+        if self.carrier == "flower" and self.mode == "aggregate":
+            raise UsageError("mode aggregate: Flower passes every message; use the in-process runtime.")
+
+    def randomness(self) -> SecureRandomness | SimulatedRandomness:
+        """The source of all randomness of this simulation."""
+        return SecureRandomness() if self.seed is None else SimulatedRandomness(self.seed)
+
+    def carry(self, federation: Federation, body: Callable[[Any], T]) -> T:
+        """Call `body` with a runtime for these clients, as long as it lives."""
+        if self.carrier == "in-process":
+            return body(self.runtime(federation))
+        from fedassay.runtimes import flower  # an extra, imported only if asked for
+
+        flower.require("flwr", "ray")
+        from fedassay.runtimes.flower.simulation import simulate_federation
+
+        return simulate_federation(
+            federation,
+            body,
+            randomness=self.randomness(),
+            split_key=self.randomness().child("split").bytes(32),
+            progress=self.progress,
+        )
+
+    def runtime(self, federation: Federation) -> Faithful | Aggregate:
+        """The in-process runtime for these clients."""
+        randomness = self.randomness()
+        split_key = randomness.child("split").bytes(32)
+        if self.mode == "aggregate" or (self.mode == "auto" and federation.client_count > LARGEST_FAITHFUL):
+            return Aggregate(federation, randomness=randomness.child("limit"), split_key=split_key)
+
+        def site(name: str) -> Site:
+            def rows() -> Rows:
+                return federation.rows_of(name)
+
+            return Site(
+                name=name,
+                dataset=name,
+                rows=rows,
+                policy=AllowAll(),
+                ledger=MemoryLedger(None),
+                randomness=randomness.child(f"client/{name}"),
+                split_key=split_key,
+            )
+
+        clients = (Client(site(name)) for name in federation.clients)
+        return Faithful(clients) if self.progress is None else Faithful(clients, progress=self.progress)
+
+
+def simulate(
+    name: str,
+    task: Task[dict[str, Any]],
+    data: Any,
+    *,
+    columns: Mapping[str, str],
+    client: str | None,
+    trust: TrustModel,
+    budget: Budget | None,
+    protection: Protection,
+    parameters: Mapping[str, Any],
+    simulation: Simulation,
+) -> Result:
+    """Run any task over simulated clients; the same for every task."""
+    started = time.perf_counter()
+    # What can be refused without looking at the data is refused before they are opened.
+    rehearse(task, Setting(trust=trust, protection=protection, budget=budget, clients=LARGEST_FAITHFUL))
+    federation = load(data, client=client, columns=columns)
+    setting = Setting(trust=trust, protection=protection, budget=budget, clients=federation.client_count)
+    journal = MemoryJournal()
+
+    def body(runtime: Any) -> tuple[Any, dict[str, Any]]:
+        return runtime, run(
+            [Job(name=name, task=task, setting=setting)],
+            runtime=runtime,
+            ledger=MemoryLedger(None),
+            randomness=simulation.randomness().child("server"),
+            study=name,
+            journal=journal,
+        )[name]
+
+    runtime, results = simulation.carry(federation, body)
+    answered = min(
+        one["clients"]
+        for entry in journal.entries()
+        if entry["kind"] == "released"
+        for one in entry["values"]
+    )
+    return Result(
+        task=name,
+        parameters=dict(parameters),
+        results=results,
+        privacy=describe_privacy(setting, simulated=runtime.simulated),
+        cohort={
+            "clients": answered,
+            "dropped": federation.client_count - answered,
+            "truncated": runtime.truncated,
+            "rows": results.get("histogram", {}).get("rows"),
+        },
+        runtime={
+            "name": runtime.name,
+            "mode": runtime.mode,
+            "rounds": runtime.traffic.rounds,
+            "bytes_per_client": runtime.traffic.bytes_in_all // max(1, federation.client_count),
+            "seconds": round(time.perf_counter() - started, 3),
+        },
+        warnings=tuple(federation.warnings),
+    )
