@@ -17,6 +17,7 @@ from fedassay.protocol import Budget
 from fedassay.reports.page import page
 from fedassay.reports.plots import save_overview
 from fedassay.reports.terminal import side_by_side
+from fedassay.simulation import Simulation
 from fedassay.trust import TRUST_MODELS
 
 EPSILON = 1.0
@@ -54,7 +55,7 @@ def demo(
                 thresholds=(0.2, 0.5),
                 trust=kind(),
                 budget=Budget(epsilon=EPSILON) if kind.private else None,
-                simulation=api.Simulation(seed=seed, progress=advance),
+                simulation=Simulation(seed=seed, progress=advance),
             )
         result.save(out / f"{name}.json")
         documents[title] = result.to_dict()

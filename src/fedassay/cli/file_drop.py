@@ -11,12 +11,11 @@ from rich.console import Console
 
 from fedassay.cli import file_drop_words as words
 from fedassay.cli import options, output
-from fedassay.cli.evaluate import Transform
+from fedassay.cli.evaluate import evaluation
 from fedassay.cli.file_drop_site import decline_it, rehearse_answer, send_answer
 from fedassay.cli.file_drop_study import TASKS, Proposal, conclude
 from fedassay.crypto.identity import Identity, key_from_text
 from fedassay.errors import UsageError
-from fedassay.protocol import Neighbours, Unit
 from fedassay.runtimes.file_drop import Asked, FileDropRuntime, Over, Participant, Study, Waiting, folders
 from fedassay.sites import COORDINATOR, SiteFile
 
@@ -78,6 +77,7 @@ def _what_is_asked(participant: Participant, file: SiteFile, console: Console) -
     return asked
 
 
+@options.takes(evaluation, options.terms, options.no_seed, output.delivery)
 def aggregate(
     drop: DropFolder,
     task: Annotated[
@@ -95,51 +95,21 @@ def aggregate(
         bool, typer.Option("--close", help="Go on without the sites that have not answered the open pass.")
     ] = False,
     study: Annotated[str | None, typer.Option(help="The first time: a name for the study.")] = None,
-    threshold: Annotated[
-        list[float] | None, typer.Option(help="evaluate: decision threshold; may be repeated. Default: 0.5.")
-    ] = None,
-    height: Annotated[int | None, typer.Option(help="evaluate: 2^HEIGHT score bins.")] = None,
-    buckets: Annotated[int | None, typer.Option(help="evaluate: buckets of the calibration curve.")] = None,
-    transform: Annotated[Transform | None, typer.Option(help="evaluate: spacing of the score bins.")] = None,
-    level: Annotated[float | None, typer.Option(help="evaluate: confidence level of the intervals.")] = None,
-    privacy: options.Privacy = "secure-sum",
-    epsilon: options.Epsilon = None,
-    delta: options.Delta = 0.0,
-    unit: options.UnitOption = Unit.EXAMPLE,
-    neighbours: options.NeighboursOption = Neighbours.ADD_REMOVE,
-    rows_per_client: options.RowsPerClient = None,
-    seed: Annotated[int | None, typer.Option(hidden=True)] = None,
-    json: options.JsonFile = None,
-    report: options.ReportFile = None,
-    quiet: options.Quiet = False,
+    *,
+    evaluation: dict[str, Any],
+    terms: options.Terms,
+    no_seed: None,
+    delivery: output.Delivery,
 ) -> None:
     """Run a study by files: the first call announces it, each later call takes the replies and goes on."""
-    if seed is not None:
-        raise UsageError("--seed: this is a release, whose noise nobody may know; leave the seed out.")
     if key is None:
         raise UsageError("--key: missing; give the coordinator's private key (`fedassay keys` makes one).")
     _require_folder(drop)
-    output.check_writable(json, report)
-    given = {
-        "thresholds": threshold or None,
-        "height": height,
-        "buckets": buckets,
-        "transform": None if transform is None else transform.value,
-        "level": level,
-    }
-    terms = options.terms(
-        privacy=privacy,
-        epsilon=epsilon,
-        delta=delta,
-        unit=unit,
-        neighbours=neighbours,
-        rows_per_client=rows_per_client,
-    )
     identity = Identity.load(key)
-    proposal = Proposal.of(task, given, terms=terms, name=study)
+    proposal = Proposal.of(task, evaluation, terms=terms, name=study)
     beside = key.absolute().parent / "fedassay-state"
     state = beside if state is None else state
-    console = Console(quiet=quiet, stderr=json == "-")
+    console = delivery.console
     with folders.locked(state):
         begun = _study(drop, state, identity, proposal, roster, console)
         runtime = FileDropRuntime(begun, close=close)
@@ -155,7 +125,7 @@ def aggregate(
         finally:
             runtime.close()
     words.refusals(runtime, console)
-    output.deliver(result, json=json, report=report, quiet=quiet)
+    delivery.deliver(result)
 
 
 def _study(

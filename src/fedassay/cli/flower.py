@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
@@ -12,10 +13,9 @@ import typer
 from rich.console import Console
 
 from fedassay.cli import options, output
-from fedassay.cli.evaluate import Transform
+from fedassay.cli.evaluate import evaluation
 from fedassay.cli.flower_site import site
 from fedassay.errors import UsageError
-from fedassay.protocol import Neighbours, Unit
 from fedassay.result import Result
 from fedassay.runtimes.flower.app_bundle import write_app
 from fedassay.runtimes.flower.coordinator_file import VARIABLE, write_coordinator
@@ -65,6 +65,7 @@ def app_command(
 
 
 @flower_app.command("submit")
+@options.takes(evaluation, options.terms, options.no_seed, output.delivery)
 def submit_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The app's folder.")],
     study: Annotated[
@@ -82,72 +83,40 @@ def submit_command(
     ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that a site has for each leg.")] = 120.0,
     wait: Annotated[float, typer.Option(help="Seconds to wait for sites that are not there yet.")] = 60.0,
-    threshold: Annotated[
-        list[float] | None, typer.Option(help="Decision threshold; may be repeated. Default: 0.5.")
-    ] = None,
-    height: Annotated[int | None, typer.Option(help="2^HEIGHT score bins.")] = None,
-    buckets: Annotated[int | None, typer.Option(help="Buckets of the calibration curve.")] = None,
-    transform: Annotated[Transform | None, typer.Option(help="Spacing of the score bins.")] = None,
-    level: Annotated[float | None, typer.Option(help="Confidence level of the intervals.")] = None,
-    privacy: options.Privacy = "secure-sum",
-    dropout: Annotated[
-        float | None, typer.Option(help="secure-sum: the share of sites that may fall silent.")
-    ] = None,
-    epsilon: options.Epsilon = None,
-    delta: options.Delta = 0.0,
-    unit: options.UnitOption = Unit.EXAMPLE,
-    neighbours: options.NeighboursOption = Neighbours.ADD_REMOVE,
-    rows_per_client: options.RowsPerClient = None,
-    seed: Annotated[int | None, typer.Option(hidden=True)] = None,
-    json: options.JsonFile = None,
-    report: options.ReportFile = None,
-    quiet: options.Quiet = False,
+    *,
+    evaluation: dict[str, Any],
+    terms: options.Terms,
+    no_seed: None,
+    delivery: output.Delivery,
 ) -> None:
     """Run a study on a SuperLink, show how it goes, and bring the result back."""
-    if seed is not None:
-        raise UsageError("--seed: this is a release, whose noise nobody may know; leave the seed out.")
-    options.terms(
-        privacy=privacy,
-        epsilon=epsilon,
-        delta=delta,
-        unit=unit,
-        neighbours=neighbours,
-        rows_per_client=rows_per_client,
-    )
-    given = {
-        "thresholds": threshold or None,
-        "height": height,
-        "buckets": buckets,
-        "transform": None if transform is None else transform.value,
-        "level": level,
-    }
+    protection, budget = terms.protection, terms.budget
     asked = Study(
         name=study,
-        parameters={name: value for name, value in given.items() if value is not None},
-        privacy=privacy,
-        privacy_parameters={} if dropout is None else {"dropout": dropout},
-        epsilon=epsilon,
-        delta=delta,
-        unit=unit,
-        neighbours=neighbours,
-        rows_per_client=rows_per_client,
+        parameters=evaluation,
+        privacy=terms.trust.name,
+        privacy_parameters=asdict(terms.trust),  # type: ignore[call-overload]
+        epsilon=None if budget is None else budget.epsilon,
+        delta=0.0 if budget is None else budget.delta,
+        unit=protection.unit,
+        neighbours=protection.neighbours,
+        rows_per_client=protection.rows_per_client,
         timeout=timeout,
         wait=wait,
     )
     reached = Connection(
         address=address, root_certificates=root_certificates, insecure=insecure, name=connection
     )
-    output.check_writable(json, report)
-    with output.progress(quiet=quiet) as advance:
+    with delivery.progress() as advance:
 
         def heard(event: Event) -> None:
             if event["event"] == "progress":
                 advance(int(event["leg"]), int(event["done"]), int(event["total"]))
-            elif event["event"] == "warning" and not quiet:
+            elif event["event"] == "warning" and not delivery.quiet:
                 print(f"Warning: {event.get('message')}", file=sys.stderr)
 
         document = submit(folder, asked, reached, heard=heard)
-    output.deliver(_result(document), json=json, report=report, quiet=quiet)
+    delivery.deliver(_result(document))
 
 
 def _result(document: str) -> Result:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,24 +37,6 @@ ClientColumn = Annotated[
     str | None,
     typer.Option("--client", help="Column that names the client. Without it every row is its own client."),
 ]
-Privacy = Annotated[str, typer.Option(help="Trust model: " + ", ".join(TRUST_MODELS) + ".")]
-Epsilon = Annotated[
-    float | None, typer.Option(help="Privacy budget; required by trust models that add noise.")
-]
-Delta = Annotated[float, typer.Option(help="Failure probability of the privacy guarantee; 0 is pure.")]
-UnitOption = Annotated[Unit, typer.Option(help="What privacy protects: one example, or one client.")]
-NeighboursOption = Annotated[Neighbours, typer.Option(help="Which data sets must look alike.")]
-RowsPerClient = Annotated[
-    int | None,
-    typer.Option(
-        help="Bound on the rows of one client (required for unit client); excess rows are left out."
-    ),
-]
-RuntimeOption = Annotated[
-    str, typer.Option("--runtime", help="What carries the messages: in-process or flower.")
-]
-ModeOption = Annotated[Mode, typer.Option(help="In-process: real messages, or totals drawn from their law.")]
-Seed = Annotated[int | None, typer.Option(help="Makes a simulation repeatable.")]
 JsonFile = Annotated[
     str | None,
     typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output."),
@@ -71,21 +56,75 @@ class Terms:
     protection: Protection
 
 
+def takes(*groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command shared options: where it has a parameter named like a group, it gets what the group makes.
+
+    A group is a function from options to an object, such as `terms`. Its options stand in the place of the
+    parameter, in the help too.
+    """
+    signatures = {group.__name__: inspect.signature(group, eval_str=True) for group in groups}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def called(**given: Any) -> None:
+            made = {
+                group.__name__: group(
+                    **{name: given.pop(name) for name in signatures[group.__name__].parameters}
+                )
+                for group in groups
+            }
+            command(**given, **made)
+
+        parameters: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            shared = signatures.get(parameter.name)
+            parameters += [parameter] if shared is None else shared.parameters.values()
+        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+        # Typer reads both.
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return called
+
+    return decorate
+
+
 def terms(
-    *,
-    privacy: str,
-    epsilon: float | None,
-    delta: float,
-    unit: Unit,
-    neighbours: Neighbours,
-    rows_per_client: int | None,
+    privacy: Annotated[
+        str, typer.Option(help="Trust model: " + ", ".join(TRUST_MODELS) + ".")
+    ] = "secure-sum",
+    epsilon: Annotated[
+        float | None, typer.Option(help="Privacy budget; required by trust models that add noise.")
+    ] = None,
+    delta: Annotated[
+        float, typer.Option(help="Failure probability of the privacy guarantee; 0 is pure.")
+    ] = 0.0,
+    unit: Annotated[
+        Unit, typer.Option(help="What privacy protects: one example, or one client.")
+    ] = Unit.EXAMPLE,
+    neighbours: Annotated[
+        Neighbours, typer.Option(help="Which data sets must look alike.")
+    ] = Neighbours.ADD_REMOVE,
+    rows_per_client: Annotated[
+        int | None,
+        typer.Option(
+            help="Bound on the rows of one client (required for unit client); excess rows are left out."
+        ),
+    ] = None,
+    dropout: Annotated[
+        float | None,
+        typer.Option(help="secure-sum, distributed-dp: the share of clients that may fall silent."),
+    ] = None,
+    collusion: Annotated[
+        float | None,
+        typer.Option(help="secure-sum, distributed-dp: the share of clients that may help the server."),
+    ] = None,
 ) -> Terms:
     """Make sense of the privacy options, or say what is wrong with them."""
     if privacy not in TRUST_MODELS:
         available = ", ".join(TRUST_MODELS)
         problem = "is not part of this version yet" if privacy in LATER else "is not a trust model"
         raise UsageError(f"--privacy: {privacy!r} {problem}; expected one of {available}.")
-    trust = TRUST_MODELS[privacy]()
+    trust = _trust_model(privacy, {"dropout": dropout, "collusion": collusion})
     if trust.private and epsilon is None:
         raise UsageError(
             f"--privacy {privacy}: it adds noise, so it needs a budget; give --epsilon (1, say)."
@@ -100,8 +139,32 @@ def terms(
     return Terms(trust=trust, budget=budget, protection=protection)
 
 
-def simulation(*, runtime: str, mode: Mode, seed: int | None) -> Simulation:
+def _trust_model(name: str, given: Mapping[str, float | None]) -> TrustModel:
+    kind = TRUST_MODELS[name]
+    wanted = {option: value for option, value in given.items() if value is not None}
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    for option in wanted:
+        if option not in known:
+            raise UsageError(f"--{option}: {name} has no such parameter; leave it out.")
+    return kind(**wanted)
+
+
+def simulation(
+    runtime: Annotated[
+        str, typer.Option(help="What carries the messages: in-process or flower.")
+    ] = "in-process",
+    mode: Annotated[
+        Mode, typer.Option(help="In-process: real messages, or totals drawn from their law.")
+    ] = Mode.AUTO,
+    seed: Annotated[int | None, typer.Option(help="Makes a simulation repeatable.")] = None,
+) -> Simulation:
     """How to simulate."""
     if runtime not in ("in-process", "flower"):
         raise UsageError(f"--runtime: got {runtime!r}, expected in-process or flower.")
     return Simulation(seed=seed, mode=mode.value, carrier="flower" if runtime == "flower" else "in-process")
+
+
+def no_seed(seed: Annotated[int | None, typer.Option(hidden=True)] = None) -> None:
+    """Refuse a seed: for commands that release."""
+    if seed is not None:
+        raise UsageError("--seed: this is a release, whose noise nobody may know; leave the seed out.")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -25,21 +28,54 @@ from fedassay.result import Result
 from fedassay.runtimes.in_process import Progress as OnProgress
 
 
-def deliver(result: Result, *, json: str | None, report: Path | None, quiet: bool) -> None:
-    """Print the result and write the files that were asked for."""
-    document = result.to_dict()
-    if report is not None:
-        write_atomically(report, page(document))
-    if json == "-":
-        sys.stdout.write(result.to_json())
-    elif json is not None:
-        result.save(json)
-    if not quiet:
-        console = Console(stderr=json == "-")
-        render(document, console)
-        for path in (None if json == "-" else json, report):
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """Where a result goes: the terminal unless `quiet`, a JSON file (``-`` is standard output), a page."""
+
+    json: str | None
+    report: Path | None
+    quiet: bool
+
+    def __post_init__(self) -> None:
+        check_writable(self.json, self.report)
+
+    @property
+    def console(self) -> Console:
+        """For words beside the result; standard error if the result itself goes to standard output."""
+        return Console(quiet=self.quiet, stderr=self.json == "-")
+
+    def progress(self) -> AbstractContextManager[OnProgress]:
+        """A progress bar."""
+        return progress(quiet=self.quiet)
+
+    def deliver(self, result: Result, *, also: Sequence[Path] = ()) -> None:
+        """Print the result and write the files that were asked for; name them, and those written before."""
+        document = result.to_dict()
+        if self.report is not None:
+            write_atomically(self.report, page(document))
+        if self.json == "-":
+            sys.stdout.write(result.to_json())
+        elif self.json is not None:
+            result.save(self.json)
+        render(document, self.console)
+        for path in (None if self.json == "-" else self.json, self.report, *also):
             if path is not None:
-                console.print(f"Written: {path}", highlight=False)
+                self.console.print(f"Written: {path}", highlight=False)
+
+
+def delivery(
+    json: Annotated[
+        str | None,
+        typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output."),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE.html", help="Write a page with tables and plots."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> Delivery:
+    """The options of every command that ends in a result."""
+    return Delivery(json=json, report=report, quiet=quiet)
 
 
 def check_writable(*paths: str | Path | None) -> None:
