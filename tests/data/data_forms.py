@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import postgres
 import pyarrow as pa
+from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
+
+from fedassay.data.sql import Database
 
 COLUMNS = {"score": "p", "label": "y"}
 SITES = ["007", "B", "a b", "é"]
@@ -41,6 +46,8 @@ def in_form(name: str, data: dict[str, Any], folder: Path) -> Any:
         return table
     if name == "arrow stream":
         return table.to_reader(max_chunksize=77)
+    if name in ("sqlite", "postgresql"):
+        return in_database(name, frame, folder)
     path = folder / f"rows.{name}"
     write(path, data)
     return path
@@ -48,8 +55,16 @@ def in_form(name: str, data: dict[str, Any], folder: Path) -> Any:
 
 FORMS = [
     *("lists", "arrays", "pandas", "pandas, other types", "polars", "arrow", "arrow stream"),
-    *("parquet", "csv", "npz"),
+    *("parquet", "csv", "npz", "sqlite", "postgresql"),
 ]
+
+
+def in_database(kind: str, frame: pd.DataFrame, folder: Path) -> Database:
+    """The rows in a table `rows`, to be asked for in their order."""
+    url = f"sqlite:///{folder / 'rows.db'}" if kind == "sqlite" else postgres.server()
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"), poolclass=NullPool)
+    frame.to_sql("rows", engine, if_exists="replace", index_label="position")
+    return Database(url=url, query="select * from rows order by position")
 
 
 def write(path: Path, data: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -174,8 +175,11 @@ class Lab:
         self.start("superlink", ["flower-superlink", *options])
         until(self._listens, seconds=READY, what="the SuperLink does not listen")
         if self.tls and register:
-            for name in self.nodes:
-                self.flwr("supernode", "register", str(self.folder / f"{name}.pub"), "fedassay")
+            with ThreadPoolExecutor() as threads:
+                list(threads.map(self._register, self.nodes))
+
+    def _register(self, name: str) -> None:
+        self.flwr("supernode", "register", str(self.folder / f"{name}.pub"), "fedassay", home=f"flwr-{name}")
 
     def _listens(self) -> bool:
         assert self.processes["superlink"].poll() is None, (self.folder / "superlink.log").read_text()
@@ -193,8 +197,8 @@ class Lab:
             options += ["--insecure"]
         self.start(name, ["flower-supernode", *options])
 
-    def flwr(self, *arguments: str) -> str:
-        environment = self.environment("flwr")
+    def flwr(self, *arguments: str, home: str = "flwr") -> str:
+        environment = self.environment(home)
         Path(environment["FLWR_HOME"], "config.toml").write_text(self.connection.settings())
         executable = str(Path(sys.executable).with_name("flwr"))
         done = subprocess.run(

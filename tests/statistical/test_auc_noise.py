@@ -68,9 +68,9 @@ def test_prediction_and_noise_agree() -> None:
     names = ("roc_auc", "accuracy", "precision", "recall")
     setting = NoisyServer(epsilon=1.0).setting()
     histogram = Evaluate().histogram(setting)
-    variance = setting.noise(Sum(of=histogram)).variance
+    noise = setting.noise(Sum(of=histogram))
     auc = Population(0.3, DELTA).truth(0.5)["roc_auc"]
-    expected = predict(histogram, rows=20_000, prevalence=0.3, auc=auc, noise_variance=variance)
+    expected = predict(histogram, rows=20_000, prevalence=0.3, auc=auc, noise=noise)
     errors = noise_errors(0.3, 20_000, runs=300, names=names)
     for name, column in zip(names, errors.T, strict=True):
         assert not wrong_deviation(column, expected[name].privacy), name
@@ -81,10 +81,10 @@ def test_prediction_and_noise_agree() -> None:
 def test_the_second_order_term_matters_at_500_rows() -> None:
     setting = NoisyServer(epsilon=1.0).setting()
     histogram = Evaluate().histogram(setting)
-    variance = setting.noise(Sum(of=histogram)).variance
+    noise = setting.noise(Sum(of=histogram))
     auc = Population(0.5, DELTA).truth(0.5)["roc_auc"]
-    full = expected_auc_noise(histogram, variance, rows=500, auc=auc)
-    linear = expected_auc_noise(histogram, variance, rows=5e5, auc=auc) * 1e3
+    full = expected_auc_noise(histogram, noise, rows=500, auc=auc)
+    linear = expected_auc_noise(histogram, noise, rows=5e5, auc=auc) * 1e3
     assert full > 1.1 * linear
     # Dividing by noisy class sizes adds a little more, which no second-order formula has.
     errors = noise_errors(0.5, 500, runs=1_500)[:, 0]

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from binormal import InMemoryRows, measure
 from fedassay import wire
-from fedassay.errors import DataError
+from fedassay.errors import DataError, UsageError
 from fedassay.protocol import Neighbours, Protection, Unit
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.score_histogram import ScoreHistogram
@@ -21,11 +21,15 @@ seeds = st.integers(0, 2**32 - 1)
 
 @st.composite
 def histograms(draw: st.DrawFn) -> ScoreHistogram:
+    widths, multipliers = draw(
+        st.sampled_from([((1,), ()), ((1, 2), (1, 1)), ((1, 2), (3, 5)), ((1, 4, 8), (2, 3, 4))])
+    )
     return ScoreHistogram(
         transform=draw(st.sampled_from(["uniform", "logit", "mixed"])),
         height=draw(st.integers(4, 9)),
         thresholds=tuple(draw(st.lists(st.floats(0, 1), max_size=5))),
-        widths=draw(st.sampled_from([(1,), (1, 2), (1, 4, 8)])),
+        widths=widths,
+        multipliers=multipliers,
     )
 
 
@@ -54,9 +58,24 @@ def test_counts_equal_numpy_s(h: ScoreHistogram, s: np.ndarray, seed: int) -> No
     for label, nodes in ((1, read.positives), (0, read.negatives)):
         leaf = np.searchsorted(h.grid.edges[1:-1], s[y == label], side="right")
         counts = np.bincount(leaf, minlength=h.grid.leaves)
-        assert np.array_equal(nodes[: h.grid.leaves], counts)
-        for width, level in zip(h.widths, h.tree.split(nodes), strict=True):
-            assert np.array_equal(level, counts.reshape(-1, width).sum(1))
+        for width, multiplier, level in zip(h.widths, h.multipliers, h.tree.split(nodes), strict=True):
+            assert np.array_equal(level, multiplier * counts.reshape(-1, width).sum(1))
+
+
+@given(histograms(), st.floats(0, 1), st.booleans())
+def test_a_row_is_in_one_cell_of_every_partition(h: ScoreHistogram, score: float, label: bool) -> None:
+    vector = measure(h, np.array([score]), np.array([label], dtype=np.int8))
+    assert bool(h.partitions) == (set(h.multipliers) == {1})
+    for cells in h.partitions:
+        assert sorted(vector[cells]) == [0] * (len(cells) - 1) + [1]
+    if h.partitions:
+        assert sorted(np.concatenate(h.partitions)) == list(range(h.length))
+
+
+@pytest.mark.parametrize("wrong", [(1,), (0, 1), (1, 17), (1, 2.0), (1, True)])
+def test_multipliers_are_small_whole_numbers_one_per_level(wrong: tuple) -> None:
+    with pytest.raises(UsageError, match="multipliers"):
+        ScoreHistogram(transform="uniform", height=4, widths=(1, 2), multipliers=wrong)
 
 
 def test_more_rows_than_one_block() -> None:

@@ -51,9 +51,9 @@ def evaluation(
     return {name: value for name, value in given.items() if value is not None}
 
 
-@options.takes(evaluation, options.terms, options.simulation, output.delivery)
+@options.takes(options.data, evaluation, options.terms, options.simulation, output.delivery)
 def evaluate(
-    data: options.Data,
+    data: options.Source,
     score: Annotated[str, typer.Option(help="Column with the model's probabilities, in [0, 1].")],
     label: Annotated[str, typer.Option(help="Column with the true labels, 0 or 1.")],
     client: options.ClientColumn = None,

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from fedassay.data.sources import source_named
+from fedassay.data.sql import Database
 from fedassay.errors import UsageError
 from fedassay.protocol import Budget, Neighbours, Protection, TrustModel, Unit
 from fedassay.simulation import Simulation
@@ -29,10 +31,9 @@ class Mode(StrEnum):
     AGGREGATE = "aggregate"
 
 
-Data = Annotated[
-    Path,
-    typer.Argument(metavar="DATA", help="A .parquet, .csv or .npz file, or a folder with one file per site."),
-]
+Source = Path | Database
+"""Where rows are."""
+
 ClientColumn = Annotated[
     str | None,
     typer.Option("--client", help="Column that names the client. Without it every row is its own client."),
@@ -86,6 +87,22 @@ def takes(*groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Callab
         return called
 
     return decorate
+
+
+def data(
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="A .parquet, .csv or .npz file, a folder with one file per site, or a database URL with --query.",
+        ),
+    ],
+    query: Annotated[
+        str | None, typer.Option(help="With a database URL: the SELECT whose rows are used.")
+    ] = None,
+) -> Source:
+    """Where the rows are; nothing is opened yet."""
+    return source_named(data, query)
 
 
 def terms(

@@ -1,4 +1,4 @@
-"""Open whatever the user has: arrays, data frames, a file, a folder with one file per site."""
+"""Open whatever the user has: arrays, data frames, a file, a folder with one file per site, a query."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from typing import Any
 from fedassay.data.files import OPENERS
 from fedassay.data.findings import listed
 from fedassay.data.frames import frame_table
+from fedassay.data.sql import Database, is_url
 from fedassay.data.tables import NoRows, Table, reading
 from fedassay.errors import DataError, UsageError
 
 _KNOWN = ", ".join(OPENERS)
+_NO_QUERY = (
+    "data: got a database URL without a query, expected both; add --query with one SELECT (in a site's file: "
+    "query, in Python: fedassay.Database(url=..., query=...))."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,21 +38,27 @@ def open_source(data: Any) -> Source:
     """What `data` holds, opened as far as the names of its columns.
 
     Accepts a mapping of names to arrays or lists, a pandas or polars DataFrame, anything that exports an
-    Arrow stream, the path of a ``.parquet``, ``.csv`` or ``.npz`` file, or a folder of such files. Files are
-    streamed; an Arrow stream that can be read only once is kept in memory.
+    Arrow stream, the path of a ``.parquet``, ``.csv`` or ``.npz`` file, a folder of such files, or a
+    `Database` with its query. Files are streamed; an Arrow stream that can be read only once is kept in
+    memory; a query is executed once and its rows are copied.
 
     Raises
     ------
     UsageError
         If `data` is of no known kind, or the path does not exist or has another suffix.
     DataError
-        If a file is empty or unreadable, or a folder holds no site or something that is no site.
+        If a file is empty or unreadable, a folder holds no site or something that is no site, or a
+        database refuses.
 
     Examples
     --------
     >>> open_source({"p": [0.1, 0.9], "y": [0, 1]}).names
     ('p', 'y')
     """
+    if isinstance(data, Database):
+        return data.open()
+    if isinstance(data, str) and is_url(data):
+        raise UsageError(_NO_QUERY)
     if isinstance(data, str | os.PathLike):
         path = Path(data)
         with reading(str(path), fix="check the path and its permissions"):
@@ -56,9 +67,29 @@ def open_source(data: Any) -> Source:
     if table is None:
         raise UsageError(
             f"data: got a {type(data).__name__}, expected a mapping of columns, a pandas or polars "
-            f"DataFrame, an Arrow table, a {_KNOWN} file or a folder of them."
+            f"DataFrame, an Arrow table, a {_KNOWN} file, a folder of them, or a Database."
         )
     return table
+
+
+def source_named(text: str, query: str | None, *, folder: Path = Path()) -> Path | Database:
+    """What an option or a site's file names: a query of a database, or a path relative to `folder`.
+
+    Examples
+    --------
+    >>> source_named("sqlite:///scores.db", "select * from scores")
+    Database(sqlite:///scores.db)
+    """
+    if is_url(text):
+        if query is None:
+            raise UsageError(_NO_QUERY)
+        return Database(url=text, query=query, folder=folder)
+    if query is not None:
+        raise UsageError(
+            "query: got one for a file, expected it with a database URL only (sqlite:///FILE, "
+            "postgresql://USER@HOST/DATABASE); leave it out or give the URL."
+        )
+    return folder / text
 
 
 def _file(path: Path) -> Table:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.protocol import NO_NOISE, Plan, Query, Randomness, Released, Setting, Sum, TrustModel, Vector
 from fedassay.trust.secure_sum_graph import parameters, survivable, tolerated
-from fedassay.trust.secure_sum_protocol import DoubleMasking, check_total
+from fedassay.trust.secure_sum_protocol import DoubleMasking
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +51,9 @@ class SecureSum(DoubleMasking, TrustModel):
             )
         if setting.clients > 0:
             self.check_cohort(setting.clients)
-        check_total(query.of, setting.clients)
-        return Plan(query=query, setting=setting, sensitivity=query.of.sensitivity(setting.protection))
+        plan = Plan(query=query, setting=setting, sensitivity=query.of.sensitivity(setting.protection))
+        self.check_total(plan, setting.clients)
+        return plan
 
     def aggregate(
         self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness

@@ -49,7 +49,6 @@ from fedassay.protocol import (
     Replies,
     Request,
     Round,
-    Summary,
     Vector,
 )
 from fedassay.trust import secure_sum_messages as messages
@@ -135,6 +134,20 @@ class DoubleMasking:
     def fewest_survivors(self, clients: int) -> int:
         """A total over fewer of the clients is opened by nobody: honest clients refuse their shares."""
         return self.minimum_cohort
+
+    def check_total(self, plan: Plan, clients: int) -> None:
+        """Prove that the total over so many clients fits into 64 bits, or refuse the query."""
+        summary = plan.query.of
+        largest = clients * (summary.largest + self.largest_extra(plan))
+        if largest > LARGEST_TOTAL:
+            raise UnsupportedQuery(
+                f"{summary.name}: a total over {clients:,} clients can reach {largest:.3g}, expected at most "
+                "2^63 - 1, so that it cannot wrap; ask for a smaller bound or fewer clients."
+            )
+
+    def largest_extra(self, plan: Plan) -> int:
+        """By how much an entry of `contribution` can exceed what was measured."""
+        return 0
 
     def contribution(
         self, plans: Sequence[Plan], measure: Measure, clients: int, randomness: Randomness
@@ -262,7 +275,7 @@ class DoubleMasking:
             raise UsageError("secure sum: two clients of the cohort have the same name.")
         self.check_cohort(len(cohort))
         for plan in exchange.plans:
-            check_total(plan.query.of, len(cohort))
+            self.check_total(plan, len(cohort))
         lengths = [plan.query.of.length for plan in exchange.plans]
         asked = question(exchange.plans)
         terms = self._terms(exchange.id, asked, len(cohort))
@@ -347,16 +360,6 @@ class DoubleMasking:
                 f"secure sum: {count} of {terms.clients} clients {did} ({short} lack neighbours), expected "
                 f"at least {needed}, each with {t} neighbours; nothing was revealed. Run again."
             )
-
-
-def check_total(summary: Summary[Any], clients: int) -> None:
-    """Prove that the total fits into 64 bits, or refuse the query."""
-    largest = clients * summary.largest
-    if largest > LARGEST_TOTAL:
-        raise UnsupportedQuery(
-            f"{summary.name}: a total over {clients:,} clients can reach {largest:.3g}, expected at most "
-            "2^63 - 1, so that it cannot wrap; ask for a smaller bound or fewer clients."
-        )
 
 
 # --- the client's leg 1, and what it measures -------------------------------------------------------------

@@ -13,7 +13,6 @@ from fedassay.protocol import (
     Exchange,
     Measure,
     Message,
-    Neighbours,
     Plan,
     Query,
     Randomness,
@@ -24,10 +23,10 @@ from fedassay.protocol import (
     Setting,
     Sum,
     TrustModel,
-    Unit,
     Vector,
 )
 from fedassay.trust import clear
+from fedassay.trust.words import exactly, protected
 
 LIMIT = 2**63 - LARGEST_DRAW
 """Exact totals stay below, so that a total with its noise is still an int64."""
@@ -98,21 +97,13 @@ class ServerDP(TrustModel):
         """Who is protected, how well, against whom, and who must be trusted."""
         if setting.budget is None:
             raise UsageError("server-dp: got no privacy budget, expected one; give --epsilon (and --delta).")
-        budget, protection = setting.budget, setting.protection
-        whom = {
-            Unit.EXAMPLE: "one example (row)",
-            Unit.CLIENT: f"everything that one client contributes (at most {protection.rows_per_unit} rows)",
-        }[protection.unit]
-        neighbours = {
-            Neighbours.ADD_REMOVE: "with and without it",
-            Neighbours.REPLACE_ONE: "with it and with another in its place",
-        }[protection.neighbours]
+        budget = setting.budget
         mechanism = (
             "discrete Laplace noise" if budget.delta == 0 else "discrete Laplace or discrete Gaussian noise"
         )
         return (
-            f"What is published is differentially private for {whom}, with epsilon = {_exactly(budget.epsilon)} "
-            f"and delta = {_exactly(budget.delta)}: it is nearly as likely {neighbours} ({protection.neighbours}). "
+            f"What is published is differentially private for {protected(setting.protection)}, with epsilon = "
+            f"{exactly(budget.epsilon)} and delta = {exactly(budget.delta)}. "
             "The server must be trusted: it sees every client's exact summary and adds the noise. Published "
             f"are noisy totals ({mechanism}, drawn exactly), what is computed from them, and which clients "
             "took part."
@@ -124,8 +115,3 @@ def _noisy(total: Vector, plan: Plan, randomness: Randomness) -> Vector:
     if total.size and max(int(total.max()), -int(total.min())) >= LIMIT:
         raise ProtocolError(f"{plan.query.of.name}: the total exceeds the bound of its plan.")
     return total + accounting.draw(plan.noise, total.size, randomness)
-
-
-def _exactly(number: float) -> str:
-    """A number as it is: rounding an epsilon down would promise more than holds."""
-    return str(number).removesuffix(".0")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedassay.errors import UsageError
+from fedassay.protocol import Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation.accuracy import (
     balancing_buckets,
@@ -16,6 +17,11 @@ from fedassay.tasks.evaluation.accuracy import (
     published_rate,
 )
 from fedassay.tasks.evaluation.ranking import auc_binning_bound, roc_auc
+
+
+def laplace(variance: float) -> Noise:
+    return Noise(law="discrete-laplace", scale=math.sqrt(variance / 2), variance=variance)
+
 
 HISTOGRAM = ScoreHistogram(transform="mixed", height=10, thresholds=(0.5,), widths=(1, 32, 256), reach=12)
 
@@ -56,13 +62,13 @@ def test_the_balance_of_theorem_2_is_a_balance() -> None:
 
 
 def test_hanley_and_mcneil_s_own_example_is_close_to_the_binormal_variance() -> None:
-    evidence = expected_evidence(HISTOGRAM, rows=2_000, prevalence=0.5, auc=0.85, noise_variance=0.0)
+    evidence = expected_evidence(HISTOGRAM, rows=2_000, prevalence=0.5, auc=0.85)
     published = math.sqrt(hanley_mcneil_variance(0.85, positives=1_000, negatives=1_000))
     assert roc_auc(evidence).sampling == pytest.approx(published, rel=0.1)
 
 
 def test_the_expected_histogram_has_the_expected_properties() -> None:
-    evidence = expected_evidence(HISTOGRAM, rows=1_000, prevalence=0.2, auc=0.75, noise_variance=0.0)
+    evidence = expected_evidence(HISTOGRAM, rows=1_000, prevalence=0.2, auc=0.75)
     assert evidence.positive_rows == pytest.approx(200)
     assert evidence.negative_rows == pytest.approx(800)
     assert roc_auc(evidence).value == pytest.approx(0.75, abs=1e-4)
@@ -71,20 +77,20 @@ def test_the_expected_histogram_has_the_expected_properties() -> None:
 
 def test_more_noise_fewer_rows_and_coarser_bins_predict_larger_errors() -> None:
     model = {"prevalence": 0.3, "auc": 0.8}
-    base = predict(HISTOGRAM, rows=10_000, noise_variance=18.0, **model)["roc_auc"]
-    noisier = predict(HISTOGRAM, rows=10_000, noise_variance=72.0, **model)["roc_auc"]
-    fewer = predict(HISTOGRAM, rows=2_500, noise_variance=18.0, **model)["roc_auc"]
+    base = predict(HISTOGRAM, rows=10_000, noise=laplace(18.0), **model)["roc_auc"]
+    noisier = predict(HISTOGRAM, rows=10_000, noise=laplace(72.0), **model)["roc_auc"]
+    fewer = predict(HISTOGRAM, rows=2_500, noise=laplace(18.0), **model)["roc_auc"]
     assert noisier.privacy == pytest.approx(2 * base.privacy, rel=0.02)
     assert fewer.sampling == pytest.approx(2 * base.sampling, rel=1e-6)
     assert fewer.privacy > 3.9 * base.privacy
     coarse = ScoreHistogram(transform="mixed", height=7, reach=12)
-    assert auc_binning_bound(expected_evidence(coarse, rows=1, noise_variance=0.0, **model)) == pytest.approx(
+    assert auc_binning_bound(expected_evidence(coarse, rows=1, **model)) == pytest.approx(
         8 * base.discretisation, rel=0.1
     )
 
 
 def test_too_few_rows_are_predicted_to_be_not_enough() -> None:
-    expected = predict(HISTOGRAM, rows=500, prevalence=0.02, auc=0.8, noise_variance=18.0)
+    expected = predict(HISTOGRAM, rows=500, prevalence=0.02, auc=0.8, noise=laplace(18.0))
     assert expected["roc_auc"].value is None
     assert "not enough evidence: about 10 positive rows" in expected["roc_auc"].reason
     assert expected["accuracy"].value is not None
@@ -100,7 +106,7 @@ def test_impossible_data_are_refused(wrong: dict[str, float]) -> None:
 def test_the_published_rate_of_the_auc_is_met_with_room() -> None:
     """Table 1 says (1/ε + 1/B)/M up to a constant; ours is a small multiple of it at every size."""
     ratios = [
-        predict(HISTOGRAM, rows=rows, prevalence=0.5, auc=0.8, noise_variance=18.0)["roc_auc"].privacy
+        predict(HISTOGRAM, rows=rows, prevalence=0.5, auc=0.8, noise=laplace(18.0))["roc_auc"].privacy
         / published_rate("roc_auc", "distributed", rows=rows, buckets=1024)
         for rows in (1e4, 1e5, 1e6)
     ]

@@ -14,12 +14,15 @@ from sklearn import metrics as oracle
 
 import fedassay
 from binormal import Population, release
-from fedassay.protocol import TrustModel
+from fedassay.protocol import Protection, Setting, TrustModel
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation.buckets import equi_depth_edges
 from fedassay.tasks.evaluation.confusion import Confusion, decision_metrics
 from fedassay.tasks.evaluation.evidence import Evidence
+from fedassay.trust.plain import Plain
 from stated import Verify
+
+PLAIN = Setting(trust=Plain(), protection=Protection(), budget=None, clients=1)
 
 Rows = tuple[np.ndarray, np.ndarray]
 
@@ -62,7 +65,7 @@ def rows(request: pytest.FixtureRequest) -> Rows:
 
 def evidence_of(rows: Rows, task: Evaluate | None = None) -> Evidence:
     task = task or Evaluate(thresholds=THRESHOLDS)
-    released = release(task._exact_histogram((1,)), *rows)
+    released = release(task.histogram(PLAIN), *rows)
     return Evidence.of(released.value, released.noise)
 
 

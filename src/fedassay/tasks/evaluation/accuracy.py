@@ -17,11 +17,10 @@ import numpy as np
 from scipy.special import logit, ndtr, ndtri
 
 from fedassay.errors import UsageError
-from fedassay.protocol import Noise
+from fedassay.protocol import NO_NOISE, Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.summaries.tree import LeastSquares
 from fedassay.tasks.evaluation.confusion import RATIOS, Confusion, decision_metric
-from fedassay.tasks.evaluation.evidence import Evidence
+from fedassay.tasks.evaluation.evidence import Evidence, least_squares
 from fedassay.tasks.evaluation.metric import LEVEL, Metric
 from fedassay.tasks.evaluation.ranking import auc_influence, auc_noise_trace, roc_auc
 
@@ -115,7 +114,7 @@ def hanley_mcneil_variance(auc: float, *, positives: float, negatives: float) ->
 
 
 def expected_evidence(
-    histogram: ScoreHistogram, *, rows: float, prevalence: float, auc: float, noise_variance: float
+    histogram: ScoreHistogram, *, rows: float, prevalence: float, auc: float, noise: Noise = NO_NOISE
 ) -> Evidence:
     """The histogram one expects from calibrated binormal scores with this AUC.
 
@@ -127,21 +126,21 @@ def expected_evidence(
             f"expected data: got {rows} rows, prevalence {prevalence}, AUC {auc}; expected rows above 0, a "
             "prevalence between 0 and 1, an AUC between 0.5 and 1."
         )
-    grid, tree = histogram.grid, histogram.tree
+    grid = histogram.grid
     delta = math.sqrt(2) * float(ndtri(auc))
     x = (logit(grid.edges) - float(logit(prevalence)) + delta**2 / 2) / delta
     return Evidence(
         grid=grid,
-        fit=LeastSquares(tree=tree, variances=(noise_variance,) * tree.levels),
+        fit=least_squares(histogram.tree, histogram.multipliers, noise),
         positives=rows * prevalence * np.diff(ndtr(x - delta)),
         negatives=rows * (1 - prevalence) * np.diff(ndtr(x)),
-        noise=Noise(law="expected", scale=math.sqrt(noise_variance / 2), variance=noise_variance),
+        noise=noise,
     )
 
 
 def expected_auc_noise(
     histogram: ScoreHistogram,
-    noise_variance: float,
+    noise: Noise,
     *,
     rows: float = 1e5,
     prevalence: float = 0.5,
@@ -152,12 +151,11 @@ def expected_auc_noise(
     Examples
     --------
     >>> histogram = ScoreHistogram(transform="uniform", height=10, widths=(1, 16, 256))
-    >>> f"{expected_auc_noise(histogram, 18.0) * math.sqrt(2 / math.pi):.1e}"
+    >>> noise = Noise(law="discrete-laplace", scale=3.0, variance=18.0)
+    >>> f"{expected_auc_noise(histogram, noise) * math.sqrt(2 / math.pi):.1e}"
     '9.2e-05'
     """
-    evidence = expected_evidence(
-        histogram, rows=rows, prevalence=prevalence, auc=auc, noise_variance=noise_variance
-    )
+    evidence = expected_evidence(histogram, rows=rows, prevalence=prevalence, auc=auc, noise=noise)
     value, by_positive, by_negative = auc_influence(evidence)
     # The estimator subtracts the trace, because its counts are noisy; expected counts are not.
     return math.sqrt(evidence.privacy_variance(by_positive, by_negative) + auc_noise_trace(evidence, value))
@@ -169,7 +167,7 @@ def predict(
     rows: float,
     prevalence: float,
     auc: float,
-    noise_variance: float = 0.0,
+    noise: Noise = NO_NOISE,
     threshold: float = 0.5,
     level: float = LEVEL,
 ) -> dict[str, Metric]:
@@ -179,7 +177,7 @@ def predict(
     ----------
     histogram : what would be released; `threshold` should be one of its thresholds.
     rows, prevalence, auc : what the data are expected to be (calibrated binormal scores).
-    noise_variance : of one node of the released tree; 0 without noise.
+    noise : of the release.
     threshold : of precision, recall, accuracy, specificity and f1.
     level : of the intervals.
 
@@ -188,15 +186,17 @@ def predict(
     Examples
     --------
     >>> histogram = ScoreHistogram(transform="uniform", height=10, thresholds=(0.5,), widths=(1, 16, 256))
-    >>> expected = predict(histogram, rows=10**5, prevalence=0.5, auc=0.8, noise_variance=18.0)
+    >>> noise = Noise(law="discrete-laplace", scale=3.0, variance=18.0)
+    >>> expected = predict(histogram, rows=10**5, prevalence=0.5, auc=0.8, noise=noise)
     >>> f"{expected['roc_auc'].privacy:.1e}", f"{expected['roc_auc'].sampling:.1e}"
     ('1.2e-04', '1.4e-03')
     """
     model = {"rows": rows, "prevalence": prevalence, "auc": auc}
-    evidence = expected_evidence(histogram, noise_variance=noise_variance, **model)
+    evidence = expected_evidence(histogram, noise=noise, **model)
     metrics = {"roc_auc": roc_auc(evidence, level=level)}
     if metrics["roc_auc"].value is not None:
-        noise = expected_auc_noise(histogram, noise_variance, **model)
-        metrics["roc_auc"] = replace(metrics["roc_auc"], privacy=noise)
+        metrics["roc_auc"] = replace(
+            metrics["roc_auc"], privacy=expected_auc_noise(histogram, noise, **model)
+        )
     confusion = Confusion.at(evidence, threshold)
     return metrics | {name: decision_metric(confusion, name, level=level) for name in RATIOS}

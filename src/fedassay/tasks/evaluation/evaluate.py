@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from fedassay.errors import UsageError
@@ -12,9 +11,7 @@ from fedassay.protocol import Released, Setting, Sum
 from fedassay.summaries.grid import LARGEST_REACH
 from fedassay.summaries.locate import TRANSFORMS
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
-from fedassay.summaries.tree import ranked_widths
 from fedassay.tasks.evaluation import curves
-from fedassay.tasks.evaluation.accuracy import expected_auc_noise
 from fedassay.tasks.evaluation.buckets import Buckets, equi_depth_edges
 from fedassay.tasks.evaluation.calibration_error import (
     expected_calibration_error,
@@ -26,21 +23,18 @@ from fedassay.tasks.evaluation.metric import LEVEL, Metric
 from fedassay.tasks.evaluation.ranking import average_precision, roc_auc
 from fedassay.tasks.evaluation.ratios import brier_score, log_loss, observed_expected_ratio, prevalence
 from fedassay.tasks.evaluation.recalibration import calibration_intercept, calibration_slope
+from fedassay.tasks.evaluation.resolution import least_noisy
 from fedassay.tasks.evaluation.stored import histogram_to_json, threshold_entry
 
 EXACT_HEIGHT = 15
 """Without noise: 32,768 bins, of which 16,384 uniform and 16,384 logit-spaced if mixed."""
 
-NOISY_HEIGHT = 10
-"""Under noise: more bins add noise to every sum over them, and 1,024 keep the binning bound below the
-sampling error up to about 10^5 rows."""
+NOISY_HEIGHT = 11
+"""Under noise: twice the bins halve the binning bound and cost about 4 % more noise in the AUC."""
 
-NOISY_REACH = 12.0
-"""Under noise, logit-spaced bins end at ±12 (a score of 6e-6): bins further out hold hardly a row, but their
+NOISY_REACH = 8.0
+"""Under noise, logit-spaced bins end at ±8 (a score of 3e-4): bins further out hold hardly a row, but their
 noise would weigh on the log loss and the calibration slope in proportion to their logit."""
-
-_CANDIDATES = 40
-"""Fan-outs that are compared by the expected error of the AUC, out of the best for sums up to an edge."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +45,7 @@ class Evaluate:
     ----------
     thresholds : become edges of the grid, so that metrics at them are exact. Others can be asked later, from
         the result alone (`metrics_at`).
-    height : 2^height bins. By default 15 without noise and 10 under noise.
+    height : 2^height bins. By default 15 without noise and 11 under noise.
     buckets : of the calibration error, the reliability curve and the equi-depth histogram.
     transform : the spacing of the bins. ``auto`` is ``mixed``, the common refinement of a uniform and a
         logit grid: its binning bound is never above that of either, so looking at the data to choose could
@@ -81,8 +75,9 @@ class Evaluate:
             raise UsageError(f"level: got {self.level}, expected a number between 0 and 1, such as 0.95.")
         if not 1 <= self.buckets <= 200:
             raise UsageError(f"buckets: got {self.buckets}, expected a whole number from 1 to 200.")
-        for histogram in (self._exact_histogram, self._noisy_histogram):
-            histogram((1,))  # refuses bad heights and thresholds before any row is read
+        for height, reach in ((EXACT_HEIGHT, LARGEST_REACH), (NOISY_HEIGHT, NOISY_REACH)):
+            # Refuses bad heights and thresholds before any row is read.
+            self._histogram(height if self.height is None else self.height, reach)
 
     def steps(
         self, setting: Setting
@@ -92,40 +87,18 @@ class Evaluate:
         return self.results(released)
 
     def histogram(self, setting: Setting) -> ScoreHistogram:
-        """The histogram to ask for, chosen from public settings only: how much noise it would get.
-
-        Under noise, the fan-out is chosen by exact variances: among those with the smallest mean variance of
-        a sum up to an edge, the one with the smallest noise in the AUC that a typical model would have.
-        """
-        exact = self._exact_histogram((1,))
+        """The histogram to ask for, chosen from public settings only: how much noise it would get."""
+        exact = self._histogram(EXACT_HEIGHT if self.height is None else self.height, LARGEST_REACH)
         if setting.noise(Sum(of=exact)).variance == 0:
             return exact
+        height = NOISY_HEIGHT if self.height is None else self.height
+        return least_noisy(self._histogram(height, NOISY_REACH), setting)
 
-        @cache
-        def noise_variance_for(levels: int) -> float:
-            widths = tuple(1 << level for level in range(levels))
-            return setting.noise(Sum(of=self._noisy_histogram(widths))).variance
-
-        def expected_error(widths: tuple[int, ...]) -> float:
-            return expected_auc_noise(self._noisy_histogram(widths), noise_variance_for(len(widths)))
-
-        leaves = self._noisy_histogram((1,)).grid.leaves
-        best = min(ranked_widths(leaves, noise_variance_for, keep=_CANDIDATES), key=expected_error)
-        return self._noisy_histogram(best)
-
-    def _exact_histogram(self, widths: tuple[int, ...]) -> ScoreHistogram:
-        return self._histogram(EXACT_HEIGHT if self.height is None else self.height, LARGEST_REACH, widths)
-
-    def _noisy_histogram(self, widths: tuple[int, ...]) -> ScoreHistogram:
-        return self._histogram(NOISY_HEIGHT if self.height is None else self.height, NOISY_REACH, widths)
-
-    def _histogram(self, height: int, reach: float, widths: tuple[int, ...]) -> ScoreHistogram:
+    def _histogram(self, height: int, reach: float) -> ScoreHistogram:
         # The ends of uniform buckets are edges too, so that the uniform calibration error has exact buckets.
         edges = (*self.thresholds, *(j / self.buckets for j in range(1, self.buckets)))
         transform = "mixed" if self.transform == "auto" else self.transform
-        return ScoreHistogram(
-            transform=transform, height=height, thresholds=edges, widths=widths, reach=reach
-        )
+        return ScoreHistogram(transform=transform, height=height, thresholds=edges, reach=reach)
 
     def results(self, released: Released[LabelledHistogram]) -> dict[str, Any]:
         """All metrics and curves of a release, as plain JSON."""

@@ -8,6 +8,7 @@ from that, see `Evidence.estimate`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from fedassay.protocol import Noise
 from fedassay.summaries.grid import Grid
 from fedassay.summaries.score_histogram import LabelledHistogram
-from fedassay.summaries.tree import LeastSquares
+from fedassay.summaries.tree import LeastSquares, Tree
 from fedassay.tasks.evaluation.intervals import Estimate
 from fedassay.tasks.evaluation.metric import Undefined
 
@@ -30,6 +31,11 @@ ENOUGH = 4.0
 def dot(a: Floats, b: Floats) -> float:
     """Σ a_i b_i without BLAS, whose threads wait for each other longer than such a sum takes."""
     return float(np.einsum("i,i->", a, b))
+
+
+def least_squares(tree: Tree, multipliers: Sequence[int], noise: Noise) -> LeastSquares:
+    """The fit of a release with this noise whose levels were multiplied by these numbers."""
+    return LeastSquares(tree=tree, variances=tuple(noise.variance / m**2 for m in multipliers))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,7 +72,7 @@ class Evidence:
     def of(cls, histogram: LabelledHistogram, noise: Noise) -> Evidence:
         """The evidence in a release."""
         tree, multipliers = histogram.tree, histogram.multipliers
-        fit = LeastSquares(tree=tree, variances=tuple(noise.variance / m**2 for m in multipliers))
+        fit = least_squares(tree, multipliers, noise)
         counted = np.stack([histogram.positives, histogram.negatives]) / np.repeat(
             multipliers, [tree.leaves // width for width in tree.widths]
         )

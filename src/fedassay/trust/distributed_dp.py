@@ -1,0 +1,180 @@
+"""Distributed differential privacy: every client adds a share of the noise, and a secure sum hides the shares.
+
+Nobody adds "the" noise: each client draws a small share under its masks, and only the total, where the shares
+have become noise enough, is ever opened. Shares are made for the fewest honest clients that can be in a total
+that is opened,
+
+    M = n - ⌊dropout·n⌋ - ⌊collusion·n⌋,
+
+so that those who fall silent, or tell the server their share, leave no release with too little noise. With S
+survivors the total holds S/M of the noise that the guarantee needs; `Noise.copies` says so.
+
+* pure epsilon: Pólya shares. The difference of two negative binomial draws of index 1/M is the M-th part of a
+  discrete Laplace draw (Cormode and Markov 2023, Section 2.2, who scale for all clients and so for no dropout).
+* (epsilon, delta): the same, or Skellam shares (differences of Poisson draws), whichever has less variance.
+
+Below M shares privacy would decay fast, so fewer survivors end the exchange: the server does not ask, and
+clients do not reveal what would open such a total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.privacy import accounting
+from fedassay.protocol import (
+    Exchange,
+    Measure,
+    Noise,
+    Plan,
+    Query,
+    Randomness,
+    Released,
+    Replies,
+    Round,
+    Setting,
+    Sum,
+    TrustModel,
+    Vector,
+)
+from fedassay.trust.secure_sum_graph import LARGEST_COMPLETE, tolerated
+from fedassay.trust.secure_sum_protocol import DoubleMasking, measured
+from fedassay.trust.words import exactly, protected
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistributedDP(DoubleMasking, TrustModel):
+    """Sums under masks whose noise the clients add together; no server is trusted with it.
+
+    Guarantee: what the server and up to ⌊collusion·n⌋ clients learn together is (epsilon, delta)-differentially
+    private for the stated unit of the other clients, for all queries of a task together: it is a total whose
+    honest survivors, at least M, have added at least the noise of `accounting.calibrate_shared`. More noise
+    than that, independent of it, is post-processing.
+
+    Assumptions: those of `DoubleMasking`. Up to 64 clients everybody sees who survives; beyond, clients believe
+    the server's numbers of clients and survivors. Honest clients draw their share from a secure source.
+
+    What counts as public: who is in the cohort, and who answered (as in `server-dp`).
+
+    Examples
+    --------
+    >>> DistributedDP().fewest_survivors(100), DistributedDP().fewest_honest(100)
+    (90, 80)
+    """
+
+    name: ClassVar[str] = "distributed-dp"
+    private: ClassVar[bool] = True
+
+    dropout: float = 0.1
+
+    def fewest_survivors(self, clients: int) -> int:
+        """Totals over fewer clients would have too little noise; nobody opens them."""
+        return max(self.minimum_cohort, clients - tolerated(clients, self.dropout))
+
+    def fewest_honest(self, clients: int) -> int:
+        """M: how many shares of the noise are in every total that is opened, even if colluders add none."""
+        return max(1, self.fewest_survivors(clients) - tolerated(clients, self.collusion))
+
+    def plan(self, query: Query[Any], setting: Setting) -> Plan:
+        """Only sums, for a budget, whose total with all noise provably fits into 64 bits.
+
+        `Plan.noise` is what a total over all clients would carry. `setting.clients` of 0 stands for a number
+        that is not known yet.
+        """
+        if not isinstance(query, Sum):
+            raise UnsupportedQuery(
+                f"{type(query).__name__} of {query.of.name}: a secure sum hides who sent what, so it cannot "
+                "return one answer per client; use plain or local-dp."
+            )
+        if setting.budget is None:
+            raise UsageError(
+                "distributed-dp: got no privacy budget, expected one; give --epsilon (and --delta)."
+            )
+        sensitivity = query.of.sensitivity(setting.protection)
+        noise = accounting.calibrate_shared(setting.budget, sensitivity, query.share)
+        if setting.clients > 0:
+            self.check_cohort(setting.clients)
+            noise = self._noise(noise, clients=setting.clients, survivors=setting.clients)
+        plan = Plan(query=query, setting=setting, sensitivity=sensitivity, noise=noise)
+        self.check_total(plan, setting.clients)
+        return plan
+
+    def largest_extra(self, plan: Plan) -> int:
+        """The largest share of noise, for the proof that totals do not wrap."""
+        return accounting.largest_share(plan.noise)
+
+    def contribution(
+        self, plans: Sequence[Plan], measure: Measure, clients: int, randomness: Randomness
+    ) -> Vector:
+        """The measured vectors, each with this client's share of its noise."""
+        part = Fraction(1, self.fewest_honest(clients))
+        shares = [accounting.draw_parts(plan.noise, plan.query.of.length, part, randomness) for plan in plans]
+        return measured(plans, measure) + np.concatenate(shares)
+
+    def exchange(
+        self, exchange: Exchange, randomness: Randomness
+    ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
+        """The secure sum; what it opens carries the survivors' noise."""
+        totals = yield from super().exchange(exchange, randomness)
+        return tuple(
+            replace(
+                total,
+                noise=self._noise(plan.noise, clients=len(exchange.cohort), survivors=total.clients),
+            )
+            for plan, total in zip(exchange.plans, totals, strict=True)
+        )
+
+    def aggregate(
+        self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
+    ) -> tuple[Released[Any], ...]:
+        """The shares of all clients add up to one draw with as many parts."""
+        self.check_cohort(clients)
+        parts = Fraction(clients, self.fewest_honest(clients))
+        return tuple(
+            Released(
+                value=total + accounting.draw_parts(plan.noise, total.size, parts, randomness),
+                noise=self._noise(plan.noise, clients=clients, survivors=clients),
+                clients=clients,
+            )
+            for plan, total in zip(plans, totals, strict=True)
+        )
+
+    def _noise(self, noise: Noise, *, clients: int, survivors: int) -> Noise:
+        """The noise in a total over so many survivors."""
+        copies = survivors / self.fewest_honest(clients)
+        return replace(noise, variance=noise.variance / noise.copies * copies, copies=copies)
+
+    def statement(self, setting: Setting) -> str:
+        """What holds, against whom, and what is assumed."""
+        if setting.budget is None:
+            raise UsageError(
+                "distributed-dp: got no privacy budget, expected one; give --epsilon (and --delta)."
+            )
+        n, budget = setting.clients, setting.budget
+        numbers = ""
+        if n >= self.minimum_cohort:
+            believed = (
+                "Every client checks the number of survivors itself"
+                if n <= LARGEST_COMPLETE
+                else "The server is believed about the numbers of clients and of survivors"
+            )
+            numbers = (
+                f"With {n:,} clients, a total over fewer than {self.fewest_survivors(n):,} of them is not opened, "
+                f"and {self.fewest_honest(n):,} shares of the noise are enough: "
+                f"{tolerated(n, self.collusion):,} clients may tell the server all they know. {believed}. "
+            )
+        return (
+            f"What the server learns, and what is published, is differentially private for "
+            f"{protected(setting.protection)}, with epsilon = {exactly(budget.epsilon)} and delta = "
+            f"{exactly(budget.delta)}. No server is trusted with exact numbers: each client adds a share of the "
+            f"noise under the masks of a secure sum, of which only the noisy total is opened. {numbers}"
+            "Assumed: the clients who count as honest add their shares, the server hands on the clients' public "
+            "keys unchanged and tells all clients the same about who took part. Who took part is public. A "
+            "client that lies about its own values is not detected."
+        )

@@ -1,0 +1,35 @@
+"""Words that the statements of several trust models share."""
+
+from __future__ import annotations
+
+from fedassay.protocol import Neighbours, Protection, Unit
+
+
+def protected(protection: Protection) -> str:
+    """Who is protected, and which data sets look alike.
+
+    Examples
+    --------
+    >>> protected(Protection())
+    'one example (row): it is nearly as likely with and without it (add-remove)'
+    """
+    whom = {
+        Unit.EXAMPLE: "one example (row)",
+        Unit.CLIENT: f"everything that one client contributes (at most {protection.rows_per_unit} rows)",
+    }[protection.unit]
+    neighbours = {
+        Neighbours.ADD_REMOVE: "with and without it",
+        Neighbours.REPLACE_ONE: "with it and with another in its place",
+    }[protection.neighbours]
+    return f"{whom}: it is nearly as likely {neighbours} ({protection.neighbours})"
+
+
+def exactly(number: float) -> str:
+    """A number as it is: rounding an epsilon down would promise more than holds.
+
+    Examples
+    --------
+    >>> exactly(1.0), exactly(1e-6)
+    ('1', '1e-06')
+    """
+    return str(number).removesuffix(".0")
