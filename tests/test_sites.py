@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import stat
 from pathlib import Path
 
@@ -73,6 +75,27 @@ def test_an_opened_site_reads_its_rows_and_keeps_its_state_private(folder: Path)
     assert SiteFile.read(folder / "site.toml").open().site.split_key == key
 
 
+def test_rows_from_a_database(folder: Path) -> None:
+    with contextlib.closing(sqlite3.connect(folder / "scores.db")) as database, database:
+        database.execute("create table scores (p, y)")
+        database.execute("insert into scores values (0.5, 1), (0.25, 0)")
+    data = 'data = "sqlite:///scores.db"\nquery = "select p, y from scores order by p"'
+    site = SiteFile.read(written(folder, GOOD.replace('data = "scores.csv"', data)))
+    (batch,) = site.open().site.rows().batches()
+    assert batch["score"].tolist() == [0.25, 0.5]
+
+
+def test_the_password_of_a_database_is_not_shown(folder: Path) -> None:
+    data = 'data = "postgresql://me:sesame@host/db"\nquery = "select 1"'
+    site = SiteFile.read(written(folder, GOOD.replace('data = "scores.csv"', data)))
+    assert "postgresql://host/db" in repr(site)
+    assert "sesame" not in repr(site)
+    odd = data.replace("sesame", "x@sesame")
+    with pytest.raises(UsageError, match="site.toml: data: got a database URL with an odd host") as caught:
+        SiteFile.read(written(folder, GOOD.replace('data = "scores.csv"', odd)))
+    assert "sesame" not in str(caught.value)
+
+
 def test_without_a_budget_nothing_noisy_is_answered(folder: Path) -> None:
     text = GOOD.replace("[budget]\nepsilon = 3.0\ndelta = 1e-6\n", "")
     site = SiteFile.read(written(folder, text))
@@ -90,6 +113,9 @@ def test_without_a_budget_nothing_noisy_is_answered(folder: Path) -> None:
         ('name = "hospital-a"', 'name = "coordinator"', "cannot be used"),
         ('dataset = "hospital-a/rows"', "", "dataset is missing"),
         ('data = "scores.csv"', "", "data is missing"),
+        ('data = "scores.csv"', 'data = "scores.csv"\nquery = "select 1"', "query: got one for a file"),
+        ('data = "scores.csv"', 'data = "sqlite:///scores.db"', "got a database URL without a query"),
+        ('data = "scores.csv"', 'data = "sqlite:///scores.db"\nquery = 1', "query must be a text in quotes"),
         ('key = "a.key"', "", "key is missing"),
         ('key = "a.key"', 'key = "b.key"', "cannot be read"),
         ('key = "a.key"', 'key = "scores.csv"', "is not a private key of fedassay"),

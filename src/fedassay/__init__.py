@@ -9,14 +9,22 @@ from fedassay import version
 __version__ = version.VERSION
 
 if TYPE_CHECKING:
-    from fedassay.api import evaluate
+    from fedassay.api import calibrate, evaluate
+    from fedassay.artefacts.calibrator import Calibrator, load_calibrator
+    from fedassay.artefacts.estimator import FederatedCalibrator
+    from fedassay.data.sql import Database
     from fedassay.protocol import Budget, Neighbours, Protection, Unit
     from fedassay.result import Result
     from fedassay.simulation import Simulation
-    from fedassay.trust import Plain, SecureSum, ServerDP
+    from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP
 
 __all__ = [
     "Budget",
+    "Calibrator",
+    "Database",
+    "DistributedDP",
+    "FederatedCalibrator",
+    "LocalDP",
     "Neighbours",
     "Plain",
     "Protection",
@@ -26,15 +34,20 @@ __all__ = [
     "Simulation",
     "Unit",
     "__version__",
+    "calibrate",
     "evaluate",
+    "load_calibrator",
 ]
 
 _HOMES = {
-    "fedassay.api": ("evaluate",),
+    "fedassay.api": ("calibrate", "evaluate"),
+    "fedassay.artefacts.calibrator": ("Calibrator", "load_calibrator"),
+    "fedassay.artefacts.estimator": ("FederatedCalibrator",),
+    "fedassay.data.sql": ("Database",),
     "fedassay.protocol": ("Budget", "Neighbours", "Protection", "Unit"),
     "fedassay.result": ("Result",),
     "fedassay.simulation": ("Simulation",),
-    "fedassay.trust": ("Plain", "SecureSum", "ServerDP"),
+    "fedassay.trust": ("DistributedDP", "LocalDP", "Plain", "SecureSum", "ServerDP"),
 }
 
 

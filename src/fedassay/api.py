@@ -12,12 +12,20 @@ True
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
-from fedassay.protocol import Budget, Protection, TrustModel
+from fedassay.data.groups import client_names, group_names, reread
+from fedassay.data.split import HELD_OUT
+from fedassay.errors import UsageError
+from fedassay.protocol import Budget, Protection, Setting, TrustModel
 from fedassay.result import Result
-from fedassay.simulation import Simulation, simulate
+from fedassay.run import rehearse
+from fedassay.simulation import LARGEST_FAITHFUL, Simulation, simulate
+from fedassay.tasks.calibration import Calibrate
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust.secure_sum import SecureSum
 
@@ -36,6 +44,10 @@ def evaluate(
     buckets: int = 10,
     transform: str = "auto",
     level: float = 0.95,
+    by: str | None = None,
+    groups: Sequence[str] = (),
+    versus: str | None = None,
+    per_site: bool = False,
     simulation: Simulation | None = None,
 ) -> Result:
     """Every standard metric of a binary classifier over many clients, with intervals, from one release.
@@ -49,26 +61,134 @@ def evaluate(
     budget : epsilon and delta, for the trust models that add noise.
     protection : the protected unit and its neighbours; one example, added or removed, by default.
     thresholds : become edges of the histogram, so that metrics at them are exact. Others can be asked later.
+    by : a column that divides the rows into groups, each with its metrics in ``result["groups"]``.
+    groups : the names of the groups; rows with other values form the group ``other``. By default those that
+        occur, which only a simulation may look up: in a release the names must be declared.
+    versus : the column of a second model's scores, for ``result["versus"]`` and the paired
+        ``result["difference"]`` (first minus second) of AUC and Brier score.
+    per_site : whether to compare the clients: ``result["heterogeneity"]`` and, where single clients may be seen,
+        ``result["sites"]``.
 
     Returns
     -------
     A `Result`; ``result["roc_auc"]`` is ``{"value", "interval", "level", "error"}``.
     """
+    _check_comparison(score=score, by=by, groups=groups, versus=versus)
+    if per_site and client is None and not _is_folder(data):
+        raise UsageError(
+            "per-site: got no client column, so that every row would be a site of its own; give --client with "
+            "the column that names the site."
+        )
+    trust = trust if trust is not None else SecureSum()
+    protection = protection if protection is not None else Protection()
+    looked_up = by is not None and not groups
+    data = reread(data) if looked_up or per_site else data
     task = Evaluate(
-        thresholds=tuple(thresholds), height=height, buckets=buckets, transform=transform, level=level
+        thresholds=tuple(thresholds),
+        height=height,
+        buckets=buckets,
+        transform=transform,
+        level=level,
+        groups=("any",) if looked_up else tuple(groups),
+        versus=versus is not None,
+        per_site=per_site,
+    )
+    if by is not None and looked_up:
+        # What can be refused without the data is refused before they are opened, here too.
+        rehearse(task, Setting(trust=trust, protection=protection, budget=budget, clients=LARGEST_FAITHFUL))
+        task = replace(task, groups=group_names(data, by))
+    parameters = {
+        "client": client,
+        "score": score,
+        "label": label,
+        **asdict(task),
+        "by": by,
+        "versus": versus,
+    }
+    roles = {"score": score, "label": label, "versus": versus, "group": by}
+    result = simulate(
+        "evaluate",
+        task,
+        data,
+        columns={role: name for role, name in roles.items() if name is not None},
+        client=client,
+        trust=trust,
+        budget=budget,
+        protection=protection,
+        parameters=parameters,
+        simulation=simulation if simulation is not None else Simulation(),
+    )
+    if looked_up:
+        result = replace(result, warnings=(*result.warnings, _LOOKED_UP))
+    return _with_site_names(result, data, client)
+
+
+def calibrate(
+    data: Any,
+    *,
+    score: str,
+    label: str,
+    client: str | None = None,
+    method: str = "auto",
+    trust: TrustModel | None = None,
+    budget: Budget | None = None,
+    protection: Protection | None = None,
+    holdout: float = HELD_OUT,
+    bins: int | None = None,
+    height: int | None = None,
+    buckets: int = 10,
+    transform: str = "auto",
+    level: float = 0.95,
+    simulation: Simulation | None = None,
+) -> Result:
+    """A calibrator for a binary classifier's scores over many clients, judged on held-out rows.
+
+    Parameters
+    ----------
+    data, score, label, client, trust, budget, protection, height, buckets, transform, level : as in `evaluate`.
+    method : ``histogram``, ``bbq``, ``isotonic``, ``platt``, ``beta``, or ``auto`` for the best of them, judged
+        by the fit rows alone.
+    holdout : the share of the units (rows, or clients for the unit client) that is kept to judge it.
+    bins : buckets of histogram binning; by default M^{1/3} for M rows, fewer under noise.
+
+    Fit rows and held-out rows are different units, so each histogram may spend the whole budget.
+
+    Returns
+    -------
+    A `Result`: ``result["before"]`` and ``result["after"]`` hold metrics on held-out rows,
+    ``result["difference"]`` the paired changes, ``result["recommended"]`` and ``result["reason"]`` the verdict.
+    ``fedassay.Calibrator.of(result)`` is the calibrator itself.
+
+    Examples
+    --------
+    >>> import numpy as np, fedassay
+    >>> rng = np.random.default_rng(0)
+    >>> score = rng.random(20000)
+    >>> data = {"site": rng.integers(0, 5, 20000), "p": score, "y": rng.random(20000) < score**2}
+    >>> simulation = fedassay.Simulation(seed=1)
+    >>> result = fedassay.calibrate(data, client="site", score="p", label="y", simulation=simulation)
+    >>> result["recommended"]
+    True
+    >>> fedassay.Calibrator.of(result).predict([0.5]).round(1)  # the truth is 0.25
+    array([0.2])
+    """
+    task = Calibrate(
+        method=method, bins=bins, height=height, buckets=buckets, transform=transform, level=level
     )
     parameters = {
         "client": client,
         "score": score,
         "label": label,
-        "thresholds": list(task.thresholds),
+        "method": method,
+        "holdout": holdout,
+        "bins": bins,
         "height": height,
         "buckets": buckets,
         "transform": transform,
         "level": level,
     }
     return simulate(
-        "evaluate",
+        "calibrate",
         task,
         data,
         columns={"score": score, "label": label},
@@ -77,5 +197,37 @@ def evaluate(
         budget=budget,
         protection=protection if protection is not None else Protection(),
         parameters=parameters,
-        simulation=simulation if simulation is not None else Simulation(),
+        simulation=replace(simulation if simulation is not None else Simulation(), held_out=holdout),
     )
+
+
+_LOOKED_UP = (
+    "The groups were taken from the data. In a release they must be declared (--group), because that a group exists "
+    "is information about the rows."
+)
+
+
+def _check_comparison(*, score: str, by: str | None, groups: Sequence[str], versus: str | None) -> None:
+    """Refuse what makes no sense whatever the data are."""
+    if versus is not None and versus == score:
+        raise UsageError(
+            f"versus: got {versus!r}, which is the score itself, expected the column of another model's scores."
+        )
+    if groups and by is None:
+        raise UsageError("groups: got names without a column, expected both; give --by with the column.")
+
+
+def _is_folder(data: Any) -> bool:
+    return isinstance(data, str | os.PathLike) and Path(data).is_dir()
+
+
+def _with_site_names(result: Result, data: Any, client: str | None) -> Result:
+    """The same result, its sites called by their names: they answer in the order of the clients."""
+    sites = result.results.get("sites")
+    if sites is None:
+        return result
+    names = client_names(data, client)
+    if len(names) != len(sites):  # somebody was lost on the way, so nobody can be told apart
+        return result
+    named = [{**site, "site": name} for site, name in zip(sites, names, strict=True)]
+    return replace(result, results={**result.results, "sites": named})

@@ -426,6 +426,11 @@ Measure = Callable[[], tuple[Vector, ...]]
 class Credentials(Protocol):
     """A party's signing key and the public keys that it believes (its roster)."""
 
+    @property
+    def parties(self) -> int:
+        """How many parties it knows, itself included: no cohort can be larger."""
+        ...
+
     def sign(self, purpose: str, data: bytes) -> bytes:
         """Sign as oneself."""
         ...
@@ -464,6 +469,10 @@ class TrustModel(ABC):
     name: ClassVar[str]
     private: ClassVar[bool]
     """Whether what it releases is differentially private, that is, whether it needs a budget."""
+
+    def with_one_row_each(self) -> TrustModel:
+        """The same trust model for clients that hold one row at most, if it can make use of that."""
+        return self
 
     @abstractmethod
     def plan(self, query: Query[Any], setting: Setting) -> Plan:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from fedassay.client import Client, Site
 from fedassay.data.federation import Federation, load
+from fedassay.data.split import HELD_OUT
 from fedassay.errors import UsageError
 from fedassay.journal import MemoryJournal
 from fedassay.privacy.ledger import MemoryLedger
@@ -36,11 +37,13 @@ class Simulation:
     seed : makes a simulation repeatable. A release never takes one.
     mode : `faithful` passes every client's own message through bytes; `aggregate` draws the total from
         the same law; `auto` is faithful up to 250 clients.
+    held_out : the share of the units that tasks which fit something keep to judge it.
     """
 
     seed: int | None = None
     mode: Mode = "auto"
     carrier: Carrier = "in-process"
+    held_out: float = HELD_OUT
     progress: Progress | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -48,6 +51,12 @@ class Simulation:
             raise UsageError(f"seed: got {self.seed}, expected a whole number of at least 0.")
         if self.carrier == "flower" and self.mode == "aggregate":
             raise UsageError("mode aggregate: Flower passes every message; use the in-process runtime.")
+        if not 0 < self.held_out < 1:
+            raise UsageError(f"holdout: got {self.held_out:.3g}, expected a number between 0 and 1.")
+        if self.carrier == "flower" and self.held_out != HELD_OUT:
+            raise UsageError(
+                f"holdout: got {self.held_out:.3g}, on Flower sites hold out {HELD_OUT:.3g}; leave it out."
+            )
 
     def randomness(self) -> SecureRandomness | SimulatedRandomness:
         """The source of all randomness of this simulation."""
@@ -75,7 +84,12 @@ class Simulation:
         randomness = self.randomness()
         split_key = randomness.child("split").bytes(32)
         if self.mode == "aggregate" or (self.mode == "auto" and federation.client_count > LARGEST_FAITHFUL):
-            return Aggregate(federation, randomness=randomness.child("limit"), split_key=split_key)
+            return Aggregate(
+                federation,
+                randomness=randomness.child("limit"),
+                split_key=split_key,
+                held_out=self.held_out,
+            )
 
         def site(name: str) -> Site:
             def rows() -> Rows:
@@ -89,6 +103,7 @@ class Simulation:
                 ledger=MemoryLedger(None),
                 randomness=randomness.child(f"client/{name}"),
                 split_key=split_key,
+                held_out=self.held_out,
             )
 
         clients = (Client(site(name)) for name in federation.clients)
@@ -113,6 +128,7 @@ def simulate(
     # What can be refused without looking at the data is refused before they are opened.
     rehearse(task, Setting(trust=trust, protection=protection, budget=budget, clients=LARGEST_FAITHFUL))
     federation = load(data, client=client, columns=columns)
+    trust = trust.with_one_row_each() if federation.one_row_each else trust
     setting = Setting(trust=trust, protection=protection, budget=budget, clients=federation.client_count)
     journal = MemoryJournal()
 

@@ -3,7 +3,8 @@
 ```toml
 name = "hospital-a"
 dataset = "hospital-a/admissions-2026"   # what the ledger calls these rows
-data = "scores.parquet"                  # paths are relative to this file
+data = "scores.parquet"                  # paths are relative to this file; or a database URL, then also
+# query = "select p, y from scores"      # the rows of the database that are used
 key = "hospital-a.key"                   # made by `fedassay keys`
 state = "state"                          # folder: store, ledger, split key; nothing in it may be shared
 
@@ -37,6 +38,8 @@ from typing import Any
 from fedassay.client import Client, Site
 from fedassay.crypto.identity import Credentials, Identity, key_from_text
 from fedassay.data.federation import load
+from fedassay.data.sources import source_named
+from fedassay.data.sql import Database
 from fedassay.endpoint import FileStore
 from fedassay.errors import UsageError
 from fedassay.files import sync_folder
@@ -50,7 +53,7 @@ COORDINATOR = "coordinator"
 """The name under which a roster lists the coordinator's key."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_KNOWN = {"name", "dataset", "data", "key", "state", "columns", "policy", "budget", "roster"}
+_KNOWN = {"name", "dataset", "data", "query", "key", "state", "columns", "policy", "budget", "roster"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +62,7 @@ class SiteFile:
 
     name: str
     dataset: str
-    data: Path
+    data: Path | Database
     state: Path
     columns: dict[str, str]
     policy: SimplePolicy
@@ -94,7 +97,7 @@ class SiteFile:
         return cls(
             name=content["name"],
             dataset=content["dataset"],
-            data=folder / content["data"],
+            data=_data(path, content, folder),
             state=folder / content["state"],
             columns={role: str(name) for role, name in _table(path, content, "columns").items()},
             policy=policy if budget else _without_noise(policy),
@@ -122,6 +125,16 @@ class SiteFile:
             credentials=self.credentials.among(set(self.credentials.roster) - {COORDINATOR}),
         )
         return Client(site, store=store)
+
+
+def _data(path: Path, content: dict[str, Any], folder: Path) -> Path | Database:
+    query = content.get("query")
+    if query is not None and not isinstance(query, str):
+        raise UsageError(f"{path}: query must be a text in quotes.")
+    try:
+        return source_named(content["data"], query, folder=folder)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
 
 
 def _toml(path: Path) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
-import postgres
 import pyarrow as pa
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
+import postgres
 from fedassay.data.sql import Database
 
 COLUMNS = {"score": "p", "label": "y"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -12,57 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedassay.errors import UsageError
-from fedassay.privacy import samplers
+from fedassay.privacy import coins, samplers
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.privacy.samplers import discrete_gaussian, discrete_laplace, gaussian_scale, laplace_scale
-
-
-class Scripted:
-    """Words that a test chooses; afterwards pseudorandom ones."""
-
-    simulated = True
-
-    def __init__(self, script: Sequence[int]) -> None:
-        self._script = list(script)
-        self._rest = SimulatedRandomness(0)
-
-    def words(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-        now, self._script = self._script[:count], self._script[count:]
-        return np.concatenate([np.array(now, dtype=np.uint64), self._rest.words(count - len(now))])
-
-    def bytes(self, count: int) -> bytes:
-        return self._rest.bytes(count)
-
-
-@pytest.mark.parametrize("bound", [2, 3, 7, 1000, 2**32, 2**52 + 1, 2**63, 2**63 + 1])
-def test_a_uniform_integer_owns_equally_many_words(bound: int) -> None:
-    width = 2**64 // bound
-    edges = [0, width - 1, width, 2 * width - 1, (bound - 1) * width, bound * width - 1]
-    drawn = samplers._below(bound, len(edges), Scripted(edges))
-    assert drawn.tolist() == [0, 0, 1, 1, bound - 1, bound - 1]
-
-
-def test_words_left_over_are_drawn_again() -> None:
-    # 2^64 = 3·width + 1: only the last word is left over, twice in a row here.
-    drawn = samplers._below(3, 2, Scripted([2**64 - 1, 5, 2**64 - 1, 2**64 - 2]))
-    assert drawn.tolist() == [2, 0]
-
-
-def test_a_coin_of_exp_minus_zero_is_always_heads() -> None:
-    zeros = np.zeros(1000, dtype=np.uint64)
-    assert samplers._bernoulli_exp([(zeros, 1)], SimulatedRandomness(1)).all()
-    assert samplers._bernoulli_exp([(zeros, 10), (zeros + 1, 1)], SimulatedRandomness(1)).all()
-
-
-@pytest.mark.parametrize(
-    ("first", "second"), [((3, 4), (1, 1)), ((1, 2), (3, 2**32)), ((2**52 - 1, 2**52), (1, 1))]
-)
-def test_a_coin_has_the_probability_of_the_product(first: tuple[int, int], second: tuple[int, int]) -> None:
-    n = 200_000
-    factors = [(np.full(n, top, dtype=np.uint64), bottom) for top, bottom in (first, second)]
-    heads = samplers._bernoulli_exp(factors, SimulatedRandomness(2)).sum()
-    p = math.exp(-(first[0] / first[1]) * (second[0] / second[1]))
-    assert abs(heads - n * p) <= 6 * math.sqrt(n * p * (1 - p)) + 1
 
 
 @pytest.mark.parametrize(
@@ -150,11 +101,11 @@ def test_the_largest_scale_stays_within_its_bound(sampler: object) -> None:
 
 def test_the_proofs_about_64_bits() -> None:
     largest = int(samplers.LARGEST_SCALE)
-    assert largest * samplers._LONGEST_COIN < 2**64  # Algorithm 1 on a ratio with this denominator
-    assert largest * samplers._LONGEST_RUN <= samplers.LARGEST_DRAW  # U + tV < t·(V + 1)
+    assert largest * coins.LONGEST_COIN < 2**64  # Algorithm 1 on a ratio with this denominator
+    assert largest * coins.LONGEST_RUN <= samplers.LARGEST_DRAW  # U + tV < t·(V + 1)
     s = 2**samplers._GAUSSIAN_BITS - 1
     assert (samplers._WIDEST * s) ** 2 < 2**63  # c²
-    assert 2 * s * s * samplers._LONGEST_COIN < 2**64
+    assert 2 * s * s * coins.LONGEST_COIN < 2**64
     assert (samplers._WIDEST + 1) * largest < 2**63  # |Y|·d
     assert samplers._WIDEST * 2**20 < (2**20) ** 2  # c < s² where low bits exist
 

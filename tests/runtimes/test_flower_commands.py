@@ -18,8 +18,10 @@ pytest.importorskip("flwr", reason="Flower is not installed; pip install 'fedass
 
 from typer.testing import CliRunner
 
+import fedassay
 from fedassay.cli.flower import flower_app
 from fedassay.crypto.identity import Identity, key_to_text
+from fedassay.data.sql import Database
 from fedassay.errors import FedassayError, FederationError, ProtocolError, Refused, UsageError
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.runtimes import flower
@@ -65,6 +67,15 @@ def test_a_site_is_set_up_by_options(place: Path, capsys: Any) -> None:
     said = capsys.readouterr().out
     assert f"""--node-config 'site="{place / "site.toml"}"'""" in said
     assert "--superlink link:8443" in said
+
+
+def test_a_site_may_have_its_rows_in_a_database(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place.parent)
+    call("site", *site_options(place), "--data", "sqlite:///x/scores.db", "--query", "select * from t")
+    file = SiteFile.read(place / "site.toml")
+    assert isinstance(file.data, Database)
+    assert (file.data.file, file.data.query) == (place.parent / "x" / "scores.db", "select * from t")
+    assert file.dataset == "hospital-a/scores.db"
 
 
 def test_a_site_is_set_up_by_questions(place: Path) -> None:
@@ -231,6 +242,25 @@ def test_a_run_that_ends_in_silence_says_how_to_go_on(place: Path, monkeypatch: 
         submitted(place, monkeypatch, [events.line("started", study="s"), "connection lost"])
     with pytest.raises(FederationError, match="could not be started. Flower said: no such link"):
         submitted(place, monkeypatch, ["no such link"])
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_site_that_was_lost_is_told(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, quiet: bool
+) -> None:
+    rows = {"client": list("abcd"), "p": [0.1, 0.4, 0.6, 0.9], "y": [0, 1, 0, 1]}
+    document = fedassay.evaluate(rows, client="client", score="p", label="y").to_json()
+    lines = [
+        events.line("warning", message="leg 1: nobody is e."),
+        *events.result_lines(document, path="/there"),
+    ]
+    monkeypatch.setattr(submission, "_flwr", lambda: fake_flwr(place, lines))
+    call("app", place / "app", "-q")
+    options = ["--study", "s", "--address", "127.0.0.1:1", "--insecure", *(["-q"] if quiet else [])]
+    call("submit", place / "app", *options, "--json", place / "result.json")
+    said = capsys.readouterr().err
+    assert ("Warning: leg 1: nobody is e." in said) is not quiet
+    assert (place / "result.json").read_text() == document
 
 
 @pytest.mark.parametrize("text", ["", "FEDASSAY", "FEDASSAY {", "FEDASSAY []", 'FEDASSAY {"event": 1}'])

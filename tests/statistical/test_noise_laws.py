@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import stats
 
 from fedassay.privacy.accounting import GAUSSIAN, LAPLACE, draw, noise_of
@@ -22,9 +20,8 @@ from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.privacy.samplers import gaussian_scale, laplace_scale
 from fedassay.protocol import Budget, Exchange, Noise, Plan, Protection, Request, Setting, Sum, Vector
 from fedassay.trust.server_dp import ServerDP
+from noise_fit import bins_of, law_of, p_value, p_value_of_independence
 from toys import CountsUpTo
-
-Reals = NDArray[np.float64]
 
 SCALES = [0.3, 1.0, 2.5, 40.0, 1e4, 3e7, 1e12]
 CASES = [(law, scale) for law in (LAPLACE, GAUSSIAN) for scale in SCALES]
@@ -43,71 +40,11 @@ def rounded(law: str, scale: float) -> Noise:
     return noise_of(law, rounding(Fraction(scale)))
 
 
-@dataclass(frozen=True)
-class Bins:
-    """Intervals (.., e_0], (e_0, e_1], .., (e_k, ..) and their exact probabilities."""
-
-    edges: NDArray[np.int64]
-    probabilities: Reals
-
-    def count(self, draws: Vector) -> NDArray[np.int64]:
-        return np.bincount(np.searchsorted(self.edges, draws, side="left"), minlength=self.edges.size + 1)
-
-
-def cumulative(noise: Noise) -> Callable[[NDArray[np.int64]], Reals]:
-    """P(X ≤ x): closed for Laplace, summed for Gaussian (smoothed above σ = 1e5, where it errs by 1e-11)."""
-    if noise.law == LAPLACE:
-        a = math.exp(-1 / noise.scale)
-        return lambda x: np.where(
-            x < 0, np.exp(x / noise.scale) / (1 + a), 1 - np.exp(-(x + 1) / noise.scale) / (1 + a)
-        )
-    if noise.scale > 1e5:
-        return lambda x: stats.norm.cdf((x + 0.5) / noise.scale)
-    reach = int(20 * noise.scale) + 20
-    weights = np.exp(-(np.arange(-reach, reach + 1, dtype=np.float64) ** 2) / (2 * noise.scale**2))
-    table = np.cumsum(weights) / weights.sum()
-    return lambda x: table[np.clip(x + reach, 0, 2 * reach)]
-
-
-def bins_of(noise: Noise, draws: int) -> Bins:
-    """About sixty bins: every heavy value by itself, the rest in groups, no group expected below ten."""
-    law = cumulative(noise)
-    near = np.arange(-40, 41)
-    far = np.round(np.linspace(-12, 12, 61) * noise.scale).astype(np.int64)
-    edges = np.unique(np.concatenate([near if noise.scale < 5 else near[:0], far]))
-    kept = []
-    below = 0.0
-    for edge, value in zip(edges, law(edges), strict=True):
-        if value - below >= 10 / draws and 1 - value >= 10 / draws:
-            kept.append(edge)
-            below = value
-    at = np.array(kept, dtype=np.int64)
-    return Bins(at, np.diff(np.concatenate([[0.0], law(at), [1.0]])))
-
-
-def p_value(draws: Vector, noise: Noise) -> float:
-    """The p-value of "these are draws from this law"."""
-    bins = bins_of(noise, draws.size)
-    expected = draws.size * bins.probabilities
-    statistic = float(((bins.count(draws) - expected) ** 2 / expected).sum())
-    return float(stats.chi2.sf(statistic, bins.edges.size))
-
-
-def p_value_of_independence(draws: Vector) -> float:
-    """The p-value of "neighbours are uncorrelated", in value and in size."""
-    smallest = 1.0
-    for x in (draws.astype(np.float64), np.abs(draws).astype(np.float64)):
-        x = (x - x.mean()) / x.std()
-        z = float((x[1:] * x[:-1]).mean()) * math.sqrt(x.size)
-        smallest = min(smallest, float(2 * stats.norm.sf(abs(z))))
-    return 2 * smallest
-
-
 @pytest.mark.parametrize(("law", "scale"), CASES)
 def test_draws_have_the_stated_law(law: str, scale: float) -> None:
     noise = rounded(law, scale)
     draws = draw(noise, DRAWS, SimulatedRandomness(11, law, str(scale)))
-    assert p_value(draws, noise) > THRESHOLD
+    assert p_value(draws, law_of(noise)) > THRESHOLD
     assert p_value_of_independence(draws) > THRESHOLD
 
 
@@ -115,7 +52,7 @@ def test_draws_have_the_stated_law(law: str, scale: float) -> None:
 @pytest.mark.parametrize(("law", "scale"), CASES)
 def test_a_wrong_scale_is_rejected(law: str, scale: float, factor: float) -> None:
     draws = draw(rounded(law, scale * factor), DRAWS, SimulatedRandomness(12, law, str(scale)))
-    assert p_value(draws, rounded(law, scale)) < THRESHOLD
+    assert p_value(draws, law_of(rounded(law, scale))) < THRESHOLD
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -123,16 +60,16 @@ def test_the_other_law_of_the_same_variance_is_rejected(scale: float) -> None:
     noise = rounded(LAPLACE, scale)
     other = rounded(GAUSSIAN, max(math.sqrt(noise.variance), 0.1))
     draws = draw(other, DRAWS, SimulatedRandomness(13, str(scale)))
-    assert p_value(draws, noise) < THRESHOLD
+    assert p_value(draws, law_of(noise)) < THRESHOLD
 
 
 @pytest.mark.parametrize("scale", [0.3, 1.0, 2.5])
 def test_rounded_floating_point_noise_is_rejected(scale: float) -> None:
     generator = np.random.default_rng(14)
     laplace = np.round(generator.laplace(scale=scale, size=DRAWS)).astype(np.int64)
-    assert p_value(laplace, rounded(LAPLACE, scale)) < THRESHOLD
+    assert p_value(laplace, law_of(rounded(LAPLACE, scale))) < THRESHOLD
     gaussian = np.round(generator.normal(scale=min(scale, 0.5), size=DRAWS)).astype(np.int64)
-    assert p_value(gaussian, rounded(GAUSSIAN, min(scale, 0.5))) < THRESHOLD
+    assert p_value(gaussian, law_of(rounded(GAUSSIAN, min(scale, 0.5)))) < THRESHOLD
 
 
 def test_both_signed_zeros_are_rejected() -> None:
@@ -140,7 +77,7 @@ def test_both_signed_zeros_are_rejected() -> None:
     noise = rounded(LAPLACE, 2.5)
     generator = np.random.default_rng(15)
     magnitude = generator.geometric(1 - math.exp(-1 / noise.scale), DRAWS) - 1
-    assert p_value(magnitude * generator.choice([-1, 1], DRAWS), noise) < THRESHOLD
+    assert p_value(magnitude * generator.choice([-1, 1], DRAWS), law_of(noise)) < THRESHOLD
 
 
 def test_repeated_draws_are_rejected() -> None:
@@ -161,7 +98,7 @@ def test_opendp_draws_from_the_same_law(law: str, scale: float) -> None:
     mechanism = make(dp.vector_domain(dp.atom_domain(T="i64")), distance, scale)
     theirs = np.array(mechanism([0] * count), dtype=np.int64)
     noise = noise_of(law, Fraction(scale))
-    bins = bins_of(noise, count)
+    bins = bins_of(law_of(noise), count)
 
     def compare(draws: Vector) -> float:
         table = np.array([bins.count(draws), bins.count(theirs)])
@@ -203,10 +140,10 @@ def test_a_release_is_the_total_plus_noise_of_the_stated_law(budget: Budget) -> 
     vectors = {name: [generator.integers(0, 1000, 10_000) for _ in range(20)] for name in "abc"}
     noises = release(ServerDP(), [plan] * 20, vectors)
     noise_drawn = np.stack(noises, axis=1).ravel()  # neighbours are noises of one cell in two releases
-    assert p_value(noise_drawn, plan.noise) > THRESHOLD
+    assert p_value(noise_drawn, law_of(plan.noise)) > THRESHOLD
     assert p_value_of_independence(noise_drawn) > THRESHOLD
     for factor in (0.95, 1.05):
-        assert p_value(noise_drawn, rounded(plan.noise.law, factor * plan.noise.scale)) < THRESHOLD
+        assert p_value(noise_drawn, law_of(rounded(plan.noise.law, factor * plan.noise.scale))) < THRESHOLD
 
 
 @pytest.mark.full
@@ -215,8 +152,8 @@ def test_five_million_draws_have_the_stated_law(
     law: str, scale: float, verify: Callable[[str, str], None]
 ) -> None:
     noise = rounded(law, scale)
-    right = p_value(draw(noise, 5_000_000, SimulatedRandomness(21, law, str(scale))), noise)
-    wrong = p_value(draw(rounded(law, 1.01 * scale), 5_000_000, SimulatedRandomness(22)), noise)
+    right = p_value(draw(noise, 5_000_000, SimulatedRandomness(21, law, str(scale))), law_of(noise))
+    wrong = p_value(draw(rounded(law, 1.01 * scale), 5_000_000, SimulatedRandomness(22)), law_of(noise))
     verify(
         f"5,000,000 draws of {law} noise of scale {scale:g} have their law; a scale 1 % off is rejected",
         f"p = {right:.2g}, and {wrong:.2g} for the wrong one",

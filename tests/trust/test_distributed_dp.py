@@ -51,7 +51,7 @@ def setting(clients: int, budget: Budget | None, trust: TrustModel | None = None
 
 def planned(trust: DistributedDP, clients: int, *, skellam: bool = False, cells: int = CELLS) -> Plan:
     if skellam:
-        budget, summary = Budget(epsilon=2.0, delta=1e-5), Numbers(cells=cells, l1=9.0, l2=3.0)
+        budget, summary = Budget(epsilon=2.0, delta=1e-5), Numbers(cells=cells, l1=25.0, l2=5.0)
     else:
         budget, summary = Budget(epsilon=0.5), Numbers(cells=cells, l1=2.0, l2=1.5)
     return trust.plan(Sum(of=summary), setting(clients, budget, trust))

@@ -19,8 +19,9 @@ from fedassay.files import write_atomically
 _STYLES = {"error": "[bold red]error[/]", "warning": "[yellow]warning[/]", "note": "[dim]note[/]"}
 
 
+@options.takes(options.data)
 def check(
-    data: options.Data,
+    data: options.Source,
     score: Annotated[str | None, typer.Option(help="Column with the model's probabilities.")] = None,
     label: Annotated[str | None, typer.Option(help="Column with the true labels.")] = None,
     client: options.ClientColumn = None,

@@ -28,7 +28,7 @@ def evaluation(
         typer.Option(help="Decision threshold with exact metrics; may be repeated. Default: 0.5."),
     ] = None,
     height: Annotated[
-        int | None, typer.Option(help="2^HEIGHT score bins. Default: 15, or 10 under noise.")
+        int | None, typer.Option(help="2^HEIGHT score bins. Default: 15, or 11 under noise.")
     ] = None,
     buckets: Annotated[
         int | None, typer.Option(help="Buckets of the calibration curve and of the ECE. Default: 10.")
@@ -39,6 +39,15 @@ def evaluation(
     level: Annotated[
         float | None, typer.Option(help="Confidence level of the intervals. Default: 0.95.")
     ] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name of a subgroup with metrics of its own; may be repeated. Others count as one."
+        ),
+    ] = None,
+    per_site: Annotated[
+        bool, typer.Option("--per-site", help="Compare the sites: forest table and heterogeneity.")
+    ] = False,
 ) -> dict[str, Any]:
     """The options of an evaluation that were given, as parameters of the task."""
     given = {
@@ -47,8 +56,20 @@ def evaluation(
         "buckets": buckets,
         "transform": None if transform is None else transform.value,
         "level": level,
+        "groups": group or None,
+        "per_site": per_site or None,
     }
     return {name: value for name, value in given.items() if value is not None}
+
+
+def second_model(
+    versus: Annotated[
+        bool,
+        typer.Option("--versus", help="Compare with the second model, whose scores have the role versus."),
+    ] = False,
+) -> dict[str, Any]:
+    """The same for a study, where each site names its own columns: is there a second model?"""
+    return {"versus": True} if versus else {}
 
 
 @options.takes(options.data, evaluation, options.terms, options.simulation, output.delivery)
@@ -57,6 +78,16 @@ def evaluate(
     score: Annotated[str, typer.Option(help="Column with the model's probabilities, in [0, 1].")],
     label: Annotated[str, typer.Option(help="Column with the true labels, 0 or 1.")],
     client: options.ClientColumn = None,
+    versus: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of a second model's scores: paired comparison."),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Column of subgroups, each with its metrics; name them with --group."
+        ),
+    ] = None,
     *,
     evaluation: dict[str, Any],
     terms: options.Terms,
@@ -70,6 +101,8 @@ def evaluate(
             score=score,
             label=label,
             client=client,
+            versus=versus,
+            by=by,
             trust=terms.trust,
             budget=terms.budget,
             protection=terms.protection,

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from fedassay.cli import file_drop_words as words
 from fedassay.cli import options, output
-from fedassay.cli.evaluate import evaluation
+from fedassay.cli.evaluate import evaluation, second_model
 from fedassay.cli.file_drop_site import decline_it, rehearse_answer, send_answer
 from fedassay.cli.file_drop_study import TASKS, Proposal, conclude
 from fedassay.crypto.identity import Identity, key_from_text
@@ -77,7 +77,7 @@ def _what_is_asked(participant: Participant, file: SiteFile, console: Console) -
     return asked
 
 
-@options.takes(evaluation, options.terms, options.no_seed, output.delivery)
+@options.takes(evaluation, second_model, options.terms, options.no_seed, output.delivery)
 def aggregate(
     drop: DropFolder,
     task: Annotated[
@@ -97,6 +97,7 @@ def aggregate(
     study: Annotated[str | None, typer.Option(help="The first time: a name for the study.")] = None,
     *,
     evaluation: dict[str, Any],
+    second_model: dict[str, Any],
     terms: options.Terms,
     no_seed: None,
     delivery: output.Delivery,
@@ -106,7 +107,7 @@ def aggregate(
         raise UsageError("--key: missing; give the coordinator's private key (`fedassay keys` makes one).")
     _require_folder(drop)
     identity = Identity.load(key)
-    proposal = Proposal.of(task, evaluation, terms=terms, name=study)
+    proposal = Proposal.of(task, evaluation | second_model, terms=terms, name=study)
     beside = key.absolute().parent / "fedassay-state"
     state = beside if state is None else state
     console = delivery.console

@@ -22,11 +22,20 @@ from fedassay.runtimes.file_drop import Announcement, FileDropRuntime, Study
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust.secure_sum import SecureSum
 
-_EVALUATE = {"thresholds": [0.5], "height": None, "buckets": 10, "transform": "auto", "level": 0.95}
+_EVALUATE = {
+    "thresholds": [0.5],
+    "height": None,
+    "buckets": 10,
+    "transform": "auto",
+    "level": 0.95,
+    "groups": [],
+    "versus": False,
+    "per_site": False,
+}
 
 
 def _evaluate(parameters: Message) -> Task[dict[str, Any]]:
-    return Evaluate(**{**parameters, "thresholds": tuple(parameters["thresholds"])})
+    return Evaluate(**parameters)
 
 
 TASKS: Mapping[str, tuple[Message, Callable[[Message], Task[dict[str, Any]]]]] = MappingProxyType(

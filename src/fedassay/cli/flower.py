@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from fedassay.cli import options, output
-from fedassay.cli.evaluate import evaluation
+from fedassay.cli.evaluate import evaluation, second_model
 from fedassay.cli.flower_site import site
 from fedassay.errors import UsageError
 from fedassay.result import Result
@@ -65,7 +65,7 @@ def app_command(
 
 
 @flower_app.command("submit")
-@options.takes(evaluation, options.terms, options.no_seed, output.delivery)
+@options.takes(evaluation, second_model, options.terms, options.no_seed, output.delivery)
 def submit_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The app's folder.")],
     study: Annotated[
@@ -85,6 +85,7 @@ def submit_command(
     wait: Annotated[float, typer.Option(help="Seconds to wait for sites that are not there yet.")] = 60.0,
     *,
     evaluation: dict[str, Any],
+    second_model: dict[str, Any],
     terms: options.Terms,
     no_seed: None,
     delivery: output.Delivery,
@@ -93,7 +94,7 @@ def submit_command(
     protection, budget = terms.protection, terms.budget
     asked = Study(
         name=study,
-        parameters=evaluation,
+        parameters=evaluation | second_model,
         privacy=terms.trust.name,
         privacy_parameters=asdict(terms.trust),  # type: ignore[call-overload]
         epsilon=None if budget is None else budget.epsilon,

@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 
 from fedassay.crypto.identity import Identity, fingerprint, key_from_text, key_to_text
+from fedassay.data.sources import source_named
+from fedassay.data.sql import Database
 from fedassay.errors import UsageError
 from fedassay.files import write_atomically
 from fedassay.privacy.randomness import SecureRandomness
@@ -21,7 +23,12 @@ from fedassay.trust import TRUST_MODELS
 def site(
     out: Annotated[Path, typer.Option(help="The site's file to write.")] = Path("site.toml"),
     name: Annotated[str | None, typer.Option(help="This site's name, as in the roster.")] = None,
-    data: Annotated[Path | None, typer.Option(help="The data: .parquet, .csv or .npz.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="The data: .parquet, .csv or .npz, or a database URL.")
+    ] = None,
+    query: Annotated[
+        str | None, typer.Option(help="With a database URL: the SELECT whose rows are used.")
+    ] = None,
     dataset: Annotated[
         str | None, typer.Option(help="What the ledger calls these rows. Default: NAME/FILE.")
     ] = None,
@@ -53,7 +60,8 @@ def site(
     if out.exists():
         raise UsageError(f"{out}: exists already; a site's rules are not overwritten, give another file.")
     name = name or typer.prompt("Name of this site, as in the roster")
-    data = data or Path(typer.prompt("Data file (.parquet, .csv, .npz)"))
+    data = data or str(typer.prompt("Data file (.parquet, .csv, .npz)"))
+    source = source_named(data, query)
     columns = _columns(column or _asked_columns())
     allowed = trust_model or [typer.prompt("Trust model that this site allows", default="secure-sum")]
     key = key or Path(typer.prompt("Private key (made if it is not there)", default=f"{name}.key"))
@@ -70,14 +78,23 @@ def site(
     sections["roster"] = {who: key_to_text(public) for who, public in keys.items()}
     head = {
         "name": name,
-        "dataset": dataset or f"{name}/{data.name}",
-        "data": str(data.absolute()),
+        "dataset": dataset or f"{name}/{source.name}",
+        **_where(source),
         "key": str(key.absolute()),
         "state": str((state or out.absolute().parent / f"{name}-state").absolute()),
     }
     write_atomically(out, _toml(head, sections))
     SiteFile.read(out)  # refuses what `client_app` would refuse
     _next_steps(out, identity, superlink)
+
+
+def _where(source: Path | Database) -> dict[str, str]:
+    if isinstance(source, Database):
+        return {
+            "data": source.url if source.file is None else f"sqlite:///{source.file}",
+            "query": source.query,
+        }
+    return {"data": str(source.absolute())}
 
 
 def _toml(head: dict[str, Any], sections: dict[str, dict[str, Any]]) -> str:

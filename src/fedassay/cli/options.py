@@ -19,7 +19,7 @@ from fedassay.protocol import Budget, Neighbours, Protection, TrustModel, Unit
 from fedassay.simulation import Simulation
 from fedassay.trust import TRUST_MODELS
 
-LATER = ("distributed-dp", "local-dp", "two-server", "shuffle")
+LATER = ("two-server", "shuffle")
 """Trust models of the contract that this version does not have yet."""
 
 

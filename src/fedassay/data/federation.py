@@ -35,6 +35,8 @@ class Federation:
     rows_per_client: NDArray[np.int64] = field(repr=False)
     warnings: tuple[str, ...] = ()
     store: Store = field(repr=False)
+    one_row_each: bool = False
+    """Whether every row is a client of its own, because no column says otherwise."""
 
     @property
     def client_count(self) -> int:
@@ -162,7 +164,7 @@ def _by_row(sites: tuple[Site, ...], columns: Columns, count: int, gathered: Gat
         store = RowStore(columns=gathered.take_columns())
     else:
         store = StreamStore(sites=sites, columns=columns, names=names, counts=ones)
-    return Federation(clients=names, rows_per_client=ones, store=store)
+    return Federation(clients=names, rows_per_client=ones, store=store, one_row_each=True)
 
 
 def without_rows(silent: list[str], clients: int) -> tuple[str, ...]:

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.data.findings import Finding, error, listed
-from fedassay.data.numbers import to_numbers, to_truth
+from fedassay.data.numbers import to_clients, to_numbers, to_truth
 from fedassay.errors import UsageError
+from fedassay.summaries.group_names import LONGEST_NAME, fingerprints
 
 CLIENT = "client"
 """Not a role of `ROLES`: the column that says whose row it is, and in pooled rows the client's index."""
@@ -57,6 +58,15 @@ def _label(array: Any) -> tuple[NDArray[Any], Bad]:
     return positive.astype(np.int8), ~(positive | (values == 0.0))
 
 
+def _group(array: Any) -> tuple[NDArray[Any], Bad]:
+    # Names as for clients: 7 and 7.0 are one group, truth values are "true" and "false".
+    found = to_clients(array)
+    names = found.names.to_pylist()
+    prints = np.append(fingerprints(names), np.int64(0))
+    too_long = np.append(np.array([len(name) > LONGEST_NAME for name in names], dtype=np.bool_), True)
+    return prints[found.codes], too_long[found.codes]
+
+
 ROLES: Mapping[str, Role] = MappingProxyType(
     {
         role.name: role
@@ -75,6 +85,20 @@ ROLES: Mapping[str, Role] = MappingProxyType(
                 expected="0 or 1 (or true and false) in every row",
                 fix="recode the positive class as 1 and the other as 0, and remove rows without a label",
                 lists_values=True,
+            ),
+            Role(
+                name="versus",
+                dtype=np.dtype(np.float64),
+                convert=_score,
+                expected="a number in [0, 1] in every row, the second model's probability",
+                fix="remove or repair these rows (both models must have scored the same rows)",
+            ),
+            Role(
+                name="group",
+                dtype=np.dtype(np.int64),
+                convert=_group,
+                expected=f"a name of at most {LONGEST_NAME} characters, a whole number or a date in every row",
+                fix="fill in a word such as unknown, which then is a group of its own, or remove these rows",
             ),
         )
     }

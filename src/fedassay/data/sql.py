@@ -96,6 +96,17 @@ class Database:
         host = (url.host or "") if url.port is None else f"{url.host}:{url.port}"
         return f"{url.get_backend_name()}://{host}/{url.database or ''}"
 
+    @property
+    def name(self) -> str:
+        """The name of the database."""
+        return Path(self._parsed.database or "").name
+
+    @property
+    def file(self) -> Path | None:
+        """The SQLite file, absolute."""
+        is_file = self._parsed.get_backend_name() == _SQLITE
+        return (self.folder / str(self._parsed.database)).absolute() if is_file else None
+
     @cached_property
     def _parsed(self) -> URL:
         from sqlalchemy import make_url  # takes a while, and few need it
@@ -114,7 +125,8 @@ class Database:
                 f"data: got a URL of another kind of database, expected {_EXPECTED}; export the rows of "
                 "other databases to a .parquet file."
             )
-        if kind == _SQLITE and (url.host or url.query or url.database in (None, "", ":memory:")):
+        more = url.host or url.username or url.query
+        if kind == _SQLITE and (more or url.database in (None, "", ":memory:")):
             raise UsageError(
                 "data: got an SQLite URL without a file or with more than a file, expected sqlite:///FILE "
                 "(three slashes, four before an absolute path); correct it."
@@ -163,9 +175,8 @@ class Database:
         from sqlalchemy import create_engine
         from sqlalchemy.pool import NullPool
 
-        url = self._parsed
-        if url.get_backend_name() == _SQLITE:
-            file = (self.folder / str(url.database)).absolute()
+        url, file = self._parsed, self.file
+        if file is not None:
             if not file.is_file():
                 raise UsageError(
                     f"data: got {str(file)!r}, which does not exist, expected a database file; check the path."
@@ -229,7 +240,7 @@ class _Copy:
     """
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)
+        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed at its end
         self._ends = [0]
         self._lock = threading.Lock()
         weakref.finalize(self, self._file.close)

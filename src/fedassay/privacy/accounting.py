@@ -11,6 +11,7 @@ The argument, in four steps (`docs/explanation/differential-privacy.md` has it i
    with Δ²/2σ² ≤ s_i·ρ, or Laplace noise with k/b ≤ √(2 s_i ρ), which is (k/b)²/2-zCDP (Bun, Steinke 2016,
    Proposition 1.4). zCDP adds up, adaptively, so the whole is ρ-zCDP and (epsilon, delta). A query that gets
    the whole budget (s = 1) stands alone and may also use Laplace noise with k/b ≤ epsilon.
+   For noise that clients add in parts, `calibrate_shared` does the same with a Rényi divergence of one order.
 4. *Rounding* goes one way: scales are rounded up, sensitivities are rounded up to whole numbers (or whole
    squares). Every scale has a headroom of 2^-29, more than rounding in shares, in ρ or in √ can amount to.
 """
@@ -26,15 +27,40 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedassay.errors import UnsupportedQuery, UsageError
-from fedassay.privacy import samplers
-from fedassay.privacy.renyi import Reals, epsilon_of, laplace_divergence, rho_of
-from fedassay.protocol import NO_NOISE, Budget, Noise, Randomness, Sensitivity, Vector
+from fedassay.privacy import renyi, samplers, shares
+from fedassay.privacy.laws import (
+    GAUSSIAN,
+    LAPLACE,
+    SKELLAM,
+    UNARY,
+    check_law,
+    draw,
+    draw_parts,
+    largest_share,
+    noise_of,
+)
+from fedassay.privacy.renyi import Reals, root
+from fedassay.protocol import NO_NOISE, Budget, Noise, Sensitivity
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-LAPLACE = "discrete-laplace"
-GAUSSIAN = "discrete-gaussian"
+__all__ = [
+    "GAUSSIAN",
+    "LAPLACE",
+    "SKELLAM",
+    "UNARY",
+    "calibrate",
+    "calibrate_shared",
+    "check_law",
+    "draw",
+    "draw_parts",
+    "event",
+    "largest_share",
+    "noise_of",
+    "spent",
+    "whole_sensitivity",
+]
 
 _HEADROOM = 1 + Fraction(1, 2**29)
 _SLACK = 1 - Fraction(1, 2**40)
@@ -60,23 +86,17 @@ def calibrate(budget: Budget, sensitivity: Sensitivity, share: float = 1.0) -> N
     >>> noise.law, round(noise.scale, 1)
     ('discrete-gaussian', 145.0)
     """
-    if not 0 < share <= 1:
-        raise UsageError(f"share of the budget: got {share:.3g}, expected a number in (0, 1].")
     l1, l2_squared = whole_sensitivity(sensitivity)
     if budget.delta == 0:
-        wanted = _HEADROOM * l1 / (Fraction(share) * Fraction(budget.epsilon))
-        return noise_of(LAPLACE, samplers.laplace_scale(wanted))
-    rho = Fraction(share) * Fraction(rho_of(budget.epsilon, budget.delta))
+        return _pure(budget, l1, share)
+    rho = _part(share) * Fraction(renyi.rho_of(budget.epsilon, budget.delta))
     if rho <= 0:
-        raise UsageError(
-            f"budget: got epsilon {budget.epsilon:.3g} and delta {budget.delta:.3g}, expected larger ones; "
-            "these ask for more noise than can be drawn."
-        )
-    pure = _root(2 * rho)
+        raise _too_small(budget)
+    pure = root(2 * rho)
     if share == 1:
         pure = max(pure, Fraction(budget.epsilon))
     laplace = _HEADROOM * l1 / pure
-    gaussian = _HEADROOM * _root(l2_squared / (2 * rho))
+    gaussian = _HEADROOM * root(l2_squared / (2 * rho))
     candidates = []
     if gaussian <= samplers.LARGEST_SCALE:
         candidates.append(noise_of(GAUSSIAN, samplers.gaussian_scale(gaussian)))
@@ -85,43 +105,66 @@ def calibrate(budget: Budget, sensitivity: Sensitivity, share: float = 1.0) -> N
     return min(candidates, key=lambda noise: noise.variance)
 
 
-def draw(noise: Noise, count: int, randomness: Randomness) -> Vector:
-    """Independent draws from a noise law: exact, and smaller than 2^62 in absolute value.
+def calibrate_shared(budget: Budget, sensitivity: Sensitivity, share: float = 1.0) -> Noise:
+    """Like `calibrate`, for noise that is drawn in shares (`draw_parts`): discrete Laplace or Skellam.
+
+    Guarantee: as for `calibrate`, if the noise of every release amounts to at least one part of the law given
+    here; more, if independent, does no harm (post-processing). Releases of one budget must all be planned here:
+    shares of `calibrate` and of this function do not add up.
+
+    How shares add up, for delta > 0: the budget fixes one whole order α and the largest D_α that gives
+    (epsilon, delta) at this order (`renyi.order_of`). A query may use s·D_α; D_α of adaptively chosen releases adds
+    up (Mironov 2017, Proposition 1), so shares that sum to 1 spend D_α. One order is all that is needed, so the
+    bound for Skellam noise, which holds for whole orders, loses nothing by that.
+
+    Edge cases: as for `calibrate`; σ of Skellam noise is at most 2^40.
 
     Examples
     --------
-    >>> from fedassay.privacy.randomness import SecureRandomness
-    >>> draw(NO_NOISE, 3, SecureRandomness())
-    array([0, 0, 0])
+    >>> calibrate_shared(Budget(epsilon=1.0), Sensitivity(l1=2.0, l2=1.5)).law
+    'discrete-laplace'
+    >>> noise = calibrate_shared(Budget(epsilon=1.0, delta=1e-6), Sensitivity(l1=1000.0, l2=32.0))
+    >>> noise.law, round(noise.scale, 1)
+    ('skellam', 145.0)
     """
-    if noise.law == NO_NOISE.law:
-        return np.zeros(count, dtype=np.int64)
-    check_law(noise.law, noise.scale)
-    sampler = samplers.discrete_laplace if noise.law == LAPLACE else samplers.discrete_gaussian
-    numerator, denominator = noise.scale.as_integer_ratio()
-    return sampler(count, numerator=numerator, denominator=denominator, randomness=randomness)
+    l1, l2_squared = whole_sensitivity(sensitivity)
+    if budget.delta == 0:
+        return _pure(budget, l1, share)
+    order, divergence = renyi.order_of(budget.epsilon, budget.delta)
+    if divergence <= 0:
+        raise _too_small(budget)
+    may_use = _part(share) * Fraction(divergence)
+    laplace = Fraction(renyi.laplace_scale_of(float(may_use), order=order, sensitivity=l1))
+    if share == 1:
+        laplace = min(laplace, l1 / Fraction(budget.epsilon))
+    laplace *= _HEADROOM
+    variance = renyi.skellam_variance_of(may_use, order=order, l1=l1, l2_squared=l2_squared)
+    skellam = _HEADROOM * root(variance)
+    candidates = []
+    if skellam < shares.LARGEST_SKELLAM:
+        candidates.append(noise_of(SKELLAM, shares.skellam_scale(skellam)))
+    if laplace <= samplers.LARGEST_SCALE or not candidates:
+        candidates.append(noise_of(LAPLACE, samplers.laplace_scale(laplace)))
+    return min(candidates, key=lambda noise: noise.variance)
 
 
-def noise_of(law: str, scale: Fraction) -> Noise:
-    """A noise law with its exact variance.
+def _part(share: float) -> Fraction:
+    if not 0 < share <= 1:
+        raise UsageError(f"share of the budget: got {share:.3g}, expected a number in (0, 1].")
+    return Fraction(share)
 
-    Discrete Laplace: 2a/(1-a)² with a = exp(-1/b). Discrete Gaussian: the sum, which from σ = 2 on is
-    σ² to the last bit of a float (the relative difference is of the order of exp(-2π²σ²) < 1e-34).
 
-    Examples
-    --------
-    >>> noise_of(LAPLACE, Fraction(1)).variance == 2 * math.exp(-1) / math.expm1(-1) ** 2
-    True
-    """
-    value = float(scale)
-    check_law(law, value)
-    if law == LAPLACE:
-        return Noise(law=law, scale=value, variance=2 * math.exp(-1 / value) / math.expm1(-1 / value) ** 2)
-    if value > 2:
-        return Noise(law=law, scale=value, variance=value * value)
-    squares = np.arange(1, 100, dtype=np.float64) ** 2
-    weights = np.exp(-squares / (2 * value * value))
-    return Noise(law=law, scale=value, variance=float(2 * (squares @ weights) / (1 + 2 * weights.sum())))
+def _pure(budget: Budget, l1: int, share: float) -> Noise:
+    """Laplace noise for a share of a pure epsilon."""
+    wanted = _HEADROOM * l1 / (_part(share) * Fraction(budget.epsilon))
+    return noise_of(LAPLACE, samplers.laplace_scale(wanted))
+
+
+def _too_small(budget: Budget) -> UsageError:
+    return UsageError(
+        f"budget: got epsilon {budget.epsilon:.3g} and delta {budget.delta:.3g}, expected larger ones; "
+        "these ask for more noise than can be drawn."
+    )
 
 
 def whole_sensitivity(sensitivity: Sensitivity) -> tuple[int, int]:
@@ -149,20 +192,26 @@ def event(noise: Noise, sensitivity: Sensitivity) -> DpEvent:
     Discrete Laplace noise is a `DiscreteLaplaceDpEvent`, not a `LaplaceDpEvent`: both are k/b-DP, but below
     that epsilon the discrete law loses more (at b = k = 1 it *is* randomised response, the worst of all
     1-DP mechanisms), so a Rényi or privacy-loss accountant would understate it. Discrete Gaussian noise is a
-    `ZCDpEvent`; no noise is a `NonPrivateDpEvent`.
+    `ZCDpEvent`, Skellam noise a `SkellamDpEvent` of ours; no noise is a `NonPrivateDpEvent`.
 
     Any other pure mechanism may be charged as discrete Laplace noise of scale 1/epsilon and L1 sensitivity 1:
-    that is randomised response, which dominates it (Kairouz, Oh, Viswanath 2015).
+    that is randomised response, which dominates it (Kairouz, Oh, Viswanath 2015). So are `UNARY` releases,
+    whatever the sensitivity: each client's answers are 1/scale-DP for what it holds.
     """
     from dp_accounting import NonPrivateDpEvent, ZCDpEvent  # late: this import takes half a second
     from dp_accounting.dp_event import DiscreteLaplaceDpEvent
+
+    from fedassay.privacy.events import SkellamDpEvent
 
     if noise.law == NO_NOISE.law:
         return NonPrivateDpEvent()
     check_law(noise.law, noise.scale)
     l1, l2_squared = whole_sensitivity(sensitivity)
-    if noise.law == LAPLACE:
-        return DiscreteLaplaceDpEvent(noise_parameter=1 / noise.scale, sensitivity=l1)
+    if noise.law in (LAPLACE, UNARY):
+        moved = l1 if noise.law == LAPLACE else 1
+        return DiscreteLaplaceDpEvent(noise_parameter=1 / noise.scale, sensitivity=moved)
+    if noise.law == SKELLAM:
+        return SkellamDpEvent(variance=noise.scale * noise.scale, l1=l1, l2_squared=l2_squared)
     return ZCDpEvent(rho=l2_squared / noise.scale / noise.scale / 2)
 
 
@@ -171,9 +220,9 @@ def spent(events: Iterable[DpEvent], delta: float) -> float:
 
     Guarantee: never below the truth, whatever the order of the releases and however they depend on each
     other's answers. The smallest of: the sum of pure epsilons; the Rényi bound (exact divergences of the
-    discrete Laplace, ρα of the Gaussian, tight conversion); for pure releases of few kinds dp-accounting's
-    privacy loss distribution. Infinite if there is no noise, if there is Gaussian noise and delta is 0, or if
-    an event is not one of `event`.
+    discrete Laplace, ρα of the Gaussian, a bound for Skellam, tight conversion); for pure releases of few kinds
+    dp-accounting's privacy loss distribution. Infinite if there is no noise, if there is Gaussian or Skellam
+    noise and delta is 0, or if an event is not one of `event`.
 
     Examples
     --------
@@ -186,18 +235,22 @@ def spent(events: Iterable[DpEvent], delta: float) -> float:
     events = list(events)
     if not events:
         return 0.0
-    if not {type(one).__name__ for one in events} <= {"DiscreteLaplaceDpEvent", "ZCDpEvent"}:
+    if not {type(one).__name__ for one in events} <= {
+        "DiscreteLaplaceDpEvent",
+        "ZCDpEvent",
+        "SkellamDpEvent",
+    }:
         return math.inf
     counts = Counter(events)
     bounds = [_pure_epsilon(counts)]
     if delta > 0:
-        bounds.append(epsilon_of(lambda orders: _divergence(counts, orders), delta))
+        bounds.append(renyi.epsilon_of(lambda orders: _divergence(counts, orders), delta))
         bounds.append(_pld_epsilon(counts, delta))
     return min(bounds)
 
 
 def _pure_epsilon(counts: Counter[Any]) -> float:
-    if any(hasattr(one, "rho") for one in counts):
+    if not all(hasattr(one, "noise_parameter") for one in counts):
         return math.inf
     return math.fsum(n * one.sensitivity * one.noise_parameter for one, n in counts.items())
 
@@ -207,9 +260,13 @@ def _divergence(counts: Counter[Any], orders: Reals) -> Reals:
     for one, n in counts.items():
         if hasattr(one, "rho"):
             total = total + n * (one.xi + one.rho * orders)
+        elif hasattr(one, "variance"):
+            total = total + n * renyi.skellam_divergence(
+                orders, variance=one.variance, l1=one.l1, l2_squared=one.l2_squared
+            )
         else:
             scale = 1 / one.noise_parameter
-            total = total + n * laplace_divergence(orders, scale=scale, sensitivity=one.sensitivity)
+            total = total + n * renyi.laplace_divergence(orders, scale=scale, sensitivity=one.sensitivity)
     return total
 
 
@@ -230,18 +287,3 @@ def _pld_epsilon(counts: Counter[Any], delta: float) -> float:
         accountant.compose(SelfComposedDpEvent(one, n))
     # A little less delta, for rounding in its Fourier transforms (1e-16, far below 1e-3·delta).
     return float(accountant.get_epsilon(0.999 * delta))
-
-
-def check_law(law: str, scale: float) -> None:
-    """Raise unless this is a law that adds noise, with a scale that could have been drawn."""
-    if law not in (LAPLACE, GAUSSIAN) or not 2.0**-52 <= scale <= 2.0**52:
-        raise UsageError(
-            f"noise: got the law {law!r} of scale {scale:.3g}, expected none, {LAPLACE} or {GAUSSIAN} "
-            "and a scale between 2^-52 and 2^52."
-        )
-
-
-def _root(square: Fraction) -> Fraction:
-    """√square to 60 bits, rounded down; the headroom of every scale makes up for it."""
-    places = 60 + max(0, square.denominator.bit_length() - square.numerator.bit_length())
-    return Fraction(math.isqrt(math.floor(square * 4**places)), 2**places)

@@ -237,9 +237,15 @@ def _check(
     total = compose([*before, *added], budget.delta)
     if added and not total <= budget.epsilon:
         requested, remaining = compose(added, budget.delta), budget.epsilon - compose(before, budget.delta)
-        gaussian = budget.delta == 0 and any(charge.law == accounting.GAUSSIAN for charge in added)
+        needs_delta = budget.delta == 0 and any(
+            charge.law in (accounting.GAUSSIAN, accounting.SKELLAM) for charge in added
+        )
         raise BudgetExceeded(
             f"budget of {dataset}: requested epsilon {requested:.3g}, remaining {max(remaining, 0.0):.3g} of "
             f"{budget.epsilon:.3g} at delta {budget.delta:.3g}, difference {total - budget.epsilon:.3g}; "
-            + ("Gaussian noise needs a delta above 0." if gaussian else "ask for less or raise the budget.")
+            + (
+                "Gaussian and Skellam noise need a delta above 0."
+                if needs_delta
+                else "ask for less or raise the budget."
+            )
         )

@@ -1,12 +1,15 @@
-"""Rényi divergences of the two noise laws, and what they mean in (epsilon, delta). Pure formulas.
+"""Rényi divergences of the noise laws, and what they mean in (epsilon, delta). Pure formulas.
 
 Notation: α > 1 the order, D_α the Rényi divergence, ρ the parameter of zero-concentrated differential
-privacy (zCDP: D_α ≤ ρα for all α), b and σ the scales, k the L1 sensitivity.
+privacy (zCDP: D_α ≤ ρα for all α), b and σ the scales, k the L1 sensitivity; μ the variance of Skellam noise,
+Δ₁ and Δ₂ the L1 and L2 sensitivities.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -18,7 +21,11 @@ Reals = NDArray[np.float64]
 _LOWEST, _HIGHEST = -7.0, 80.0
 """The orders looked at: log(α - 1) in this range. Every order gives a valid bound; more only tighten it."""
 
+_WHOLE = np.unique(np.round(np.concatenate([np.arange(2, 129), 2 ** np.arange(7, 52, 1 / 16)])))
+"""The whole orders looked at: all up to 128, then 16 for each doubling, all whole as floats."""
+
 _ROUNDING = 2.0**-48
+_SMALLEST_SCALE = 2.0**-6
 
 
 def laplace_divergence(orders: Reals, *, scale: float, sensitivity: float) -> Reals:
@@ -52,6 +59,108 @@ def laplace_divergence(orders: Reals, *, scale: float, sensitivity: float) -> Re
     return divergence
 
 
+@lru_cache(maxsize=1024)
+def laplace_scale_of(divergence: float, *, order: float, sensitivity: int) -> float:
+    """A scale at which discrete Laplace noise has at most this D_α: nearly the smallest, down to 1/64.
+
+    Guarantee: the scale that is returned has been checked. The search starts where D_α ≤ k/b or
+    D_α ≤ α(k/b)²/2 (Bun, Steinke 2016, Proposition 1.4) already gives it, and only keeps scales that pass.
+
+    Examples
+    --------
+    >>> round(laplace_scale_of(0.735, order=2, sensitivity=1), 3)
+    1.0
+    """
+    largest = sensitivity / max(divergence, math.sqrt(2 * divergence / order))
+    smallest = largest / 2
+    while smallest > _SMALLEST_SCALE and _laplace_passes(smallest, divergence, order, sensitivity):
+        largest, smallest = smallest, smallest / 2
+    if smallest <= _SMALLEST_SCALE:
+        return largest
+    for _ in range(40):
+        middle = (smallest + largest) / 2
+        if _laplace_passes(middle, divergence, order, sensitivity):
+            largest = middle
+        else:
+            smallest = middle
+    return largest
+
+
+def _laplace_passes(scale: float, divergence: float, order: float, sensitivity: int) -> bool:
+    reached = laplace_divergence(np.array([order], dtype=np.float64), scale=scale, sensitivity=sensitivity)
+    return bool(reached[0] <= divergence)
+
+
+def skellam_divergence(orders: Reals, *, variance: float, l1: int, l2_squared: int) -> Reals:
+    """An upper bound of D_α of Skellam noise on an integer vector that one unit moves by Δ₁ and Δ₂.
+
+    Agarwal, Kairouz, Liu, "The Skellam Mechanism for Differentially Private Federated Learning" (2021,
+    arXiv:2110.04995), Theorem 3.5 and Corollary 3.6, for whole orders α ≥ 2:
+
+        D_α ≤ αΔ₂²/2μ + min(((2α-1)Δ₂² + 6Δ₁)/4μ², 3Δ₁/2μ).
+
+    Other orders get the bound of the next whole one: D_α does not decrease in α.
+
+    Examples
+    --------
+    >>> skellam_divergence(np.array([1.5, 2.0]), variance=100.0, l1=1, l2_squared=1)
+    array([0.010225, 0.010225])
+    """
+    whole = np.maximum(np.ceil(orders), 2)
+    squares = ((2 * whole - 1) * l2_squared + 6 * l1) / (4 * variance * variance)
+    bound = whole * l2_squared / (2 * variance) + np.minimum(squares, 3 * l1 / (2 * variance))
+    divergence: Reals = bound * (1 + _ROUNDING)
+    return divergence
+
+
+def skellam_variance_of(divergence: Fraction, *, order: int, l1: int, l2_squared: int) -> Fraction:
+    """The smallest μ at which the bound of `skellam_divergence` gives at most this D_α, but for rounding.
+
+    Either half of the minimum may serve. With the second one μ = (αΔ₂² + 3Δ₁)/2D; with the first one the larger
+    root of Dμ² - (αΔ₂²/2)μ - ((2α-1)Δ₂² + 6Δ₁)/4 (here to 60 bits).
+
+    Examples
+    --------
+    >>> round(float(skellam_variance_of(Fraction("0.010225"), order=2, l1=1, l2_squared=1)), 9)
+    100.0
+    """
+    second = (order * l2_squared + 3 * l1) / (2 * divergence)
+    half = Fraction(order * l2_squared, 4)
+    first = (half + root(half * half + divergence * ((2 * order - 1) * l2_squared + 6 * l1) / 4)) / divergence
+    return min(first, second)
+
+
+def root(square: Fraction) -> Fraction:
+    """√square to 60 bits, rounded down.
+
+    Examples
+    --------
+    >>> root(Fraction(9, 4))
+    Fraction(3, 2)
+    """
+    places = 60 + max(0, square.denominator.bit_length() - square.numerator.bit_length())
+    return Fraction(math.isqrt(math.floor(square * 4**places)), 2**places)
+
+
+@lru_cache(maxsize=256)
+def order_of(epsilon: float, delta: float) -> tuple[int, float]:
+    """One whole order α for a budget, and the largest D_α that gives (epsilon, delta), for delta > 0.
+
+    D_α ≤ epsilon - log(1 - 1/α) + log(αδ)/(α-1) gives (epsilon, delta) (see `rho_of`), for each α. This is the
+    order with the largest D_α/α: the best one for noise whose D_α grows like α, as that of Gaussian and
+    (nearly) of Skellam noise does.
+
+    Examples
+    --------
+    >>> order, divergence = order_of(1.0, 1e-6)
+    >>> order, round(divergence / order, 5)
+    (22, 0.02436)
+    """
+    allowed = epsilon - _conversion(_WHOLE, delta)
+    best = int(np.argmax(allowed / _WHOLE))
+    return int(_WHOLE[best]), float(allowed[best])
+
+
 @lru_cache(maxsize=256)
 def rho_of(epsilon: float, delta: float) -> float:
     """The largest ρ that we can show to give (epsilon, delta), for delta > 0.
@@ -76,7 +185,12 @@ def epsilon_of(divergence: Callable[[Reals], Reals], delta: float) -> float:
     >>> round(epsilon_of(lambda orders: 0.02436 * orders, 1e-6), 3)
     1.0
     """
-    return max(0.0, _smallest(lambda orders: divergence(orders) + _conversion(orders, delta)))
+
+    def bound(orders: Reals) -> Reals:
+        return divergence(orders) + _conversion(orders, delta)
+
+    # Where the bound holds for whole orders only, the best one is hardly ever among the others.
+    return max(0.0, min(_smallest(bound), float(bound(_WHOLE).min())))
 
 
 def _conversion(orders: Reals, delta: float) -> Reals:

@@ -1,12 +1,10 @@
 """Exact integer noise, vectorised: no floating point takes part in any decision.
 
-Everything is made of uniform integers (by rejection, so without modulo bias) and comparisons of integers that
-are proven to fit 64 bits. The algorithms are those of Canonne, Kamath, Steinke, "The Discrete Gaussian for
-Differential Privacy" (2020, arXiv:2004.00010), run in lockstep over many draws:
+Everything is made of the integers and coins of `coins.py`. The algorithms are those of Canonne, Kamath,
+Steinke, "The Discrete Gaussian for Differential Privacy" (2020, arXiv:2004.00010), run in lockstep over many
+draws:
 
 ===================  ==========================================================================
-`_bernoulli_exp`     Algorithm 1: a coin with P(heads) = exp(-γ), for 0 ≤ γ ≤ 1 a product of ratios
-`_geometric`         repeated coins with P(heads) = exp(-1)
 `discrete_laplace`   Algorithm 2: P(x) ∝ exp(-|x|/b)
 `discrete_gaussian`  Algorithm 3: P(x) ∝ exp(-x²/2σ²), by rejection from a discrete Laplace
 ===================  ==========================================================================
@@ -18,13 +16,12 @@ can be sampled, so that privacy never gets weaker.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
+from fedassay.privacy.coins import Flags, Words, below, bernoulli_exp, fair, fill, geometric
 from fedassay.protocol import Randomness, Vector
 
 LARGEST_SCALE = Fraction(2**52)
@@ -40,17 +37,8 @@ SMALLEST_GAUSSIAN = Fraction(1, 2**4)
 """Below this scale noise is zero but for a probability under 6e-56: smaller scales are rounded up to it."""
 
 _LAPLACE_BITS, _GAUSSIAN_BITS = 40, 21
-_LONGEST_RUN = 1024
-"""Geometric draws stop here: this changes the law by exp(-1024) < 1e-444 in total variation."""
-_LONGEST_COIN = 2048
-"""Algorithm 1 stops here: it goes on for so long with probability below 1/2048! < 1e-5000."""
 _WIDEST = 64
 """Gaussian draws beyond 65σ are left out: they have probability below exp(-2048) < 1e-889."""
-_CHUNK = 1 << 15
-"""Candidates per pass: few enough for the processor's cache."""
-
-Words = NDArray[np.uint64]
-Flags = NDArray[np.bool_]
 
 
 def laplace_scale(wanted: Fraction) -> Fraction:
@@ -61,7 +49,7 @@ def laplace_scale(wanted: Fraction) -> Fraction:
     >>> laplace_scale(Fraction(10)), laplace_scale(Fraction(1, 3)) >= Fraction(1, 3)
     (Fraction(10, 1), True)
     """
-    return _round_up(wanted, bits=_LAPLACE_BITS, smallest=SMALLEST_LAPLACE)
+    return round_up(wanted, bits=_LAPLACE_BITS, smallest=SMALLEST_LAPLACE)
 
 
 def gaussian_scale(wanted: Fraction) -> Fraction:
@@ -72,13 +60,13 @@ def gaussian_scale(wanted: Fraction) -> Fraction:
     >>> float(gaussian_scale(Fraction(1, 3)) * 3 - 1) < 1e-6
     True
     """
-    return _round_up(wanted, bits=_GAUSSIAN_BITS, smallest=SMALLEST_GAUSSIAN)
+    return round_up(wanted, bits=_GAUSSIAN_BITS, smallest=SMALLEST_GAUSSIAN)
 
 
 def discrete_laplace(count: int, *, numerator: int, denominator: int, randomness: Randomness) -> Vector:
     """Independent draws with P(x) ∝ exp(-|x|/b) on the integers, b = numerator/denominator.
 
-    Guarantee: exact, given uniform words, up to a total variation of 1e-444 per draw (see `_LONGEST_RUN`);
+    Guarantee: exact, given uniform words, up to a total variation of 1e-444 per draw (see `coins.LONGEST_RUN`);
     |x| < 2^62. Both parts of the ratio, in lowest terms, must be at most 2^52.
 
     Examples
@@ -87,20 +75,20 @@ def discrete_laplace(count: int, *, numerator: int, denominator: int, randomness
     >>> discrete_laplace(5, numerator=3, denominator=2, randomness=SimulatedRandomness(1)).dtype
     dtype('int64')
     """
-    scale = _checked(numerator, denominator)
+    scale = checked_scale(numerator, denominator)
     t, s = scale.numerator, scale.denominator
 
     def candidates(size: int) -> Vector:
         # X = U + tV is geometric with ratio exp(-1/t), because U is kept with probability exp(-U/t);
         # ⌊X/s⌋ is then geometric with ratio exp(-s/t). One of the two signed zeros is left out.
-        u = _below(t, size, randomness)
-        u = u[_bernoulli_exp([(u, t)], randomness)]
-        x = (u + np.uint64(t) * _geometric(u.size, randomness)) // np.uint64(s)
-        negative = _fair(x.size, randomness)
+        u = below(t, size, randomness)
+        u = u[bernoulli_exp([(u, t)], randomness)]
+        x = (u + np.uint64(t) * geometric(u.size, randomness)) // np.uint64(s)
+        negative = fair(x.size, randomness)
         kept = ~negative | (x > 0)
         return np.where(negative, -x.view(np.int64), x.view(np.int64))[kept]
 
-    return _fill(count, candidates)
+    return fill(count, candidates)
 
 
 def discrete_gaussian(count: int, *, numerator: int, denominator: int, randomness: Randomness) -> Vector:
@@ -119,7 +107,7 @@ def discrete_gaussian(count: int, *, numerator: int, denominator: int, randomnes
     >>> discrete_gaussian(5, numerator=3, denominator=2, randomness=SimulatedRandomness(1)).dtype
     dtype('int64')
     """
-    sigma = _checked(numerator, denominator)
+    sigma = checked_scale(numerator, denominator)
     n, d = sigma.numerator, sigma.denominator
     shift = max(0, n.bit_length() - _GAUSSIAN_BITS)
     if d > 2**25 or n % 2**shift or (shift and d > 1):
@@ -131,7 +119,7 @@ def discrete_gaussian(count: int, *, numerator: int, denominator: int, randomnes
         distance = np.abs(np.abs(drawn) * d - n).view(np.uint64)
         return drawn[_bernoulli_half_square(distance, n >> shift, shift, randomness)]
 
-    return _fill(count, candidates)
+    return fill(count, candidates)
 
 
 def _bernoulli_half_square(f: Words, s: int, shift: int, randomness: Randomness) -> Flags:
@@ -144,77 +132,18 @@ def _bernoulli_half_square(f: Words, s: int, shift: int, randomness: Randomness)
     c, b = f >> np.uint64(shift), f & np.uint64(2**shift - 1)
     half = 2 * s * s
     whole, rest = c * c // np.uint64(half), c * c % np.uint64(half)
-    kept = _bernoulli_exp([(rest, half)], randomness)
+    kept = bernoulli_exp([(rest, half)], randomness)
     # `whole` coins of exp(-1) all show heads exactly if a run of them is at least that long.
     several = np.flatnonzero(whole > 0)
-    kept[several] &= _geometric(several.size, randomness) >= whole[several]
+    kept[several] &= geometric(several.size, randomness) >= whole[several]
     if shift:
         one = np.ones_like(b)
-        kept &= _bernoulli_exp([(c, s * s), (b, 2**shift)], randomness)
-        kept &= _bernoulli_exp([(one, half), (b, 2**shift), (b, 2**shift)], randomness)
+        kept &= bernoulli_exp([(c, s * s), (b, 2**shift)], randomness)
+        kept &= bernoulli_exp([(one, half), (b, 2**shift), (b, 2**shift)], randomness)
     return kept
 
 
-def _geometric(count: int, randomness: Randomness) -> Words:
-    """How many coins with P(heads) = exp(-1) show heads before the first tail."""
-    runs = np.zeros(count, dtype=np.uint64)
-    active = np.arange(count)
-    length = 0
-    while active.size and length < _LONGEST_RUN - 1:
-        length += 1
-        active = active[_bernoulli_exp([(np.ones(active.size, dtype=np.uint64), 1)], randomness)]
-        runs[active] = length
-    return runs
-
-
-def _bernoulli_exp(factors: Sequence[tuple[Words, int]], randomness: Randomness) -> Flags:
-    """Coins with P(heads) = exp(-γ), γ the product of the ratios (numerators, denominator), each at most 1.
-
-    Algorithm 1: flip coins of γ/1, γ/2, γ/3, .. until the first tail; heads exactly if that was coin
-    number 1, 3, 5, ... A coin of γ/K is heads if independent coins of all its factors are.
-    """
-    (first, denominator), *others = factors
-    heads = np.ones(first.size, dtype=np.bool_)
-    active = np.arange(first.size)
-    k = 1
-    while active.size and k <= _LONGEST_COIN:
-        active = active[_below(denominator * k, active.size, randomness) < first[active]]
-        for numerators, below in others:
-            active = active[_below(below, active.size, randomness) < numerators[active]]
-        k += 1
-        heads[active] = k % 2 == 1
-    return heads
-
-
-def _below(bound: int, count: int, randomness: Randomness) -> Words:
-    """Uniform integers in [0, bound): each owns ⌊2^64/bound⌋ words; the words left over are redrawn."""
-    if bound == 1:
-        return np.zeros(count, dtype=np.uint64)
-    width = np.uint64(2**64 // bound)
-    drawn = randomness.words(count) // width
-    while (over := np.flatnonzero(drawn >= np.uint64(bound))).size:
-        drawn[over] = randomness.words(over.size) // width
-    return drawn
-
-
-def _fair(count: int, randomness: Randomness) -> Flags:
-    """Fair coins."""
-    bits = np.frombuffer(randomness.bytes(-(-count // 8)), dtype=np.uint8)
-    return np.unpackbits(bits, count=count).view(np.bool_)
-
-
-def _fill(count: int, candidates: Callable[[int], Vector]) -> Vector:
-    """The first `count` accepted candidates."""
-    result = np.empty(count, dtype=np.int64)
-    filled = 0
-    while filled < count:
-        accepted = candidates(min(_CHUNK, 2 * (count - filled) + 8))[: count - filled]
-        result[filled : filled + accepted.size] = accepted
-        filled += accepted.size
-    return result
-
-
-def _round_up(wanted: Fraction, *, bits: int, smallest: Fraction) -> Fraction:
+def round_up(wanted: Fraction, *, bits: int, smallest: Fraction) -> Fraction:
     """The smallest number of `bits` significant bits that is at least `wanted` and `smallest`."""
     if not 0 < wanted <= LARGEST_SCALE:
         raise UsageError(
@@ -229,7 +158,8 @@ def _round_up(wanted: Fraction, *, bits: int, smallest: Fraction) -> Fraction:
     return math.ceil(wanted / unit) * unit
 
 
-def _checked(numerator: int, denominator: int) -> Fraction:
+def checked_scale(numerator: int, denominator: int) -> Fraction:
+    """The ratio, or an error if the samplers cannot use it."""
     if not (
         isinstance(numerator, int) and isinstance(denominator, int) and numerator > 0 and denominator > 0
     ):

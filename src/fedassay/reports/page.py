@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Any
 
-from fedassay.reports import figures, plots
+from fedassay.reports import comparisons, figures, forest, plots
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
@@ -40,6 +40,7 @@ def page(document: Mapping[str, Any]) -> str:
                 for row in results["thresholds"]
             ),
         ),
+        *_comparisons(results),
         "<h2>Privacy</h2>",
         f"<blockquote>{escape(document['privacy']['statement'])}</blockquote>",
         f"<p>Made with fedassay {escape(document['fedassay'])}.</p>",
@@ -51,6 +52,21 @@ def page(document: Mapping[str, Any]) -> str:
         + "\n".join(body)
         + "\n</body></html>\n"
     )
+
+
+def _comparisons(results: Mapping[str, Any]) -> Iterator[str]:
+    """Groups, sites and a second model, each with its table; one forest plot for the first two."""
+    chart = forest.forest(results)
+    if chart is not None:
+        yield f"<figure role='img' aria-label='Forest plot'>{plots.as_svg(chart)}</figure>"
+    for sheet in comparisons.sheets(results):
+        yield f"<h2>{escape(sheet.title)}</h2>"
+        yield _table(list(sheet.head), ([_joined(cell) for cell in row] for row in sheet.rows))
+        yield from (f"<p>{escape(note)}</p>" for note in sheet.notes)
+
+
+def _joined(cell: comparisons.Cell) -> str:
+    return f"{cell.text} ({cell.detail})" if cell.detail else cell.text
 
 
 def _summary(document: Mapping[str, Any]) -> str:

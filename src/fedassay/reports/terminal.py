@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from fedassay.reports import figures
+from fedassay.reports import comparisons, figures
 
 Document = Mapping[str, Any]
 
@@ -22,6 +22,8 @@ def render(document: Document, console: Console) -> None:
     results = document["results"]
     console.print(_overall(results))
     console.print(_thresholds(results["thresholds"]))
+    for sheet in comparisons.sheets(results):
+        console.print(_sheet(sheet))
     console.print(_run(document), highlight=False)
     console.print(Panel(escape(document["privacy"]["statement"]), title="Privacy", title_align="left"))
 
@@ -63,6 +65,20 @@ def _thresholds(thresholds: list[Mapping[str, Any]]) -> Table:
         applied = "" if row["applied"] == row["threshold"] else f" (applied {row['applied']:.6g})"
         cells = [_stacked(row[name]) for name in figures.AT_THRESHOLD]
         table.add_row(f"{row['threshold']:.6g}{applied}", *cells)
+    return table
+
+
+def _sheet(sheet: comparisons.Sheet) -> Table:
+    table = Table(title=sheet.title, title_justify="left", title_style="bold")
+    for place, name in enumerate(sheet.head):
+        table.add_column(escape(name), justify="right" if place else "left")
+    for row in sheet.rows:
+        cells = [
+            escape(cell.text) + (f"\n[dim]{escape(cell.detail)}[/]" if cell.detail else "") for cell in row
+        ]
+        table.add_row(*cells)
+    if sheet.notes:
+        table.caption, table.caption_justify = escape("\n".join(sheet.notes)), "left"
     return table
 
 

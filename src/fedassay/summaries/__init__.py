@@ -7,8 +7,21 @@ from types import MappingProxyType
 from typing import Any
 
 from fedassay.protocol import Summary
+from fedassay.summaries.grouped_histogram import GroupedHistogram
+from fedassay.summaries.paired_moments import PairedMoments
 from fedassay.summaries.score_histogram import ScoreHistogram
+from fedassay.summaries.site_sums import EligibleSites, SiteSums
+from fedassay.summaries.versus_histogram import VersusHistogram
+
+_SUMMARIES: tuple[type[Summary[Any]], ...] = (
+    ScoreHistogram,
+    GroupedHistogram,
+    VersusHistogram,
+    PairedMoments,
+    EligibleSites,
+    SiteSums,
+)
 
 CATALOGUE: Mapping[str, type[Summary[Any]]] = MappingProxyType(
-    {summary.name: summary for summary in (ScoreHistogram,)}
+    {summary.name: summary for summary in _SUMMARIES}
 )

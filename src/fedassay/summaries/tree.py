@@ -154,6 +154,55 @@ class LeastSquares:
         """The joint covariance of several such sums, one per row of `weights`."""
         return np.asarray(weights @ self.covariance_times(weights).T)
 
+    def node_weights(self, weights: Floats) -> tuple[Floats, ...]:
+        """How much each node counts in Σ_b g_b û_b, per level, along the last axis: w_k = H_k C g/σ_k².
+
+        Unbiased, so that the weights of the nodes over a leaf add up to that of the leaf.
+        """
+        if self.exact:
+            above = (self.tree.leaves // width for width in self.tree.widths[1:])
+            return weights, *(np.zeros((*weights.shape[:-1], nodes)) for nodes in above)
+        spread = self.covariance_times(weights)
+        return tuple(
+            spread.reshape(*spread.shape[:-1], -1, width).sum(-1) / variance
+            for width, variance in zip(self.tree.widths, self.variances, strict=True)
+        )
+
+    def prefix_moments(self, below: Floats) -> tuple[tuple[Floats, Floats], ...]:
+        """Σ_j n_j w_j and Σ_j n_j w_j² over the nodes of each level, for the sum of the first r leaves.
+
+        Parameters
+        ----------
+        below : how many rows lie in the first r leaves, for r = 0..leaves; n_j are the rows of a node.
+
+        w are the `node_weights` of that sum, for all r = 0..leaves at once and in linear time: with q = ⌊r/w_l⌋
+        a node counts alike with all nodes that are left (right) of block q of level l within the same block
+        of the level above, so that each level has two weights per level above it, and one for its block q.
+        """
+        assert not self.exact
+        tree, r = self.tree, np.arange(self.tree.leaves + 1)
+        starts = [r // w * w for w in tree.widths] + [np.zeros_like(r)]
+        ends = [np.minimum(start + w, tree.leaves) for start, w in zip(starts, tree.widths, strict=False)]
+        ends.append(np.full_like(r, tree.leaves))
+        # What the blocks of the levels from l on, each only partly below r, add to all leaves in them.
+        partial = [np.zeros(len(r))]
+        for b, w, start in reversed([*zip(self._coefficients, tree.widths, starts, strict=False)]):
+            partial.insert(0, partial[0] + b / w * (r - start))
+        moments = []
+        for k, (w, variance) in enumerate(zip(tree.widths, self.variances, strict=True)):
+            # Node q of this level, then the nodes left and right of block q of each level from here up.
+            own = ((r - starts[k]) * self._scales[k] + w * partial[k + 1]) / variance
+            regions = [(own, below[ends[k]] - below[starts[k]])]
+            for level in range(k, tree.levels):
+                right = w * partial[level + 1] / variance
+                left = right + w * self._scales[level] / variance
+                regions.append((left, below[starts[level]] - below[starts[level + 1]]))
+                regions.append((right, below[ends[level + 1]] - below[ends[level]]))
+            first = np.sum([weight * rows for weight, rows in regions], axis=0)
+            second = np.sum([weight**2 * rows for weight, rows in regions], axis=0)
+            moments.append((first, second))
+        return tuple(moments)
+
     @cached_property
     def total_variance(self) -> float:
         """The variance of the sum of all leaves."""

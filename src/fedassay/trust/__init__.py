@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from fedassay.protocol import TrustModel
+from fedassay.trust.distributed_dp import DistributedDP
+from fedassay.trust.local_dp import LocalDP
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
 
 TRUST_MODELS: Mapping[str, type[TrustModel]] = MappingProxyType(
-    {kind.name: kind for kind in (Plain, SecureSum, ServerDP)}
+    {kind.name: kind for kind in (Plain, SecureSum, DistributedDP, LocalDP, ServerDP)}
 )
 """The catalogue: name to trust model. Requests that name anything else are refused."""
 
-__all__ = ["TRUST_MODELS", "Plain", "SecureSum", "ServerDP"]
+__all__ = ["TRUST_MODELS", "DistributedDP", "LocalDP", "Plain", "SecureSum", "ServerDP"]

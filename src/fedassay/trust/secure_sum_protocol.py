@@ -189,6 +189,10 @@ class DoubleMasking:
             self.minimum_cohort <= n <= LARGEST_COHORT,
             f"got {n} clients, expected at least {self.minimum_cohort}.",
         )
+        require(
+            request.credentials is None or n <= request.credentials.parties,
+            f"got {n} clients, more than are known here; shares of noise would be too small for fewer.",
+        )
         require(asked == question(request.plans), "the server's question is not the one that was asked.")
         try:
             terms = self._terms(request.exchange, asked, n)

@@ -9,7 +9,7 @@ disagree.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -19,16 +19,25 @@ from scipy.special import logit, ndtr, ndtri
 from fedassay.errors import UsageError
 from fedassay.protocol import NO_NOISE, Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
+from fedassay.tasks.evaluation.buckets import Buckets, equi_depth_edges
+from fedassay.tasks.evaluation.calibration_error import sum_of_absolute_values
 from fedassay.tasks.evaluation.confusion import RATIOS, Confusion, decision_metric
-from fedassay.tasks.evaluation.evidence import Evidence, least_squares
-from fedassay.tasks.evaluation.metric import LEVEL, Metric
-from fedassay.tasks.evaluation.ranking import auc_influence, auc_noise_trace, roc_auc
+from fedassay.tasks.evaluation.evidence import Evidence, Floats, least_squares
+from fedassay.tasks.evaluation.intervals import Estimate, bounded, z_value
+from fedassay.tasks.evaluation.metric import LEVEL, Metric, estimator
+from fedassay.tasks.evaluation.ranking import auc_binning_bound, auc_influence, auc_noise_trace
+from fedassay.tasks.evaluation.ratios import brier_score, log_loss
+from fedassay.tasks.evaluation.recalibration import calibration_intercept, calibration_slope
 
 Quantity = Literal["decision", "roc_auc", "calibration"]
 """Precision, recall and accuracy at a threshold; the AUC; the calibration error."""
 
 Privacy = Literal["federated", "distributed", "local"]
 """The paper's three models: an exact secure sum, noise shared by the clients, noise in every message."""
+
+
+PREVALENCE, AUC = 0.5, 0.8
+"""The data and the model that resolutions are chosen for when nothing is known."""
 
 
 def published_rate(
@@ -143,8 +152,8 @@ def expected_auc_noise(
     noise: Noise,
     *,
     rows: float = 1e5,
-    prevalence: float = 0.5,
-    auc: float = 0.8,
+    prevalence: float = PREVALENCE,
+    auc: float = AUC,
 ) -> float:
     """The standard deviation of the AUC from noise alone; its mean absolute error is √(2/π) of it.
 
@@ -156,9 +165,54 @@ def expected_auc_noise(
     '9.2e-05'
     """
     evidence = expected_evidence(histogram, rows=rows, prevalence=prevalence, auc=auc, noise=noise)
-    value, by_positive, by_negative = auc_influence(evidence)
+    return math.sqrt(_auc_noise_variance(evidence, *auc_influence(evidence)))
+
+
+def _auc_noise_variance(evidence: Evidence, value: float, by_positive: Floats, by_negative: Floats) -> float:
     # The estimator subtracts the trace, because its counts are noisy; expected counts are not.
-    return math.sqrt(evidence.privacy_variance(by_positive, by_negative) + auc_noise_trace(evidence, value))
+    return evidence.privacy_variance(by_positive, by_negative) + auc_noise_trace(evidence, value)
+
+
+@estimator
+def _expected_auc(evidence: Evidence, *, level: float) -> Metric:
+    P, N = evidence.require_classes()
+    value, by_positive, by_negative = auc_influence(evidence)
+    estimate = Estimate(
+        value=value,
+        sampling_variance=evidence.sampling_variance(by_positive, by_negative),
+        privacy_variance=_auc_noise_variance(evidence, value, by_positive, by_negative),
+        discretisation=auc_binning_bound(evidence),
+    )
+    return bounded(estimate, size=min(P, N), level=level)
+
+
+@estimator
+def _expected_calibration_error(evidence: Evidence, *, buckets: int, level: float) -> Metric:
+    """What a calibrated model will show: no gap, so the estimate is the mean of Σ|e_j|, all of it error.
+
+    The interval is that of `calibration_error`, around this value.
+    """
+    evidence.require_rows()
+    table = Buckets(evidence=evidence, edges=tuple(equi_depth_edges(evidence, buckets)))
+    sampling, noise = table.share_sampling_covariance, table.share_noise_covariance
+    centre, spread = sum_of_absolute_values(sampling + noise)
+    from_noise = float(np.trace(noise) / np.trace(sampling + noise))
+    estimate = Estimate(
+        value=centre,
+        sampling_variance=spread * (1 - from_noise),
+        privacy_variance=spread * from_noise,
+        discretisation=float(table.expected_bound.sum() / evidence.rows),
+    )
+    half = centre + z_value(level) * estimate.standard_error + estimate.discretisation
+    value = min(1.0, centre)
+    return estimate.metric(value, (max(0.0, value - half), min(1.0, value + half)), level=level)
+
+
+METRICS = (
+    *("roc_auc", *RATIOS, "brier_score", "log_loss", "expected_calibration_error"),
+    *("calibration_intercept", "calibration_slope"),
+)
+"""What `predict` predicts."""
 
 
 def predict(
@@ -169,9 +223,11 @@ def predict(
     auc: float,
     noise: Noise = NO_NOISE,
     threshold: float = 0.5,
+    buckets: int = 10,
     level: float = LEVEL,
+    metrics: Sequence[str] = METRICS,
 ) -> dict[str, Metric]:
-    """The values and errors to expect of the AUC and of the decision at a threshold.
+    """The values, errors and intervals to expect of a release.
 
     Parameters
     ----------
@@ -179,9 +235,15 @@ def predict(
     rows, prevalence, auc : what the data are expected to be (calibrated binormal scores).
     noise : of the release.
     threshold : of precision, recall, accuracy, specificity and f1.
+    buckets : of the calibration error.
     level : of the intervals.
+    metrics : which ones.
 
-    A metric without a value says why there will not be enough evidence.
+    `sampling` and `privacy` are the standard deviations to expect, `interval` is what a typical release will
+    say. A metric without a value says why there will not be enough evidence.
+
+    Assumptions: scores are calibrated. A model that is not has other errors, but not of another order, except
+    for the calibration error, whose interval is the widest near zero.
 
     Examples
     --------
@@ -191,12 +253,40 @@ def predict(
     >>> f"{expected['roc_auc'].privacy:.1e}", f"{expected['roc_auc'].sampling:.1e}"
     ('1.2e-04', '1.4e-03')
     """
-    model = {"rows": rows, "prevalence": prevalence, "auc": auc}
-    evidence = expected_evidence(histogram, noise=noise, **model)
-    metrics = {"roc_auc": roc_auc(evidence, level=level)}
-    if metrics["roc_auc"].value is not None:
-        metrics["roc_auc"] = replace(
-            metrics["roc_auc"], privacy=expected_auc_noise(histogram, noise, **model)
-        )
-    confusion = Confusion.at(evidence, threshold)
-    return metrics | {name: decision_metric(confusion, name, level=level) for name in RATIOS}
+    unknown = sorted(set(metrics) - set(METRICS))
+    if unknown:
+        raise UsageError(f"metric: got {unknown[0]!r}, expected one of {', '.join(METRICS)}.")
+
+    def under(noise: Noise, names: Sequence[str]) -> dict[str, Metric]:
+        evidence = expected_evidence(histogram, noise=noise, rows=rows, prevalence=prevalence, auc=auc)
+        return {
+            name: _predicted(evidence, name, threshold=threshold, buckets=buckets, level=level)
+            for name in names
+        }
+
+    expected = under(noise, metrics)
+    if noise.variance == 0:
+        return expected
+    # Estimators keep sampling variances that noise makes uncertain away from zero; expected counts are certain.
+    exact = under(NO_NOISE, [name for name, metric in expected.items() if metric.value is not None])
+    return expected | {
+        name: replace(expected[name], sampling=metric.sampling)
+        for name, metric in exact.items()
+        if name != "expected_calibration_error"  # its parts are those of one sum
+    }
+
+
+def _predicted(evidence: Evidence, name: str, *, threshold: float, buckets: int, level: float) -> Metric:
+    if name == "roc_auc":
+        return _expected_auc(evidence, level=level)
+    if name == "expected_calibration_error":
+        return _expected_calibration_error(evidence, buckets=buckets, level=level)
+    if name in RATIOS:
+        return decision_metric(Confusion.at(evidence, threshold), name, level=level)
+    return _ESTIMATORS[name](evidence, level=level)
+
+
+_ESTIMATORS: Mapping[str, Callable[..., Metric]] = {
+    estimate.__name__: estimate
+    for estimate in (brier_score, log_loss, calibration_intercept, calibration_slope)
+}

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from fedassay.errors import UsageError
+from fedassay.tasks.evaluation.count_noise import NodeNoise
 from fedassay.tasks.evaluation.evidence import Evidence, Floats
 
 
@@ -113,15 +114,26 @@ class Buckets:
         """The privacy covariance of the gaps; exact, they are linear in the counts."""
         if self.evidence.exact:
             return np.zeros((self.number, self.number))
-        s, fit = self.evidence.scores, self.evidence.fit
-        return fit.covariance(self._members * (1 - s)) + fit.covariance(self._members * s)
+        s = self.evidence.scores
+        return self.evidence.noise_covariance(self._members * (1 - s), -self._members * s)
 
     @cached_property
     def row_noise_variances(self) -> Floats:
         """The privacy variance of the rows per bucket."""
         if self.evidence.exact:
             return np.zeros(self.number)
-        return np.asarray(2 * np.diag(self.evidence.fit.covariance(self._members)))
+        return np.diag(self.evidence.noise_covariance(self._members, self._members))
+
+    def rate_noise_variance(self, bucket: int) -> float:
+        """The privacy variance of the share of positive rows in a bucket."""
+        if self.evidence.exact:
+            return 0.0
+        rows = float(self.rows[bucket])
+        v = float(self.observed[bucket]) / rows
+        if isinstance(self.evidence.count_noise, NodeNoise):  # alike in both classes
+            return ((1 - v) ** 2 + v**2) * float(self.row_noise_variances[bucket]) / 2 / rows**2
+        members = self._members[bucket]
+        return self.evidence.privacy_variance((1 - v) * members, -v * members) / rows**2
 
     @cached_property
     def shares(self) -> Floats:
@@ -142,10 +154,10 @@ class Buckets:
         """The privacy covariance of the shares, the noise in the number of rows included."""
         if self.evidence.exact:
             return np.zeros((self.number, self.number))
-        s, fit, n = self.evidence.scores, self.evidence.fit, self.evidence.rows
+        s, n = self.evidence.scores, self.evidence.rows
         of_positive = (self._members * (1 - s) - self.shares[:, None]) / n
         of_negative = (-self._members * s - self.shares[:, None]) / n
-        return fit.covariance(of_positive) + fit.covariance(of_negative)
+        return self.evidence.noise_covariance(of_positive, of_negative)
 
     def to_json(self) -> dict[str, list[float]]:
         """Boundaries and counts: the B-bucket score histogram of the paper."""

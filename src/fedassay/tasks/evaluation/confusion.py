@@ -67,17 +67,12 @@ class Confusion:
     @classmethod
     def at_edge(cls, evidence: Evidence, edge: int) -> Confusion:
         """The counts at an edge of the grid."""
-        fit = evidence.fit
-        below, joint = fit.prefix_variances[edge], fit.prefix_total_covariances[edge]
-        above, across = fit.total_variance - 2 * joint + below, joint - below
-        covariance = np.zeros((4, 4))
-        covariance[:2, :2] = covariance[2:, 2:] = [[above, across], [across, below]]
         FN, TN = evidence.positives_below[edge], evidence.negatives_below[edge]
         return cls(
             evidence=evidence,
             threshold=float(evidence.grid.edges[edge]),
             counts=np.array([evidence.positive_rows - FN, FN, evidence.negative_rows - TN, TN]),
-            covariance=covariance,
+            covariance=evidence.count_noise.confusion(edge),
         )
 
     def estimate(self, ratio: _Ratio) -> tuple[Estimate, float]:

@@ -40,7 +40,7 @@ def roc_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve:
         evidence.require_classes()
     except Undefined as error:
         return _empty("fpr", "tpr", "thresholds", "lower", "upper", level=level, reason=error)
-    tpr, fpr = (rate_band(evidence, below, error=(1 - level) / 2) for below in _both_below(evidence))
+    tpr, fpr = (rate_band(evidence, label, error=(1 - level) / 2) for label in (1, 0))
     # The true curve R is non-decreasing and passes within the rectangles: R(x) is at most the upper end of
     # any point whose false positive rate is surely at least x, and at least the lower end of any surely at
     # most x.
@@ -75,7 +75,7 @@ def precision_recall_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve
     except Undefined as error:
         return _empty(*names, level=level, reason=error)
     assert base.interval is not None
-    tpr, fpr = (rate_band(evidence, below, error=share) for below in _both_below(evidence))
+    tpr, fpr = (rate_band(evidence, label, error=share) for label in (1, 0))
     chosen = _spread_out(tpr, fpr)
     predicted = P * tpr.rates[chosen] + N * fpr.rates[chosen]
     chosen = chosen[predicted > 0]
@@ -138,17 +138,13 @@ def reliability_curve(buckets: Buckets, *, level: float = LEVEL) -> Curve:
         if rows <= 0 or rows < ENOUGH * math.sqrt(noise):
             continue
         v = float(buckets.observed[j]) / rows
-        privacy_variance = ((1 - v) ** 2 + v**2) * noise / 2 / rows**2
+        privacy_variance = buckets.rate_noise_variance(j)
         band = share_interval(v, rows, privacy_variance, level=1 - (1 - level) / buckets.number)
         ends = [float(evidence.grid.edges[edge]) for edge in buckets.edges[j : j + 2]]
         mean = min(ends[1], max(ends[0], float(buckets.expected[j]) / rows))
         for name, item in zip(names, (ends, mean, min(1.0, max(0.0, v)), rows / n, *band), strict=True):
             curve[name].append(item)
     return {**curve, "level": level}
-
-
-def _both_below(evidence: Evidence) -> tuple[Floats, Floats]:
-    return evidence.positives_below, evidence.negatives_below
 
 
 def _precision(share: float, tpr: Floats, fpr: Floats) -> Floats:

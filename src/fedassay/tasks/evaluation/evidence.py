@@ -14,11 +14,13 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
 from fedassay.protocol import Noise
 from fedassay.summaries.grid import Grid
 from fedassay.summaries.score_histogram import LabelledHistogram
 from fedassay.summaries.tree import LeastSquares, Tree
+from fedassay.tasks.evaluation.count_noise import LevelReports, NodeNoise
 from fedassay.tasks.evaluation.intervals import Estimate
 from fedassay.tasks.evaluation.metric import Undefined
 
@@ -34,8 +36,21 @@ def dot(a: Floats, b: Floats) -> float:
 
 
 def least_squares(tree: Tree, multipliers: Sequence[int], noise: Noise) -> LeastSquares:
-    """The fit of a release with this noise whose levels were multiplied by these numbers."""
-    return LeastSquares(tree=tree, variances=tuple(noise.variance / m**2 for m in multipliers))
+    """The fit of a release with this noise whose levels were multiplied by these numbers.
+
+    Where each client reported on one level, the variance of a node also depends on the rows in it (see
+    `LevelReports`): the fit assumes that they are spread evenly. Any assumption gives an unbiased fit.
+    """
+    if not noise.reporting:
+        return LeastSquares(tree=tree, variances=tuple(noise.variance / m**2 for m in multipliers))
+    rows_per_leaf = reporting_clients(noise) / (2 * tree.leaves)
+    return LeastSquares(
+        tree=tree,
+        variances=tuple(
+            bits + 2 * rows_per_leaf * width / part
+            for bits, width, part in zip(bit_variances(noise), tree.widths, noise.reporting, strict=True)
+        ),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,7 +63,7 @@ class Evidence:
     Parameters
     ----------
     grid : the score bins.
-    fit : the least-squares fit whose error covariance the leaf estimates have (each class, independently).
+    fit : the least-squares fit that the leaf estimates come from.
     positives, negatives : the leaf estimates.
     noise : the law of a node's noise.
 
@@ -83,6 +98,20 @@ class Evidence:
     def exact(self) -> bool:
         """Whether the counts carry no noise."""
         return self.fit.exact
+
+    @cached_property
+    def count_noise(self) -> NodeNoise | LevelReports:
+        """The law of the error that privacy adds to sums over leaves."""
+        if self.exact or not self.noise.reporting:
+            return NodeNoise(fit=self.fit)
+        counts = np.stack([_plausible(self.positives_below), _plausible(self.negatives_below)])
+        return LevelReports(
+            fit=self.fit,
+            bits=bit_variances(self.noise),
+            reporting=self.noise.reporting,
+            clients=max(reporting_clients(self.noise), float(counts.sum())),
+            counts=counts,
+        )
 
     @cached_property
     def positive_rows(self) -> float:
@@ -144,7 +173,11 @@ class Evidence:
 
     def privacy_variance(self, by_positive: Floats, by_negative: Floats) -> float:
         """Noise variance of a function with these derivatives; exact if the function is linear."""
-        return self.fit.variance(by_positive) + self.fit.variance(by_negative)
+        return self.count_noise.variance(by_positive, by_negative)
+
+    def noise_covariance(self, by_positive: Floats, by_negative: Floats) -> Floats:
+        """The joint noise covariance of several functions, their derivatives in the rows of two matrices."""
+        return self.count_noise.covariance(by_positive, by_negative)
 
     def estimate(
         self, value: float, by_positive: Floats, by_negative: Floats, *, discretisation: float = 0.0
@@ -179,10 +212,42 @@ class Evidence:
 
     def require_rows(self) -> float:
         """n, if there are enough rows for any statement."""
-        return self.require("rows", self.rows, 2 * self.fit.total_variance)
+        return self.require("rows", self.rows, self.count_noise.rows)
 
     def require_classes(self) -> tuple[float, float]:
         """P and N, if there are enough rows of both classes."""
-        variance = self.fit.total_variance
-        P = self.require("positive rows", self.positive_rows, variance)
-        return P, self.require("negative rows", self.negative_rows, variance)
+        noise = self.count_noise
+        P = self.require("positive rows", self.positive_rows, noise.positives.total)
+        return P, self.require("negative rows", self.negative_rows, noise.negatives.total)
+
+
+def bit_variances(noise: Noise) -> tuple[float, ...]:
+    """Per level, the variance of a node that no row is in, where each client reported on one level."""
+    return tuple(noise.variance / (len(noise.reporting) * part) for part in noise.reporting)
+
+
+def reporting_clients(noise: Noise) -> float:
+    """How many clients reported, those without a row included, where each reports on one partition.
+
+    A cell that no row falls into has the variance M·h·V, with h partitions and V = q(1-q)/(½-q)² =
+    1/sinh²(ε/2) for q = 1/(e^ε+1): `Noise` has all but M.
+
+    Examples
+    --------
+    >>> V = 4 * math.e / (math.e - 1) ** 2
+    >>> noise = Noise(law="unary", scale=1.0, variance=300 * 2 * V, reporting=(0.4, 0.6))
+    >>> round(reporting_clients(noise), 9)
+    300.0
+    """
+    return noise.variance * math.sinh(1 / (2 * noise.scale)) ** 2 / len(noise.reporting)
+
+
+def _plausible(below: Floats) -> Floats:
+    """Leaf counts that are not negative and have the same total, from noisy counts below each edge.
+
+    They are for variances only. Clipping each count at zero would multiply the rows under strong noise;
+    sums up to an edge, made monotone, stay near where they are.
+    """
+    total = max(0.0, float(below[-1]))
+    inner = np.clip(isotonic_regression(below[1:-1]).x, 0.0, total)
+    return np.diff(inner, prepend=0.0, append=total)

@@ -71,7 +71,8 @@ def auc_noise_trace(evidence: Evidence, value: float) -> float:
     """tr(K^T C K C)/(PN)², the variance of noise times noise in an AUC; exact, and what matters at 500 rows.
 
     K = (½ - AUC) 11^T + ½ S with S antisymmetric, so the cross terms vanish and the trace is
-    (½ - AUC)² (1^T C 1)² + ¼ tr(S^T C S C).
+    (½ - AUC)² (1^T C 1)² + ¼ tr(S^T C S C). C is that of the fit: where noise also depends on the
+    counts, it is what it would be if rows were spread evenly.
     """
     fit = evidence.fit
     trace = (0.5 - value) ** 2 * fit.total_variance**2 + fit.sign_trace / 4
@@ -85,7 +86,8 @@ def average_precision(evidence: Evidence, *, level: float = LEVEL) -> Metric:
     * discretisation: rows of one bin may be in any order. At worst all negatives of the bin come first and
       the positives follow one by one, at best the positives come first, tied; both have closed forms.
     * under noise the precision of the topmost bins is a ratio of noise. They are merged into one bin that
-      holds enough rows, and the binning bound covers what that hides.
+      holds enough rows, and the binning bound covers what that hides. The noise of a bin also is in all T from
+      there down, which would bias the sum of products; see `_noise_bias`.
     """
     P, _ = evidence.require_classes()
     first = _highest_supported_edge(evidence)
@@ -93,8 +95,8 @@ def average_precision(evidence: Evidence, *, level: float = LEVEL) -> Metric:
     T, F = np.cumsum(p[::-1])[::-1], np.cumsum(n[::-1])[::-1]
     rows = np.where(T + F > 0, T + F, 1.0)  # only empty bins above all rows have none; they carry no weight
     Q = T / rows
-    value = dot(p, Q) / P
     own = p * F / rows**2
+    value = dot(p, Q) / P - _noise_bias(evidence, p, T, F, rows) / P
     by_positive = (Q - value + np.cumsum(own)) / P
     by_negative = -np.cumsum(p * T / rows**2) / P
     unmerge = np.minimum(np.arange(evidence.grid.leaves), first)
@@ -113,11 +115,26 @@ def _highest_supported_edge(evidence: Evidence) -> int:
     """The highest edge such that at it and at every lower one, the rows above stand out from the noise."""
     if evidence.exact:
         return evidence.grid.leaves - 1
-    fit = evidence.fit
+    noise = evidence.count_noise
     above = (evidence.rows - evidence.positives_below - evidence.negatives_below)[:-1]
-    variances = (fit.total_variance - 2 * fit.prefix_total_covariances + fit.prefix_variances)[:-1]
-    supported = above >= ENOUGH * np.sqrt(2 * variances)
+    variances = (noise.positives.above + noise.negatives.above)[:-1]
+    supported = above >= ENOUGH * np.sqrt(np.maximum(variances, 0.0))
     return len(supported) - 1 if supported.all() else int(np.argmin(supported)) - 1
+
+
+def _noise_bias(evidence: Evidence, p: Floats, T: Floats, F: Floats, rows: Floats) -> float:
+    """How much noise adds to Σ_b p_b Q(T_b, F_b) on average, to second order, Q = T/(T + F).
+
+    Cov(p_b, T_b) Q_T + ½ p_b (Q_TT Var T_b + Q_FF Var F_b), where T_b and T_{b+1} = T_b - p_b have known
+    variances, hence 2 Cov(p_b, T_b) = Var p_b + Var T_b - Var T_{b+1}.
+    """
+    if evidence.exact:
+        return 0.0
+    noise, bins = evidence.count_noise, len(p)
+    of_T, of_F = noise.positives.above[:bins], noise.negatives.above[:bins]
+    of_p = np.append(np.full(bins - 1, evidence.fit.leaf_variance), of_T[-1])
+    with_T = (of_p + of_T - np.append(of_T[1:], 0.0)) / 2
+    return float((with_T * F / rows**2 + p * (T * of_F - F * of_T) / rows**3).sum())
 
 
 def _merge_top(counts: Floats, first: int) -> Floats:
@@ -140,7 +157,8 @@ def _order_bound(evidence: Evidence, p: Floats, n: Floats, T: Floats, F: Floats)
     # factors, p² - p is too large by the variance of p.
     safe = np.maximum(rows, 1.0)
     variance = np.full(len(p), evidence.fit.leaf_variance)
-    variance[-1] = evidence.fit.variance((np.arange(evidence.grid.leaves) >= len(p) - 1).astype(np.float64))
+    top = (np.arange(evidence.grid.leaves) >= len(p) - 1).astype(np.float64)
+    variance[-1] = evidence.privacy_variance(top, np.zeros_like(top))
     up = float((p * n * T / safe**2).sum())
     down = float(((p**2 - variance - p) * F / (2 * safe**2)).sum())
     return max(0.0, up, down)

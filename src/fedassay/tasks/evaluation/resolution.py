@@ -11,10 +11,16 @@ import numpy as np
 from fedassay.protocol import Setting, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.summaries.tree import ranked_widths
-from fedassay.tasks.evaluation.accuracy import expected_auc_noise
+from fedassay.tasks.evaluation.accuracy import AUC, PREVALENCE, expected_auc_noise, expected_evidence
+from fedassay.tasks.evaluation.intervals import z_value
+from fedassay.tasks.evaluation.metric import LEVEL
+from fedassay.tasks.evaluation.ranking import auc_binning_bound
 
 _CANDIDATES = 20
 """Fan-outs that are compared by the expected error of the AUC, out of the best for sums up to an edge."""
+
+_LOWEST = 5
+"""The least height that is tried."""
 
 _SLOPES = ((2, 3), (1, 2), (2, 4), (3, 4), (1, 3), (3, 5))
 """Multipliers of the finest and the coarsest level; the levels between lie on a line."""
@@ -47,6 +53,25 @@ def least_noisy(histogram: ScoreHistogram, setting: Setting) -> ScoreHistogram:
         for multipliers in (slopes(len(widths)) if divisible else [(1,) * len(widths)])
     ]
     return min(candidates, key=expected_error)
+
+
+def most_telling(finest: ScoreHistogram, setting: Setting) -> ScoreHistogram:
+    """Bins for randomised answers, fine or coarse, with the shortest interval for the AUC of a typical model.
+
+    Such noise grows with the number of clients, so that it, not the binning, decides how fine the bins should
+    be: every halving of the bins adds a level, and clients report on one level only. Clients are taken to hold
+    one row each.
+    """
+    rows = max(2, setting.clients)
+
+    def half_width(histogram: ScoreHistogram) -> float:
+        binning = auc_binning_bound(expected_evidence(histogram, rows=rows, prevalence=PREVALENCE, auc=AUC))
+        noise = setting.noise(Sum(of=histogram))
+        return z_value(LEVEL) * expected_auc_noise(histogram, noise, rows=rows) + binning
+
+    lowest = max(_LOWEST, (len(finest.thresholds) + 1).bit_length())
+    candidates = [replace(finest, height=height) for height in range(lowest, finest.height + 1)]
+    return min((least_noisy(candidate, setting) for candidate in candidates or [finest]), key=half_width)
 
 
 def slopes(levels: int) -> Iterator[tuple[int, ...]]:

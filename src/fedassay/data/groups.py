@@ -1,0 +1,94 @@
+"""The names that occur in a column: subgroups that nobody has declared, and the names of clients.
+
+Only for simulations: in a release, that a name occurs at all is information about somebody's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from fedassay.data.findings import listed, raise_first
+from fedassay.data.numbers import to_clients
+from fedassay.data.schema import Columns
+from fedassay.data.sources import Folder, open_source
+from fedassay.data.tables import NoRows, reading
+from fedassay.errors import DataError
+from fedassay.summaries.group_names import LONGEST_NAME, MOST_GROUPS, OTHER
+
+
+def reread(data: Any) -> Any:
+    """The same data, in a form that can be opened more than once: an Arrow stream is kept in memory.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> stream = pa.table({"sex": ["M", "F"]}).to_reader()
+    >>> group_names(data := reread(stream), "sex"), data.num_rows
+    (('F', 'M'), 2)
+    """
+    known = type(data).__module__.partition(".")[0] in ("pandas", "polars")
+    if known or isinstance(data, pa.Table | pa.RecordBatch) or not hasattr(data, "__arrow_c_stream__"):
+        return data
+    with reading("the Arrow stream", fix="give a table, or write the stream to a .parquet file first"):
+        return pa.table(data)
+
+
+def group_names(data: Any, column: str) -> tuple[str, ...]:
+    """The groups in a column, sorted, without ``other``.
+
+    Raises
+    ------
+    DataError
+        If the column is missing, or holds no group or more than an evaluation can have.
+
+    Examples
+    --------
+    >>> group_names({"sex": ["M", "F", "M"]}, "sex")
+    ('F', 'M')
+    """
+    found: set[str] = set()
+    for where, names in _names(data, Columns(names={"group": column})):
+        found.update(name for name in names if name != OTHER and len(name) <= LONGEST_NAME)
+        if len(found) > MOST_GROUPS:
+            raise DataError(
+                f"{where}, column {column!r} (group): got more than {MOST_GROUPS} different values "
+                f"({listed(sorted(found), most=3)}), expected a few groups; name those of interest with --group, "
+                "the others then count as one."
+            )
+    if not found:
+        raise DataError(
+            f"column {column!r} (group): got no value besides {OTHER!r}, expected some groups; name another column."
+        )
+    return tuple(sorted(found))
+
+
+def client_names(data: Any, column: str | None) -> tuple[str, ...]:
+    """The clients, in the order of `Federation.clients`; without a column, those of a folder.
+
+    Examples
+    --------
+    >>> client_names({"site": [10, 9, 10]}, "site")
+    ('10', '9')
+    """
+    if column is None:
+        source = open_source(data)
+        return tuple(sorted(source.sites)) if isinstance(source, Folder) else ()
+    found: set[str] = set()
+    for _, names in _names(data, Columns(names={}, client=column)):
+        found.update(names)
+    return tuple(sorted(found))
+
+
+def _names(data: Any, columns: Columns) -> Iterator[tuple[str, list[str]]]:
+    """Where, and which names, batch by batch, of the one column."""
+    source = open_source(data)
+    tables = list(source.sites.values()) if isinstance(source, Folder) else [source]
+    for table in tables:
+        if isinstance(table, NoRows):
+            continue
+        raise_first(list(columns.missing_from(table.names, where=table.label).values()))
+        for batch in table.batches(list(columns.needed)):
+            yield table.label, to_clients(batch.column(0)).names.to_pylist()

@@ -1,0 +1,132 @@
+"""What a planned study assumes: the data, the clients, and who is trusted with what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fedassay.errors import UsageError
+from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, Budget, Noise, Protection, Setting, Sum, TrustModel
+from fedassay.summaries.score_histogram import ScoreHistogram
+
+PREVALENCE_ODDS = 1.5
+"""The factor by which the odds of a positive row may be mistaken, for a verdict that still holds."""
+
+AUC_SHIFT = 0.05
+"""By how much the assumed AUC may be mistaken."""
+
+_LEAST_AUC, _MOST_AUC = 0.51, 0.995
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectation:
+    """The data one expects: so many rows at so many clients of equal size, with this prevalence and AUC.
+
+    Scores are assumed to be calibrated and binormal; see `accuracy.expected_evidence`.
+
+    Examples
+    --------
+    >>> Expectation(rows=1000, clients=10, prevalence=0.2, auc=0.75).varied()[0].prevalence
+    0.14285714285714285
+    """
+
+    rows: float
+    clients: int
+    prevalence: float
+    auc: float
+
+    def __post_init__(self) -> None:
+        if not self.rows >= 1:
+            raise UsageError(f"rows: got {self.rows}, expected at least 1.")
+        if not self.clients >= 1:
+            raise UsageError(f"clients: got {self.clients}, expected at least 1.")
+        if self.rows > self.clients * LARGEST_ROWS_PER_CLIENT:
+            raise UsageError(
+                f"rows: got {self.rows:.3g} at {self.clients} clients, expected at most "
+                f"{LARGEST_ROWS_PER_CLIENT:,} per client."
+            )
+        if not 0 < self.prevalence < 1:
+            raise UsageError(
+                f"prevalence: got {self.prevalence}, expected the share of positive rows, between 0 and 1."
+            )
+        if not 0.5 < self.auc < 1:
+            raise UsageError(
+                f"auc: got {self.auc}, expected a number between 0.5 and 1; a model at 0.5 says nothing, and one "
+                "below would be better turned around."
+            )
+
+    def varied(self) -> tuple[Expectation, ...]:
+        """The corners of what is still plausible: odds of the prevalence by a factor, AUC by a shift."""
+        return tuple(
+            replace(self, prevalence=self._prevalence_times(factor), auc=self._auc_plus(shift))
+            for factor in (1 / PREVALENCE_ODDS, PREVALENCE_ODDS)
+            for shift in (-AUC_SHIFT, AUC_SHIFT)
+        )
+
+    def _prevalence_times(self, factor: float) -> float:
+        odds = self.prevalence / (1 - self.prevalence) * factor
+        return odds / (1 + odds)
+
+    def _auc_plus(self, shift: float) -> float:
+        low, high = min(_LEAST_AUC, self.auc), max(_MOST_AUC, self.auc)
+        return min(high, max(low, self.auc + shift))
+
+    def with_rows(self, rows: float) -> Expectation:
+        """More or fewer rows, at clients of the same size."""
+        return replace(self, rows=rows, clients=max(1, round(self.clients * rows / self.rows)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """An expectation under a trust model, a budget and a protection."""
+
+    expectation: Expectation
+    trust: TrustModel
+    budget: Budget | None = None
+    protection: Protection = field(default_factory=Protection)
+
+    @property
+    def setting(self) -> Setting:
+        """What the task would know."""
+        return Setting(
+            trust=self.trust,
+            protection=self.protection,
+            budget=self.budget,
+            clients=self.expectation.clients,
+        )
+
+    @property
+    def rows(self) -> float:
+        """The rows that are used: excess rows of a client are left out."""
+        bound = self.protection.rows_per_client
+        rows, clients = self.expectation.rows, self.expectation.clients
+        return rows if bound is None else min(rows, float(clients * bound))
+
+    def noise(self, histogram: ScoreHistogram) -> Noise:
+        """The noise of a release of this histogram."""
+        return self.setting.noise(Sum(of=histogram))
+
+    def with_expectation(self, expectation: Expectation) -> Study:
+        """The same study on other data."""
+        return replace(self, expectation=expectation)
+
+    def with_epsilon(self, epsilon: float) -> Study:
+        """The same study for another epsilon."""
+        assert self.budget is not None
+        return replace(self, budget=replace(self.budget, epsilon=epsilon))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The assumptions and terms, as plain values."""
+        return {
+            "rows": self.expectation.rows,
+            "rows_used": self.rows,
+            "clients": self.expectation.clients,
+            "prevalence": self.expectation.prevalence,
+            "auc": self.expectation.auc,
+            "trust_model": self.trust.name,
+            "unit": str(self.protection.unit),
+            "neighbours": str(self.protection.neighbours),
+            "rows_per_client": self.protection.rows_per_client,
+            "epsilon": None if self.budget is None else self.budget.epsilon,
+            "delta": None if self.budget is None else self.budget.delta,
+        }

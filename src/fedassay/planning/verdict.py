@@ -1,0 +1,139 @@
+"""Enough data, not enough, or not decidable: predicted intervals against the widths one can live with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from fedassay.errors import UsageError
+from fedassay.tasks.evaluation.metric import Metric
+
+TARGETS: Mapping[str, float] = MappingProxyType(
+    {
+        "roc_auc": 0.02,
+        "accuracy": 0.02,
+        "precision": 0.05,
+        "recall": 0.05,
+        "specificity": 0.05,
+        "f1": 0.05,
+        "brier_score": 0.01,
+        "log_loss": 0.05,
+        "expected_calibration_error": 0.02,
+        "calibration_intercept": 0.2,
+        "calibration_slope": 0.2,
+    }
+)
+"""Half-widths that most validations of a classifier could live with, where none are given."""
+
+
+class Verdict(StrEnum):
+    """Whether the data are enough for a metric."""
+
+    ENOUGH = "enough data"
+    NOT_ENOUGH = "not enough"
+    UNDECIDABLE = "not decidable"
+
+
+def half_width(metric: Metric) -> float:
+    """Half the length of the interval to expect; infinite for a metric that will have no value."""
+    if metric.interval is None:
+        return math.inf
+    return (metric.interval[1] - metric.interval[0]) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predicted:
+    """A metric as predicted, and whether its interval will be short enough.
+
+    Parameters
+    ----------
+    metric : value, errors and interval to expect under the assumptions.
+    target : the half-width that is short enough.
+    varied : the half-widths if the assumptions are mistaken in the ways of `Expectation.varied`.
+
+    Examples
+    --------
+    >>> metric = Metric(value=0.8, interval=(0.78, 0.82), level=0.95, sampling=0.01, privacy=0, discretisation=0)
+    >>> str(Predicted(metric=metric, target=0.03, varied=(0.018, 0.025)).verdict)
+    'enough data'
+    >>> str(Predicted(metric=metric, target=0.03, varied=(0.018, 0.035)).verdict)
+    'not decidable'
+    """
+
+    metric: Metric
+    target: float
+    varied: tuple[float, ...] = ()
+
+    @property
+    def half_width(self) -> float:
+        """Half the length of the interval to expect."""
+        return half_width(self.metric)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Enough (not enough) if the interval is short enough (too long) under every variation.
+
+        If the variations disagree, what is assumed decides, not the data: nobody can know beforehand.
+        """
+        short = [width <= self.target for width in (self.half_width, *self.varied)]
+        if all(short):
+            return Verdict.ENOUGH
+        return Verdict.UNDECIDABLE if any(short) else Verdict.NOT_ENOUGH
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in a result, with what planning adds."""
+        widths = [width for width in (self.half_width, *self.varied) if math.isfinite(width)]
+        return {
+            **self.metric.to_json(),
+            "half_width": self.half_width if math.isfinite(self.half_width) else None,
+            "half_width_range": [min(widths), max(widths)]
+            if widths and len(widths) == 1 + len(self.varied)
+            else None,
+            "target": self.target,
+            "verdict": str(self.verdict),
+        }
+
+
+def checked_targets(targets: Mapping[str, float]) -> dict[str, float]:
+    """Targets by metric, all of them known and above zero."""
+    for name, width in targets.items():
+        if name not in TARGETS:
+            raise UsageError(f"target: got {name!r}, expected one of {', '.join(TARGETS)}.")
+        if not 0 < width < math.inf:
+            raise UsageError(f"target {name}: got {width:g}, expected a half-width above 0.")
+    return dict(targets)
+
+
+def in_words(predicted: Mapping[str, Predicted]) -> str:
+    """All verdicts in one line.
+
+    Examples
+    --------
+    >>> metric = Metric(value=0.8, interval=(0.7, 0.9), level=0.95, sampling=0.05, privacy=0, discretisation=0)
+    >>> in_words({"roc_auc": Predicted(metric=metric, target=0.02)})
+    'Not enough data for roc_auc.'
+    """
+    by: dict[Verdict, list[str]] = {verdict: [] for verdict in Verdict}
+    for name, one in predicted.items():
+        by[one.verdict].append(name)
+    if len(by[Verdict.ENOUGH]) == len(predicted):
+        return f"Enough data for {'every metric' if len(predicted) > 1 else _listed(by[Verdict.ENOUGH])}."
+    parts = []
+    if by[Verdict.ENOUGH]:
+        parts.append(f"enough data for {_listed(by[Verdict.ENOUGH])}")
+    if by[Verdict.NOT_ENOUGH]:
+        parts.append(f"not enough data for {_listed(by[Verdict.NOT_ENOUGH])}")
+    if by[Verdict.UNDECIDABLE]:
+        parts.append(
+            f"not decidable for {_listed(by[Verdict.UNDECIDABLE])}: it depends on the true prevalence and AUC"
+        )
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

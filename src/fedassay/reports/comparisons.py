@@ -1,0 +1,153 @@
+"""Tables about groups, sites and a second model, as plain text: the terminal and the page show the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedassay.reports import figures
+
+Results = Mapping[str, Any]
+
+SHOWN = (
+    "roc_auc",
+    "brier_score",
+    "calibration_intercept",
+    "calibration_slope",
+    "observed_expected_ratio",
+)
+"""The metrics of a group or site that a table has room for."""
+
+OTHER = "other"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A value, and what stands smaller beneath or beside it."""
+
+    text: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    """One table; the first column names, the others are numbers."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = field(default=())
+
+
+def sheets(results: Results) -> Iterator[Sheet]:
+    """The tables that these results have, in the order in which they are read."""
+    if "difference" in results:
+        yield _difference(results)
+    if "groups" in results:
+        yield _entries("By group", "group", groups_with_rows(results))
+    if results.get("sites") is not None:
+        yield _entries("By site", "site", results["sites"])
+    if "heterogeneity" in results:
+        yield _heterogeneity(results)
+
+
+def groups_with_rows(results: Results) -> list[Mapping[str, Any]]:
+    """The groups, without ``other`` if it is known to be empty."""
+    return [entry for entry in results["groups"] if entry["group"] != OTHER or entry["rows"] != 0]
+
+
+def _difference(results: Results) -> Sheet:
+    level = results["roc_auc"]["level"]
+    rows = [
+        (
+            Cell(text=figures.TITLES[name]),
+            _cell(results[name]),
+            _cell(results["versus"][name]),
+            _cell(difference),
+        )
+        for name, difference in results["difference"].items()
+    ]
+    return Sheet(
+        title="Against the second model",
+        head=("metric", "first model", "second model", f"difference, {level:.0%} interval"),
+        rows=tuple(rows),
+        notes=_reasons((figures.TITLES[n], [m]) for n, m in results["difference"].items()),
+    )
+
+
+def _entries(title: str, what: str, entries: list[Mapping[str, Any]]) -> Sheet:
+    return Sheet(
+        title=title,
+        head=(what, "rows", *(figures.TITLES[name] for name in SHOWN)),
+        rows=tuple(
+            (
+                Cell(text=entry[what]),
+                Cell(text=f"{entry['rows']:,.0f}"),
+                *(_cell(entry[name]) for name in SHOWN),
+            )
+            for entry in entries
+        ),
+        notes=_reasons((entry[what], [entry[name] for name in SHOWN]) for entry in entries),
+    )
+
+
+def _heterogeneity(results: Results) -> Sheet:
+    entries = results["heterogeneity"]
+    level = next(iter(entries.values()))["level"]
+    notes = _reasons((figures.TITLES[name], [entry]) for name, entry in entries.items())
+    left_out = max(entry["left_out"] for entry in entries.values())
+    if left_out:
+        notes = (
+            *notes,
+            f"up to {left_out} sites had too few rows of a class or no estimate, and are left out",
+        )
+    if results.get("sites_reason"):
+        notes = (*notes, results["sites_reason"])
+    return Sheet(
+        title="Between sites",
+        head=(
+            "metric",
+            "sites",
+            f"mean, {level:.0%} interval",
+            f"a new site, {level:.0%} interval",
+            "tau²",
+            "I²",
+            "Q, p",
+        ),
+        rows=tuple(_pooled_row(name, entry) for name, entry in entries.items()),
+        notes=notes,
+    )
+
+
+def _pooled_row(name: str, entry: Mapping[str, Any]) -> tuple[Cell, ...]:
+    first = (Cell(text=figures.TITLES[name]), Cell(text=str(entry["sites"])))
+    if entry["value"] is None:
+        return (*first, *(Cell(text="-"),) * 5)
+    scale = "" if entry["scale"] == "identity" else f"{entry['scale']} scale"
+    return (
+        *first,
+        _cell(entry),
+        Cell(text=figures.interval({"interval": entry["prediction_interval"]})),
+        Cell(text=f"{entry['tau2']:.3g}", detail=scale),
+        Cell(text=f"{entry['i2']:.0%}"),
+        Cell(text=f"{entry['q']:.1f}", detail=f"p {figures.p_value(entry['p_value'])}"),
+    )
+
+
+def _cell(metric: Mapping[str, Any]) -> Cell:
+    if metric["value"] is None:
+        return Cell(text="-")
+    return Cell(text=figures.value(metric), detail=figures.interval(metric))
+
+
+def _reasons(named: Iterable[tuple[str, list[Mapping[str, Any]]]]) -> tuple[str, ...]:
+    """Why there is no number, once for each name and reason."""
+    return tuple(
+        dict.fromkeys(
+            f"{name}: {metric['reason']}"
+            for name, metrics in named
+            for metric in metrics
+            if metric["value"] is None
+        )
+    )

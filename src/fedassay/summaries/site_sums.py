@@ -1,0 +1,240 @@
+"""What sites can say together about how much they differ, without any of them being seen.
+
+Each site computes its own estimates and variances (`site_statistics`) and adds its weights and weighted
+values to totals over all sites. From these totals the whole random-effects analysis follows: it depends on the
+sites only through Σw, Σw², Σwy and Σwy².
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from fedassay.errors import UsageError
+from fedassay.protocol import Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
+from fedassay.summaries.grid import LARGEST_REACH
+from fedassay.summaries.score_histogram import ScoreHistogram
+from fedassay.summaries.site_statistics import ESTIMATORS, SiteCounts, SiteEstimate, site_estimate
+
+POOLED = tuple(ESTIMATORS)
+"""The metrics that can be pooled over sites."""
+
+LARGEST_TAU2 = 2.0**10
+
+_LIMBS, _LIMB = 4, 32
+_POINT = 48
+"""Numbers are whole multiples of 2^-48, written as four limbs of 32 bits."""
+
+_REMEMBERED = "site-estimates"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightedSums:
+    """Totals over the sites that have an estimate y with weight w, exactly as they were sent."""
+
+    sites: int
+    w: Fraction
+    w2: Fraction
+    wy: Fraction
+    wy2: Fraction
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OfSite:
+    """What both summaries below share: the histogram that a site makes of its own rows, and the metrics."""
+
+    metrics: tuple[str, ...] = POOLED
+    transform: str = "mixed"
+    height: int = 15
+    thresholds: tuple[float, ...] = ()
+    reach: float = LARGEST_REACH
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metrics", tuple(self.metrics))
+        object.__setattr__(self, "thresholds", self._histogram.thresholds)
+        unknown = [name for name in self.metrics if name not in POOLED]
+        if unknown or not self.metrics or len(set(self.metrics)) != len(self.metrics):
+            raise UsageError(
+                f"metrics: got {list(self.metrics)}, expected different ones of {', '.join(POOLED)}."
+            )
+
+    @classmethod
+    def like(cls, histogram: ScoreHistogram, **fields: Any) -> Self:
+        """With the bins of this histogram."""
+        return cls(
+            transform=histogram.transform,
+            height=histogram.height,
+            thresholds=histogram.thresholds,
+            reach=histogram.reach,
+            **fields,
+        )
+
+    @property
+    def _histogram(self) -> ScoreHistogram:
+        return ScoreHistogram(
+            transform=self.transform,
+            height=self.height,
+            thresholds=tuple(self.thresholds),
+            reach=self.reach,
+        )
+
+    def _estimates(self, rows: Rows, memory: Memory) -> tuple[list[SiteEstimate | None], Memory]:
+        """The site's estimates, remembered: where rows are left out at random, all rounds speak of the same."""
+        known = memory.get(_REMEMBERED)
+        if known is None:
+            counts = _counted(self._histogram, rows)
+            known = {name: site_estimate(name, counts) for name in POOLED}
+            known = {name: None if found is None else list(found) for name, found in known.items()}
+        found = [known[name] for name in self.metrics]
+        return [None if pair is None else SiteEstimate(*pair) for pair in found], {
+            **memory,
+            _REMEMBERED: known,
+        }
+
+
+def _counted(histogram: ScoreHistogram, rows: Rows) -> SiteCounts:
+    read = histogram.read(histogram.measure(rows, {})[0])
+    edges = histogram.grid.edges
+    return SiteCounts(
+        read.positives.astype(np.float64), read.negatives.astype(np.float64), (edges[1:] + edges[:-1]) / 2
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EligibleSites(_OfSite, Summary[dict[str, int]]):
+    """How many sites have an estimate of each metric: 1 or 0 for each, from each site.
+
+    Asked first, so that weighted sums are only asked for where enough sites stand behind them: a sum over one
+    site would be that site's own estimate.
+    """
+
+    name: ClassVar[str] = "eligible-sites"
+    columns: ClassVar[tuple[str, ...]] = ("score", "label")
+    additive: ClassVar[bool] = False
+
+    @property
+    def length(self) -> int:
+        """One entry per metric."""
+        return len(self.metrics)
+
+    @property
+    def largest(self) -> int:
+        """Yes or no."""
+        return 1
+
+    def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
+        """Estimate, and say whether it worked."""
+        estimates, memory = self._estimates(rows, memory)
+        return np.array([found is not None for found in estimates], dtype=np.int64), memory
+
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        """One row can decide whether its site has any of the estimates."""
+        return Sensitivity(l1=float(self.length), l2=math.sqrt(self.length))
+
+    def read(self, total: Total) -> dict[str, int]:
+        """Metric to the number of sites."""
+        return {name: int(count) for name, count in zip(self.metrics, total, strict=True)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteSums(_OfSite, Summary[dict[str, WeightedSums]]):
+    """Σ1, Σw, Σw², Σwy, Σwy² over the sites that have an estimate y with variance v, for w = 1/(v + tau2).
+
+    `tau2` has one number per metric: 0 in a first round (fixed-effect weights), the variance between sites in a
+    second (random-effects weights).
+
+    Enforced: |y| <= 2^6 and 2^-38 <= v (`site_statistics`), hence 0 < w <= 2^38 and all numbers are below 2^76.
+    Each is rounded to 2^-48 and written as four limbs of 32 bits, the highest signed: |number|·2^48 < 2^124, so
+    the highest limb is below 2^28 and every entry below 2^32. No total over up to 2^30 sites wraps, and totals
+    are exact: nothing but the rounding of each site's five numbers is lost.
+
+    Sensitivity: any site's entries can take any value within their bounds if one row changes, because an
+    estimate depends on all rows of its site. The bound is true and useless: no noise that covers it leaves
+    anything to see.
+    """
+
+    name: ClassVar[str] = "site-sums"
+    columns: ClassVar[tuple[str, ...]] = ("score", "label")
+    additive: ClassVar[bool] = False
+
+    tau2: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        tau2 = tuple(float(number) for number in self.tau2) or (0.0,) * len(self.metrics)
+        if len(tau2) != len(self.metrics) or not all(0 <= number <= LARGEST_TAU2 for number in tau2):
+            raise UsageError(
+                f"tau2: got {list(tau2)}, expected one number in [0, {LARGEST_TAU2:.0f}] per metric."
+            )
+        object.__setattr__(self, "tau2", tau2)
+
+    @property
+    def length(self) -> int:
+        """Per metric a count and four numbers."""
+        return len(self.metrics) * (1 + 4 * _LIMBS)
+
+    @property
+    def largest(self) -> int:
+        """A limb."""
+        return 1 << _LIMB
+
+    def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
+        """Estimate, weigh, write down; zeros where there is no estimate."""
+        estimates, memory = self._estimates(rows, memory)
+        entries: list[int] = []
+        for found, tau2 in zip(estimates, self.tau2, strict=True):
+            if found is None:
+                entries += [0] * (1 + 4 * _LIMBS)
+                continue
+            y, w = found.value, 1 / (found.variance + tau2)
+            entries.append(1)
+            for number in (w, w * w, w * y, w * y * y):
+                entries += to_limbs(number)
+        return np.array(entries, dtype=np.int64), memory
+
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        """Every entry from one end of its range to the other."""
+        reach = 2.0 * self.largest
+        return Sensitivity(l1=reach * self.length, l2=reach * math.sqrt(self.length))
+
+    def read(self, total: Total) -> dict[str, WeightedSums]:
+        """Metric to its sums."""
+        sums = {}
+        for name, entries in zip(self.metrics, np.split(total, len(self.metrics)), strict=True):
+            w, w2, wy, wy2 = (from_limbs(limbs) for limbs in np.split(entries[1:], 4))
+            sums[name] = WeightedSums(sites=int(entries[0]), w=w, w2=w2, wy=wy, wy2=wy2)
+        return sums
+
+
+def to_limbs(number: float) -> list[int]:
+    """A number in fixed point as limbs, lowest first; all but the highest are not negative.
+
+    Examples
+    --------
+    >>> to_limbs(-1.0)
+    [0, 4294901760, 4294967295, -1]
+    """
+    assert abs(number) <= 2.0**76
+    whole = round(Fraction(number) * 2**_POINT)
+    limbs = []
+    for _ in range(_LIMBS - 1):
+        whole, limb = divmod(whole, 1 << _LIMB)
+        limbs.append(limb)
+    return [*limbs, whole]
+
+
+def from_limbs(limbs: Sequence[int] | Total) -> Fraction:
+    """The number that these limbs, or sums of such limbs, stand for.
+
+    Examples
+    --------
+    >>> from_limbs([a + b for a, b in zip(to_limbs(0.75), to_limbs(-2.0))])
+    Fraction(-5, 4)
+    """
+    whole = sum(int(limb) << (_LIMB * place) for place, limb in enumerate(limbs))
+    return Fraction(whole, 2**_POINT)

@@ -1,0 +1,241 @@
+"""Buckets of equal depth, for many numbers of buckets at once, and how well noise lets them be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+from scipy.special import log_ndtr
+
+from fedassay.tasks.calibration.maps import EPSILON
+from fedassay.tasks.evaluation.evidence import ENOUGH, Evidence, Floats
+from fedassay.tasks.evaluation.metric import Undefined
+
+Indices = NDArray[np.int64]
+
+LARGEST_DISPERSION = 2.0
+"""Buckets may always be so small that privacy noise is as large as sampling error."""
+
+FEWEST_BUCKETS = 5
+"""Fewer buckets under noise are no calibrator."""
+
+_PROBES = 8
+"""Buckets of a binning whose noise is computed to know that of all."""
+
+
+def prefix_of(evidence: Evidence) -> Floats:
+    """Rows below each edge; under noise made non-decreasing (least squares)."""
+    return monotone_prefix(evidence.counts, exact=evidence.exact)
+
+
+def monotone_prefix(counts: Floats, *, exact: bool) -> Floats:
+    """The cumulated counts, from 0; under noise the nearest non-decreasing ones."""
+    prefix = np.concatenate([[0.0], np.cumsum(counts)])
+    return prefix if exact else np.asarray(isotonic_regression(prefix).x)
+
+
+def equi_depth(prefix: Floats, buckets: Sequence[int] | Indices) -> tuple[Indices, Indices]:
+    """The edges that cut the rows into equal parts, for each number of buckets, in one pass.
+
+    Returns the indices of edges of all binnings, one binning after the other, each from 0 to the last edge,
+    and where each binning starts. A boundary is the edge whose prefix is nearest to its target (Cormode and
+    Markov 2023, Section 2.3), the lower one if two are equally near; where many rows share a leaf, boundaries
+    coincide and buckets are fewer. For one number it is `evaluation.buckets.equi_depth_edges`.
+
+    Examples
+    --------
+    >>> edges, starts = equi_depth(np.array([0.0, 0, 1, 2, 6, 6, 6, 7, 8]), [2, 4])
+    >>> edges, starts
+    (array([0, 3, 8, 0, 3, 4, 8]), array([0, 3]))
+    """
+    numbers = np.asarray(buckets, dtype=np.int64)
+    last, total = len(prefix) - 1, float(prefix[-1])
+    owner = np.repeat(np.arange(len(numbers)), numbers - 1)
+    before = np.concatenate([[0], np.cumsum(numbers - 1)])[:-1]
+    targets = total * (np.arange(len(owner)) - before[owner] + 1) / numbers[owner]
+    interior = prefix[1:-1]
+    right = np.clip(np.searchsorted(interior, targets), 0, len(interior) - 1)
+    left = np.maximum(right - 1, 0)
+    nearest = np.where(targets - interior[left] <= interior[right] - targets, left, right) + 1
+    heights = prefix[nearest]
+    previous = np.concatenate([[0.0], heights[:-1]])
+    previous[before[numbers > 1]] = prefix[0]
+    # An edge counts only if rows lie between it and the last one: no empty buckets.
+    keep = (heights > previous) & (heights < total)
+    kept, owner = nearest[keep], owner[keep]
+    inside = np.bincount(owner, minlength=len(numbers))
+    starts = np.concatenate([[0], np.cumsum(inside + 2)])[:-1]
+    edges = np.zeros(len(kept) + 2 * len(numbers), dtype=np.int64)
+    edges[np.arange(len(kept)) + 2 * owner + 1] = kept
+    edges[starts + inside + 1] = last
+    return edges, starts
+
+
+def posterior_counts(counts: Floats, variances: Floats) -> Floats:
+    """The mean of a count that is known to be at least 0, given a noisy estimate of it (flat prior).
+
+    x + σ φ(x/σ)/Φ(x/σ): the estimate itself where it stands out from the noise, and about 0.8 σ where nothing
+    does. Without noise the count. Use it after summing: it is biased where counts are small, and the sum of
+    many such biases exceeds the rows.
+
+    Examples
+    --------
+    >>> posterior_counts(np.array([50.0, 0.0, -3.0]), np.array([4.0, 4.0, 0.0])).round(3)
+    array([50.   ,  1.596,  0.   ])
+    """
+    sigma = np.sqrt(np.maximum(variances, 0.0))
+    z = np.divide(counts, sigma, out=np.zeros_like(counts), where=sigma > 0)
+    # φ/Φ in log space: both vanish far below zero.
+    ratio = np.exp(-(z**2) / 2 - np.log(2 * np.pi) / 2 - log_ndtr(z))
+    return np.asarray(np.maximum(counts + sigma * ratio, 0.0))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Binning:
+    """One binning of a release: positives and negatives per bucket, and the noise in them."""
+
+    evidence: Evidence
+    edges: Indices
+
+    @property
+    def number(self) -> int:
+        """How many buckets there are."""
+        return len(self.edges) - 1
+
+    @cached_property
+    def positives(self) -> Floats:
+        """Positive rows per bucket, as released: under noise they may be negative."""
+        return np.asarray(np.add.reduceat(self.evidence.positives, self.edges[:-1]))
+
+    @cached_property
+    def negatives(self) -> Floats:
+        """Negative rows per bucket, as released."""
+        return np.asarray(np.add.reduceat(self.evidence.negatives, self.edges[:-1]))
+
+    @cached_property
+    def noise_variances(self) -> tuple[Floats, Floats]:
+        """The privacy variance of each bucket's positives and negatives."""
+        if self.evidence.exact:
+            return np.zeros(self.number), np.zeros(self.number)
+        variances = np.array([self._noise_of(bucket) for bucket in range(self.number)])
+        return variances[:, 0], variances[:, 1]
+
+    def _noise_of(self, bucket: int) -> tuple[float, float]:
+        member = np.zeros(self.evidence.grid.leaves)
+        member[self.edges[bucket] : self.edges[bucket + 1]] = 1.0
+        nobody = np.zeros_like(member)
+        of = self.evidence.privacy_variance
+        return of(member, nobody), of(nobody, member)
+
+    @cached_property
+    def counts(self) -> tuple[Floats, Floats]:
+        """Positives and negatives with what is known about them: none is negative."""
+        of_positives, of_negatives = self.noise_variances
+        return posterior_counts(self.positives, of_positives), posterior_counts(self.negatives, of_negatives)
+
+    @cached_property
+    def dispersions(self) -> Floats:
+        """By how much the variance of each bucket's fraction exceeds the binomial one; 1 without noise."""
+        m, n = self.counts
+        v, binomial = m / (m + n), m * n / (m + n)
+        of_positives, of_negatives = self.noise_variances
+        noise = (1 - v) ** 2 * of_positives + v**2 * of_negatives
+        return np.asarray(1 + np.divide(noise, binomial, out=np.zeros_like(noise), where=noise > 0))
+
+    @cached_property
+    def _probes(self) -> tuple[Indices, Floats]:
+        """A few buckets, and the privacy variances of their positives and negatives."""
+        chosen = np.unique(np.linspace(0, self.number - 1, _PROBES).astype(np.int64))
+        return chosen, np.array([self._noise_of(int(bucket)) for bucket in chosen])
+
+    @cached_property
+    def dispersion(self) -> float:
+        """The same for all buckets together, from a few of them: Σ noise / Σ binomial variance, plus 1."""
+        if self.evidence.exact:
+            return 1.0
+        chosen, variances = self._probes
+        m = posterior_counts(self.positives[chosen], variances[:, 0])
+        n = posterior_counts(self.negatives[chosen], variances[:, 1])
+        v = m / (m + n)
+        noise = (1 - v) ** 2 * variances[:, 0] + v**2 * variances[:, 1]
+        return 1 + float(noise.sum() / (m * n / (m + n)).sum())
+
+    @cached_property
+    def likely_counts(self) -> tuple[Floats, Floats]:
+        """`counts` with the same noise variance for all buckets, that of a few: for binnings of many buckets."""
+        if self.evidence.exact:
+            return self.positives, self.negatives
+        typical = self._probes[1].mean(axis=0)
+        return (
+            posterior_counts(self.positives, np.full(self.number, typical[0])),
+            posterior_counts(self.negatives, np.full(self.number, typical[1])),
+        )
+
+    @cached_property
+    def centres(self) -> Floats:
+        """The mean score of each bucket's rows, kept inside the bucket."""
+        counts, ends = self.evidence.counts, self.evidence.grid.edges[self.edges]
+        rows = np.add.reduceat(counts, self.edges[:-1])
+        sums = np.add.reduceat(counts * self.evidence.scores, self.edges[:-1])
+        middle = (ends[1:] + ends[:-1]) / 2
+        means = np.divide(sums, rows, out=middle.copy(), where=rows > 0)
+        return np.asarray(np.clip(means, ends[:-1], ends[1:]))
+
+
+def binning_of(evidence: Evidence, buckets: int, *, prefix: Floats | None = None) -> Binning:
+    """The equi-depth binning with (at most) so many buckets."""
+    edges, _ = equi_depth(prefix_of(evidence) if prefix is None else prefix, [buckets])
+    return Binning(evidence=evidence, edges=edges)
+
+
+def finest_number(evidence: Evidence, most: int) -> int:
+    """The largest number of buckets, up to `most`, that the noise allows; `most` without noise.
+
+    B buckets are allowed if noise does not exceed the sampling error, r(B) <= 2, or if B <= (M/r(B))^{1/3}:
+    noise divides the M rows by r, and M^{1/3} buckets balance the two errors of a bucket (Cormode and Markov
+    2023, Theorems 7 and 8). Both fail from some B on, which is found by bisection.
+
+    Raises `Undefined` if not even `FEWEST_BUCKETS` (or `most`, if less) are allowed.
+    """
+    if evidence.exact:
+        return most
+    prefix = prefix_of(evidence)
+
+    def few_enough(buckets: int) -> bool:
+        r = binning_of(evidence, buckets, prefix=prefix).dispersion
+        return r <= LARGEST_DISPERSION or buckets**3 * r <= evidence.rows
+
+    low, high = 1, most + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if few_enough(middle) else (low, middle)
+    if low < min(FEWEST_BUCKETS, most):
+        raise Undefined(
+            f"not enough evidence: privacy noise leaves room for {low} "
+            f"bucket{'s' if low > 1 else ''}, at least {FEWEST_BUCKETS} are needed"
+        )
+    return low
+
+
+def supported_scores(evidence: Evidence) -> Floats:
+    """The score of each leaf, away from 0 and 1, and under noise no further out than rows are seen.
+
+    In the outermost leaves there is noise but hardly a row, and it would weigh on sums of logarithms in
+    proportion to their logit. They get the score of the outermost leaf beyond which the rows stand out from
+    the noise.
+    """
+    scores = np.clip(evidence.scores, EPSILON, 1 - EPSILON)
+    if evidence.exact:
+        return scores
+    leaves, prefix = evidence.grid.leaves, prefix_of(evidence)
+    inside = (np.arange(leaves) < np.linspace(0, leaves, _PROBES + 2).astype(np.int64)[1:, None]) * 1.0
+    least = ENOUGH * max(evidence.privacy_variance(one, one) for one in inside) ** 0.5
+    low = int(np.searchsorted(prefix, least, side="right")) - 1
+    high = int(np.searchsorted(prefix, prefix[-1] - least))
+    if low >= high:
+        return scores
+    return np.clip(scores, scores[low], scores[high - 1])

@@ -1,0 +1,189 @@
+"""What a calibrator does to a score: a step function, a line through points, or a sigmoid.
+
+A map is plain numbers: it is written to JSON and read back bit for bit, and applying it executes no code from
+the file. Everything in [0, 1] goes to [0, 1].
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+from fedassay.errors import UsageError
+
+Floats = NDArray[np.float64]
+
+EPSILON = float(np.finfo(np.float64).eps)
+"""Logarithms of scores are taken no closer to 0 and 1 than this, as in scikit-learn's log loss."""
+
+
+class Map(ABC):
+    """A function from scores in [0, 1] to probabilities in [0, 1]."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def __call__(self, scores: Floats) -> Floats:
+        """The calibrated probabilities. The caller has checked that scores are in [0, 1]."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """As plain values; `map_from_json` reads it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps(Map):
+    """A value for each half-open step: below the first edge, between edges, from the last edge up.
+
+    Examples
+    --------
+    >>> Steps(edges=(0.5,), values=(0.1, 0.8))(np.array([0.0, 0.49, 0.5, 1.0]))
+    array([0.1, 0.1, 0.8, 0.8])
+    """
+
+    kind: ClassVar[str] = "steps"
+
+    edges: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "edges", _numbers("edges", self.edges, strictly_inside=True))
+        object.__setattr__(self, "values", _numbers("values", self.values))
+        if len(self.values) != len(self.edges) + 1:
+            raise UsageError(
+                f"steps: got {len(self.edges)} edges and {len(self.values)} values, expected one value more."
+            )
+        _increasing("edges", self.edges)
+
+    @classmethod
+    def merged(cls, edges: ArrayLike, values: ArrayLike) -> Steps:
+        """The same function with as few steps as possible; `edges` may repeat and include 0 and 1."""
+        lower, kept = np.asarray(edges, dtype=np.float64), np.asarray(values, dtype=np.float64)
+        wide = np.diff(np.concatenate([[0.0], lower, [1.0]])) > 0
+        kept, starts = kept[wide], np.concatenate([[0.0], lower])[wide]
+        new = np.concatenate([[True], kept[1:] != kept[:-1]])
+        return cls(edges=tuple(starts[new][1:].tolist()), values=tuple(kept[new].tolist()))
+
+    def __call__(self, scores: Floats) -> Floats:
+        """See `Map`."""
+        return np.asarray(self.values)[np.searchsorted(self.edges, scores, side="right")]
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Map`."""
+        return {"kind": self.kind, "edges": list(self.edges), "values": list(self.values)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Points(Map):
+    """Straight lines between points, constant before the first and after the last.
+
+    Examples
+    --------
+    >>> Points(scores=(0.2, 0.6), values=(0.1, 0.5))(np.array([0.0, 0.4, 1.0]))
+    array([0.1, 0.3, 0.5])
+    """
+
+    kind: ClassVar[str] = "points"
+
+    scores: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scores", _numbers("scores", self.scores))
+        object.__setattr__(self, "values", _numbers("values", self.values))
+        if not self.scores or len(self.values) != len(self.scores):
+            raise UsageError(
+                f"points: got {len(self.scores)} scores and {len(self.values)} values, expected equally many."
+            )
+        _increasing("scores", self.scores)
+
+    def __call__(self, scores: Floats) -> Floats:
+        """See `Map`."""
+        return np.asarray(np.interp(scores, self.scores, self.values))
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Map`."""
+        return {"kind": self.kind, "scores": list(self.scores), "values": list(self.values)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sigmoid(Map):
+    """1/(1 + exp(-(c + a ln s - b ln(1 - s)))): beta calibration, and Platt scaling of the logit if a = b.
+
+    Examples
+    --------
+    >>> Sigmoid(a=1.0, b=1.0, c=0.0)(np.array([0.0, 0.25, 1.0])).round(6)
+    array([0.  , 0.25, 1.  ])
+    """
+
+    kind: ClassVar[str] = "sigmoid"
+
+    a: float
+    b: float
+    c: float
+
+    def __post_init__(self) -> None:
+        for name in ("a", "b", "c"):
+            number = getattr(self, name)
+            if isinstance(number, bool) or not isinstance(number, float | int) or not math.isfinite(number):
+                raise UsageError(f"sigmoid: got {number!r} for {name}, expected a finite number.")
+            object.__setattr__(self, name, float(number))
+
+    def __call__(self, scores: Floats) -> Floats:
+        """See `Map`."""
+        s = np.clip(scores, EPSILON, 1 - EPSILON)
+        return np.asarray(expit(self.c + self.a * np.log(s) - self.b * np.log1p(-s)))
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Map`."""
+        return {"kind": self.kind, "a": self.a, "b": self.b, "c": self.c}
+
+
+MAPS: Mapping[str, type[Map]] = MappingProxyType({kind.kind: kind for kind in (Steps, Points, Sigmoid)})
+
+
+def map_from_json(content: object) -> Map:
+    """The map that `to_json` was called on; anything else is refused with a sentence.
+
+    Examples
+    --------
+    >>> map_from_json({"kind": "sigmoid", "a": 1.0, "b": 1.0, "c": 0.5})
+    Sigmoid(a=1.0, b=1.0, c=0.5)
+    """
+    if not isinstance(content, Mapping) or content.get("kind") not in MAPS:
+        raise UsageError(f"map: expected an object whose kind is one of {', '.join(MAPS)}.")
+    fields = {name: value for name, value in content.items() if name != "kind"}
+    kind = MAPS[content["kind"]]
+    try:
+        return kind(**fields)
+    except TypeError:
+        expected = ", ".join(kind.__dataclass_fields__)  # type: ignore[attr-defined]
+        raise UsageError(
+            f"map of kind {kind.kind}: got {', '.join(map(str, fields)) or 'nothing'}, expected {expected}."
+        ) from None
+
+
+def _numbers(what: str, given: object, *, strictly_inside: bool = False) -> tuple[float, ...]:
+    if not isinstance(given, list | tuple):
+        raise UsageError(f"map: {what} are not a list of numbers.")
+    for number in given:
+        if isinstance(number, bool) or not isinstance(number, float | int):
+            raise UsageError(f"map: {what} hold something that is not a number.")
+        inside = 0 < number < 1 if strictly_inside else 0 <= number <= 1
+        if not inside:
+            raise UsageError(f"map: {what} hold {number}, expected numbers in [0, 1].")
+    return tuple(float(number) for number in given)
+
+
+def _increasing(what: str, numbers: tuple[float, ...]) -> None:
+    if any(high <= low for low, high in pairwise(numbers)):
+        raise UsageError(f"map: {what} are not increasing.")

@@ -1,0 +1,335 @@
+"""Local differential privacy: every message is private before it leaves its client. Nobody is trusted.
+
+Two encodings:
+
+* `unary`: a client says in which cell of one public partition of the summary it is, by randomised bits (see
+  `unary_encoding`). For clients with one row, or none.
+* `noise`: a client adds noise to its own vector. For clients with many rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedassay.errors import ProtocolError, TooFewClients, UnsupportedQuery, UsageError
+from fedassay.privacy import accounting
+from fedassay.privacy.accounting import UNARY
+from fedassay.protocol import (
+    Budget,
+    Collect,
+    Exchange,
+    Measure,
+    Message,
+    Noise,
+    Plan,
+    Query,
+    Randomness,
+    Released,
+    Replies,
+    Request,
+    Round,
+    Sensitivity,
+    Setting,
+    Sum,
+    TrustModel,
+    Vector,
+)
+from fedassay.trust.local_noise import reach, several, sum_of_draws
+from fedassay.trust.unary_encoding import (
+    SMALLEST_SCALE,
+    UnaryEncoding,
+    assigned,
+    chosen_row,
+    ones_of,
+    simulated_partition,
+    well_formed,
+)
+from fedassay.trust.words import exactly, protected
+
+ENCODINGS = ("auto", "unary", "noise")
+
+LIMIT = 2**63
+"""Totals of noisy vectors stay below: they are int64."""
+
+_ONE = Sensitivity(l1=1.0, l2=1.0)
+"""Randomised response of ε is charged like a discrete Laplace draw of scale 1/ε for a change of one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalDP(TrustModel):
+    """Messages that are differentially private by themselves, whoever reads them.
+
+    Guarantee: everything that a client sends in answer to the queries of one task is, together, (epsilon,
+    delta)-differentially private. With the encoding `unary` the unit is everything that the client holds,
+    whatever it is compared with, and delta is 0: it reports on one of its rows, chosen at random, and the report
+    is as private for one row as for another, or for none. With `noise` the unit is that of the protection.
+
+    Assumption: a client draws its coins from a secure source. Nothing is assumed of the server, of other
+    clients or of the network.
+
+    What counts as public: who is in the cohort, who answered, which partition each client reports on. Clients
+    without a row answer like any other, so that silence says nothing.
+
+    Parameters
+    ----------
+    encoding : ``unary``, ``noise``, or ``auto``: unary where clients have one row (``rows_per_client=1``) and
+        the summary has partitions, else noise.
+
+    Edge cases: all queries of a task spend parts of epsilon if any of them may be answered by `unary`, because
+    those parts cannot be added to parts of a zCDP budget; delta then is not used. A malformed reply is a dropout.
+    A partition that nobody reported on ends the exchange.
+    """
+
+    name: ClassVar[str] = "local-dp"
+    private: ClassVar[bool] = True
+
+    encoding: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.encoding not in ENCODINGS:
+            raise UsageError(f"encoding: got {self.encoding!r}, expected one of {', '.join(ENCODINGS)}.")
+
+    def with_one_row_each(self) -> LocalDP:
+        """Unary encoding, unless something else was asked for."""
+        return replace(self, encoding="unary") if self.encoding == "auto" else self
+
+    # --- plan -----------------------------------------------------------------------------------------------
+
+    def plan(self, query: Query[Any], setting: Setting) -> Plan:
+        """Choose the encoding and its noise; refuse what single private messages cannot answer."""
+        if setting.budget is None:
+            raise UsageError("local-dp: got no privacy budget, expected one; give --epsilon (and --delta).")
+        if not isinstance(query, Sum | Collect):
+            raise UnsupportedQuery(
+                f"{type(query).__name__}: local-dp answers Sum and Collect; clients that choose among candidates "
+                "in private are not supported yet."
+            )
+        if self._is_unary(query, setting):
+            noise = _unary_noise(query, setting.budget, setting.clients)
+            return Plan(query=query, setting=setting, sensitivity=_ONE, noise=noise)
+        sensitivity = query.of.sensitivity(setting.protection)
+        budget = Budget(epsilon=setting.budget.epsilon) if self._may_be_unary(setting) else setting.budget
+        one = accounting.calibrate(budget, sensitivity, query.share)
+        messages = setting.clients if isinstance(query, Sum) else 1
+        if messages * (query.of.largest + reach(one)) >= LIMIT:
+            raise UnsupportedQuery(
+                f"{query.of.name}: {messages:,} clients with entries of up to {query.of.largest:,} and noise of "
+                f"scale {one.scale:.3g} could reach {LIMIT:.3g}, where sums wrap; expected smaller entries, a "
+                "larger epsilon, or fewer clients."
+            )
+        noise = several(one, max(1, messages))
+        return Plan(query=query, setting=setting, sensitivity=sensitivity, noise=noise)
+
+    def _may_be_unary(self, setting: Setting) -> bool:
+        if self.encoding == "auto":
+            return setting.protection.rows_per_client == 1
+        return self.encoding == "unary"
+
+    def _is_unary(self, query: Query[Any], setting: Setting) -> bool:
+        if not self._may_be_unary(setting):
+            return False
+        partitions = query.of.partitions if isinstance(query, Sum) else ()
+        cells = np.sort(np.concatenate(partitions)) if partitions else np.empty(0, dtype=np.int64)
+        possible = bool(partitions) and np.array_equal(cells, np.arange(query.of.length))
+        if self.encoding == "unary" and not possible:
+            raise UnsupportedQuery(
+                f"{type(query).__name__} of {query.of.name}: unary encoding answers sums of counts in which each "
+                "row falls into one cell of each partition; use the encoding noise or auto."
+            )
+        return possible
+
+    # --- the two halves -------------------------------------------------------------------------------------
+
+    def exchange(
+        self, exchange: Exchange, randomness: Randomness
+    ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
+        """Server half: one round, then count the ones of each partition, or add the noisy vectors."""
+        replies = yield Round(requests={name: {} for name in exchange.cohort})
+        answers = {}
+        for name in exchange.cohort:
+            reports = _opened(replies.get(name), exchange, name)
+            if reports is not None:
+                answers[name] = reports
+        if not answers:
+            raise TooFewClients(
+                f"release: none of {len(exchange.cohort)} clients answered, expected at least 1."
+            )
+        return tuple(
+            self._release(exchange, index, {name: reports[index] for name, reports in answers.items()})
+            for index in range(len(exchange.plans))
+        )
+
+    def _release(self, exchange: Exchange, index: int, reports: Mapping[str, Any]) -> Released[Any]:
+        plan = exchange.plans[index]
+        if plan.noise.law == UNARY:
+            partitions = plan.query.of.partitions
+            groups: list[list[bytes]] = [[] for _ in partitions]
+            for name, report in reports.items():
+                groups[assigned(exchange.id, index, name, len(partitions))].append(report)
+            ones = [ones_of(group, len(cells)) for group, cells in zip(groups, partitions, strict=True)]
+            return _estimated(plan, ones, [len(group) for group in groups])
+        if not isinstance(plan.query, Sum):
+            return Released(value=tuple(reports.values()), noise=plan.noise, clients=len(reports))
+        if len(reports) * (plan.query.of.largest + reach(plan.noise)) >= LIMIT:
+            raise ProtocolError(f"{plan.query.of.name}: more clients answered than the plan allows for.")
+        total = np.zeros(plan.query.of.length, dtype=np.int64)
+        for vector in reports.values():
+            total += vector
+        return Released(value=total, noise=several(plan.noise, len(reports)), clients=len(reports))
+
+    def respond(
+        self, request: Request, measure: Measure, state: Message, randomness: Randomness
+    ) -> tuple[Message, Message]:
+        """Client half: a private report per plan; always one, whatever was measured."""
+        if request.leg != 0:
+            raise ProtocolError(f"request: got leg {request.leg}, expected only leg 0.")
+        reports: list[Any] = []
+        for index, (plan, vector) in enumerate(zip(request.plans, measure(), strict=True)):
+            if plan.noise.law == UNARY:
+                cells = _cells(plan, request.exchange, index, request.recipient)
+                encoding = UnaryEncoding(scale=plan.noise.scale)
+                row = chosen_row(vector[cells], randomness)
+                reports.append(encoding.report(row, len(cells), randomness))
+            else:
+                reports.append(vector + accounting.draw(plan.noise, vector.size, randomness))
+        return {"reports": reports}, {}
+
+    # --- simulation and words -------------------------------------------------------------------------------
+
+    def aggregate(
+        self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
+    ) -> tuple[Released[Any], ...]:
+        """Sums only. Unary reports only of clients with one row: totals do not show who has which rows."""
+        return tuple(
+            _simulated(plan, total, clients, randomness) for plan, total in zip(plans, totals, strict=True)
+        )
+
+    def statement(self, setting: Setting) -> str:
+        """What holds, against whom, for which unit, and what is public."""
+        if setting.budget is None:
+            raise UsageError("local-dp: got no privacy budget, expected one; give --epsilon (and --delta).")
+        epsilon, delta = exactly(setting.budget.epsilon), exactly(setting.budget.delta)
+        if self._may_be_unary(setting):
+            whom = (
+                "everything that the client holds: it is nearly as likely whatever rows the client has, and if it "
+                "has none"
+            )
+            how = (
+                "Each client reports on one of its rows, or on none, by bits that it randomises one by one "
+                "(optimized unary encoding); where a summary does not allow that, it adds noise to it. Clients "
+                "without rows answer like any other. Which part of the summary a client reports on, and which "
+                "clients took part, is public."
+            )
+        else:
+            whom = protected(setting.protection)
+            how = (
+                "Each client adds noise to its own summary, drawn exactly, before it leaves. Clients without "
+                "rows answer like any other. Which clients took part is public."
+            )
+        return (
+            "Every message is differentially private by itself, against everyone who reads it, the server "
+            "included: nobody is trusted. What one client sends for this task is differentially private for "
+            f"{whom}, with epsilon = {epsilon} and delta = {delta}. {how}"
+        )
+
+
+# --- unary encoding ---------------------------------------------------------------------------------------------
+
+
+def _unary_noise(query: Query[Any], budget: Budget, clients: int) -> Noise:
+    """The law for this share of epsilon, if clients spread evenly over the partitions."""
+    scale = accounting.calibrate(Budget(epsilon=budget.epsilon), _ONE, query.share).scale
+    parts = len(query.of.partitions)
+    return _reported(max(scale, SMALLEST_SCALE), [max(1, clients) / parts] * parts)
+
+
+def _reported(scale: float, reports: Sequence[float]) -> Noise:
+    """The law of the estimates from so many reports on each partition."""
+    clients = math.fsum(reports)
+    return Noise(
+        law=UNARY,
+        scale=scale,
+        variance=clients * len(reports) * UnaryEncoding(scale=scale).variance,
+        reporting=tuple(number / clients for number in reports),
+    )
+
+
+def _estimated(plan: Plan, ones: Sequence[Vector], reports: Sequence[int]) -> Released[Any]:
+    """The estimates of all cells from the ones of each partition."""
+    clients = sum(reports)
+    if clients < 2 or min(reports) == 0:
+        raise TooFewClients(
+            f"{plan.query.of.name}: {clients} clients reported, on {sum(number > 0 for number in reports)} of "
+            f"{len(reports)} partitions; expected at least 2, and 1 on each; ask more clients, or fewer levels."
+        )
+    encoding = UnaryEncoding(scale=plan.noise.scale)
+    value = np.empty(plan.query.of.length)
+    for cells, counted, number in zip(plan.query.of.partitions, ones, reports, strict=True):
+        value[cells] = encoding.estimate(counted, number, clients)
+    return Released(value=value, noise=_reported(plan.noise.scale, reports), clients=clients)
+
+
+def _cells(plan: Plan, exchange: bytes, index: int, client: str) -> Vector:
+    """The cells that a client reports on."""
+    partitions = plan.query.of.partitions
+    return partitions[assigned(exchange, index, client, len(partitions))]
+
+
+# --- messages ---------------------------------------------------------------------------------------------------
+
+
+def _opened(reply: Any, exchange: Exchange, client: str) -> list[Any] | None:
+    """One report per plan, or None if the reply is not what an honest client could have sent."""
+    if not isinstance(reply, dict) or set(reply) != {"reports"}:
+        return None
+    reports = reply["reports"]
+    if not isinstance(reports, list | tuple) or len(reports) != len(exchange.plans):
+        return None
+    for index, (plan, report) in enumerate(zip(exchange.plans, reports, strict=True)):
+        if plan.noise.law == UNARY:
+            fits = well_formed(report, len(_cells(plan, exchange.id, index, client)))
+        else:
+            fits = _fits(report, plan)
+        if not fits:
+            return None
+    return list(reports)
+
+
+def _fits(vector: Any, plan: Plan) -> bool:
+    summary = plan.query.of
+    if not isinstance(vector, np.ndarray) or vector.dtype != np.int64 or vector.shape != (summary.length,):
+        return False
+    bound = summary.largest + reach(plan.noise)
+    # Not np.abs: the absolute value of -2^63 is negative.
+    return vector.size == 0 or bool(vector.max() <= bound and vector.min() >= -bound)
+
+
+# --- simulation -------------------------------------------------------------------------------------------------
+
+
+def _simulated(plan: Plan, total: Vector, clients: int, randomness: Randomness) -> Released[Any]:
+    """A release drawn from the law of the protocol."""
+    if not isinstance(plan.query, Sum):
+        raise UnsupportedQuery(
+            f"{type(plan.query).__name__}: totals do not show single clients; use the faithful mode."
+        )
+    if plan.noise.law != UNARY:
+        noise = several(plan.noise, clients)
+        drawn = sum_of_draws(noise, total.size, randomness)
+        return Released(value=total + drawn, noise=noise, clients=clients)
+    if total[plan.query.of.partitions[0]].sum() > clients:
+        # Where there are not more rows than clients, nobody is taken to have two.
+        raise UnsupportedQuery(
+            f"{plan.query.of.name}: totals do not show which rows belong to one client; give --rows-per-client 1 "
+            "or use the faithful mode."
+        )
+    rng = np.random.default_rng(randomness.words(4).tolist())
+    encoding = UnaryEncoding(scale=plan.noise.scale)
+    parts = simulated_partition(total, plan.query.of.partitions, clients, rng)
+    ones = [encoding.simulated_ones(counts, reports, rng) for counts, reports in parts]
+    return _estimated(plan, ones, [reports for _, reports in parts])

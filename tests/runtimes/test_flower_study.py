@@ -1,0 +1,120 @@
+"""A study from the ServerApp to the sites' ClientApps and back, in one process: nobody is lost in silence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed; pip install 'fedassay[flower]'")
+
+from flower_lab import Lab, hospitals, pooled
+from flwr.app import Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+
+import fedassay
+from fedassay.errors import TooFewClients
+from fedassay.runtimes.flower import client_app, events, server_app
+from fedassay.runtimes.flower.coordinator_file import VARIABLE
+from fedassay.runtimes.flower.study import Study
+
+SITES = hospitals(["a", "b", "c", "d"], rows=60)
+
+
+class Nodes:
+    """A grid whose nodes run the real ClientApp, each message at once; node i is the i-th site that is there."""
+
+    def __init__(self, lab: Lab, there: Iterable[str]) -> None:
+        self.places = [lab.folder / name / "site.toml" for name in there]
+        self.replies: dict[str, Message] = {}
+
+    def get_node_ids(self) -> list[int]:
+        return list(range(len(self.places)))
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        ids = []
+        for message in messages:
+            ids.append(f"message-{len(self.replies)}")
+            message.metadata.__dict__["_message_id"] = ids[-1]
+            node = message.metadata.dst_node_id
+            context = Context(
+                run_id=1,
+                node_id=node,
+                node_config={"site": str(self.places[node])},
+                state=RecordDict(),
+                run_config={},
+            )
+            self.replies[ids[-1]] = client_app.app(message, context)
+        return ids
+
+    def pull_messages(self, ids: Iterable[str]) -> list[Message]:
+        return [self.replies[one] for one in ids]
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """Files and keys of a deployment; Flower lets only its own processes make messages: pretend to be one."""
+    for name in ("_run_id", "_node_id", "_task_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+    lab = Lab(tmp_path / "lab", SITES)
+    monkeypatch.setenv(VARIABLE, str(lab.folder / "coordinator.toml"))
+    return lab
+
+
+def run(lab: Lab, study: Study, there: str, capsys: Any) -> tuple[dict[str, Any], list[str]]:
+    """The result as it comes through the log, and the warnings before it."""
+    server_app.main(Nodes(lab, there), SimpleNamespace(run_config=study.to_config()))
+    inbox, warnings = events.Inbox(), []
+    for event in map(events.event_in, capsys.readouterr().out.splitlines()):
+        inbox.add(event)
+        if event is not None and event["event"] == "warning":
+            warnings.append(event["message"])
+    assert inbox.document is not None
+    return json.loads(inbox.document), warnings
+
+
+def expected(names: str) -> dict[str, Any]:
+    rows = pooled({name: SITES[name] for name in names})
+    result = fedassay.evaluate(rows, client="site", score="score", label="label")
+    results: dict[str, Any] = json.loads(result.to_json())["results"]
+    return results
+
+
+def test_with_everybody_there_nothing_is_said(lab: Lab, capsys: Any) -> None:
+    document, warnings = run(lab, Study(name="s", wait=0), "abcd", capsys)
+    assert document["results"] == expected("abcd")
+    assert document["cohort"] == {"clients": 4, "dropped": 0, "truncated": None, "rows": 240}
+    assert not warnings
+
+
+def test_a_site_that_is_not_there_is_counted_and_named(lab: Lab, capsys: Any) -> None:
+    study = Study(name="s", wait=0, privacy_parameters={"dropout": 0.3})
+    document, warnings = run(lab, study, "dba", capsys)
+    assert document["results"] == expected("abd")
+    assert document["cohort"]["clients"] == 3
+    assert document["cohort"]["dropped"] == 1
+    assert warnings == ["leg 1: no connected node answers for c."]
+
+
+def test_a_site_that_refuses_is_counted_and_named(lab: Lab, capsys: Any) -> None:
+    rules = lab.folder / "c" / "site.toml"
+    rules.write_text(rules.read_text().replace('["secure-sum", "plain"]', '["secure-sum"]'))
+    document, warnings = run(lab, Study(name="s", wait=0, privacy="plain"), "abcd", capsys)
+    assert document["cohort"]["dropped"] == 1
+    assert document["results"]["histogram"]["rows"] == 180
+    assert warnings == ["refused: c (policy)."]
+
+
+def test_a_study_that_fails_has_named_the_lost_first(lab: Lab, capsys: Any) -> None:
+    with pytest.raises(TooFewClients):
+        run(lab, Study(name="s", wait=0), "ab", capsys)
+    said = [event for text in capsys.readouterr().out.splitlines() if (event := events.event_in(text))]
+    assert [event.get("message") for event in said if event["event"] == "warning"] == [
+        "leg 1: no connected node answers for c, d."
+    ]
+    assert said[-1]["event"] == "failed"
+    assert said[-1]["code"] == 4

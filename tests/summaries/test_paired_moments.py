@@ -1,0 +1,184 @@
+"""What two models' rows add up to, and how far one row can move it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedassay import wire
+from fedassay.errors import DataError, UsageError
+from fedassay.protocol import Batch, Budget, Neighbours, Protection, Setting, Sum, Unit
+from fedassay.summaries import CATALOGUE
+from fedassay.summaries.paired_moments import ONE, PairedMoments, capacity_for, packed
+from fedassay.summaries.versus_histogram import VersusHistogram
+from fedassay.trust import TRUST_MODELS
+
+LEAVES = 16
+unit = st.floats(0, 1)
+row = st.tuples(unit, unit, st.integers(0, 1))
+rows = st.lists(row, max_size=20)
+Row = tuple[float, float, int]
+
+
+class Listed:
+    def __init__(self, listed: list[Row], batch: int = 1000) -> None:
+        self.listed, self.batch = listed, batch
+
+    def batches(self) -> Iterator[Batch]:
+        for start in range(0, len(self.listed), self.batch):
+            s, t, y = zip(*self.listed[start : start + self.batch], strict=True)
+            yield {"score": np.array(s), "versus": np.array(t), "label": np.array(y, dtype=np.int8)}
+
+
+def summary_of(tables: list[np.ndarray]) -> PairedMoments:
+    return PairedMoments(transform="uniform", height=4, placements=packed(*tables))
+
+
+def random_tables(seed: int) -> list[np.ndarray]:
+    return list(np.random.default_rng(seed).random((4, LEAVES)))
+
+
+seeds = st.integers(0, 1000)
+EXTREME = summary_of([np.array([0.0] * 8 + [1.0] * 8)] * 4)
+
+
+def measure(summary: PairedMoments, listed: list[Row]) -> np.ndarray:
+    return summary.measure(Listed(listed), {})[0]
+
+
+@given(seeds, rows)
+def test_the_sums_are_what_they_say(seed: int, listed: list[Row]) -> None:
+    tables = random_tables(seed)
+    found = summary_of(tables).read(measure(summary_of(tables), listed))
+    expected = np.zeros(4)
+    for s, t, y in listed:
+        i, j = min(int(s * LEAVES), 15), min(int(t * LEAVES), 15)
+        d = tables[1 - y][i] - tables[3 - y][j]
+        b = (s - y) ** 2 - (t - y) ** 2
+        expected += [d * d * y, d * d * (1 - y), b, b * b]
+    sums = [found.positive_squares, found.negative_squares, found.losses, found.loss_squares]
+    # A placement is rounded to 2^-16, a square to 2^-21, a loss to 2^-22.
+    assert np.abs(sums - expected).max() <= len(listed) * 1e-4
+    assert abs(found.losses - expected[2]) <= len(listed) * 2.0**-22 + 1e-12
+
+
+@given(seeds, rows, rows)
+def test_the_union_measures_the_sum(seed: int, a: list[Row], b: list[Row]) -> None:
+    summary = summary_of(random_tables(seed))
+    assert np.array_equal(measure(summary, a + b), measure(summary, a) + measure(summary, b))
+
+
+@given(seeds, rows, st.integers(1, 5))
+def test_batches_do_not_matter(seed: int, listed: list[Row], batch: int) -> None:
+    summary = summary_of(random_tables(seed))
+    assert np.array_equal(summary.measure(Listed(listed, batch), {})[0], measure(summary, listed))
+
+
+corner = st.one_of(
+    st.sampled_from([0.0, 1.0, 2.0**-22, 1 - 2.0**-22, 1 - 3 * 2.0**-22, 1e-9, 1 - 1e-7]), unit
+)
+corner_row = st.tuples(corner, corner, st.integers(0, 1))
+
+
+@given(
+    st.one_of(seeds.map(lambda seed: summary_of(random_tables(seed))), st.just(EXTREME)),
+    corner_row,
+    corner_row,
+)
+def test_one_row_moves_the_whole_numbers_by_at_most_the_sensitivity(
+    summary: PairedMoments, old: Row, new: Row
+) -> None:
+    added = measure(summary, [new])
+    bound = summary.sensitivity(Protection())
+    assert np.abs(added).sum() <= bound.l1
+    assert np.sqrt((added.astype(float) ** 2).sum()) <= bound.l2
+    moved = measure(summary, [new]) - measure(summary, [old])
+    bound = summary.sensitivity(Protection(neighbours=Neighbours.REPLACE_ONE))
+    assert np.abs(moved).sum() <= bound.l1
+    assert np.sqrt((moved.astype(float) ** 2).sum()) <= bound.l2
+
+
+def test_the_bounds_are_attained() -> None:
+    """Score 1 against 0: the placements are 1 apart and the squared errors too."""
+    up, down = measure(EXTREME, [(0.0, 1.0, 1)]), measure(EXTREME, [(0.0, 1.0, 0)])
+    assert (up / ONE).tolist() == [1, 0, 2, 1]
+    assert (down / ONE).tolist() == [0, 1, -2, 1]
+    single = EXTREME.sensitivity(Protection())
+    both = EXTREME.sensitivity(Protection(neighbours=Neighbours.REPLACE_ONE))
+    assert (np.abs(up).sum(), np.sqrt((up**2.0).sum())) == pytest.approx((single.l1, single.l2))
+    assert (np.abs(up - down).sum(), np.sqrt(((up - down) ** 2.0).sum())) == pytest.approx((both.l1, both.l2))
+    client = EXTREME.sensitivity(Protection(unit=Unit.CLIENT, rows_per_client=5))
+    assert (client.l1, client.l2) == pytest.approx((5 * single.l1, 5 * single.l2))
+
+
+@pytest.mark.parametrize("clients", [1, 40, 10**6, 10**8])
+@pytest.mark.parametrize("trust", sorted(TRUST_MODELS))
+def test_no_total_can_wrap(trust: str, clients: int) -> None:
+    summary = replace(EXTREME, capacity=capacity_for(clients))
+    assert clients * summary.largest < 2**61
+    model = TRUST_MODELS[trust]()
+    budget = Budget(epsilon=1.0) if model.private else None
+    setting = Setting(trust=model, protection=Protection(), budget=budget, clients=max(3, clients))
+    setting.noise(Sum(of=summary, share=0.2))  # or it would refuse
+
+
+def test_it_survives_the_wire() -> None:
+    summary = summary_of(random_tables(3))
+    fields = wire.decode(wire.encode(asdict(summary)))
+    assert CATALOGUE[summary.name](**fields) == summary
+    assert "placements" not in repr(summary)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"placements": b"\0" * 7}, "four tables of 16 numbers"),
+        ({"placements": "x"}, "four tables"),
+        ({"placements": b"\xff" * 128}, "got one above 1"),
+        ({"capacity": 0}, "capacity: got 0"),
+        ({"capacity": 2**33}, "capacity: got"),
+        ({"height": 99}, "height"),
+    ],
+)
+def test_bad_questions_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        replace(EXTREME, **change)
+
+
+@pytest.mark.parametrize(
+    ("listed", "message"),
+    [
+        ([(0.5, np.nan, 1)], "NaN or outside"),
+        ([(np.nan, 0.5, 1)], "NaN or outside"),
+        ([(0.5, 1.01, 1)], "NaN or outside"),
+        ([(0.5, 0.5, 2)], "other than 0 and 1"),
+    ],
+)
+def test_bad_rows_are_refused(listed: list[Row], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        measure(EXTREME, listed)
+
+
+def test_a_site_without_a_second_model_says_so() -> None:
+    class One:
+        def batches(self) -> Iterator[Batch]:
+            yield {"score": np.array([0.5]), "label": np.array([1])}
+
+    for summary in (EXTREME, VersusHistogram(transform="uniform", height=4)):
+        with pytest.raises(DataError, match="none in the role 'versus'"):
+            summary.measure(One(), {})
+
+
+@given(rows)
+def test_the_second_histogram_counts_the_second_score(listed: list[Row]) -> None:
+    histogram = VersusHistogram(transform="uniform", height=4)
+    read = histogram.read(histogram.measure(Listed(listed), {})[0])
+    for label, counts in ((1, read.positives), (0, read.negatives)):
+        others = [t for _, t, y in listed if y == label]
+        assert counts.tolist() == np.histogram(others, histogram.grid.edges)[0].tolist()
