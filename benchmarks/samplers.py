@@ -1,9 +1,12 @@
-"""Exact discrete noise against OpenDP, at three sizes and three scales each.
+"""Exact discrete noise against OpenDP, and shares of it, at three sizes and three scales each.
 
     python benchmarks/samplers.py
 
 Both sides draw the same laws from secure randomness; OpenDP runs once per row (it takes seconds), ours is the
 best of three. A check at the end compares the two samples, so that speed is not bought with a wrong law.
+
+Shares (Pólya and Skellam) have no peer that draws them exactly. They are timed beside NumPy's floating-point
+samplers of the same laws, which nobody should release with, to show what being exact costs.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import numpy as np
 import opendp.prelude as dp
 from scipy import stats
 
-from fedassay.privacy.accounting import GAUSSIAN, LAPLACE, draw, noise_of
+from fedassay.privacy.accounting import GAUSSIAN, LAPLACE, SKELLAM, draw, draw_parts, noise_of
 from fedassay.privacy.randomness import SecureRandomness
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -40,6 +43,36 @@ def seconds(work: Callable[[], object], *, repetitions: int) -> float:
     return min(taken)
 
 
+def floats(law: str, scale: float, parts: Fraction, count: int) -> Callable[[], object]:
+    generator, r = np.random.default_rng(1), float(parts)
+    if law == SKELLAM:
+        mean = r * scale * scale / 2
+        return lambda: generator.poisson(mean, count) - generator.poisson(mean, count)
+    p = -np.expm1(-1 / scale)
+    return lambda: generator.negative_binomial(r, p, count) - generator.negative_binomial(r, p, count)
+
+
+def shares(source: SecureRandomness) -> None:
+    print(
+        f"\n{'shares of':18} {'scale':>8} {'parts':>7} {'draws':>9} {'NumPy':>10} {'fedassay':>10} {'per draw':>9}"
+    )
+    for law in (LAPLACE, SKELLAM):
+        for scale in SCALES:
+            noise = noise_of(law, Fraction(scale))
+            for parts in (Fraction(1, 1000), Fraction(1, 10), Fraction(5, 4)):
+                for count in SIZES:
+                    slow = seconds(floats(law, scale, parts, count), repetitions=3)
+                    fast = seconds(
+                        lambda noise=noise, count=count, parts=parts: draw_parts(noise, count, parts, source),
+                        repetitions=2,
+                    )
+                    print(
+                        f"{law:18} {scale:8.0f} {parts!s:>7} {count:9,} {slow:8.4f} s {fast:8.4f} s "
+                        f"{1e9 * fast / count:6.0f} ns",
+                        flush=True,
+                    )
+
+
 def main() -> None:
     dp.enable_features("contrib")
     source = SecureRandomness()
@@ -58,6 +91,7 @@ def main() -> None:
         print(
             f"{law}: two-sample Kolmogorov-Smirnov p-value {p_value:.2f} (near 0 would mean different laws)"
         )
+    shares(source)
 
 
 if __name__ == "__main__":

@@ -169,8 +169,8 @@ def calibrate(
     >>> result = fedassay.calibrate(data, client="site", score="p", label="y", simulation=simulation)
     >>> result["recommended"]
     True
-    >>> fedassay.Calibrator.of(result).predict([0.5]).round(1)  # the truth is 0.25
-    array([0.2])
+    >>> bool(abs(fedassay.Calibrator.of(result).predict([0.5])[0] - 0.25) < 0.02)  # the truth is 0.25
+    True
     """
     task = Calibrate(
         method=method, bins=bins, height=height, buckets=buckets, transform=transform, level=level

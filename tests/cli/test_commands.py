@@ -182,7 +182,7 @@ BAD_USAGE = {
     "delta negative": (["--privacy", "server-dp", "--epsilon", "1", "--delta", "-0.1"], "delta: got -0.1"),
     "epsilon without noise": (["--epsilon", "1"], "adds no noise"),
     "unknown trust model": (["--privacy", "magic"], "expected one of plain"),
-    "trust model of a later version": (["--privacy", "local-dp"], "not part of this version"),
+    "trust model of a later version": (["--privacy", "two-server"], "not part of this version"),
     "unit client unbounded": (
         ["--privacy", "server-dp", "--epsilon", "1", "--unit", "client"],
         "--rows-per-client",

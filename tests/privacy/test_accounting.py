@@ -13,7 +13,6 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.signal import fftconvolve
 
 from fedassay.errors import BudgetExceeded, UnsupportedQuery, UsageError
 from fedassay.privacy.accounting import (
@@ -125,11 +124,7 @@ def test_shares_of_skellam_noise_add_up_by_their_exact_losses(
 
 
 def only_skellam(budget: Budget, sensitivity: Sensitivity, share: float = 1.0) -> Noise:
-    """Skellam noise for this budget, also where Laplace noise would have less variance.
-
-    A thousand times the cells need √1000 times the σ, to the leading order, and never less than that: the
-    second-order term of the bound is relatively smaller. So this is at most what the budget needs for Skellam.
-    """
+    """The Skellam noise that this budget needs, also where Laplace noise has less variance and is chosen."""
     l1, l2 = sensitivity.l1, sensitivity.l2
     order, divergence = order_of(budget.epsilon, budget.delta)
     variance = skellam_variance_of(
@@ -155,10 +150,11 @@ def losses(noise: Noise, step: float) -> Losses:
 
 
 def composed(one: Losses, other: Losses, times: int) -> Losses:
-    law, first = one
-    for _ in range(times):
-        law, first = fftconvolve(law, other[0]), first + other[1]
-    return np.maximum(law, 0), first
+    """The losses of `one` and of `times` times the other added up, by one Fourier transform (errs by 1e-15)."""
+    size = one[0].size + times * (other[0].size - 1)
+    padded = 2 ** math.ceil(math.log2(size))
+    transform = np.fft.rfft(one[0], padded) * np.fft.rfft(other[0], padded) ** times
+    return np.maximum(np.fft.irfft(transform, padded)[:size], 0), one[1] + times * other[1]
 
 
 def delta_of(
@@ -250,7 +246,7 @@ def test_a_delta_never_hurts_a_single_query(planner: Planner) -> None:
 
 
 def test_noise_in_shares_costs_little_more_than_noise_at_a_server() -> None:
-    for epsilon, delta in itertools.product([0.1, 1.0, 3.0], [1e-10, 1e-6]):
+    for epsilon, delta in itertools.product([0.1, 1.0, 3.0], [0.0, 1e-10, 1e-6]):
         for sensitivity, share in itertools.product(SENSITIVITIES, (1.0, 0.3)):
             budget = Budget(epsilon=epsilon, delta=delta)
             server, shared = (planner(budget, sensitivity, share) for planner in PLANNERS)
@@ -328,12 +324,11 @@ def test_more_skellam_noise_than_can_be_drawn_is_left_to_laplace() -> None:
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("planner", PLANNERS)
-@pytest.mark.parametrize("share", [1.0, 0.5])
+@pytest.mark.parametrize(
+    ("planner", "share"), [(calibrate, 1.0), (calibrate_shared, 1.0), (calibrate_shared, 0.5)]
+)
 def test_a_huge_epsilon_still_works(delta: float, planner: Planner, share: float) -> None:
     sensitivity = Sensitivity(l1=1.0, l2=1.0)
-    if planner is calibrate and delta and share < 1:
-        pytest.skip("shares of ρ at a huge epsilon ask for some noise")
     noise = planner(Budget(epsilon=1e6, delta=delta), sensitivity, share)
     assert noise.variance < 1e-20
     assert spent([event(noise, sensitivity)], delta) <= 1e6

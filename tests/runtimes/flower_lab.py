@@ -197,6 +197,10 @@ class Lab:
             options += ["--insecure"]
         self.start(name, ["flower-supernode", *options])
 
+    def is_connected(self, name: str) -> bool:
+        """Whether a node has told the SuperLink that it is there."""
+        return "SuperNode ID" in self.log_of(name)
+
     def flwr(self, *arguments: str, home: str = "flwr") -> str:
         environment = self.environment(home)
         Path(environment["FLWR_HOME"], "config.toml").write_text(self.connection.settings())

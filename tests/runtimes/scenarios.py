@@ -16,6 +16,7 @@ from fedassay.errors import TooFewClients
 from fedassay.privacy.ledger import MemoryLedger
 from fedassay.protocol import (
     Batch,
+    Budget,
     Collect,
     Protection,
     Randomness,
@@ -30,6 +31,8 @@ from fedassay.runtimes.messaging import MessagingRuntime
 from fedassay.summaries import CATALOGUE
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust import TRUST_MODELS
+from fedassay.trust.distributed_dp import DistributedDP
+from fedassay.trust.local_dp import LocalDP
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from toys import TOY_SUMMARIES, CountsUpTo, DistanceToMedian, LargestValue, Once, ThreeRounds, TwoShares
@@ -39,6 +42,9 @@ HELPER = "helper"
 SUMMARIES = {**CATALOGUE, **TOY_SUMMARIES}
 TRUSTED = {**TRUST_MODELS, TwoShares.name: TwoShares}
 SUMMING = {one.name: one for one in (Plain(), SecureSum(dropout=0.3), TwoShares())}
+NOISY = {one.name: one for one in (DistributedDP(dropout=0.3), LocalDP(encoding="noise"))}
+SILENT = Budget(epsilon=5_000.0)
+"""So large that noise is zero but for a probability below 10⁻²⁰: answers can be compared."""
 TOP = 4
 THRESHOLD = 0.3
 
@@ -84,7 +90,8 @@ class Outcome:
 
 
 def job(name: str, task: Any, trust: TrustModel) -> Job:
-    setting = Setting(trust=trust, protection=Protection(), budget=None, clients=len(ROWS))
+    budget = SILENT if trust.private else None
+    setting = Setting(trust=trust, protection=Protection(), budget=budget, clients=len(ROWS))
     return Job(name=name, task=task, setting=setting)
 
 
@@ -113,6 +120,8 @@ def _scenarios() -> Iterator[Scenario]:
                 *(one_per_client if name == "plain" else ()),
             ),
         )
+        yield Scenario(name=f"dropout-{name}", jobs=(counts(trust),), lost="c")
+    for name, trust in NOISY.items():
         yield Scenario(name=f"dropout-{name}", jobs=(counts(trust),), lost="c")
     # The chance that nobody at all is asked in a round is 3 · 0.03⁴, below 10⁻⁵.
     yield Scenario(name="sampled", jobs=(job("three", ThreeRounds(rate=0.97), plain),))

@@ -57,7 +57,7 @@ class Village:
             parameters={},
             trust=job.setting.trust,
             protection=Protection(),
-            budget=None,
+            budget=job.setting.budget,
             roster={name: self.identities[name].public for name in ROWS},
             helpers={HELPER: self.identities[HELPER].public}
             if job.setting.trust.name == "two-shares"

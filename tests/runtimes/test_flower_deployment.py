@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed; pip install 'fedassay[flower]'")
 
-from flower_lab import Lab, hospitals, parsed, pooled, running
+from flower_lab import READY, Lab, hospitals, parsed, pooled, running, until
 from flower_liars import SECRET
 
 import fedassay
@@ -55,7 +56,7 @@ def test_a_node_killed_between_legs_is_a_dropout(tmp_path: Path, leg: int) -> No
             lab.kill("d")
 
     with running(lab):
-        study = Study(name="s", timeout=25, wait=30, privacy_parameters={"dropout": 0.3})
+        study = Study(name="s", timeout=45, privacy_parameters={"dropout": 0.3})
         document = parsed(submit(lab.app, study, lab.connection, heard=kill_when_due))
     assert "d" not in lab.processes
     # Flower may have handed the leg's message to the node in the moment before it died.
@@ -77,10 +78,12 @@ def test_a_site_that_never_comes_is_a_dropout_and_too_few_are_a_clear_refusal(tm
             submit(lab.app, Study(name="s", timeout=20, wait=3), lab.connection)
         for name in ("a", "b", "c"):
             lab.start_node(name)
-        study = Study(name="s", timeout=25, wait=15, privacy_parameters={"dropout": 0.3})
+        for name in ("a", "b", "c"):
+            until(partial(lab.is_connected, name), seconds=READY, what=f"{name} does not connect")
+        study = Study(name="s", timeout=60, wait=5, privacy_parameters={"dropout": 0.3})
         with pytest.raises(FederationError, match="asked something else"):
             submit(lab.app, study, lab.connection)
-        study = Study(name="t", timeout=25, wait=15, privacy_parameters={"dropout": 0.3})
+        study = Study(name="t", timeout=60, wait=5, privacy_parameters={"dropout": 0.3})
         heard: list[Event] = []
         document = parsed(submit(lab.app, study, lab.connection, heard=heard.append))
         assert document["cohort"]["dropped"] == 1
@@ -89,7 +92,7 @@ def test_a_site_that_never_comes_is_a_dropout_and_too_few_are_a_clear_refusal(tm
         assert warnings == ["leg 1: no connected node answers for d."]
         lab.kill("c")
         with pytest.raises(FederationError, match="over; begin another") as failure:
-            submit(lab.app, Study(name="u", timeout=20, wait=10), lab.connection)
+            submit(lab.app, Study(name="u", timeout=30, wait=5), lab.connection)
         assert failure.value.exit_code == 4
     finally:
         lab.stop()
@@ -136,11 +139,11 @@ def test_late_lying_and_broken_sites_are_dropouts(tmp_path: Path, monkeypatch: p
         node_config={name: f'behaviour="{name}"' for name in bad},
     )
     with running(lab):
-        first = parsed(submit(lab.app, Study(name="s", privacy="plain", timeout=25), lab.connection))
+        first = parsed(submit(lab.app, Study(name="s", privacy="plain", timeout=60), lab.connection))
         assert first["results"] == in_process(without(sites, "late", "shapes", "nan", "crash"), trust=Plain())
-        second = parsed(
-            submit(lab.app, Study(name="t", privacy="plain", timeout=25, wait=25), lab.connection)
-        )
+        assert first["cohort"]["dropped"] == 4
+        (lab.folder / "late" / "s.over").touch()  # only now its reply leaves, while the next study runs
+        second = parsed(submit(lab.app, Study(name="t", privacy="plain", timeout=60), lab.connection))
         assert second["results"] == in_process(without(sites, *bad), trust=Plain())
         assert second["cohort"]["clients"] == 3
         assert SECRET not in (lab.folder / "state" / "results" / "t.json").read_text()
@@ -152,7 +155,7 @@ def test_a_site_whose_policy_says_no_ends_the_study_with_its_reason(tmp_path: Pa
     sites = hospitals(["a", "b", "c"])
     lab = Lab(tmp_path / "lab", sites, policy='trust_models = ["plain"]')
     with running(lab), pytest.raises(Refused, match=r"a \(policy\), b \(policy\), c \(policy\)") as failure:
-        submit(lab.app, Study(name="s", timeout=30, wait=30), lab.connection)
+        submit(lab.app, Study(name="s", timeout=60), lab.connection)
     assert failure.value.exit_code == 3
 
 

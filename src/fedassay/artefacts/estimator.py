@@ -48,8 +48,8 @@ class FederatedCalibrator:
     >>> score = rng.random(5000)
     >>> label = rng.random(5000) < score**2
     >>> calibrator = FederatedCalibrator(method="beta").fit(score, label)
-    >>> calibrator.predict_proba([0.5])[:, 1].round(1)  # the truth is 0.25
-    array([0.2])
+    >>> bool(abs(calibrator.predict_proba([0.5])[0, 1] - 0.25) < 0.02)  # the truth is 0.25
+    True
     """
 
     _estimator_type: ClassVar[str] = "classifier"

@@ -10,6 +10,8 @@ import click
 import typer
 from rich.console import Console
 
+from fedassay.cli.apply import apply
+from fedassay.cli.calibrate import calibrate
 from fedassay.cli.check import check
 from fedassay.cli.demo import demo
 from fedassay.cli.evaluate import evaluate
@@ -27,6 +29,8 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command()(evaluate)
+app.command()(calibrate)
+app.command()(apply)
 app.command()(check)
 app.command()(demo)
 app.command()(keys)

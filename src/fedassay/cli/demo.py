@@ -45,7 +45,7 @@ def demo(
         )
     documents: dict[str, dict[str, Any]] = {}
     for name, kind in TRUST_MODELS.items():
-        title = f"{name}, ε = {EPSILON:g}" if kind.private else name
+        title = f"{name}\nε = {EPSILON:g}" if kind.private else name
         with output.progress(quiet=quiet) as advance:
             result = api.evaluate(
                 data,

@@ -20,8 +20,8 @@ from fedassay.tasks.evaluation.evaluate import Evaluate
 from fedassay.tasks.evaluation.intervals import z_value
 from fedassay.tasks.evaluation.metric import Metric, Undefined
 
-LOWEST_HEIGHT, HIGHEST_HEIGHT = 4, 15
-"""The heights that are compared."""
+LOWEST_HEIGHT, HIGHEST_NOISY, HIGHEST_EXACT = 4, 13, 18
+"""The heights that are compared, under noise (where choosing the levels of many bins takes long) and without."""
 
 _WORTH_CHANGING = 1.05
 """A better height is recommended if it makes intervals shorter by this factor."""
@@ -31,22 +31,25 @@ _MOST_BUCKETS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Resolution:
-    """Bins, levels and buckets; `score` is the half-width, as a part of the target, that they lead to."""
+    """A histogram and how short it makes the intervals that matter.
 
-    height: int
-    widths: tuple[int, ...]
-    multipliers: tuple[int, ...]
-    buckets: int
+    Parameters
+    ----------
+    score : the half-width as a part of its target, the largest of the metrics that matter.
+    beside_binning : the same without the bound on the binning error: what more bins could at most reach.
+    """
+
+    histogram: ScoreHistogram
     score: float
+    beside_binning: float
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
         return {
-            "height": self.height,
-            "bins": 1 << self.height,
-            "widths": list(self.widths),
-            "multipliers": list(self.multipliers),
-            "buckets": self.buckets,
+            "height": self.histogram.height,
+            "bins": 1 << self.histogram.height,
+            "widths": list(self.histogram.widths),
+            "multipliers": list(self.histogram.multipliers),
         }
 
 
@@ -80,6 +83,7 @@ class EvaluationPlan:
     predicted : by metric.
     inverse : what would be enough, for the metrics with a target.
     published : Table 1 beside ours.
+    buckets : how many buckets a calibration curve, or a calibrator, can have.
     warnings : what should be changed.
     """
 
@@ -88,6 +92,7 @@ class EvaluationPlan:
     noise: Noise
     used: Resolution
     recommended: Resolution
+    buckets: int
     predicted: Mapping[str, Predicted]
     inverse: tuple[Inverse, ...]
     published: Mapping[str, Mapping[str, Any]]
@@ -108,7 +113,7 @@ class EvaluationPlan:
             "verdict": self.verdict,
             "metrics": {name: one.to_dict() for name, one in self.predicted.items()},
             "used": self.used.to_dict(),
-            "recommended": self.recommended.to_dict(),
+            "recommended": {**self.recommended.to_dict(), "buckets": self.buckets},
             "inverse": [one.to_dict() for one in self.inverse],
             "published": {name: dict(line) for name, line in self.published.items()},
             "warnings": list(self.warnings),
@@ -138,7 +143,7 @@ def plan_evaluation(
     >>> study = Study(expectation=expected, trust=ServerDP(), budget=Budget(epsilon=1))
     >>> plan = plan_evaluation(study)
     >>> f"{plan.predicted['roc_auc'].half_width:.4f}", str(plan.predicted["roc_auc"].verdict)
-    ('0.0084', 'enough data')
+    ('0.0083', 'enough data')
     """
     task = Evaluate() if task is None else task
     given = checked_targets(targets or {})
@@ -165,6 +170,7 @@ def plan_evaluation(
         noise=noise,
         used=used,
         recommended=recommended,
+        buckets=_buckets(study, recommended.histogram),
         predicted=predicted,
         inverse=tuple(
             Inverse(
@@ -200,32 +206,32 @@ def _resolution(
     study: Study, task: Evaluate, histogram: ScoreHistogram, wanted: Mapping[str, float]
 ) -> Resolution:
     metrics = _predictions(study, task, histogram, tuple(wanted))
+    widths = {name: half_width(metrics[name]) for name in wanted}
+    binning = {name: metrics[name].discretisation or 0.0 for name in wanted}
     return Resolution(
-        height=histogram.height,
-        widths=histogram.widths,
-        multipliers=histogram.multipliers,
-        buckets=_buckets(study, histogram),
-        score=max(half_width(metrics[name]) / target for name, target in wanted.items()),
+        histogram=histogram,
+        score=max(widths[name] / target for name, target in wanted.items()),
+        beside_binning=max((widths[name] - binning[name]) / target for name, target in wanted.items()),
     )
 
 
 def _recommended(study: Study, task: Evaluate, used: Resolution, wanted: Mapping[str, float]) -> Resolution:
     """The height with the shortest intervals, if it is clearly better than the one in use.
 
-    Noise weighs more the more bins there are, and binning less: upwards the search ends where two more levels
-    have not helped, downwards it is cheap. Without noise fewer bins are never better.
+    More bins cost noise and take off binning error, so they are tried for as long as that could help. Fewer
+    bins are tried if there is noise.
     """
-    lower = range(LOWEST_HEIGHT, used.height) if study.noise(task.histogram(study.setting)).variance else ()
-    best, in_vain = used, 0
-    for height in (*lower, *range(used.height + 1, HIGHEST_HEIGHT + 1)):
-        if height > used.height and in_vain == 2:
+    best, height = used, used.histogram.height
+    noisy = study.noise(used.histogram).variance > 0
+    lower = range(LOWEST_HEIGHT, height) if noisy else ()
+    for other in (*lower, *range(height + 1, 1 + (HIGHEST_NOISY if noisy else HIGHEST_EXACT))):
+        if other > height and best.score < _WORTH_CHANGING * best.beside_binning:
             break
-        found = _at_height(study, task, height, wanted)
-        better = found is not None and found.score < best.score
-        if found is not None and better:
+        found = _at_height(study, task, other, wanted)
+        if found is not None and found.score < best.score:
             best = found
-        if height > used.height:
-            in_vain = 0 if better else in_vain + 1
+        elif other > height + 1:
+            break
     return best if best.score * _WORTH_CHANGING < used.score else used
 
 
@@ -270,12 +276,13 @@ def _warnings(
     crowded = [name for name, one in predicted.items() if _binning_dominates(one.metric, task.level)]
     if crowded:
         found.append(
-            f"Binning dominates the error of {', '.join(crowded)}: 2^{used.height} bins are too few for so many "
-            "rows."
+            f"Binning dominates the error of {', '.join(crowded)}: 2^{used.histogram.height} bins are too few for "
+            "so many rows."
         )
-    if recommended.height != used.height:
+    better, height = recommended.histogram.height, used.histogram.height
+    if better != height:
         gain = f"{used.score / recommended.score:.2g} times shorter" if used.score < math.inf else "possible"
-        found.append(f"--height {recommended.height} instead of {used.height} makes intervals {gain}.")
+        found.append(f"--height {better} instead of {height} makes intervals {gain}.")
     return tuple(found)
 
 

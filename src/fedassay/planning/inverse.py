@@ -11,22 +11,23 @@ from fedassay.errors import FedassayError
 from fedassay.planning.expectation import Study
 from fedassay.planning.verdict import half_width
 from fedassay.protocol import NO_NOISE, Noise
+from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation.accuracy import predict
 from fedassay.tasks.evaluation.evaluate import Evaluate
-from fedassay.tasks.evaluation.intervals import z_value
+from fedassay.tasks.evaluation.metric import Metric
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-4, 64.0
 FEWEST_ROWS, MOST_ROWS = 10.0, 1e12
 
-_CLOSE = 1.01
-"""Answers are right to this factor."""
+_CLOSE, _STRIDE = 1.02, 4.0
+"""Answers are right to the first factor; the search for a bracket goes by the second."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
     """The smallest `value` that is enough, or the reason why there is none.
 
-    Guarantee: with `value` the predicted half-width is at most the target; with one percent less it is above,
+    Guarantee: with `value` the predicted half-width is at most the target; with two percent less it is above,
     unless `value` is the smallest that was tried. (The half-width is not assumed to fall all the way: both ends
     of the last interval were predicted.)
     """
@@ -43,40 +44,39 @@ class Answer:
         return answer if self.reason is None else {**answer, "reason": self.reason}
 
 
-def predicted_half_width(study: Study, task: Evaluate, metric: str, *, noise: Noise | None = None) -> float:
+def predicted_half_width(study: Study, task: Evaluate, metric: str) -> float:
     """Half the length of the interval of one metric; infinite where it would have no value."""
     histogram = task.histogram(study.setting)
-    expected = predict(
+    return half_width(_predicted(study, task, histogram, metric, study.noise(histogram)))
+
+
+def _predicted(study: Study, task: Evaluate, histogram: ScoreHistogram, metric: str, noise: Noise) -> Metric:
+    return predict(
         histogram,
         rows=study.rows,
         prevalence=study.expectation.prevalence,
         auc=study.expectation.auc,
-        noise=study.noise(histogram) if noise is None else noise,
+        noise=noise,
         threshold=task.thresholds[0],
         buckets=task.buckets,
         level=task.level,
         metrics=(metric,),
-    )
-    return half_width(expected[metric])
+    )[metric]
 
 
 def smallest_epsilon(study: Study, task: Evaluate, metric: str, target: float) -> Answer:
     """The smallest epsilon for which the half-width of `metric` is at most `target`, all else as planned."""
     if study.budget is None:
         return Answer(value=None, reason=f"{study.trust.name} adds no noise, so epsilon plays no part")
-    without_noise = predicted_half_width(study, task, metric, noise=NO_NOISE)
-    if without_noise > target:
-        return Answer(
-            value=None,
-            reason=f"no epsilon is enough: {_beside_noise(study, task, metric, without_noise, target)}",
-        )
 
     def short(epsilon: float) -> bool:
         return _tried(lambda: predicted_half_width(study.with_epsilon(epsilon), task, metric)) <= target
 
+    if not short(LARGEST_EPSILON):
+        rest = _beside_noise(study.with_epsilon(LARGEST_EPSILON), task, metric, target)
+        return Answer(value=None, reason=f"no epsilon is enough: {rest}")
     value = _smallest(short, start=study.budget.epsilon, low=SMALLEST_EPSILON, high=LARGEST_EPSILON)
-    if value is None:
-        return Answer(value=None, reason=f"no epsilon up to {LARGEST_EPSILON:g} is enough")
+    assert value is not None
     return Answer(value=_rounded_up(value))
 
 
@@ -101,24 +101,16 @@ def fewest_rows(study: Study, task: Evaluate, metric: str, target: float) -> Ans
     return Answer(value=rows, clients=with_rows(rows).expectation.clients)
 
 
-def _beside_noise(study: Study, task: Evaluate, metric: str, width: float, target: float) -> str:
+def _beside_noise(study: Study, task: Evaluate, metric: str, target: float) -> str:
+    """Why no epsilon helps: what is left of the interval without any noise."""
     histogram = task.histogram(study.setting)
-    expected = predict(
-        histogram,
-        rows=study.rows,
-        prevalence=study.expectation.prevalence,
-        auc=study.expectation.auc,
-        threshold=task.thresholds[0],
-        buckets=task.buckets,
-        level=task.level,
-        metrics=(metric,),
-    )[metric]
+    expected = _predicted(study, task, histogram, metric, NO_NOISE)
     if expected.value is None:
         return f"the metric has no value even without noise ({expected.reason})"
-    binning = expected.discretisation or 0.0
-    if width - binning > target or z_value(task.level) * (expected.sampling or 0.0) > target:
+    width, binning = half_width(expected), expected.discretisation or 0.0
+    if width - binning > target:
         return f"sampling error alone gives ±{width - binning:.2g}"
-    return f"without noise, sampling and 2^{histogram.height} bins together give ±{width:.2g}; take more bins"
+    return f"without noise, sampling error and 2^{histogram.height} bins together give ±{width:.2g}"
 
 
 def _tried(width: Callable[[], float]) -> float:
@@ -132,19 +124,19 @@ def _tried(width: Callable[[], float]) -> float:
 def _smallest(enough: Callable[[float], bool], *, start: float, low: float, high: float) -> float | None:
     """The smallest x in [low, high] that is enough, to a factor of `_CLOSE`, for an `enough` that stays true.
 
-    Doubles or halves from `start` until the answer changes, then bisects on the logarithmic scale.
+    Goes up or down from `start` until the answer changes, then bisects on the logarithmic scale.
     """
     start = min(max(start, low), high)
     if enough(start):
         below, above = start, start
         while below > low and enough(below):
-            above, below = below, max(low, below / 2)
+            above, below = below, max(low, below / _STRIDE)
         if enough(below):
             return below
     else:
         below, above = start, start
         while above < high and not enough(above):
-            below, above = above, min(high, above * 2)
+            below, above = above, min(high, above * _STRIDE)
         if not enough(above):
             return None
     while above > below * _CLOSE:

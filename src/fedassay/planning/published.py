@@ -42,7 +42,7 @@ def beside_published(
     """
     model = model_of(noise, study.expectation.clients)
     epsilon = study.budget.epsilon if study.budget is not None else 1.0
-    shown = {}
+    shown: dict[str, dict[str, Any]] = {}
     for quantity, name in _SHOWN.items():
         buckets = balancing_buckets(quantity, model, rows=study.rows, epsilon=epsilon)
         shown[quantity] = {

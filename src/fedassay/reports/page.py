@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Any
 
-from fedassay.reports import comparisons, figures, forest, plots
+from fedassay.reports import calibration, comparisons, figures, forest, plots
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
@@ -21,8 +21,34 @@ blockquote { border-left: 4px solid #2166ac; margin: 1rem 0; padding: .2rem 1rem
 
 def page(document: Mapping[str, Any]) -> str:
     """The page as HTML text."""
+    body = _calibration(document) if document["task"] == "calibrate" else _evaluation(document)
+    body += [
+        "<h2>Privacy</h2>",
+        f"<blockquote>{escape(document['privacy']['statement'])}</blockquote>",
+        f"<p>Made with fedassay {escape(document['fedassay'])}.</p>",
+    ]
+    return (
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        f"<title>fedassay: {escape(document['task'])}</title><style>{_STYLE}</style></head><body>\n"
+        + "\n".join(body)
+        + "\n</body></html>\n"
+    )
+
+
+def _calibration(document: Mapping[str, Any]) -> list[str]:
+    return [
+        "<h1>Calibration of a binary classifier</h1>",
+        f"<p>{escape(_summary(document))}</p>",
+        f"<figure role='img' aria-label='{escape(calibration.alternative(document), quote=True)}'>"
+        f"{plots.as_svg(calibration.overview(document))}</figure>",
+        *_sheet(calibration.sheet(document)),
+    ]
+
+
+def _evaluation(document: Mapping[str, Any]) -> list[str]:
     results = document["results"]
-    body = [
+    return [
         "<h1>Evaluation of a binary classifier</h1>",
         f"<p>{escape(_summary(document))}</p>",
         f"<figure role='img' aria-label='{escape(_alternative(results), quote=True)}'>"
@@ -41,17 +67,7 @@ def page(document: Mapping[str, Any]) -> str:
             ),
         ),
         *_comparisons(results),
-        "<h2>Privacy</h2>",
-        f"<blockquote>{escape(document['privacy']['statement'])}</blockquote>",
-        f"<p>Made with fedassay {escape(document['fedassay'])}.</p>",
     ]
-    return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>fedassay evaluation</title><style>{_STYLE}</style></head><body>\n"
-        + "\n".join(body)
-        + "\n</body></html>\n"
-    )
 
 
 def _comparisons(results: Mapping[str, Any]) -> Iterator[str]:
@@ -60,9 +76,13 @@ def _comparisons(results: Mapping[str, Any]) -> Iterator[str]:
     if chart is not None:
         yield f"<figure role='img' aria-label='Forest plot'>{plots.as_svg(chart)}</figure>"
     for sheet in comparisons.sheets(results):
-        yield f"<h2>{escape(sheet.title)}</h2>"
-        yield _table(list(sheet.head), ([_joined(cell) for cell in row] for row in sheet.rows))
-        yield from (f"<p>{escape(note)}</p>" for note in sheet.notes)
+        yield from _sheet(sheet)
+
+
+def _sheet(sheet: comparisons.Sheet) -> Iterator[str]:
+    yield f"<h2>{escape(sheet.title)}</h2>"
+    yield _table(list(sheet.head), ([_joined(cell) for cell in row] for row in sheet.rows))
+    yield from (f"<p>{escape(note)}</p>" for note in sheet.notes)
 
 
 def _joined(cell: comparisons.Cell) -> str:

@@ -37,11 +37,11 @@ def roc_plot(document: Document) -> alt.LayerChart:
     return _square(alt.layer(_diagonal(), band, line), title)
 
 
-def reliability_plot(document: Document) -> alt.LayerChart:
+def reliability_plot(document: Document, *, name: str = "Reliability") -> alt.LayerChart:
     """Observed fraction against mean score in each bucket, with simultaneous bands."""
     curve = document["results"]["reliability_curve"]
     if curve.get("mean_score") is None:
-        return _empty("Reliability", curve["reason"])
+        return _empty(name, curve["reason"])
     points = [
         {"score": score, "observed": observed, "lower": lower, "upper": upper}
         for score, observed, lower, upper in zip(
@@ -50,7 +50,7 @@ def reliability_plot(document: Document) -> alt.LayerChart:
         if observed is not None
     ]
     metric = document["results"]["expected_calibration_error"]
-    title = "Reliability" if metric["value"] is None else f"Reliability, ECE {metric['value']:.3f}"
+    title = name if metric["value"] is None else f"{name}, ECE {metric['value']:.3f}"
     base = alt.Chart(alt.Data(values=points))
     x = alt.X("score:Q", title="mean score", scale=alt.Scale(domain=[0, 1]))
     y = alt.Y("observed:Q", title="observed fraction", scale=alt.Scale(domain=[0, 1]))

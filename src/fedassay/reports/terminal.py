@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from fedassay.reports import comparisons, figures
+from fedassay.reports import calibration, comparisons, figures
 
 Document = Mapping[str, Any]
 
@@ -19,13 +20,20 @@ def render(document: Document, console: Console) -> None:
     """Print a result."""
     for warning in document["warnings"]:
         console.print(f"[yellow]Warning:[/] {escape(warning)}", highlight=False)
-    results = document["results"]
-    console.print(_overall(results))
-    console.print(_thresholds(results["thresholds"]))
-    for sheet in comparisons.sheets(results):
-        console.print(_sheet(sheet))
+    for table in _tables(document):
+        console.print(table)
     console.print(_run(document), highlight=False)
     console.print(Panel(escape(document["privacy"]["statement"]), title="Privacy", title_align="left"))
+
+
+def _tables(document: Document) -> Iterator[Table]:
+    results = document["results"]
+    if document["task"] == "calibrate":
+        yield _sheet(calibration.sheet(document))
+        return
+    yield _overall(results)
+    yield _thresholds(results["thresholds"])
+    yield from (_sheet(sheet) for sheet in comparisons.sheets(results))
 
 
 def _overall(results: Mapping[str, Any]) -> Table:
@@ -105,11 +113,16 @@ def _run(document: Document) -> str:
 def side_by_side(documents: Mapping[str, Document], console: Console) -> None:
     """Print the same evaluation under several trust models, a column each."""
     table = Table(
-        title="One model, one federation, every trust model", title_justify="left", title_style="bold"
+        title="One model, one federation, every trust model",
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,  # without lines between columns, five models fit 80 characters
+        pad_edge=False,
+        padding=(0, 0, 0, 1),
     )
     table.add_column("metric")
     for title in documents:
-        table.add_column(title, justify="right")
+        table.add_column(title, justify="right", min_width=max(map(len, title.splitlines())))
     for name in figures.OVERALL:
         table.add_row(figures.TITLES[name], *(_stacked(d["results"][name]) for d in documents.values()))
     first = next(iter(documents.values()))["results"]["thresholds"][0]["threshold"]
@@ -131,6 +144,8 @@ def side_by_side(documents: Mapping[str, Document], console: Console) -> None:
 _LEARNS = {
     "plain": "server: every site's histogram",
     "secure-sum": "server: the total only, exact",
+    "distributed-dp": "server and readers: a noisy total only",
+    "local-dp": "server and readers: noisy messages only",
     "server-dp": "server: every site's histogram; readers: a noisy total",
 }
 

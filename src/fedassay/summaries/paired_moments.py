@@ -68,9 +68,9 @@ class PairedMoments(Summary[Moments]):
     |u|(2 + |v|) <= |u|(4 - |u|) <= 4, in L2² u²(4 + v²) <= 16, both largest at b = 1, b' = -1. In all 6 in L1 and
     √(1 + 1 + 16) = √18 in L2. For units of several rows, these add up.
 
-    The same holds for the whole numbers that are summed: b² is the rounded square of the rounded b. With 2b = 2 - j,
-    k and j whole numbers of steps, the square is 1 - j + j²/4, rounded; so for 2b' = -2 + k, k >= j >= 0, the
-    squares differ by at most k - j, because rounding keeps the order of j² and k².
+    The same holds for the whole numbers that are summed: b² is the rounded square of the rounded b. With 2b written
+    as 2·ONE - j, the square is ONE - j + j²/(4·ONE), rounded; so if 2b' is k - 2·ONE, k >= j >= 0, the squares
+    differ by at most k - j, because rounding keeps the order of j² and k².
 
     Parameters
     ----------

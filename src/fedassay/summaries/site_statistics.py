@@ -21,7 +21,8 @@ SMALLEST_CLASS = 10
 """A site with fewer rows of either class is left out: its variance would say nothing."""
 
 LEAST_VARIANCE, LARGEST_VARIANCE, LARGEST_VALUE = 2.0**-38, 2.0**10, 2.0**6
-"""What an estimate may be. A smaller variance counts as the least; larger numbers leave the site out."""
+"""What an estimate may be; beyond these bounds its site is left out. A smaller variance than the least is not one
+of many rows (it would take more than 10^9 of them) but of rows that are all alike."""
 
 _EPSILON = float(np.finfo(np.float64).eps)
 _STEPS, _TOLERANCE = 60, 1e-9
@@ -65,10 +66,9 @@ def site_estimate(metric: str, counts: SiteCounts) -> SiteEstimate | None:
     estimate = ESTIMATORS[metric](counts)
     if estimate is None or not all(math.isfinite(number) for number in estimate):
         return None
-    value, variance = estimate
-    if abs(value) > LARGEST_VALUE or not 0 < variance <= LARGEST_VARIANCE:
+    if abs(estimate.value) > LARGEST_VALUE or not LEAST_VARIANCE <= estimate.variance <= LARGEST_VARIANCE:
         return None
-    return SiteEstimate(value, max(variance, LEAST_VARIANCE))
+    return estimate
 
 
 def _variance(counts: SiteCounts, by_positive: Floats, by_negative: Floats) -> float:

@@ -219,11 +219,13 @@ class LocalDP(TrustModel):
                 "everything that the client holds: it is nearly as likely whatever rows the client has, and if it "
                 "has none"
             )
+            otherwise = "; where a summary does not allow that, it adds noise to it" * (
+                self.encoding == "auto"
+            )
             how = (
                 "Each client reports on one of its rows, or on none, by bits that it randomises one by one "
-                "(optimized unary encoding); where a summary does not allow that, it adds noise to it. Clients "
-                "without rows answer like any other. Which part of the summary a client reports on, and which "
-                "clients took part, is public."
+                f"(optimized unary encoding){otherwise}. Clients without rows answer like any other. Which part of "
+                "the summary a client reports on, and which clients took part, is public."
             )
         else:
             whom = protected(setting.protection)

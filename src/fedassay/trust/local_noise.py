@@ -35,7 +35,7 @@ def several(noise: Noise, messages: int) -> Noise:
     >>> several(Noise(law=LAPLACE, scale=1.0, variance=1.84), 100).variance
     184.0
     """
-    return replace(noise, variance=noise.variance / noise.copies * messages, copies=float(messages))
+    return replace(noise, variance=noise.variance * (messages / noise.copies), copies=float(messages))
 
 
 def sum_of_draws(noise: Noise, size: int, randomness: Randomness) -> Vector:

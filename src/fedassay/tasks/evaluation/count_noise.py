@@ -30,12 +30,12 @@ class PrefixNoise:
     joint: Floats
     total: float
 
-    @property
+    @cached_property
     def above(self) -> Floats:
         """The variances at or above each edge."""
         return self.total - 2 * self.joint + self.below
 
-    @property
+    @cached_property
     def across(self) -> Floats:
         """The covariances of below and above."""
         return self.joint - self.below

@@ -1,0 +1,1 @@
+"""Experiments on real data: the scripts behind the pages in docs/experiments."""

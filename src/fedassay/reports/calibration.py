@@ -1,0 +1,97 @@
+"""A calibration as a table and a plot: before and after, beside each other. Reads only the result's JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import altair as alt
+
+from fedassay.reports import figures, plots
+from fedassay.reports.comparisons import Cell, Sheet
+
+Document = Mapping[str, Any]
+
+SHOWN = (
+    "log_loss",
+    "brier_score",
+    "expected_calibration_error",
+    "expected_calibration_error_uniform",
+    "calibration_intercept",
+    "calibration_slope",
+    "roc_auc",
+)
+
+
+def sheet(document: Document) -> Sheet:
+    """Metrics on held-out rows before and after, and the paired differences."""
+    results = document["results"]
+    level = results["before"]["log_loss"]["level"]
+    rows = tuple(
+        (
+            Cell(text=figures.TITLES[name]),
+            *(_cell(results[part].get(name)) for part in ("before", "after", "difference")),
+        )
+        for name in SHOWN
+    )
+    reasons = dict.fromkeys(
+        f"{figures.TITLES[name]}: {metric['reason']}"
+        for part in ("before", "after")
+        for name, metric in results[part].items()
+        if metric["value"] is None and results["calibrator"] is not None
+    )
+    return Sheet(
+        title=title(document),
+        head=("on held-out rows", "before", "after", f"change, {level:.0%} interval"),
+        rows=rows,
+        notes=(results["reason"], *reasons),
+    )
+
+
+def title(document: Document) -> str:
+    """What was fitted, such as ``Calibration by platt (intercept -0.25, slope 0.84)``."""
+    results = document["results"]
+    if results["method"] is None:
+        return "Calibration"
+    numbers = (
+        f"{name} {value:.3g}"
+        for name, value in results["parameters"].items()
+        if isinstance(value, float | int) and not isinstance(value, bool)
+    )
+    described = ", ".join(numbers)
+    return f"Calibration by {results['method']}" + (f" ({described})" if described else "")
+
+
+def _cell(metric: Mapping[str, Any] | None) -> Cell:
+    if metric is None:
+        return Cell(text="")
+    if metric["value"] is None:
+        return Cell(text="-")
+    return Cell(text=figures.value(metric), detail=figures.interval(metric))
+
+
+def overview(document: Document) -> alt.HConcatChart:
+    """The reliability diagrams before and after."""
+    results = document["results"]
+    charts = [
+        plots.reliability_plot(
+            {
+                "results": {
+                    "reliability_curve": results["reliability_curve"][part]
+                    or {"reason": "there is no calibrator"},
+                    "expected_calibration_error": results[part]["expected_calibration_error"],
+                }
+            },
+            name=part.capitalize(),
+        )
+        for part in ("before", "after")
+    ]
+    return alt.hconcat(*charts).configure_view(stroke=plots.GREY)
+
+
+def alternative(document: Document) -> str:
+    """The plot in words."""
+    before, after = (
+        figures.value(document["results"][part]["expected_calibration_error"]) for part in ("before", "after")
+    )
+    return f"Reliability diagrams on held-out rows: ECE {before} before, {after} after calibration"

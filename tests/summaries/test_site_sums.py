@@ -1,0 +1,214 @@
+"""What a site says about itself, and what sums over sites say without it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import logit
+from sklearn.metrics import brier_score_loss, roc_auc_score
+
+from binormal import InMemoryRows, Population, release
+from fedassay import wire
+from fedassay.errors import UsageError
+from fedassay.protocol import Batch, Protection
+from fedassay.summaries import CATALOGUE
+from fedassay.summaries.score_histogram import ScoreHistogram
+from fedassay.summaries.site_statistics import (
+    ESTIMATORS,
+    LARGEST_VALUE,
+    LARGEST_VARIANCE,
+    LEAST_VARIANCE,
+    SiteCounts,
+    SiteEstimate,
+    site_estimate,
+)
+from fedassay.summaries.site_sums import POOLED, EligibleSites, SiteSums, from_limbs, to_limbs
+from fedassay.tasks.evaluation import Evaluate
+from fedassay.tasks.evaluation.evidence import Evidence
+from fedassay.tasks.evaluation.heterogeneity import SCALES, weighted_sums
+
+HISTOGRAM = ScoreHistogram(transform="mixed", height=15)
+POPULATION = Population(0.3, shift=0.3, stretch=1.3)
+
+
+def sample(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    return POPULATION.sample(rows, np.random.default_rng(seed))
+
+
+def counts_of(scores: np.ndarray, labels: np.ndarray) -> SiteCounts:
+    evidence = evidence_of(scores, labels)
+    return SiteCounts(evidence.positives, evidence.negatives, evidence.scores)
+
+
+def evidence_of(scores: np.ndarray, labels: np.ndarray) -> Evidence:
+    released = release(HISTOGRAM, scores, labels)
+    return Evidence.of(released.value, released.noise)
+
+
+@pytest.mark.parametrize("metric", POOLED)
+@pytest.mark.parametrize(("rows", "seed"), [(60, 1), (400, 2), (20_000, 3)])
+def test_a_site_says_what_the_evaluation_of_its_rows_says(metric: str, rows: int, seed: int) -> None:
+    """The same value and sampling error, carried to the scale of pooling."""
+    scores, labels = sample(rows, seed)
+    found = site_estimate(metric, counts_of(scores, labels))
+    expected = Evaluate().metrics(evidence_of(scores, labels))[metric]
+    assert found is not None
+    value, error = expected.value, expected.sampling
+    assert value is not None
+    assert error is not None
+    derivative = {"logit": 1 / (value * (1 - value)), "log": 1 / value}.get(SCALES.get(metric, ""), 1.0)
+    scaled = {"logit": logit, "log": math.log}.get(SCALES.get(metric, ""), float)(value)
+    assert found.value == pytest.approx(scaled, rel=1e-7, abs=1e-9)
+    assert math.sqrt(found.variance) == pytest.approx(error * abs(derivative), rel=1e-6)
+
+
+def test_a_site_says_what_other_packages_say_about_its_rows() -> None:
+    scores, labels = sample(5_000, 4)
+    found = {metric: site_estimate(metric, counts_of(scores, labels)) for metric in POOLED}
+    x = logit(scores)
+    slope = sm.Logit(labels, sm.add_constant(x)).fit(disp=0).params[1]
+    shift = sm.GLM(labels, np.ones(len(x)), family=sm.families.Binomial(), offset=x).fit().params[0]
+    expected = {
+        "roc_auc": logit(roc_auc_score(labels, scores)),
+        "brier_score": brier_score_loss(labels, scores),
+        "calibration_intercept": shift,
+        "calibration_slope": slope,
+        "observed_expected_ratio": math.log(labels.sum() / scores.sum()),
+    }
+    for metric, value in expected.items():
+        assert found[metric].value == pytest.approx(value, abs=1e-4), metric
+
+
+def separated() -> tuple[np.ndarray, np.ndarray]:
+    labels = np.arange(40) % 2
+    return 0.2 + 0.7 * labels, labels
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "without"),
+    [
+        (np.full(30, 0.3), np.zeros(30, int), POOLED),
+        (np.full(30, 0.3), np.arange(30) < 9, POOLED),
+        (np.full(40, 0.3), np.arange(40) % 2, ("roc_auc", "calibration_slope")),
+        (*separated(), ("roc_auc", "calibration_slope")),
+        (np.empty(0), np.empty(0, int), POOLED),
+    ],
+    ids=["one class", "nine positives", "one score", "separated", "no rows"],
+)
+def test_a_site_that_cannot_say_something_says_nothing(
+    scores: np.ndarray, labels: np.ndarray, without: tuple[str, ...]
+) -> None:
+    counts = counts_of(scores, labels.astype(np.int8))
+    assert {metric for metric in POOLED if site_estimate(metric, counts) is None} == set(without)
+
+
+@given(st.floats(-(2.0**76), 2.0**76), st.floats(-(2.0**76), 2.0**76))
+def test_limbs_add_up_and_fit(a: float, b: float) -> None:
+    limbs = [to_limbs(number) for number in (a, b)]
+    for found in limbs:
+        assert all(0 <= limb < 2**32 for limb in found[:-1])
+        assert abs(found[-1]) <= 2**28
+    total = from_limbs([sum(pair) for pair in zip(*limbs, strict=True)])
+    assert abs(total - Fraction(a) - Fraction(b)) <= Fraction(2, 2**49)
+
+
+@given(st.floats(LEAST_VARIANCE, LARGEST_VARIANCE), st.floats(-LARGEST_VALUE, LARGEST_VALUE))
+def test_no_entry_of_a_site_exceeds_its_bound(variance: float, value: float) -> None:
+    class Site(SiteSums):
+        def _estimates(self, rows: Any, memory: Any) -> Any:
+            return [SiteEstimate(value, variance)], memory
+
+    summary = Site(metrics=("roc_auc",))
+    vector, _ = summary.measure(InMemoryRows(*sample(0)), {})
+    assert np.abs(vector).max() < summary.largest
+    # A thousand million sites cannot make a total wrap.
+    assert 2**30 * summary.largest < 2**63
+    (sums,) = summary.read(vector).values()
+    w = Fraction(1 / variance)
+    assert sums.sites == 1
+    for found, exact in ((sums.w, w), (sums.wy, w * Fraction(value)), (sums.wy2, w * Fraction(value) ** 2)):
+        assert abs(found - exact) <= abs(exact) * Fraction(1, 2**50) + Fraction(1, 2**48)
+
+
+def test_sums_over_sites_are_the_sums_of_what_sites_say() -> None:
+    sites = [sample(200 + 100 * seed, seed) for seed in range(6)]
+    tau2 = (0.1, 0.0, 0.2, 0.05, 0.3)
+    summary = SiteSums(tau2=tau2)
+    total = np.sum([summary.measure(InMemoryRows(*rows), {})[0] for rows in sites], axis=0)
+    found = summary.read(total)
+    for metric, between in zip(POOLED, tau2, strict=True):
+        estimates = [site_estimate(metric, counts_of(*rows)) for rows in sites]
+        expected = weighted_sums(estimates, tau2=between)
+        assert found[metric].sites == 6
+        for name in ("w", "w2", "wy", "wy2"):
+            exact = getattr(expected, name)
+            assert float(getattr(found[metric], name)) == pytest.approx(float(exact), rel=1e-12, abs=1e-13)
+
+
+def test_sites_without_an_estimate_add_nothing_but_are_counted() -> None:
+    good, bad = InMemoryRows(*sample(300)), InMemoryRows(np.full(30, 0.5), np.zeros(30, int))
+    eligible = EligibleSites()
+    votes = [eligible.measure(rows, {})[0] for rows in (good, bad, good)]
+    assert eligible.read(np.sum(votes, axis=0)) == dict.fromkeys(POOLED, 2)
+    assert not SiteSums().measure(bad, {})[0].any()
+
+
+def test_all_rounds_speak_of_the_same_rows() -> None:
+    """Rows may be left out at random; what was estimated first is remembered, and it can be stored."""
+
+    class Once:
+        read = 0
+
+        def batches(self) -> Iterator[Batch]:
+            self.read += 1
+            yield from InMemoryRows(*sample(300, self.read)).batches()
+
+    rows = Once()
+    _, memory = EligibleSites().measure(rows, {"other": 1})
+    assert memory["other"] == 1
+    stored = wire.decode(wire.encode(dict(memory)))
+    first, memory = SiteSums().measure(rows, stored)
+    again, _ = SiteSums(metrics=("brier_score",)).measure(rows, memory)
+    assert rows.read == 1
+    assert (
+        SiteSums(metrics=("brier_score",)).read(again)["brier_score"] == SiteSums().read(first)["brier_score"]
+    )
+
+
+@pytest.mark.parametrize("summary", [EligibleSites(height=6), SiteSums(metrics=("roc_auc",), tau2=(0.5,))])
+def test_it_survives_the_wire_and_cannot_be_pooled_before(summary: Any) -> None:
+    fields = wire.decode(wire.encode(asdict(summary)))
+    assert CATALOGUE[summary.name](**fields) == summary
+    assert not summary.additive
+    assert summary.sensitivity(Protection()).l1 >= summary.length
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"metrics": ()}, "metrics: got"),
+        ({"metrics": ("f1",)}, "expected different ones of roc_auc"),
+        ({"metrics": ("roc_auc", "roc_auc")}, "expected different ones"),
+        ({"tau2": (1.0,)}, "tau2: got"),
+        ({"tau2": (-1.0, 0, 0, 0, 0)}, "tau2: got"),
+        ({"tau2": (math.nan, 0, 0, 0, 0)}, "tau2: got"),
+        ({"height": 1}, "height"),
+    ],
+)
+def test_bad_questions_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        SiteSums(**wrong)
+
+
+def test_every_metric_has_an_estimator() -> None:
+    assert tuple(ESTIMATORS) == POOLED
+    assert set(SCALES) <= set(POOLED)

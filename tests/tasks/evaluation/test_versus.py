@@ -1,0 +1,167 @@
+"""Paired differences: DeLong on pooled rows without noise, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedassay
+from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.protocol import Budget, Plan, Protection, Query, Setting, Sum
+from fedassay.summaries.grid import Grid
+from fedassay.summaries.paired_moments import PairedMoments
+from fedassay.tasks.evaluation import Evaluate
+from fedassay.trust import TRUST_MODELS
+from fedassay.trust.plain import Plain
+from pairs import Twins, delong, driven
+
+TWINS = Twins()
+
+
+def evaluated(data: dict[str, Any], **options: Any) -> fedassay.Result:
+    data = {"site": np.arange(len(data["y"])) % 5, **data}
+    return fedassay.evaluate(data, client="site", score="p", label="y", versus="q", **options)
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, np.ndarray]:
+    return TWINS.sample(3_000, np.random.default_rng(1))
+
+
+def test_with_scores_as_they_are_it_is_delong_and_the_mean_squared_difference(
+    data: dict[str, np.ndarray],
+) -> None:
+    difference = evaluated(data)["difference"]
+    value, variance = delong(data["p"], data["q"], data["y"])
+    auc = difference["roc_auc"]
+    assert abs(auc["value"] - value) <= auc["error"]["discretisation"]
+    assert auc["error"]["discretisation"] < 2e-4
+    assert auc["error"]["sampling"] ** 2 == pytest.approx(variance, rel=1e-3)
+    losses = (data["p"] - data["y"]) ** 2 - (data["q"] - data["y"]) ** 2
+    brier = difference["brier_score"]
+    assert abs(brier["value"] - losses.mean()) <= brier["error"]["discretisation"] < 1e-6
+    assert brier["error"]["sampling"] == pytest.approx(losses.std(ddof=1) / np.sqrt(len(losses)), rel=1e-3)
+    for entry in difference.values():
+        low, high = entry["interval"]
+        half = 1.959964 * entry["error"]["sampling"] + entry["error"]["discretisation"]
+        assert (low, high) == pytest.approx((entry["value"] - half, entry["value"] + half), rel=1e-6)
+        assert entry["error"]["privacy"] == 0
+
+
+def test_with_binned_scores_it_is_delong_exactly(data: dict[str, np.ndarray]) -> None:
+    """Scores that are the midpoints of bins tie where the bins tie: nothing is lost but the 16 bits of a placement."""
+    task = Evaluate(height=7, versus=True)
+    grid = task.histogram(Setting(trust=Plain(), protection=Protection(), budget=None, clients=5)).grid
+    assert isinstance(grid, Grid)
+    middles = (grid.edges[1:] + grid.edges[:-1]) / 2
+    binned = {**data, **{name: middles[grid.locate(data[name])] for name in ("p", "q")}}
+    entry = evaluated(binned, height=7)["difference"]["roc_auc"]
+    value, variance = delong(binned["p"], binned["q"], binned["y"])
+    assert entry["value"] == pytest.approx(value, abs=1e-13)
+    assert entry["error"]["sampling"] ** 2 == pytest.approx(variance, rel=5e-5)
+
+
+def test_both_models_have_their_metrics(data: dict[str, np.ndarray]) -> None:
+    result = evaluated(data)
+    for column, entry in (("p", result.results), ("q", result["versus"])):
+        alone = fedassay.evaluate({**data, "s": data["y"] * 0}, score=column, label="y")
+        for metric in ("roc_auc", "brier_score", "recall", "thresholds", "log_loss"):
+            assert entry[metric] == alone[metric]
+    assert result["versus"]["rows"] == 3_000
+
+
+def test_the_sign_turns_with_the_models(data: dict[str, np.ndarray]) -> None:
+    one = evaluated(data)["difference"]
+    other = evaluated({"p": data["q"], "q": data["p"], "y": data["y"]})["difference"]
+    for metric in one:
+        assert one[metric]["value"] == pytest.approx(-other[metric]["value"], abs=1e-12)
+        assert one[metric]["error"]["sampling"] == pytest.approx(other[metric]["error"]["sampling"], rel=1e-9)
+
+
+def test_a_model_does_not_differ_from_itself(data: dict[str, np.ndarray]) -> None:
+    difference = evaluated({**data, "q": data["p"].copy()})["difference"]
+    for entry in difference.values():
+        assert entry["value"] == 0
+        assert entry["error"]["sampling"] == 0
+
+
+def test_one_class_only_has_no_auc_but_a_brier_score(data: dict[str, np.ndarray]) -> None:
+    difference = evaluated({**data, "y": np.ones_like(data["y"])})["difference"]
+    assert difference["roc_auc"]["reason"] == "there are no negative rows"
+    assert difference["brier_score"]["value"] is not None
+
+
+def test_one_row_of_a_class_has_no_variance() -> None:
+    rows = {"p": np.array([0.1, 0.6, 0.3]), "q": np.array([0.2, 0.5, 0.9]), "y": np.array([0, 1, 0])}
+    difference = evaluated(rows, trust=fedassay.Plain())["difference"]
+    assert difference["roc_auc"]["reason"] == "a variance needs at least two rows of each class"
+
+
+def test_more_noise_than_rows_is_said() -> None:
+    rows = TWINS.sample(60, np.random.default_rng(2))
+    result = evaluated(rows, trust=fedassay.ServerDP(), budget=Budget(epsilon=0.05))
+    for entry in result["difference"].values():
+        assert entry["reason"].startswith("not enough evidence")
+
+
+@pytest.mark.parametrize("trust", sorted(TRUST_MODELS))
+def test_it_runs_under_every_trust_model(trust: str, data: dict[str, np.ndarray]) -> None:
+    model = TRUST_MODELS[trust]()
+    result = evaluated(
+        data,
+        trust=model,
+        budget=Budget(epsilon=8.0) if model.private else None,
+        simulation=fedassay.Simulation(seed=3),
+    )
+    for metric, entry in result["difference"].items():
+        low, high = entry["interval"]
+        assert low - 0.01 <= TWINS.truth(metric) <= high + 0.01
+        assert (entry["error"]["privacy"] > 0) == model.private
+
+
+def test_the_budget_is_divided_and_spent_whole() -> None:
+    setting = Setting(
+        trust=fedassay.ServerDP(), protection=Protection(), budget=Budget(epsilon=1.0), clients=5
+    )
+    shares = []
+    steps = Evaluate(versus=True).steps(setting)
+    queries = next(steps)
+    assert isinstance(queries, tuple)
+    shares += [query.share for query in queries]
+    data = TWINS.sample(500, np.random.default_rng(1))
+    seen: list[Query[Any]] = []
+
+    @dataclass(frozen=True)
+    class Watching(Plain):
+        def plan(self, query: Query[Any], setting: Setting) -> Plan:
+            seen.append(query)
+            return super().plan(query, setting)
+
+    driven(
+        Evaluate(versus=True), replace(setting, trust=Watching(), budget=None), data, lambda noise, size: 0
+    )
+    shares.append(seen[-1].share)
+    assert isinstance(seen[-1].of, PairedMoments)
+    assert sum(shares) == pytest.approx(1.0)
+
+
+def test_what_the_second_step_cannot_have_is_refused_before_the_first() -> None:
+    @dataclass(frozen=True)
+    class OnlyCounts(Plain):
+        def plan(self, query: Query[Any], setting: Setting) -> Plan:
+            if isinstance(query, Sum) and not query.of.partitions:
+                raise UnsupportedQuery("only counts")
+            return super().plan(query, setting)
+
+    setting = Setting(trust=OnlyCounts(), protection=Protection(), budget=None, clients=5)
+    next(Evaluate().steps(setting))
+    with pytest.raises(UnsupportedQuery, match="only counts"):
+        next(Evaluate(versus=True).steps(setting))
+
+
+def test_groups_and_a_second_model_do_not_go_together() -> None:
+    with pytest.raises(UsageError, match="by and versus: expected one of them"):
+        Evaluate(groups=("a",), versus=True)
