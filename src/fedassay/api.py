@@ -20,6 +20,7 @@ from typing import Any
 
 from fedassay.data.groups import client_names, group_names, reread
 from fedassay.data.split import HELD_OUT
+from fedassay.data.schema import Columns
 from fedassay.errors import UsageError
 from fedassay.protocol import Budget, Protection, Setting, TrustModel
 from fedassay.result import Result
@@ -79,6 +80,8 @@ def evaluate(
             "per-site: got no client column, so that every row would be a site of its own; give --client with "
             "the column that names the site."
         )
+    roles = {"score": score, "label": label, "versus": versus, "group": by}
+    columns = Columns(names={role: name for role, name in roles.items() if name is not None}, client=client)
     trust = trust if trust is not None else SecureSum()
     protection = protection if protection is not None else Protection()
     looked_up = by is not None and not groups
@@ -105,12 +108,11 @@ def evaluate(
         "by": by,
         "versus": versus,
     }
-    roles = {"score": score, "label": label, "versus": versus, "group": by}
     result = simulate(
         "evaluate",
         task,
         data,
-        columns={role: name for role, name in roles.items() if name is not None},
+        columns=columns.names,
         client=client,
         trust=trust,
         budget=budget,

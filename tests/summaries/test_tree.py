@@ -66,6 +66,37 @@ def test_the_sign_trace_is_that_of_the_dense_matrices(fit: LeastSquares) -> None
     assert fit.sign_trace == pytest.approx(np.trace(S.T @ C @ S @ C))
 
 
+@given(fits(), st.integers(0, 2**32 - 1))
+def test_node_weights_are_those_of_the_estimate(fit: LeastSquares, seed: int) -> None:
+    H, deviations, C = dense(fit)
+    G = np.random.default_rng(seed).normal(size=(3, fit.tree.leaves))
+    weights = fit.node_weights(G)
+    assert np.allclose(np.concatenate(weights, axis=-1), G @ C @ H.T / deviations**2)
+    spread = [np.repeat(w, width, axis=-1) for w, width in zip(weights, fit.tree.widths, strict=True)]
+    assert np.allclose(sum(spread), G)
+    variances = [v * (w**2).sum(-1) for w, v in zip(weights, fit.variances, strict=True)]
+    assert np.allclose(sum(variances), [fit.variance(g) for g in G])
+
+
+@given(fits(), st.integers(0, 2**32 - 1))
+def test_moments_of_prefixes_are_sums_over_the_nodes(fit: LeastSquares, seed: int) -> None:
+    leaves = fit.tree.leaves
+    rows = np.random.default_rng(seed).uniform(0, 9, leaves)
+    moments = fit.prefix_moments(np.concatenate([[0.0], np.cumsum(rows)]))
+    weights = fit.node_weights(np.tri(leaves + 1, leaves, -1))
+    for (first, second), w, width in zip(moments, weights, fit.tree.widths, strict=True):
+        of_node = rows.reshape(-1, width).sum(-1)
+        assert np.allclose(first, w @ of_node)
+        assert np.allclose(second, w**2 @ of_node)
+
+
+def test_without_noise_only_leaves_have_weight() -> None:
+    fit = LeastSquares(tree=Tree(leaves=4, widths=(1, 2)), variances=(0.0, 0.0))
+    leaves, nodes = fit.node_weights(np.arange(4.0))
+    assert leaves.tolist() == [0, 1, 2, 3]
+    assert nodes.tolist() == [0, 0]
+
+
 @given(fits())
 def test_no_node_has_a_weight_above_one_in_a_prefix(fit: LeastSquares) -> None:
     # What the tail bound of the curves' bands assumes.

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from fedassay.data.findings import listed, raise_first
 from fedassay.data.numbers import to_clients
+from fedassay.data.scan import Scan
 from fedassay.data.schema import Columns
 from fedassay.data.sources import Folder, open_source
-from fedassay.data.tables import NoRows, reading
+from fedassay.data.tables import NoRows, Table, reading
 from fedassay.errors import DataError
 from fedassay.summaries.group_names import LONGEST_NAME, MOST_GROUPS, OTHER
 
@@ -49,8 +50,9 @@ def group_names(data: Any, column: str) -> tuple[str, ...]:
     >>> group_names({"sex": ["M", "F", "M"]}, "sex")
     ('F', 'M')
     """
+    columns = Columns(names={"group": column})
     found: set[str] = set()
-    for where, names in _names(data, Columns(names={"group": column})):
+    for where, names in _names(data, columns):
         found.update(name for name in names if name != OTHER and len(name) <= LONGEST_NAME)
         if len(found) > MOST_GROUPS:
             raise DataError(
@@ -59,6 +61,11 @@ def group_names(data: Any, column: str) -> tuple[str, ...]:
                 "the others then count as one."
             )
     if not found:
+        for table in _tables(data):
+            scan = Scan(table, columns)
+            for _ in scan.chunks():
+                pass  # until the end, where its findings are complete
+            raise_first(scan.findings())
         raise DataError(
             f"column {column!r} (group): got no value besides {OTHER!r}, expected some groups; name another column."
         )
@@ -84,11 +91,13 @@ def client_names(data: Any, column: str | None) -> tuple[str, ...]:
 
 def _names(data: Any, columns: Columns) -> Iterator[tuple[str, list[str]]]:
     """Where, and which names, batch by batch, of the one column."""
-    source = open_source(data)
-    tables = list(source.sites.values()) if isinstance(source, Folder) else [source]
-    for table in tables:
-        if isinstance(table, NoRows):
-            continue
+    for table in _tables(data):
         raise_first(list(columns.missing_from(table.names, where=table.label).values()))
         for batch in table.batches(list(columns.needed)):
             yield table.label, to_clients(batch.column(0)).names.to_pylist()
+
+
+def _tables(data: Any) -> list[Table]:
+    source = open_source(data)
+    tables = list(source.sites.values()) if isinstance(source, Folder) else [source]
+    return [table for table in tables if not isinstance(table, NoRows)]

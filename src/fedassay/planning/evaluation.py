@@ -4,72 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from fedassay.errors import FedassayError
 from fedassay.planning.expectation import Study
-from fedassay.planning.inverse import Answer, fewest_rows, smallest_epsilon
+from fedassay.planning.inverse import Inverse, fewest_rows, smallest_epsilon
 from fedassay.planning.published import beside_published
+from fedassay.planning.resolution import Resolution, predictions, recommended
 from fedassay.planning.verdict import TARGETS, Predicted, checked_targets, half_width, in_words
-from fedassay.protocol import Noise
+from fedassay.protocol import NO_NOISE, Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration.binning import finest_number
-from fedassay.tasks.evaluation.accuracy import METRICS, expected_evidence, predict
+from fedassay.tasks.evaluation.accuracy import expected_evidence
 from fedassay.tasks.evaluation.evaluate import Evaluate
 from fedassay.tasks.evaluation.intervals import z_value
 from fedassay.tasks.evaluation.metric import Metric, Undefined
 
-LOWEST_HEIGHT, HIGHEST_NOISY, HIGHEST_EXACT = 4, 13, 18
-"""The heights that are compared, under noise (where choosing the levels of many bins takes long) and without."""
-
-_WORTH_CHANGING = 1.05
-"""A better height is recommended if it makes intervals shorter by this factor."""
-
 _MOST_BUCKETS = 200
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resolution:
-    """A histogram and how short it makes the intervals that matter.
-
-    Parameters
-    ----------
-    score : the half-width as a part of its target, the largest of the metrics that matter.
-    beside_binning : the same without the bound on the binning error: what more bins could at most reach.
-    """
-
-    histogram: ScoreHistogram
-    score: float
-    beside_binning: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return {
-            "height": self.histogram.height,
-            "bins": 1 << self.histogram.height,
-            "widths": list(self.histogram.widths),
-            "multipliers": list(self.histogram.multipliers),
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inverse:
-    """What would be enough for one metric."""
-
-    metric: str
-    target: float
-    epsilon: Answer
-    rows: Answer
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return {
-            "metric": self.metric,
-            "target": self.target,
-            "epsilon": self.epsilon.to_dict(),
-            "rows": self.rows.to_dict(),
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,10 +99,11 @@ def plan_evaluation(
     task = Evaluate() if task is None else task
     given = checked_targets(targets or {})
     wanted = given or {"roc_auc": TARGETS["roc_auc"]}
-    histogram = task.histogram(study.setting)
-    metrics = _predictions(study, task, histogram)
+    used = Resolution.of(study, task, wanted)
+    metrics = predictions(study, task, used.histogram)
     varied = [
-        _predictions(study.with_expectation(other), task, histogram) for other in study.expectation.varied()
+        predictions(study.with_expectation(other), task, used.histogram)
+        for other in study.expectation.varied()
     ]
     predicted = {
         name: Predicted(
@@ -161,86 +113,42 @@ def plan_evaluation(
         )
         for name, metric in metrics.items()
     }
-    used = _resolution(study, task, histogram, wanted)
-    recommended = _recommended(study, task, used, wanted)
-    noise = study.noise(histogram)
+    better = recommended(study, task, used, wanted)
+    noise = study.noise(used.histogram)
     return EvaluationPlan(
         study=study,
         task=task,
         noise=noise,
         used=used,
-        recommended=recommended,
-        buckets=_buckets(study, recommended.histogram),
+        recommended=better,
+        buckets=_buckets(study, better.histogram),
         predicted=predicted,
-        inverse=tuple(
-            Inverse(
-                metric=name,
-                target=target,
-                epsilon=smallest_epsilon(study, task, name, target),
-                rows=fewest_rows(study, task, name, target),
-            )
-            for name, target in wanted.items()
-        ),
-        published=beside_published(study, histogram, noise, metrics),
-        warnings=_warnings(study, predicted, used, recommended, task),
+        inverse=tuple(_inverse(study, task, name, target) for name, target in wanted.items()),
+        published=beside_published(study, used.histogram, noise, metrics),
+        warnings=(*unused_rows(study), *_warnings(predicted, used, better, task.level)),
     )
 
 
-def _predictions(
-    study: Study, task: Evaluate, histogram: ScoreHistogram, names: tuple[str, ...] = METRICS
-) -> dict[str, Metric]:
-    return predict(
-        histogram,
-        rows=study.rows,
-        prevalence=study.expectation.prevalence,
-        auc=study.expectation.auc,
-        noise=study.noise(histogram),
-        threshold=task.thresholds[0],
-        buckets=task.buckets,
-        level=task.level,
-        metrics=names,
+def _inverse(study: Study, task: Evaluate, name: str, target: float) -> Inverse:
+    def width(other: Study) -> float:
+        return half_width(predictions(other, task, task.histogram(other.setting), (name,))[name])
+
+    def beside_noise(other: Study) -> str:
+        histogram = task.histogram(other.setting)
+        expected = predictions(other, task, histogram, (name,), noise=NO_NOISE)[name]
+        if expected.value is None:
+            return f"there is no value even without noise ({expected.reason})"
+        half, binning = half_width(expected), expected.discretisation or 0.0
+        if half - binning > target:
+            return f"sampling error alone gives ±{half - binning:.2g}"
+        return f"without noise, sampling error and 2^{histogram.height} bins together give ±{half:.2g}"
+
+    return Inverse(
+        metric=name,
+        target=target,
+        epsilon=smallest_epsilon(study, width, target, beside_noise),
+        rows=fewest_rows(study, width, target),
     )
-
-
-def _resolution(
-    study: Study, task: Evaluate, histogram: ScoreHistogram, wanted: Mapping[str, float]
-) -> Resolution:
-    metrics = _predictions(study, task, histogram, tuple(wanted))
-    widths = {name: half_width(metrics[name]) for name in wanted}
-    binning = {name: metrics[name].discretisation or 0.0 for name in wanted}
-    return Resolution(
-        histogram=histogram,
-        score=max(widths[name] / target for name, target in wanted.items()),
-        beside_binning=max((widths[name] - binning[name]) / target for name, target in wanted.items()),
-    )
-
-
-def _recommended(study: Study, task: Evaluate, used: Resolution, wanted: Mapping[str, float]) -> Resolution:
-    """The height with the shortest intervals, if it is clearly better than the one in use.
-
-    More bins cost noise and take off binning error, so they are tried for as long as that could help. Fewer
-    bins are tried if there is noise.
-    """
-    best, height = used, used.histogram.height
-    noisy = study.noise(used.histogram).variance > 0
-    lower = range(LOWEST_HEIGHT, height) if noisy else ()
-    for other in (*lower, *range(height + 1, 1 + (HIGHEST_NOISY if noisy else HIGHEST_EXACT))):
-        if other > height and best.score < _WORTH_CHANGING * best.beside_binning:
-            break
-        found = _at_height(study, task, other, wanted)
-        if found is not None and found.score < best.score:
-            best = found
-        elif other > height + 1:
-            break
-    return best if best.score * _WORTH_CHANGING < used.score else used
-
-
-def _at_height(study: Study, task: Evaluate, height: int, wanted: Mapping[str, float]) -> Resolution | None:
-    try:
-        other = replace(task, height=height)
-        return _resolution(study, other, other.histogram(study.setting), wanted)
-    except FedassayError:  # too few bins for the thresholds, too many for the trust model
-        return None
 
 
 def _buckets(study: Study, histogram: ScoreHistogram) -> int:
@@ -259,30 +167,29 @@ def _buckets(study: Study, histogram: ScoreHistogram) -> int:
         return 1
 
 
+def unused_rows(study: Study) -> tuple[str, ...]:
+    """The warning that some rows will be left out."""
+    if study.rows >= study.expectation.rows:
+        return ()
+    return (
+        f"Only {study.rows:,.0f} of {study.expectation.rows:,.0f} rows will be used: at most "
+        f"{study.protection.rows_per_client:,} of each of {study.expectation.clients:,} clients.",
+    )
+
+
 def _warnings(
-    study: Study,
-    predicted: Mapping[str, Predicted],
-    used: Resolution,
-    recommended: Resolution,
-    task: Evaluate,
+    predicted: Mapping[str, Predicted], used: Resolution, better: Resolution, level: float
 ) -> tuple[str, ...]:
-    """What should be changed, in sentences."""
     found = []
-    if study.rows < study.expectation.rows:
-        found.append(
-            f"Only {study.rows:,.0f} of {study.expectation.rows:,.0f} rows will be used: "
-            f"{study.protection.rows_per_client:,} of each of {study.expectation.clients:,} clients."
-        )
-    crowded = [name for name, one in predicted.items() if _binning_dominates(one.metric, task.level)]
+    height, other = used.histogram.height, better.histogram.height
+    crowded = [name for name, one in predicted.items() if _binning_dominates(one.metric, level)]
     if crowded:
         found.append(
-            f"Binning dominates the error of {', '.join(crowded)}: 2^{used.histogram.height} bins are too few for "
-            "so many rows."
+            f"Binning dominates the error of {', '.join(crowded)}: 2^{height} bins are too few for so many rows."
         )
-    better, height = recommended.histogram.height, used.histogram.height
-    if better != height:
-        gain = f"{used.score / recommended.score:.2g} times shorter" if used.score < math.inf else "possible"
-        found.append(f"--height {better} instead of {height} makes intervals {gain}.")
+    if other != height:
+        gain = "possible" if used.score == math.inf else f"{used.score / better.score:.2g} times shorter"
+        found.append(f"--height {other} instead of {height} makes intervals {gain}.")
     return tuple(found)
 
 

@@ -110,6 +110,10 @@ class Study:
         """The same study on other data."""
         return replace(self, expectation=expectation)
 
+    def with_rows(self, rows: float) -> Study:
+        """The same study with more or fewer clients of the same size."""
+        return self.with_expectation(self.expectation.with_rows(rows))
+
     def with_epsilon(self, epsilon: float) -> Study:
         """The same study for another epsilon."""
         assert self.budget is not None

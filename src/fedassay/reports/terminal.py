@@ -134,11 +134,12 @@ def side_by_side(documents: Mapping[str, Document], console: Console) -> None:
         *(figures.p_value(d["results"]["hosmer_lemeshow"].get("p_value")) for d in documents.values()),
     )
     table.add_section()
-    table.add_row("who learns what", *(_learns(d) for d in documents.values()))
     table.add_row("rounds", *(str(d["runtime"]["rounds"]) for d in documents.values()))
     table.add_row("bytes per client", *(f"{d['runtime']['bytes_per_client']:,}" for d in documents.values()))
     table.add_row("seconds", *(f"{d['runtime']['seconds']:.1f}" for d in documents.values()))
     console.print(table)
+    for document in documents.values():
+        console.print(f"[bold]{document['privacy']['trust_model']}[/] {_learns(document)}", highlight=False)
 
 
 _LEARNS = {
