@@ -183,7 +183,7 @@ Judge = Callable[[Evidence, Case], Mapping[Key, Sequence[float]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A point of a curve: mean absolute error, quartiles of the single errors, and their number."""
+    """A point of a curve: mean absolute error, 10th and 90th percentile of the single errors, and their number."""
 
     mean: float
     low: float
@@ -193,7 +193,7 @@ class Point:
     @classmethod
     def of(cls, errors: Sequence[float]) -> Point:
         """The point of these absolute errors."""
-        low, high = np.quantile(errors, [0.25, 0.75])
+        low, high = np.quantile(errors, [0.1, 0.9])
         return cls(mean=float(np.mean(errors)), low=float(low), high=float(high), number=len(errors))
 
 

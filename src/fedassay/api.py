@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from fedassay.data.groups import client_names, group_names, reread
-from fedassay.data.split import HELD_OUT
 from fedassay.data.schema import Columns
+from fedassay.data.split import HELD_OUT
 from fedassay.errors import UsageError
 from fedassay.protocol import Budget, Protection, Setting, TrustModel
 from fedassay.result import Result

@@ -93,7 +93,9 @@ def _sheet(sheet: comparisons.Sheet) -> Table:
 def _stacked(metric: Mapping[str, Any]) -> str:
     if metric["value"] is None:
         return escape(metric["reason"])
-    return f"{figures.value(metric)}\n[dim]{figures.interval(metric)}[/]"
+    # The ends one below the other: columns stay narrow, so that nothing is cut at 80 characters.
+    ends = figures.interval(metric).replace(" to ", " to\n")
+    return f"{figures.value(metric)}\n[dim]{ends}[/]"
 
 
 def _run(document: Document) -> str:
@@ -122,7 +124,7 @@ def side_by_side(documents: Mapping[str, Document], console: Console) -> None:
     )
     table.add_column("metric")
     for title in documents:
-        table.add_column(title, justify="right", min_width=max(map(len, title.splitlines())))
+        table.add_column(title, justify="right")
     for name in figures.OVERALL:
         table.add_row(figures.TITLES[name], *(_stacked(d["results"][name]) for d in documents.values()))
     first = next(iter(documents.values()))["results"]["thresholds"][0]["threshold"]
@@ -139,15 +141,15 @@ def side_by_side(documents: Mapping[str, Document], console: Console) -> None:
     table.add_row("seconds", *(f"{d['runtime']['seconds']:.1f}" for d in documents.values()))
     console.print(table)
     for document in documents.values():
-        console.print(f"[bold]{document['privacy']['trust_model']}[/] {_learns(document)}", highlight=False)
+        console.print(f"[bold]{document['privacy']['trust_model']}[/]: {_learns(document)}", highlight=False)
 
 
 _LEARNS = {
-    "plain": "server: every site's histogram",
-    "secure-sum": "server: the total only, exact",
-    "distributed-dp": "server and readers: a noisy total only",
-    "local-dp": "server and readers: noisy messages only",
-    "server-dp": "server: every site's histogram; readers: a noisy total",
+    "plain": "the server learns every site's histogram",
+    "secure-sum": "the server learns the exact total only",
+    "distributed-dp": "server and readers learn a noisy total only",
+    "local-dp": "server and readers learn noisy messages only",
+    "server-dp": "the server learns every site's histogram, readers a noisy total",
 }
 
 

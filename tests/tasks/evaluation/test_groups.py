@@ -165,6 +165,30 @@ def test_groups_run_under_every_trust_model(trust: str, mode: Any) -> None:
         assert low - 0.03 <= truth <= high + 0.03
 
 
+def test_one_row_clients_say_their_group_by_randomised_bits() -> None:
+    """Local DP with unary encoding: a level's cells of all groups are one partition."""
+    result = fedassay.evaluate(
+        rows(6_000),
+        score="p",
+        label="y",
+        by="sex",
+        groups=["F", "M"],
+        trust=TRUST_MODELS["local-dp"](),
+        budget=Budget(epsilon=8.0),
+        protection=fedassay.Protection(rows_per_client=1),
+        simulation=fedassay.Simulation(seed=4),
+    )
+    assert result["histogram"]["noise"]["law"] == "unary"
+    sizes = [entry["rows"] for entry in result["groups"]]
+    assert sizes == pytest.approx([3_000, 2_400, 600], abs=450)
+    assert result["histogram"]["rows"] == pytest.approx(sum(sizes), abs=1e-6)
+    truth = Population(0.4, shift=0.2).truth(0.5)["roc_auc"]
+    for metric in (result["roc_auc"], *(entry["roc_auc"] for entry in result["groups"][:2])):
+        low, high = metric["interval"]
+        assert low - 0.02 <= truth <= high + 0.02
+        assert high - low < 0.2
+
+
 def test_the_noise_of_the_whole_is_that_of_all_groups() -> None:
     summary = GroupedHistogram(groups=("a", "b"), transform="uniform", height=3)
     noise = Noise(law="discrete-laplace", scale=2.0, variance=7.5, copies=1.5)

@@ -163,12 +163,13 @@ def bernstein_half_width(variance: float, largest: float, *, points: int, error:
 def _report_half_width(noise: Noise, variance: float, points: int, error: float) -> float:
     """The same for bits of clients that report on one level each; sampling is in the variance already.
 
-    A client on level k adds Σ_j w_j (bit_j - q)/(½ - q)/f_k to a sum. With t' = t/(f_k (½ - q)) its generating
-    function is Π_j (1 - q + q e^{t' w_j}) times the mean over rows of R(t' w), R(x) = ½(1 + e^x)/(1 - q + q e^x):
-    bits that know nothing, and what the row's own bit adds to them. Both logarithms, less their linear parts,
-    are at most Bernstein's: q(1-q)x²/2/(1 - |x|/3) for each bit, and for the second, by log R <= R - 1, the
-    mean of (½ - q)² x²/(1 - |x|/3). So v = Σ_k (M V |w_k|² + 2 Σ n w²)/f_k, and c = 1/((½ - q) min f_k), because
-    no weight of these sums exceeds 1.
+    A client on level k adds Σ_j w_j (bit_j - q)/(½ - q)/f_k to a sum. With x_j = t w_j/(f_k (½ - q)) its generating
+    function is Π_j (1 - q + q e^{x_j}) times the mean of R(x_j) over the cells j that the client may be in, R(x) =
+    ½(1 + e^x)/(1 - q + q e^x): bits that know nothing, and what the row's own bit adds to them. By log R <= R - 1,
+    its logarithm without the linear part is at most Σ_j (K(x_j) + π_j r(x_j)), π_j the probability of cell j, K(x)
+    = log(1 - q + q e^x) - qx, r(x) = R(x) - 1 - (½ - q)x; and K + π r <= (q(1-q)/2 + π(½-q)²) x²/(1 - |x|/3) for all
+    |x| < 3 and π in [0, 1]. So Bernstein's inequality holds with v = Σ_k (M V |w_k|² + 2 Σ n w²)/f_k and c =
+    1/((½ - q) min f_k), because no weight of these sums exceeds 1.
     """
     half_minus_q = math.tanh(1 / (2 * noise.scale)) / 2  # ½ - 1/(e^ε + 1)
     largest = 1 / (half_minus_q * min(noise.reporting))

@@ -65,4 +65,6 @@ def total(parts: Mapping[str, LabelledHistogram]) -> LabelledHistogram:
 
 
 def _added(noise: Noise, *, times: int) -> Noise:
+    if noise.variance == 0:
+        return noise
     return replace(noise, variance=times * noise.variance, copies=times * noise.copies)
