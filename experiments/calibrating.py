@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -37,16 +38,15 @@ def published_evidence(rows: Sample, model: Model, randomness: SimulatedRandomne
     return Case(model=model, variant=PUBLISHED).evidence(rows, randomness)
 
 
-def fitted(evidence: Evidence, method: str, *, bins: int | None = None) -> Calibrator:
-    """The calibrator, or, where there is not enough evidence for one, the scores as they are."""
+def fitted(evidence: Evidence, method: str, *, bins: int | None = None) -> Calibrator | None:
+    """The calibrator, or None where there is not enough evidence for one."""
     choice = fit(evidence, method, bins=bins)
-    found: Map | None = None if choice.fitted is None else choice.fitted.map
-    return _untouched if found is None else found
+    return None if choice.fitted is None else choice.fitted.map
 
 
 def our_calibrators(
     rows: Sample, model: Model, names: Sequence[str], randomness: SimulatedRandomness
-) -> dict[str, Calibrator]:
+) -> dict[str, Calibrator | None]:
     """Ours, all from the one release that `Calibrate` asks for."""
     setting = setting_of(model.ours, model.epsilon, len(rows))
     evidence = released(Calibrate().histograms(setting)[0], rows, setting, randomness)
@@ -89,18 +89,21 @@ def held_out_errors(
 def _left(
     rows: Sample, scores: Floats, labels: Floats, model: Model, source: SimulatedRandomness
 ) -> Iterator[tuple[str, int, float]]:
-    """The errors that each calibrator leaves."""
+    """The errors that each calibrator leaves; without enough evidence for one, scores stay as they are."""
     central = IsotonicRegression(out_of_bounds="clip").fit(rows.scores, rows.labels)
     evidence = published_evidence(rows, model, source.child("published"))
-    calibrators: Mapping[str, Calibrator] = {
+    calibrators: Mapping[str, Calibrator | None] = {
         UNTOUCHED: _untouched,
         CENTRAL: central.predict,
         BBQ: fitted(evidence, "bbq"),
         **our_calibrators(rows, model, (OUR_BBQ, OUR_CHOICE), source.child("ours")),
     }
-    found = {name: np.clip(calibrator(scores), 0.0, 1.0) for name, calibrator in calibrators.items()}
+    found = {
+        name: np.clip((calibrator or _untouched)(scores), 0.0, 1.0)
+        for name, calibrator in calibrators.items()
+    }
     for bins in BINS:
-        published = fitted(evidence, "histogram", bins=bins)(scores)
+        published = (fitted(evidence, "histogram", bins=bins) or _untouched)(scores)
         yield FLOOR, bins, least_error(found[CENTRAL], bins)
         for name, probabilities in {**found, HISTOGRAM: published}.items():
             yield name, bins, calibration_error(probabilities, labels, bins)
@@ -122,8 +125,8 @@ def theory_buckets(model: Model, rows: int) -> int:
     """The number of buckets that balances the errors, without constants (Theorems 7 and 8)."""
     if model.name == "local-dp":
         assert model.epsilon is not None
-        return max(2, round((model.epsilon * rows**0.5) ** 0.5))
-    return max(2, round(rows ** (1 / 3)))
+        return max(2, round(math.sqrt(model.epsilon * math.sqrt(rows))))
+    return max(2, round(math.cbrt(rows)))
 
 
 def distances(
@@ -131,7 +134,8 @@ def distances(
 ) -> dict[tuple[int, Model, str], Point]:
     """Mean distance between calibrator and truth, by number of fit rows, model and calibrator.
 
-    Scores are drawn from the data with replacement, labels from `smooth_truth`.
+    Scores are drawn from the data with replacement, labels from `smooth_truth`. Only what at least half of the
+    repetitions had enough evidence for has a point.
     """
     truth = smooth_truth(sample)
     judged = sample.scores[generator(seed, sample.name, "judged").permutation(len(sample))[:_JUDGED_SCORES]]
@@ -144,9 +148,11 @@ def distances(
             for model in models:
                 source = SimulatedRandomness(seed, *path, repr(model))
                 for name, calibrator in _compared(drawn, model, source).items():
+                    if calibrator is None:
+                        continue
                     distance = float(np.abs(np.clip(calibrator(judged), 0.0, 1.0) - right).mean())
                     errors.setdefault((rows, model, name), []).append(distance)
-    return {key: Point.of(values) for key, values in errors.items()}
+    return {key: Point.of(values) for key, values in errors.items() if 2 * len(values) >= repetitions}
 
 
 def _redrawn(sample: Sample, truth: Map, rows: int, rng: np.random.Generator) -> Sample:
@@ -154,7 +160,7 @@ def _redrawn(sample: Sample, truth: Map, rows: int, rng: np.random.Generator) ->
     return replace(drawn, labels=(rng.random(rows) < truth(drawn.scores)).astype(np.int8))
 
 
-def _compared(rows: Sample, model: Model, source: SimulatedRandomness) -> dict[str, Calibrator]:
+def _compared(rows: Sample, model: Model, source: SimulatedRandomness) -> dict[str, Calibrator | None]:
     evidence = published_evidence(rows, model, source.child("published"))
     return {
         HISTOGRAM: fitted(evidence, "histogram", bins=theory_buckets(model, len(rows))),

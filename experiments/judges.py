@@ -49,9 +49,9 @@ def exact_calibration_error(sample: Sample, buckets: int) -> float:
 # --- estimated --------------------------------------------------------------------------------------------------
 
 
-def decisions(evidence: Evidence) -> dict[str, Floats]:
-    """The same from evidence, at the edges nearest to the thresholds."""
-    return _decisions(np.array([Confusion.at(evidence, threshold).counts for threshold in THRESHOLDS]))
+def decisions_at(evidence: Evidence, thresholds: Sequence[float]) -> dict[str, Floats]:
+    """The same from evidence, at the edges nearest to these thresholds."""
+    return _decisions(np.array([Confusion.at(evidence, threshold).counts for threshold in thresholds]))
 
 
 def auc(evidence: Evidence, case: Case) -> float:
@@ -90,7 +90,7 @@ def of_metrics(sample: Sample) -> Judge:
     truth, area = exact_decisions(sample), exact_auc(sample)
 
     def judge(evidence: Evidence, case: Case) -> Mapping[Key, Sequence[float]]:
-        seen = decisions(evidence)
+        seen = decisions_at(evidence, THRESHOLDS)
         errors: dict[Key, Sequence[float]] = {
             (name,): np.abs(seen[name] - truth[name]).tolist() for name in DECISIONS
         }

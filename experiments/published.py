@@ -58,9 +58,7 @@ def dyadic_evidence(histogram: LabelledHistogram) -> Evidence:
         for nodes in (histogram.positives, histogram.negatives)
     )
     exact = LeastSquares(tree=tree, variances=(0.0,) * tree.levels)
-    return Evidence(
-        grid=histogram.grid, fit=exact, positives=positives, negatives=negatives, noise=NO_NOISE
-    )
+    return Evidence(grid=histogram.grid, fit=exact, positives=positives, negatives=negatives, noise=NO_NOISE)
 
 
 def bucket_auc(evidence: Evidence, edges: list[int]) -> float:

@@ -7,17 +7,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from binormal import Population, measure
 from scipy.special import ndtri
 
+from binormal import Population, measure
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import NO_NOISE, Budget, Protection, Setting, Sum, TrustModel
+from fedassay.protocol import NO_NOISE, Budget, Part, Protection, Setting, Sum, TrustModel
+from fedassay.tasks.calibration.accuracy import MapError, predict_map
+from fedassay.tasks.calibration.calibrate import Calibrate
+from fedassay.tasks.calibration.methods import fit
 from fedassay.tasks.evaluation.accuracy import METRICS, predict
-from fedassay.tasks.evaluation.confusion import RATIOS
+from fedassay.tasks.evaluation.calibration_error import expected_calibration_error
+from fedassay.tasks.evaluation.confusion import RATIOS, Confusion, decision_metric
 from fedassay.tasks.evaluation.evaluate import Evaluate
 from fedassay.tasks.evaluation.evidence import Evidence
 from fedassay.tasks.evaluation.metric import Metric
-from fedassay.tasks.evaluation.stored import threshold_entry
+from fedassay.tasks.evaluation.ranking import roc_auc
+from fedassay.tasks.evaluation.ratios import brier_score, log_loss
+from fedassay.tasks.evaluation.recalibration import calibration_intercept, calibration_slope
+
+ESTIMATORS = (roc_auc, brier_score, log_loss, calibration_intercept, calibration_slope)
 
 FACTOR = 1.5
 """How far a prediction may be from what is measured."""
@@ -38,9 +46,7 @@ class Case:
 
     @property
     def setting(self) -> Setting:
-        return Setting(
-            trust=self.trust, protection=self.protection, budget=self.budget, clients=self.clients
-        )
+        return Setting(trust=self.trust, protection=self.protection, budget=self.budget, clients=self.clients)
 
     def __str__(self) -> str:
         budget = "" if self.budget is None else f" ε={self.budget.epsilon:g} δ={self.budget.delta:g}"
@@ -64,9 +70,11 @@ def predicted(case: Case) -> dict[str, Metric]:
 
 def estimates(task: Evaluate, evidence: Evidence) -> dict[str, float | None]:
     """What an evaluation reports, by name."""
-    decisions = threshold_entry(evidence, task.thresholds[0], level=task.level)
-    others = task.metrics(evidence)
-    return {name: decisions[name]["value"] if name in RATIOS else others[name].value for name in METRICS}
+    confusion = Confusion.at(evidence, task.thresholds[0])
+    decisions = {name: decision_metric(confusion, name) for name in RATIOS}
+    error = {"expected_calibration_error": expected_calibration_error(evidence, buckets=task.buckets)}
+    others = {estimator.__name__: estimator(evidence) for estimator in ESTIMATORS}
+    return {name: metric.value for name, metric in (decisions | error | others).items()}
 
 
 def simulated(case: Case, *, runs: int, seed: int) -> dict[str, dict[str, Any]]:
@@ -83,7 +91,7 @@ def simulated(case: Case, *, runs: int, seed: int) -> dict[str, dict[str, Any]]:
         total = measure(histogram, *population.sample(case.rows, rng))
         (released,) = setting.trust.aggregate([plan], [total], case.clients, randomness)
         noisy = estimates(case.task, Evidence.of(histogram.read(released.value), released.noise))
-        exact = estimates(case.task, Evidence.of(histogram.read(total), NO_NOISE))
+        exact = estimates(case.task, Evidence.of(histogram.read(total), NO_NOISE)) if case.budget else noisy
         for name in METRICS:
             if noisy[name] is not None and exact[name] is not None:
                 found[name].append((noisy[name], exact[name]))
@@ -97,3 +105,68 @@ def simulated(case: Case, *, runs: int, seed: int) -> dict[str, dict[str, Any]]:
             "noise": float((values[:, 0] - values[:, 1]).std(ddof=1)) if enough else math.nan,
         }
     return results
+
+
+def mismatches(
+    expected: dict[str, Metric], measured: dict[str, dict[str, Any]], factor: float = FACTOR
+) -> dict[str, float]:
+    """Where prediction and measurement differ by more than the factor, and by how much (predicted/measured)."""
+    found = {}
+    for name, ratio in ratios(expected, measured).items():
+        if not 1 / factor <= ratio <= factor:
+            found[name] = ratio
+    return found
+
+
+def ratios(expected: dict[str, Metric], measured: dict[str, dict[str, Any]]) -> dict[str, float]:
+    """Predicted over measured standard deviations: of the whole error, and of the part that noise adds.
+
+    The noise part of a calibration error near zero is not the difference of two of them, so it is left out.
+    Only metrics that nearly always have a value are compared: the others are those that do by luck.
+    """
+    found = {}
+    for name, metric in expected.items():
+        here = measured[name]
+        if metric.value is None or here["defined"] < 0.9:
+            continue
+        assert metric.sampling is not None
+        assert metric.privacy is not None
+        found[name] = math.hypot(metric.sampling, metric.privacy) / here["total"]
+        if metric.privacy > 0 and name != "expected_calibration_error":
+            found[f"{name}, noise"] = metric.privacy / here["noise"]
+    return found
+
+
+def map_error(case: Case, method: str) -> MapError:
+    """What the planner says about a map that is fitted to all rows."""
+    histogram, _ = Calibrate().histograms(case.setting)
+    return predict_map(
+        histogram,
+        method=method,
+        rows=case.rows,
+        prevalence=case.prevalence,
+        auc=case.auc,
+        noise=case.setting.noise(Sum(of=histogram, part=Part.FIT)),
+    )
+
+
+def simulated_maps(case: Case, method: str, *, runs: int, seed: int) -> dict[str, float]:
+    """The mean Brier excess and calibration error of maps fitted to simulated releases, on many new rows."""
+    setting = case.setting
+    histogram, _ = Calibrate().histograms(setting)
+    plan = setting.trust.plan(Sum(of=histogram, part=Part.FIT), setting)
+    population = Population(case.prevalence, delta=math.sqrt(2) * float(ndtri(case.auc)))
+    rng, randomness = np.random.default_rng(seed), SimulatedRandomness(seed)
+    truth, _ = population.sample(50_000, rng)  # calibrated: the score is the probability
+    excess, errors = [], []
+    for _ in range(runs):
+        total = measure(histogram, *population.sample(case.rows, rng))
+        (released,) = setting.trust.aggregate([plan], [total], case.clients, randomness)
+        fitted = fit(Evidence.of(histogram.read(released.value), released.noise), method).fitted
+        assert fitted is not None
+        said = fitted.map(truth)
+        excess.append(float(((said - truth) ** 2).mean()))
+        values, same = np.unique(said, return_inverse=True)
+        meant = np.bincount(same, weights=truth) / np.bincount(same)
+        errors.append(float(np.abs(meant - values)[same].mean()))
+    return {"brier_excess": float(np.mean(excess)), "calibration_error": float(np.mean(errors))}

@@ -27,6 +27,7 @@ RATES = [
     2**53 + Fraction(1, 3),
     2**70 + Fraction(2, 3),
     Fraction(2**80),
+    Fraction(2**90),
 ]
 
 

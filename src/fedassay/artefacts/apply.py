@@ -12,6 +12,7 @@ import pyarrow.parquet as parquet
 
 from fedassay.artefacts.calibrator import Calibrator
 from fedassay.data.findings import raise_first
+from fedassay.data.numbers import is_text
 from fedassay.data.scan import Tally
 from fedassay.data.schema import CLIENT, ROLES, Columns
 from fedassay.data.sources import Folder, open_source
@@ -37,9 +38,9 @@ def apply_calibrator(
 
     Parameters
     ----------
-    data : whatever the other functions read. Files are streamed, so they may be larger than memory. Of a folder,
-        all files must have the same columns; a column ``client`` with the file's name is put first, unless they
-        have one.
+    data : whatever the other functions read. Files are streamed, so they may be larger than memory. Columns of
+        a CSV file stay text, but for the score. Of a folder, all files must have the same columns; a column
+        ``client`` with the file's name is put first, unless they have one.
     out : a `.parquet` file. It is complete or it is not there.
     score : the column with the model's scores; by default the one of the rows that the calibrator was fitted to.
     column : the name of the new column.
@@ -112,6 +113,8 @@ def _calibrated(tables: Tables, calibrator: Calibrator, score: str, column: str)
             tally.add(raw, bad)
             raise_first([finding for finding in (tally.finding(),) if finding is not None])
             columns = dict(zip(table.names, batch.columns, strict=True))
+            if is_text(raw):  # CSV files are read as text; a number that was checked may be one
+                columns[score] = pa.array(values)
             named = (
                 {} if site is None or CLIENT in columns else {CLIENT: pa.repeat(pa.scalar(site), len(batch))}
             )
@@ -126,7 +129,8 @@ def _write(path: Path, batches: Iterator[Any]) -> int:
             if writer is None:
                 writer = parquet.ParquetWriter(path, batch.schema)
             try:
-                writer.write_batch(batch.cast(writer.schema))
+                # As a table: each batch is a row group, and none is kept in memory.
+                writer.write_table(pa.Table.from_batches([batch.cast(writer.schema)]))
             except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
                 raise DataError(
                     f"data: the types of the columns change between files ({str(error).splitlines()[0][:100]}), "

@@ -18,6 +18,7 @@ from fedassay.cli.evaluate import evaluate
 from fedassay.cli.file_drop import aggregate, contribute
 from fedassay.cli.flower import flower_app
 from fedassay.cli.keys import keys
+from fedassay.cli.plan import plan_app
 from fedassay.errors import FedassayError
 from fedassay.version import VERSION
 
@@ -36,6 +37,7 @@ app.command()(demo)
 app.command()(keys)
 app.command()(contribute)
 app.command()(aggregate)
+app.add_typer(plan_app, name="plan")
 app.add_typer(flower_app, name="flower")
 
 

@@ -52,7 +52,7 @@ class EvaluationPlan:
     @property
     def verdict(self) -> str:
         """One line."""
-        return in_words(self.predicted)
+        return in_words({name: one.verdict for name, one in self.predicted.items()})
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain JSON."""
@@ -97,7 +97,7 @@ def plan_evaluation(
     ('0.0083', 'enough data')
     """
     task = Evaluate() if task is None else task
-    given = checked_targets(targets or {})
+    given = checked_targets(targets or {}, TARGETS)
     wanted = given or {"roc_auc": TARGETS["roc_auc"]}
     used = Resolution.of(study, task, wanted)
     metrics = predictions(study, task, used.histogram)

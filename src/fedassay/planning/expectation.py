@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedassay.errors import UsageError
-from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, Budget, Noise, Protection, Setting, Sum, TrustModel
+from fedassay.protocol import Budget, Noise, Protection, Setting, Sum, TrustModel
 from fedassay.summaries.score_histogram import ScoreHistogram
 
 PREVALENCE_ODDS = 1.5
 """The factor by which the odds of a positive row may be mistaken, for a verdict that still holds."""
+
+MOST_ROWS = 1e12
+"""No study is larger."""
 
 AUC_SHIFT = 0.05
 """By how much the assumed AUC may be mistaken."""
@@ -36,14 +40,12 @@ class Expectation:
     auc: float
 
     def __post_init__(self) -> None:
-        if not self.rows >= 1:
-            raise UsageError(f"rows: got {self.rows}, expected at least 1.")
-        if not self.clients >= 1:
-            raise UsageError(f"clients: got {self.clients}, expected at least 1.")
-        if self.rows > self.clients * LARGEST_ROWS_PER_CLIENT:
+        if not 1 <= self.rows <= MOST_ROWS:
+            raise UsageError(f"rows: got {self.rows:g}, expected a number from 1 to {MOST_ROWS:.0e}.")
+        if not 1 <= self.clients <= self.rows:
             raise UsageError(
-                f"rows: got {self.rows:.3g} at {self.clients} clients, expected at most "
-                f"{LARGEST_ROWS_PER_CLIENT:,} per client."
+                f"clients: got {self.clients:,} for {self.rows:,.0f} rows, expected at least 1 and no more than "
+                "rows; leave out clients without rows."
             )
         if not 0 < self.prevalence < 1:
             raise UsageError(
@@ -73,7 +75,7 @@ class Expectation:
 
     def with_rows(self, rows: float) -> Expectation:
         """More or fewer rows, at clients of the same size."""
-        return replace(self, rows=rows, clients=max(1, round(self.clients * rows / self.rows)))
+        return replace(self, rows=rows, clients=max(1, math.floor(self.clients * rows / self.rows)))
 
 
 @dataclass(frozen=True, kw_only=True)

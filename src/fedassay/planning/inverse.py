@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedassay.errors import FedassayError
-from fedassay.planning.expectation import Study
+from fedassay.planning.expectation import MOST_ROWS, Study
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-4, 64.0
-FEWEST_ROWS, MOST_ROWS = 10.0, 1e12
+FEWEST_ROWS = 10.0
 
 Width = Callable[[Study], float]
 """The error of a study that has to become small, such as the half-width of an interval; it may be infinite."""

@@ -38,6 +38,17 @@ class Verdict(StrEnum):
     UNDECIDABLE = "not decidable"
 
 
+def judged(target: float, widths: Sequence[float]) -> Verdict:
+    """Enough (not enough) if the width is at most (above) the target under every assumption.
+
+    If the assumptions disagree, they decide, not the data: nobody can know beforehand.
+    """
+    short = [width <= target for width in widths]
+    if all(short):
+        return Verdict.ENOUGH
+    return Verdict.UNDECIDABLE if any(short) else Verdict.NOT_ENOUGH
+
+
 def half_width(metric: Metric) -> float:
     """Half the length of the interval to expect; infinite for a metric that will have no value."""
     if metric.interval is None:
@@ -75,14 +86,8 @@ class Predicted:
 
     @property
     def verdict(self) -> Verdict:
-        """Enough (not enough) if the interval is short enough (too long) under every variation.
-
-        If the variations disagree, what is assumed decides, not the data: nobody can know beforehand.
-        """
-        short = [width <= self.target for width in (self.half_width, *self.varied)]
-        if all(short):
-            return Verdict.ENOUGH
-        return Verdict.UNDECIDABLE if any(short) else Verdict.NOT_ENOUGH
+        """By `judged`."""
+        return judged(self.target, (self.half_width, *self.varied))
 
     def to_dict(self) -> dict[str, Any]:
         """As in a result, with what planning adds."""
@@ -98,30 +103,29 @@ class Predicted:
         }
 
 
-def checked_targets(targets: Mapping[str, float]) -> dict[str, float]:
-    """Targets by metric, all of them known and above zero."""
+def checked_targets(targets: Mapping[str, float], known: Mapping[str, float]) -> dict[str, float]:
+    """Targets by name, all of them known and above zero."""
     for name, width in targets.items():
-        if name not in TARGETS:
-            raise UsageError(f"target: got {name!r}, expected one of {', '.join(TARGETS)}.")
+        if name not in known:
+            raise UsageError(f"target: got {name!r}, expected one of {', '.join(known)}.")
         if not 0 < width < math.inf:
-            raise UsageError(f"target {name}: got {width:g}, expected a half-width above 0.")
+            raise UsageError(f"target {name}: got {width:g}, expected a number above 0.")
     return dict(targets)
 
 
-def in_words(predicted: Mapping[str, Predicted]) -> str:
+def in_words(verdicts: Mapping[str, Verdict]) -> str:
     """All verdicts in one line.
 
     Examples
     --------
-    >>> metric = Metric(value=0.8, interval=(0.7, 0.9), level=0.95, sampling=0.05, privacy=0, discretisation=0)
-    >>> in_words({"roc_auc": Predicted(metric=metric, target=0.02)})
-    'Not enough data for roc_auc.'
+    >>> in_words({"roc_auc": Verdict.NOT_ENOUGH, "f1": Verdict.ENOUGH})
+    'Enough data for f1; not enough data for roc_auc.'
     """
     by: dict[Verdict, list[str]] = {verdict: [] for verdict in Verdict}
-    for name, one in predicted.items():
-        by[one.verdict].append(name)
-    if len(by[Verdict.ENOUGH]) == len(predicted):
-        return f"Enough data for {'every metric' if len(predicted) > 1 else _listed(by[Verdict.ENOUGH])}."
+    for name, verdict in verdicts.items():
+        by[verdict].append(name)
+    if len(by[Verdict.ENOUGH]) == len(verdicts) > 2:
+        return "Enough data for everything."
     parts = []
     if by[Verdict.ENOUGH]:
         parts.append(f"enough data for {_listed(by[Verdict.ENOUGH])}")

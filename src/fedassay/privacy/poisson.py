@@ -6,7 +6,7 @@ many as the rate is whole, and one more that is thinned. Its work grows with λ.
 `centred` is for many draws of one rate from 16 on, at a cost that does not depend on λ: candidates from an
 exact discrete Laplace law around ⌊λ⌋ are accepted with probability p = exp(g). Here, and only here, floating
 point saves work, but it decides nothing that exact arithmetic would decide otherwise: p is computed with an
-error below 2^-35, a uniform number that is 2^-30 or more away from it is on the same side of the true p, and a
+error far below 2^-35, a uniform number that is 2^-30 or more away from it is on the same side of the true p, and a
 closer one (one in 10^9) is compared with p in decimal arithmetic of as many digits as it takes.
 
 Notation: m = ⌊λ⌋, c the scale of the candidates, x = X - m, N = m + x + 1, M = m + 1.
@@ -31,7 +31,7 @@ from fedassay.protocol import Randomness, Vector
 Reals = NDArray[np.float64]
 
 SMALLEST_CENTRED = 16
-LARGEST_CENTRED = 2**80
+LARGEST_CENTRED = 2**90
 """The rates that `centred` draws: from here, to here."""
 
 _GUARD = 2.0**-30
@@ -72,8 +72,8 @@ def total(rate: Fraction, randomness: Randomness) -> int:
 def units(count: int, randomness: Randomness) -> Vector:
     """Independent draws from Poisson(1), P(n) = 1/(e·n!).
 
-    Candidates n have P(n) = 2^-(n+1): the number of heads before the first tail. 4·2^(n+1)/n! / 16 is 1/2 for
-    n = 0 and 2/2 · 2/3 ··· 2/n from n = 1 on: the probability of being accepted. The whole accepts e/4 of them.
+    Candidates n have probability 2^-(n+1): the number of heads before the first tail. They are accepted with
+    probability 2^(n+1)/4n!, which is 1/2 for n = 0 and 2/2 · 2/3 ··· 2/n from n = 1 on; e/4 of all are.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def units(count: int, randomness: Randomness) -> Vector:
 
 
 def centred(count: int, *, rate: Fraction, randomness: Randomness) -> Vector:
-    """Independent draws of X - ⌊rate⌋, X from Poisson(rate), for rates from 16 to 2^80.
+    """Independent draws of X - ⌊rate⌋, X from Poisson(rate), for rates from 16 to 2^90.
 
     Guarantee: exact, given uniform words, up to a total variation of 1e-440 per draw (that of the discrete
     Laplace draws). Assumption: the processor's and NumPy's exp, log and log1p err by less than 2^-46, relative.
@@ -110,7 +110,7 @@ def centred(count: int, *, rate: Fraction, randomness: Randomness) -> Vector:
     np.float64(10.0)
     """
     if not SMALLEST_CENTRED <= rate <= LARGEST_CENTRED:
-        raise ValueError(f"Poisson rate: got {float(rate):.3g}, expected 16 to 2^80.")
+        raise ValueError(f"Poisson rate: got {float(rate):.3g}, expected 16 to 2^90.")
     law = _Centred(rate)
 
     def candidates(size: int) -> Vector:
@@ -149,7 +149,7 @@ class _Centred:
         return math.isqrt(self.m) + 1
 
     def log_acceptance(self, x: Vector) -> Reals:
-        """g(x), with an error below 2^-38 wherever exp(g) > 2^-40, relative to the larger of 1 and |g|.
+        """g(x), so closely that exp(g) errs by less than 2^-45 (tested against `acceptance`; 2^-35 would do).
 
         With log n! = N log N - N + ½ log 2π - ½ log N + S(N), N = n + 1 (the saddle-point form of Loader,
         "Fast and Accurate Computation of Binomial Probabilities", 2000), all that is large cancels by itself:
@@ -174,10 +174,10 @@ class _Centred:
     def acceptance(self, x: int, digits: int) -> Decimal:
         """exp(g(x)) with an error below 10^-digits, by decimal arithmetic.
 
-        No number that is added up exceeds 2^87 < 10^27, and each operation errs by less than one unit in the
-        last of digits + 40 places: fewer than 100 of them change g by less than 10^-(digits + 10).
+        No number that is added up exceeds 2^97 < 10^30, and each operation errs by less than one unit in the
+        last of digits + 44 places: fewer than 100 of them change g by less than 10^-(digits + 10).
         """
-        with decimal.localcontext(_context(digits + 40)):
+        with decimal.localcontext(_context(digits + 44)):
             ratio = Decimal(self.rate.numerator).ln() - Decimal(self.rate.denominator).ln()
             g = x * ratio - _log_factorial(self.m + x) + _log_factorial(self.m)
             g += Decimal(4 * abs(x) - 2 * self.c - 5) / (4 * self.c)

@@ -95,7 +95,7 @@ def skellam_divergence(orders: Reals, *, variance: float, l1: int, l2_squared: i
     """An upper bound of D_α of Skellam noise on an integer vector that one unit moves by Δ₁ and Δ₂.
 
     Agarwal, Kairouz, Liu, "The Skellam Mechanism for Differentially Private Federated Learning" (2021,
-    arXiv:2110.04995), Theorem 3.5 and Corollary 3.6, for whole orders α ≥ 2:
+    arXiv:2110.04995), Corollary 3.6, for whole orders α ≥ 2:
 
         D_α ≤ αΔ₂²/2μ + min(((2α-1)Δ₂² + 6Δ₁)/4μ², 3Δ₁/2μ).
 

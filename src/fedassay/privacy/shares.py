@@ -30,6 +30,9 @@ from fedassay.protocol import Randomness, Vector
 LARGEST_SKELLAM = Fraction(2**40)
 """No σ of Skellam noise may be larger."""
 
+LARGEST_VARIANCE = Fraction(2**90)
+"""Of a Skellam draw: room for a thousand parts of the largest noise."""
+
 SMALLEST_SKELLAM = Fraction(1, 2**20)
 """Smaller wanted σ are rounded up to it."""
 
@@ -81,7 +84,7 @@ def polya(count: int, *, numerator: int, denominator: int, parts: Fraction, rand
 
 
 def skellam(count: int, *, variance: Fraction, randomness: Randomness) -> Vector:
-    """Independent draws of the difference of two Poisson draws of mean variance/2; variance at most 2^80.
+    """Independent draws of the difference of two Poisson draws of mean variance/2; variance at most 2^90.
 
     Up to variance 32 all draws are made together, of integers only: the events of a whole vector are
     Poisson(count·variance) many, each adds +1 or -1 to a coordinate, uniformly (splitting a Poisson number of
@@ -97,8 +100,8 @@ def skellam(count: int, *, variance: Fraction, randomness: Randomness) -> Vector
     >>> round(draws.std() / 10**5, 2)
     np.float64(1.0)
     """
-    if not 0 < variance <= LARGEST_SKELLAM**2:
-        raise UsageError(f"noise variance: got {float(variance):.3g}, expected above 0 and at most 2^80.")
+    if not 0 < variance <= LARGEST_VARIANCE:
+        raise UsageError(f"noise variance: got {float(variance):.3g}, expected above 0 and at most 2^90.")
 
     def draws(size: int) -> Vector:
         if variance > _EVENTS:

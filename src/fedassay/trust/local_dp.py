@@ -9,8 +9,7 @@ Two encodings:
 
 from __future__ import annotations
 
-import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -40,21 +39,17 @@ from fedassay.protocol import (
     Vector,
 )
 from fedassay.trust.local_noise import reach, several, sum_of_draws
+from fedassay.trust.local_reports import LIMIT, Question, estimated, opened, reported
 from fedassay.trust.unary_encoding import (
     SMALLEST_SCALE,
     UnaryEncoding,
     assigned,
     chosen_row,
-    ones_of,
     simulated_partition,
-    well_formed,
 )
 from fedassay.trust.words import exactly, protected
 
 ENCODINGS = ("auto", "unary", "noise")
-
-LIMIT = 2**63
-"""Totals of noisy vectors stay below: they are int64."""
 
 _ONE = Sensitivity(l1=1.0, l2=1.0)
 """Randomised response of ε is charged like a discrete Laplace draw of scale 1/ε for a change of one."""
@@ -150,9 +145,10 @@ class LocalDP(TrustModel):
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
         """Server half: one round, then count the ones of each partition, or add the noisy vectors."""
         replies = yield Round(requests={name: {} for name in exchange.cohort})
-        answers = {}
+        questions = [Question.of(exchange, index) for index in range(len(exchange.plans))]
+        answers: dict[str, list[Any]] = {}
         for name in exchange.cohort:
-            reports = _opened(replies.get(name), exchange, name)
+            reports = opened(replies.get(name), questions, name)
             if reports is not None:
                 answers[name] = reports
         if not answers:
@@ -160,27 +156,9 @@ class LocalDP(TrustModel):
                 f"release: none of {len(exchange.cohort)} clients answered, expected at least 1."
             )
         return tuple(
-            self._release(exchange, index, {name: reports[index] for name, reports in answers.items()})
-            for index in range(len(exchange.plans))
+            question.release({name: reports[index] for name, reports in answers.items()})
+            for index, question in enumerate(questions)
         )
-
-    def _release(self, exchange: Exchange, index: int, reports: Mapping[str, Any]) -> Released[Any]:
-        plan = exchange.plans[index]
-        if plan.noise.law == UNARY:
-            partitions = plan.query.of.partitions
-            groups: list[list[bytes]] = [[] for _ in partitions]
-            for name, report in reports.items():
-                groups[assigned(exchange.id, index, name, len(partitions))].append(report)
-            ones = [ones_of(group, len(cells)) for group, cells in zip(groups, partitions, strict=True)]
-            return _estimated(plan, ones, [len(group) for group in groups])
-        if not isinstance(plan.query, Sum):
-            return Released(value=tuple(reports.values()), noise=plan.noise, clients=len(reports))
-        if len(reports) * (plan.query.of.largest + reach(plan.noise)) >= LIMIT:
-            raise ProtocolError(f"{plan.query.of.name}: more clients answered than the plan allows for.")
-        total = np.zeros(plan.query.of.length, dtype=np.int64)
-        for vector in reports.values():
-            total += vector
-        return Released(value=total, noise=several(plan.noise, len(reports)), clients=len(reports))
 
     def respond(
         self, request: Request, measure: Measure, state: Message, randomness: Randomness
@@ -191,7 +169,8 @@ class LocalDP(TrustModel):
         reports: list[Any] = []
         for index, (plan, vector) in enumerate(zip(request.plans, measure(), strict=True)):
             if plan.noise.law == UNARY:
-                cells = _cells(plan, request.exchange, index, request.recipient)
+                partitions = plan.query.of.partitions
+                cells = partitions[assigned(request.exchange, index, request.recipient, len(partitions))]
                 encoding = UnaryEncoding(scale=plan.noise.scale)
                 row = chosen_row(vector[cells], randomness)
                 reports.append(encoding.report(row, len(cells), randomness))
@@ -240,78 +219,11 @@ class LocalDP(TrustModel):
         )
 
 
-# --- unary encoding ---------------------------------------------------------------------------------------------
-
-
 def _unary_noise(query: Query[Any], budget: Budget, clients: int) -> Noise:
     """The law for this share of epsilon, if clients spread evenly over the partitions."""
     scale = accounting.calibrate(Budget(epsilon=budget.epsilon), _ONE, query.share).scale
     parts = len(query.of.partitions)
-    return _reported(max(scale, SMALLEST_SCALE), [max(1, clients) / parts] * parts)
-
-
-def _reported(scale: float, reports: Sequence[float]) -> Noise:
-    """The law of the estimates from so many reports on each partition."""
-    clients = math.fsum(reports)
-    return Noise(
-        law=UNARY,
-        scale=scale,
-        variance=clients * len(reports) * UnaryEncoding(scale=scale).variance,
-        reporting=tuple(number / clients for number in reports),
-    )
-
-
-def _estimated(plan: Plan, ones: Sequence[Vector], reports: Sequence[int]) -> Released[Any]:
-    """The estimates of all cells from the ones of each partition."""
-    clients = sum(reports)
-    if clients < 2 or min(reports) == 0:
-        raise TooFewClients(
-            f"{plan.query.of.name}: {clients} clients reported, on {sum(number > 0 for number in reports)} of "
-            f"{len(reports)} partitions; expected at least 2, and 1 on each; ask more clients, or fewer levels."
-        )
-    encoding = UnaryEncoding(scale=plan.noise.scale)
-    value = np.empty(plan.query.of.length)
-    for cells, counted, number in zip(plan.query.of.partitions, ones, reports, strict=True):
-        value[cells] = encoding.estimate(counted, number, clients)
-    return Released(value=value, noise=_reported(plan.noise.scale, reports), clients=clients)
-
-
-def _cells(plan: Plan, exchange: bytes, index: int, client: str) -> Vector:
-    """The cells that a client reports on."""
-    partitions = plan.query.of.partitions
-    return partitions[assigned(exchange, index, client, len(partitions))]
-
-
-# --- messages ---------------------------------------------------------------------------------------------------
-
-
-def _opened(reply: Any, exchange: Exchange, client: str) -> list[Any] | None:
-    """One report per plan, or None if the reply is not what an honest client could have sent."""
-    if not isinstance(reply, dict) or set(reply) != {"reports"}:
-        return None
-    reports = reply["reports"]
-    if not isinstance(reports, list | tuple) or len(reports) != len(exchange.plans):
-        return None
-    for index, (plan, report) in enumerate(zip(exchange.plans, reports, strict=True)):
-        if plan.noise.law == UNARY:
-            fits = well_formed(report, len(_cells(plan, exchange.id, index, client)))
-        else:
-            fits = _fits(report, plan)
-        if not fits:
-            return None
-    return list(reports)
-
-
-def _fits(vector: Any, plan: Plan) -> bool:
-    summary = plan.query.of
-    if not isinstance(vector, np.ndarray) or vector.dtype != np.int64 or vector.shape != (summary.length,):
-        return False
-    bound = summary.largest + reach(plan.noise)
-    # Not np.abs: the absolute value of -2^63 is negative.
-    return vector.size == 0 or bool(vector.max() <= bound and vector.min() >= -bound)
-
-
-# --- simulation -------------------------------------------------------------------------------------------------
+    return reported(max(scale, SMALLEST_SCALE), [max(1, clients) / parts] * parts)
 
 
 def _simulated(plan: Plan, total: Vector, clients: int, randomness: Randomness) -> Released[Any]:
@@ -334,4 +246,4 @@ def _simulated(plan: Plan, total: Vector, clients: int, randomness: Randomness) 
     encoding = UnaryEncoding(scale=plan.noise.scale)
     parts = simulated_partition(total, plan.query.of.partitions, clients, rng)
     ones = [encoding.simulated_ones(counts, reports, rng) for counts, reports in parts]
-    return _estimated(plan, ones, [reports for _, reports in parts])
+    return estimated(plan, ones, [reports for _, reports in parts])

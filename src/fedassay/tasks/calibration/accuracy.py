@@ -17,7 +17,7 @@ import numpy as np
 
 from fedassay.protocol import NO_NOISE, Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.tasks.calibration.binning import binning_of, finest_number, supported_scores
+from fedassay.tasks.calibration.binning import Indices, binning_of, finest_number, supported_scores
 from fedassay.tasks.calibration.logistic import Logistic
 from fedassay.tasks.evaluation.accuracy import expected_evidence
 from fedassay.tasks.evaluation.evidence import Evidence, Floats
@@ -68,9 +68,10 @@ def predict_map(
     >>> f"{platt.calibration_error:.4f} {binned.calibration_error:.4f} {binned.buckets}"
     '0.0043 0.0144 22'
     """
-    model = {"rows": rows, "prevalence": prevalence, "auc": auc}
-    noisy = expected_evidence(histogram, noise=noise, **model)
-    exact = expected_evidence(histogram, **model)
+    noisy, exact = (
+        expected_evidence(histogram, rows=rows, prevalence=prevalence, auc=auc, noise=law)
+        for law in (noise, NO_NOISE)
+    )
     return PREDICTED[method](noisy, exact, buckets)
 
 
@@ -128,7 +129,7 @@ def _histogram(noisy: Evidence, exact: Evidence, buckets: int | None) -> MapErro
     )
 
 
-def _spread_within(evidence: Evidence, edges: Floats, fractions: Floats) -> float:
+def _spread_within(evidence: Evidence, edges: Indices, fractions: Floats) -> float:
     """The mean squared distance of a row's probability from its bucket's."""
     own = np.repeat(fractions, np.diff(edges))
     widths = np.diff(evidence.grid.edges)
@@ -170,9 +171,16 @@ def best_buckets(
     """
     most = min(1 << histogram.height, max(2, round(10 * rows ** (1 / 3))))
     numbers = sorted({int(b) for b in np.round(np.geomspace(1, most, 40))})
-    model = {"rows": rows, "prevalence": prevalence, "auc": auc, "noise": noise}
-    excess = {
-        buckets: predict_map(histogram, method="histogram", buckets=buckets, **model).brier_excess  # type: ignore[arg-type]
-        for buckets in numbers
-    }
-    return min(excess, key=excess.__getitem__)
+
+    def excess(buckets: int) -> float:
+        return predict_map(
+            histogram,
+            method="histogram",
+            rows=rows,
+            prevalence=prevalence,
+            auc=auc,
+            noise=noise,
+            buckets=buckets,
+        ).brier_excess
+
+    return min(numbers, key=excess)

@@ -52,8 +52,10 @@ def equi_depth(prefix: Floats, buckets: Sequence[int] | Indices) -> tuple[Indice
     >>> edges, starts
     (array([0, 3, 8, 0, 3, 4, 8]), array([0, 3]))
     """
-    numbers = np.asarray(buckets, dtype=np.int64)
     last, total = len(prefix) - 1, float(prefix[-1])
+    numbers = np.asarray(buckets, dtype=np.int64)
+    if last == 1:  # one leaf cannot be cut
+        numbers = np.ones_like(numbers)
     owner = np.repeat(np.arange(len(numbers)), numbers - 1)
     before = np.concatenate([[0], np.cumsum(numbers - 1)])[:-1]
     targets = total * (np.arange(len(owner)) - before[owner] + 1) / numbers[owner]

@@ -171,7 +171,7 @@ class LevelReports:
         rest = 1 - rates  # the weights are those of rest·(all rows) - (rows below)
         joint = one.alone.joint + one.below
         total = one.alone.total + one.below[-1]
-        return rest**2 * total - 2 * rest * joint + one.alone.below + one.below
+        return np.asarray(rest**2 * total - 2 * rest * joint + one.alone.below + one.below)
 
     @cached_property
     def _rows(self) -> float:

@@ -1,0 +1,125 @@
+"""`fedassay plan`: is there enough data? Errors to expect, parameters to use, what would be enough. No data."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from fedassay.cli import options, output, plan_words
+from fedassay.errors import UsageError
+from fedassay.files import write_atomically
+from fedassay.planning import Expectation, Study, plan_calibration, plan_evaluation
+from fedassay.planning.expectation import MOST_ROWS
+from fedassay.tasks.calibration.calibrate import Calibrate
+from fedassay.tasks.evaluation.evaluate import Evaluate
+
+plan_app = typer.Typer(
+    help="Predict errors before there are data, and say whether there is enough.", no_args_is_help=True
+)
+
+Target = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=WIDTH",
+        help="What is short enough, such as roc_auc=0.01 (half an interval); may be repeated. "
+        "Also asks for the smallest epsilon and the fewest rows that reach it.",
+    ),
+]
+Height = Annotated[int | None, typer.Option(help="2^HEIGHT score bins. Default: that of the task.")]
+Level = Annotated[float, typer.Option(help="Confidence level of the intervals.")]
+
+
+def expectation(
+    rows: Annotated[float, typer.Option(help="How many rows there will be, in all.")],
+    prevalence: Annotated[float, typer.Option(help="The share of positive rows that you expect.")],
+    auc: Annotated[float, typer.Option(help="The AUC that you expect.")],
+    clients: Annotated[
+        int | None, typer.Option(help="How many clients, of equal size. Default: each row is one.")
+    ] = None,
+) -> Expectation:
+    """What the data are expected to be."""
+    if clients is None:
+        clients = round(rows) if 1 <= rows < MOST_ROWS else 1
+    return Expectation(rows=rows, clients=clients, prevalence=prevalence, auc=auc)
+
+
+@plan_app.command()
+@options.takes(expectation, options.terms)
+def evaluate(
+    expectation: Expectation,
+    terms: options.Terms,
+    threshold: Annotated[float, typer.Option(help="Decision threshold of precision, recall, ...")] = 0.5,
+    height: Height = None,
+    buckets: Annotated[int, typer.Option(help="Buckets of the calibration error.")] = 10,
+    level: Level = 0.95,
+    target: Target = None,
+    json: options.JsonFile = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Predict an evaluation: every metric's error and interval, and the resolution to use."""
+    output.check_writable(json)
+    plan = plan_evaluation(
+        _study(expectation, terms),
+        task=Evaluate(thresholds=(threshold,), height=height, buckets=buckets, level=level),
+        targets=_targets(target),
+    )
+    _deliver(plan.to_dict(), json=json, quiet=quiet)
+
+
+@plan_app.command()
+@options.takes(expectation, options.terms)
+def calibrate(
+    expectation: Expectation,
+    terms: options.Terms,
+    holdout: Annotated[float, typer.Option(help="Share of the units kept to judge the calibrator.")] = 0.3,
+    bins: Annotated[
+        int | None, typer.Option(help="Buckets of histogram binning. Default: that of the task.")
+    ] = None,
+    height: Height = None,
+    level: Level = 0.95,
+    target: Target = None,
+    json: options.JsonFile = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Predict a calibration: how far the fitted map will be from the truth."""
+    output.check_writable(json)
+    plan = plan_calibration(
+        _study(expectation, terms),
+        task=Calibrate(height=height, level=level, bins=bins),
+        holdout=holdout,
+        targets=_targets(target),
+    )
+    _deliver(plan.to_dict(), json=json, quiet=quiet)
+
+
+def _study(expectation: Expectation, terms: options.Terms) -> Study:
+    return Study(expectation=expectation, trust=terms.trust, budget=terms.budget, protection=terms.protection)
+
+
+def _targets(given: Sequence[str] | None) -> dict[str, float]:
+    targets = {}
+    for text in given or ():
+        name, _, width = text.partition("=")
+        try:
+            targets[name] = float(width)
+        except ValueError:
+            raise UsageError(f"--target: got {text!r}, expected NAME=WIDTH, such as roc_auc=0.01.") from None
+    return targets
+
+
+def _deliver(document: dict[str, Any], *, json: str | None, quiet: bool) -> None:
+    text = json_module.dumps(document, indent=2, allow_nan=False) + "\n"
+    if json == "-":
+        sys.stdout.write(text)
+    elif json is not None:
+        write_atomically(Path(json), text)
+    console = Console(stderr=json == "-", quiet=quiet)
+    plan_words.render(document, console)
+    if json not in (None, "-"):
+        console.print(f"Written: {json}", highlight=False)

@@ -1,0 +1,158 @@
+"""A plan in the terminal: one table, the verdict, and what would be better or enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+_COLOURS = {"enough data": "green", "not enough": "red", "not decidable": "yellow"}
+
+
+def render(plan: Mapping[str, Any], console: Console) -> None:
+    """Print a plan, from its JSON alone."""
+    _assumptions(plan["assumptions"], console)
+    if plan["plan"] == "evaluate":
+        console.print(_metrics(plan))
+    else:
+        console.print(_methods(plan["methods"]))
+        console.print(_held_out(plan["held_out"]))
+    _resolution(plan, console)
+    for one in plan["inverse"]:
+        _inverse(one, console)
+    console.print(_published(plan["published"]))
+    for warning in plan["warnings"]:
+        console.print(f"[yellow]Note:[/] {escape(warning)}", soft_wrap=True, highlight=False)
+    console.print(f"[bold]{escape(plan['verdict'])}[/]", soft_wrap=True, highlight=False)
+
+
+def _assumptions(given: Mapping[str, Any], console: Console) -> None:
+    budget = "" if given["epsilon"] is None else f", ε = {given['epsilon']:g}, δ = {given['delta']:g}"
+    console.print(
+        f"{given['rows_used']:,.0f} rows at {given['clients']:,} clients, {given['prevalence']:.3g} of them "
+        f"positive, AUC {given['auc']:g}; {given['trust_model']}{budget}. Scores are taken to be calibrated.",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for position, column in enumerate(columns):
+        table.add_column(column, justify="left" if position == 0 else "right")
+    return table
+
+
+def _metrics(plan: Mapping[str, Any]) -> Table:
+    level = f"±, {plan['parameters']['level']:.0%} interval"
+    table = _table(
+        "What to expect", "metric", "value", level, "sampling", "privacy", "binning", "target", "verdict"
+    )
+    for name, one in plan["metrics"].items():
+        error = one.get("error", {})
+        table.add_row(
+            name,
+            _value(one["value"]),
+            _number(one["half_width"]),
+            *(_number(error.get(part)) for part in ("sampling", "privacy", "discretisation")),
+            _number(one["target"]),
+            _coloured(one["verdict"]),
+        )
+    return table
+
+
+def _methods(methods: Mapping[str, Any]) -> Table:
+    table = _table(
+        "What to expect of the map",
+        *(
+            "method",
+            "calibration error",
+            "verdict",
+            "Brier excess",
+            "sampling",
+            "privacy",
+            "binning",
+            "verdict",
+        ),
+    )
+    for name, one in methods.items():
+        error = one.get("error", {})
+        table.add_row(
+            name if one.get("buckets") is None else f"{name}, {one['buckets']} buckets",
+            _number(one["expected_calibration_error"]),
+            _coloured(one["verdicts"]["expected_calibration_error"]),
+            _number(one["brier_excess"]),
+            *(_number(error.get(part)) for part in ("sampling", "privacy", "discretisation")),
+            _coloured(one["verdicts"]["brier_excess"]),
+        )
+    return table
+
+
+def _held_out(metrics: Mapping[str, Any]) -> Table:
+    table = _table("What held-out rows can show", "metric", "value", "±", "sampling", "privacy", "binning")
+    for name, one in metrics.items():
+        error = one.get("error", {})
+        parts = (_number(error.get(part)) for part in ("sampling", "privacy", "discretisation"))
+        table.add_row(name, _value(one["value"]), _number(one["half_width"]), *parts)
+    return table
+
+
+def _resolution(plan: Mapping[str, Any], console: Console) -> None:
+    used, better = plan["used"], plan["recommended"]
+    buckets = "too few rows for buckets" if better["buckets"] is None else f"{better['buckets']} buckets"
+    instead = "" if better["height"] == used["height"] else f" instead of {used['height']}"
+    widths, multipliers = (", ".join(map(str, better[name])) for name in ("widths", "multipliers"))
+    console.print(
+        f"Recommended: height {better['height']}{instead} ({better['bins']:,} bins), levels of width {widths} "
+        f"(multiplied by {multipliers}), {buckets} for calibration.",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def _inverse(one: Mapping[str, Any], console: Console) -> None:
+    epsilon, rows = one["epsilon"], one["rows"]
+    by_epsilon = epsilon["reason"] if epsilon["value"] is None else f"ε ≥ {epsilon['value']:g}"
+    by_rows = (
+        rows["reason"]
+        if rows["value"] is None
+        else f"at least {rows['value']:,.0f} rows ({rows['clients']:,} clients)"
+    )
+    console.print(
+        f"For {escape(one['metric'])} within {one['target']:g}: {escape(by_epsilon)}; or {escape(by_rows)}.",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def _published(lines: Mapping[str, Any]) -> Table:
+    table = _table(
+        "Beside the published rates (orders of magnitude, without constants)",
+        *("quantity", "model", "rate", "ours", "of", "buckets to balance"),
+    )
+    for name, one in lines.items():
+        buckets = one["balancing_buckets"]
+        table.add_row(
+            name,
+            one["model"],
+            _number(one["rate"]),
+            _number(one["predicted"]),
+            one["metric"],
+            "any" if buckets is None else f"{buckets:,.0f}",
+        )
+    return table
+
+
+def _coloured(verdict: str) -> str:
+    return f"[{_COLOURS[verdict]}]{verdict}[/]"
+
+
+def _value(value: float | None) -> str:
+    return "–" if value is None else f"{abs(value) if abs(value) < 5e-4 else value:.3f}"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2g}" if abs(value) < 0.1 else f"{value:.3f}"
