@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json as json_module
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ import typer
 from rich.console import Console
 
 from fedassay.cli import options, output, plan_words
-from fedassay.errors import UsageError
+from fedassay.errors import FederationError, UsageError
 from fedassay.files import write_atomically
 from fedassay.planning import Expectation, Study, plan_calibration, plan_evaluation
 from fedassay.planning.expectation import MOST_ROWS
@@ -64,11 +65,12 @@ def evaluate(
 ) -> None:
     """Predict an evaluation: every metric's error and interval, and the resolution to use."""
     output.check_writable(json)
-    plan = plan_evaluation(
-        _study(expectation, terms),
-        task=Evaluate(thresholds=(threshold,), height=height, buckets=buckets, level=level),
-        targets=_targets(target),
-    )
+    with _no_federation():
+        plan = plan_evaluation(
+            _study(expectation, terms),
+            task=Evaluate(thresholds=(threshold,), height=height, buckets=buckets, level=level),
+            targets=_targets(target),
+        )
     _deliver(plan.to_dict(), json=json, quiet=quiet)
 
 
@@ -89,13 +91,23 @@ def calibrate(
 ) -> None:
     """Predict a calibration: how far the fitted map will be from the truth."""
     output.check_writable(json)
-    plan = plan_calibration(
-        _study(expectation, terms),
-        task=Calibrate(height=height, level=level, bins=bins),
-        holdout=holdout,
-        targets=_targets(target),
-    )
+    with _no_federation():
+        plan = plan_calibration(
+            _study(expectation, terms),
+            task=Calibrate(height=height, level=level, bins=bins),
+            holdout=holdout,
+            targets=_targets(target),
+        )
     _deliver(plan.to_dict(), json=json, quiet=quiet)
+
+
+@contextmanager
+def _no_federation() -> Iterator[None]:
+    """Too few clients are no failure while they are only planned: the number was wrong."""
+    try:
+        yield
+    except FederationError as error:
+        raise UsageError(str(error)) from error
 
 
 def _study(expectation: Expectation, terms: options.Terms) -> Study:

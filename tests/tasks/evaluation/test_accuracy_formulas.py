@@ -9,6 +9,7 @@ from fedassay.errors import UsageError
 from fedassay.protocol import Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation.accuracy import (
+    METRICS,
     balancing_buckets,
     balancing_height,
     expected_evidence,
@@ -94,6 +95,38 @@ def test_too_few_rows_are_predicted_to_be_not_enough() -> None:
     assert expected["roc_auc"].value is None
     assert "not enough evidence: about 10 positive rows" in expected["roc_auc"].reason
     assert expected["accuracy"].value is not None
+
+
+def test_noise_changes_the_privacy_part_and_not_the_sampling_part() -> None:
+    model = {"rows": 20_000, "prevalence": 0.3, "auc": 0.8}
+    quiet, noisy = predict(HISTOGRAM, **model), predict(HISTOGRAM, noise=laplace(200.0), **model)
+    assert set(quiet) == set(noisy) == set(METRICS)
+    for name in METRICS:
+        assert quiet[name].privacy == 0
+        assert noisy[name].privacy > 0
+        if name != "expected_calibration_error":
+            assert noisy[name].sampling == pytest.approx(quiet[name].sampling, rel=1e-3)
+        assert np.ptp(noisy[name].interval) > np.ptp(quiet[name].interval)
+
+
+def test_a_calibrated_model_is_expected_to_show_an_error_of_calibration() -> None:
+    """Σ|e_j| over ten buckets: its mean grows with √(2/π) of their standard errors, and falls with √rows."""
+    few, many = (
+        predict(HISTOGRAM, rows=rows, prevalence=0.3, auc=0.8)["expected_calibration_error"]
+        for rows in (1_000, 100_000)
+    )
+    assert few.value == pytest.approx(10 * many.value, rel=0.01)
+    assert few.interval[0] == 0
+    assert few.interval[1] > 2 * few.value
+    wide = predict(HISTOGRAM, rows=1_000, prevalence=0.3, auc=0.8, buckets=40)["expected_calibration_error"]
+    assert wide.value == pytest.approx(2 * few.value, rel=0.02)
+
+
+def test_some_metrics_only() -> None:
+    model = {"rows": 1_000, "prevalence": 0.3, "auc": 0.8}
+    assert list(predict(HISTOGRAM, metrics=("f1", "roc_auc"), **model)) == ["f1", "roc_auc"]
+    with pytest.raises(UsageError, match="metric: got 'auc', expected one of roc_auc"):
+        predict(HISTOGRAM, metrics=("auc",), **model)
 
 
 @pytest.mark.parametrize("wrong", [{"rows": 0}, {"prevalence": 1.0}, {"auc": 0.4}])

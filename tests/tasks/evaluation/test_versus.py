@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,8 +13,10 @@ import fedassay
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.protocol import Budget, Plan, Protection, Query, Setting, Sum
 from fedassay.summaries.grid import Grid
-from fedassay.summaries.paired_moments import PairedMoments
+from fedassay.summaries.paired_moments import ONE, PairedMoments, packed
 from fedassay.tasks.evaluation import Evaluate
+from fedassay.tasks.evaluation.accuracy import expected_auc_noise
+from fedassay.tasks.evaluation.versus import HISTOGRAM_SHARE, MOMENTS_SHARE
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.plain import Plain
 from pairs import Twins, delong, driven
@@ -146,6 +149,21 @@ def test_the_budget_is_divided_and_spent_whole() -> None:
     shares.append(seen[-1].share)
     assert isinstance(seen[-1].of, PairedMoments)
     assert sum(shares) == pytest.approx(1.0)
+
+
+def test_noise_weighs_as_much_on_one_difference_as_on_the_other() -> None:
+    """Why the budget is divided as it is; see `HISTOGRAM_SHARE`."""
+    setting = Setting(
+        trust=fedassay.ServerDP(), protection=Protection(), budget=Budget(epsilon=1.0), clients=5
+    )
+    rows, histogram = 1e5, Evaluate().histogram(setting)
+    noise = setting.noise(Sum(of=histogram, share=HISTOGRAM_SHARE))
+    auc = math.sqrt(2) * expected_auc_noise(histogram, noise, rows=rows)
+    auc_sampling = 0.15 * math.sqrt(1 / (rows / 2) + 1 / (rows / 2))
+    moments = PairedMoments(transform="uniform", height=2, placements=packed(*[np.zeros(4)] * 4))
+    brier = math.sqrt(setting.noise(Sum(of=moments, share=MOMENTS_SHARE)).variance) / (2 * ONE) / rows
+    brier_sampling = 0.1 / math.sqrt(rows)
+    assert auc / auc_sampling == pytest.approx(brier / brier_sampling, rel=0.1)
 
 
 def test_what_the_second_step_cannot_have_is_refused_before_the_first() -> None:

@@ -1,0 +1,153 @@
+"""`--by`, `--versus` and `--per-site` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedassay.cli import run_command
+from fedassay.trust import TRUST_MODELS
+
+SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
+COLUMNS = ["--client", "site", "--score", "p", "--label", "y"]
+
+
+def frame(rows: int = 3000, sites: int = 6) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    score = rng.beta(2, 3, rows)
+    return pd.DataFrame(
+        {
+            "site": [f"s{i}" for i in rng.integers(0, sites, rows)],
+            "p": score,
+            "q": np.clip(score + 0.1 * rng.normal(size=rows), 0, 1),
+            "y": (rng.random(rows) < score**1.3).astype(int),
+            "sex": rng.choice(["F", "M", "X"], rows),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "scores.csv"
+    frame().to_csv(path, index=False)
+    return path
+
+
+def call(capsys: Any, *arguments: object) -> tuple[int, str, str]:
+    code = run_command([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("trust", sorted(TRUST_MODELS))
+@pytest.mark.parametrize(
+    "options",
+    [["--by", "sex", "--group", "F", "--group", "M"], ["--versus", "q"]],
+    ids=["by", "versus"],
+)
+def test_every_trust_model_gives_a_valid_document(
+    capsys: Any, csv: Path, trust: str, options: list[str]
+) -> None:
+    budget = ["--epsilon", 4] if TRUST_MODELS[trust].private else []
+    code, out, err = call(
+        capsys,
+        "evaluate",
+        csv,
+        *COLUMNS,
+        *options,
+        "--privacy",
+        trust,
+        *budget,
+        "--seed",
+        1,
+        "--json",
+        "-",
+        "-q",
+    )
+    assert code == 0, err
+    document = json.loads(out)
+    jsonschema.validate(document, SCHEMA)
+    results = document["results"]
+    if "--by" in options:
+        assert [entry["group"] for entry in results["groups"]] == ["F", "M", "other"]
+        assert document["parameters"]["groups"] == ["F", "M"]
+    else:
+        assert set(results["difference"]) == {"roc_auc", "brier_score"}
+        assert document["parameters"]["versus"] == "q"
+
+
+@pytest.mark.parametrize("trust", ["plain", "secure-sum"])
+def test_sites_in_the_document_on_the_terminal_and_on_the_page(
+    capsys: Any, csv: Path, tmp_path: Path, trust: str
+) -> None:
+    target, report = tmp_path / "r.json", tmp_path / "r.html"
+    code, out, _ = call(
+        capsys,
+        *("evaluate", csv, *COLUMNS, "--per-site", "--by", "sex", "--privacy", trust),
+        *("--json", target, "--report", report),
+    )
+    assert code == 0
+    document = json.loads(target.read_text())
+    jsonschema.validate(document, SCHEMA)
+    page = report.read_text()
+    for text in (out, page):
+        assert "By group" in text
+        assert "Between sites" in text
+        assert ("By site" in text) == (trust == "plain")
+    assert page.count("<svg") == 2
+    assert "Warning: The groups were taken from the data" in out
+    if trust == "plain":
+        assert [site["site"] for site in document["results"]["sites"]] == [f"s{i}" for i in range(6)]
+    else:
+        assert document["results"]["sites"] is None
+        assert "secure-sum shows no single site" in " ".join(page.split())
+
+
+def test_a_second_model_on_the_terminal(capsys: Any, csv: Path) -> None:
+    code, out, _ = call(capsys, "evaluate", csv, *COLUMNS, "--versus", "q", "--privacy", "plain")
+    assert code == 0
+    assert "Against the second model" in out
+    assert "difference, 95% interval" in " ".join(out.split())
+
+
+BAD_USAGE = {
+    "every row a site": (["--score", "p", "--label", "y", "--per-site"], "per-site: got no client column"),
+    "sites under noise": (
+        [*COLUMNS, "--per-site", "--privacy", "server-dp", "--epsilon", "1"],
+        "per-site: under server-dp no estimate of a single site",
+    ),
+    "the score against itself": ([*COLUMNS, "--versus", "p"], "versus: got 'p', which is the score itself"),
+    "the label as a model": ([*COLUMNS, "--versus", "y"], "got 'y' as label and as versus"),
+    "groups without a column": ([*COLUMNS, "--group", "F"], "groups: got names without a column"),
+    "a group twice": ([*COLUMNS, "--by", "sex", "--group", "F", "--group", "F"], "got 'F' twice"),
+    "the group other": ([*COLUMNS, "--by", "sex", "--group", "other"], "leave it out"),
+    "groups and a second model": ([*COLUMNS, "--by", "sex", "--versus", "q"], "by and versus: expected one"),
+    "no such group column": ([*COLUMNS, "--by", "age"], "column 'age' (group): got no such column"),
+    "no such second model": ([*COLUMNS, "--versus", "r"], "column 'r' (versus): got no such column"),
+    "too many groups": ([*COLUMNS, "--by", "p2"], "got more than 64 different values"),
+    "missing groups": ([*COLUMNS, "--by", "gaps"], "column 'gaps' (group): got 2 bad values in 3000 rows"),
+    "bad second scores": ([*COLUMNS, "--versus", "p2"], "column 'p2' (versus): got"),
+    "sites in aggregate": ([*COLUMNS, "--per-site", "--mode", "aggregate"], "use the faithful mode"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BAD_USAGE))
+def test_bad_usage_gets_one_sentence_and_exit_code_2(capsys: Any, tmp_path: Path, name: str) -> None:
+    options, sentence = BAD_USAGE[name]
+    data = frame()
+    path = tmp_path / "scores.csv"
+    data.assign(p2=np.arange(len(data)), gaps=data.sex.where(~data.index.isin([7, 9]))).to_csv(
+        path, index=False
+    )
+    code, out, err = call(capsys, "evaluate", path, *options)
+    assert code == 2
+    assert sentence in " ".join(err.split())
+    assert "Traceback" not in err
+    assert out == ""
