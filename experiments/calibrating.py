@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
+from experiments import published
 from experiments.common import PUBLISHED, Case, Floats, Model, Point, Sample, generator, released, setting_of
 from experiments.judges import BINS
 from fedassay.privacy.randomness import SimulatedRandomness
@@ -38,9 +39,9 @@ def published_evidence(rows: Sample, model: Model, randomness: SimulatedRandomne
     return Case(model=model, variant=PUBLISHED).evidence(rows, randomness)
 
 
-def fitted(evidence: Evidence, method: str, *, bins: int | None = None) -> Calibrator | None:
-    """The calibrator, or None where there is not enough evidence for one."""
-    choice = fit(evidence, method, bins=bins)
+def fitted(evidence: Evidence, method: str) -> Calibrator | None:
+    """Our calibrator, or None where there is not enough evidence for one."""
+    choice = fit(evidence, method)
     return None if choice.fitted is None else choice.fitted.map
 
 
@@ -95,7 +96,7 @@ def _left(
     calibrators: Mapping[str, Calibrator | None] = {
         UNTOUCHED: _untouched,
         CENTRAL: central.predict,
-        BBQ: fitted(evidence, "bbq"),
+        BBQ: published.bbq(evidence),
         **our_calibrators(rows, model, (OUR_BBQ, OUR_CHOICE), source.child("ours")),
     }
     found = {
@@ -103,9 +104,9 @@ def _left(
         for name, calibrator in calibrators.items()
     }
     for bins in BINS:
-        published = (fitted(evidence, "histogram", bins=bins) or _untouched)(scores)
+        binned = published.histogram_binning(evidence, bins)(scores)
         yield FLOOR, bins, least_error(found[CENTRAL], bins)
-        for name, probabilities in {**found, HISTOGRAM: published}.items():
+        for name, probabilities in {**found, HISTOGRAM: binned}.items():
             yield name, bins, calibration_error(probabilities, labels, bins)
 
 
@@ -163,7 +164,7 @@ def _redrawn(sample: Sample, truth: Map, rows: int, rng: np.random.Generator) ->
 def _compared(rows: Sample, model: Model, source: SimulatedRandomness) -> dict[str, Calibrator | None]:
     evidence = published_evidence(rows, model, source.child("published"))
     return {
-        HISTOGRAM: fitted(evidence, "histogram", bins=theory_buckets(model, len(rows))),
-        BBQ: fitted(evidence, "bbq"),
+        HISTOGRAM: published.histogram_binning(evidence, theory_buckets(model, len(rows))),
+        BBQ: published.bbq(evidence),
         **our_calibrators(rows, model, (OUR_HISTOGRAM, OUR_BBQ), source.child("ours")),
     }

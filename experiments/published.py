@@ -1,17 +1,23 @@
-"""The estimator as published, from the release of a binary hierarchy (Cormode and Markov 2023, Section 2.3).
+"""The estimators as published, from the release of a binary hierarchy (Cormode and Markov 2023).
 
-Level k = 1..h of the hierarchy cuts [0, 1] into 2^k equal segments. A sum up to an edge is put together from at most
-one segment per level; levels are not reconciled with each other.
+Section 2.3: level k = 1..h of the hierarchy cuts [0, 1] into 2^k equal segments. A sum up to an edge is put together from at
+most one segment per level; levels are not reconciled with each other. Where the paper is silent: counts of a bucket
+that noise made negative are set to zero, after they were summed over the bucket.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from fedassay.protocol import NO_NOISE
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
 from fedassay.summaries.tree import LeastSquares, Tree
+from fedassay.tasks.calibration.bbq import PRIOR_ROWS, beta_binomial_score, bucket_numbers
+from fedassay.tasks.calibration.bbq import Buckets as Binnings
+from fedassay.tasks.calibration.binning import equi_depth
+from fedassay.tasks.calibration.maps import Steps
 from fedassay.tasks.evaluation.buckets import Buckets, equi_depth_edges
 from fedassay.tasks.evaluation.evidence import Evidence
 
@@ -76,3 +82,34 @@ def quantile_edges(evidence: Evidence, buckets: int) -> list[int]:
 def uniform_edges(evidence: Evidence, buckets: int) -> list[int]:
     """Edges of buckets of equal width; both numbers are powers of two."""
     return list(range(0, evidence.grid.leaves + 1, evidence.grid.leaves // buckets))
+
+
+# --- calibration (Sections 6 and 7.3) ---------------------------------------------------------------------------
+
+
+def histogram_binning(evidence: Evidence, buckets: int) -> Steps:
+    """The fraction of positives in each bucket of equal depth; without rows, the middle of the bucket."""
+    edges = quantile_edges(evidence, buckets)
+    table, ends = Buckets(evidence=evidence, edges=tuple(edges)), evidence.grid.edges[edges]
+    m, n = np.maximum(table.observed, 0.0), np.maximum(table.rows - table.observed, 0.0)
+    fractions = np.divide(m, m + n, out=(ends[1:] + ends[:-1]) / 2, where=m + n > 0)
+    return Steps.merged(ends[1:-1], fractions)
+
+
+def bbq(evidence: Evidence) -> Steps:
+    """Histogram binnings of M^{1/3}/10 to 10 M^{1/3} buckets, weighted by their marginal likelihoods."""
+    numbers = bucket_numbers(max(1.0, evidence.rows), evidence.grid.leaves)
+    prefix, ends = np.concatenate([[0.0], np.cumsum(evidence.counts)]), evidence.grid.edges
+    all_of = Binnings.of(*equi_depth(prefix, numbers))
+    m = np.maximum(all_of.between(evidence.positives_below), 0.0)
+    n = np.maximum(all_of.between(evidence.negatives_below), 0.0)
+    prior = np.repeat(PRIOR_ROWS / all_of.numbers, all_of.numbers)
+    middles = (ends[all_of.lower] + ends[all_of.upper]) / 2
+    scores = np.add.reduceat(beta_binomial_score(m, n, middles, prior), all_of.starts)
+    weights = np.exp(scores - logsumexp(scores))
+    means = (m + prior * middles) / (m + n + prior)
+    values = np.zeros(evidence.grid.leaves)
+    for place in np.flatnonzero(weights > 1e-12):
+        own = slice(all_of.starts[place], all_of.starts[place] + all_of.numbers[place])
+        values += weights[place] * np.repeat(means[own], (all_of.upper - all_of.lower)[own])
+    return Steps.merged(ends[1:-1], np.clip(values, 0.0, 1.0))

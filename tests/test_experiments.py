@@ -10,18 +10,28 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, precision_score, recall_score, roc_auc_score
 
+from fedassay.privacy.randomness import SimulatedRandomness
+from fedassay.summaries.tree import Tree
+from fedassay.tasks.calibration.methods import fit
+from fedassay.tasks.evaluation.confusion import Confusion, decision_metric
+from fedassay.tasks.evaluation.ranking import roc_auc
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY))  # experiments are scripts of the repository, not a part of the package
 
-from experiments import common, judges, published, rates, three_privacy_models
-from experiments.common import DISTRIBUTED, FEDERATED, LOCAL, PUBLISHED, SAME_BINS, Case, Point, Sample
-from experiments.measured import Scope
-from experiments.plots import Dot
-
-from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.summaries.tree import Tree
-from fedassay.tasks.evaluation.confusion import Confusion, decision_metric
-from fedassay.tasks.evaluation.ranking import roc_auc
+from experiments import common, judges, published, rates, three_privacy_models  # noqa: E402
+from experiments.common import (  # noqa: E402
+    DISTRIBUTED,
+    FEDERATED,
+    LOCAL,
+    PUBLISHED,
+    SAME_BINS,
+    Case,
+    Point,
+    Sample,
+)
+from experiments.measured import Scope  # noqa: E402
+from experiments.plots import Dot  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +76,16 @@ def test_without_noise_all_variants_read_the_same_bins(sample: Sample, variant: 
     expected = roc_auc_score(sample.labels, binned)
     assert published.bucket_auc(evidence, list(range(1025))) == pytest.approx(expected)
     assert roc_auc(evidence).value == pytest.approx(expected)
+
+
+def test_without_noise_the_published_calibrators_are_those_of_the_library(sample: Sample) -> None:
+    evidence = Case(model=FEDERATED, variant=PUBLISHED, height=8).evidence(sample, SimulatedRandomness(0))
+    theirs = {"bbq": published.bbq(evidence), "histogram": published.histogram_binning(evidence, 14)}
+    scores = np.linspace(0, 1, 999)
+    for method, calibrator in theirs.items():
+        ours = fit(evidence, method).fitted
+        assert ours is not None
+        assert calibrator(scores) == pytest.approx(ours.map(scores))
 
 
 def test_values_are_those_of_the_library(sample: Sample) -> None:

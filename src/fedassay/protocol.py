@@ -237,8 +237,9 @@ class Summary(ABC, Generic[S]):
     def partitions(self) -> tuple[NDArray[np.int64], ...]:
         """Sets of cells in each of which every row adds one to exactly one cell, such as a tree's levels.
 
-        Empty if the summary is not made of such counts. Local randomisers need it: a client with one row
-        then says which cell of one partition it is in.
+        The finest first; the cells of each other one join equally many consecutive cells of it. Empty if the
+        summary is not made of such counts. Local randomisers need it: a client with one row then says which
+        cell of one partition it is in.
         """
         return ()
 

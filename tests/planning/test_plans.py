@@ -256,7 +256,7 @@ def test_no_number_of_rows_makes_up_for_missing_bins() -> None:
     coarse = Evaluate(height=4)
     (answer,) = plan_evaluation(study(), task=coarse, targets={"roc_auc": 0.001}).inverse
     assert answer.rows.value is None
-    assert "what is left is binning" in (answer.rows.reason or "")
+    assert "take more bins" in (answer.rows.reason or "")
     noisy = study(ServerDP(), rows=10**6, epsilon=1.0)
     (answer,) = plan_evaluation(noisy, task=coarse, targets={"roc_auc": 0.01}).inverse
     assert "sampling error and 2^4 bins together give" in (answer.epsilon.reason or "")

@@ -91,7 +91,7 @@ def fewest_rows(study: Study, width: Width, target: float) -> Answer:
     if rows is None:
         return Answer(
             value=None,
-            reason=f"no number of rows up to {MOST_ROWS:.0e} is enough: what is left is binning; take more bins",
+            reason=f"no number of rows up to {MOST_ROWS:.0e} is enough: take more bins",
         )
     rows = _rounded_up(rows, whole=True)
     return Answer(value=rows, clients=study.with_rows(rows).expectation.clients)

@@ -72,7 +72,8 @@ class LocalDP(TrustModel):
 
     Parameters
     ----------
-    encoding : ``unary``, ``noise``, or ``auto``: unary where clients have one row (``rows_per_client=1``) and
+    one_row : whether clients are known to hold one row at most.
+    encoding : ``unary``, ``noise``, or ``auto``: unary where clients have one row (or ``rows_per_client=1``) and
         the summary has partitions, else noise.
 
     Edge cases: all queries of a task spend parts of epsilon if any of them may be answered by `unary`, because
@@ -84,14 +85,15 @@ class LocalDP(TrustModel):
     private: ClassVar[bool] = True
 
     encoding: str = "auto"
+    one_row: bool = False
 
     def __post_init__(self) -> None:
         if self.encoding not in ENCODINGS:
             raise UsageError(f"encoding: got {self.encoding!r}, expected one of {', '.join(ENCODINGS)}.")
 
     def with_one_row_each(self) -> LocalDP:
-        """Unary encoding, unless something else was asked for."""
-        return replace(self, encoding="unary") if self.encoding == "auto" else self
+        """Unary encoding wherever it is possible, unless something else was asked for."""
+        return replace(self, one_row=True)
 
     # --- plan -----------------------------------------------------------------------------------------------
 
@@ -122,7 +124,7 @@ class LocalDP(TrustModel):
 
     def _may_be_unary(self, setting: Setting) -> bool:
         if self.encoding == "auto":
-            return setting.protection.rows_per_client == 1
+            return self.one_row or setting.protection.rows_per_client == 1
         return self.encoding == "unary"
 
     def _is_unary(self, query: Query[Any], setting: Setting) -> bool:

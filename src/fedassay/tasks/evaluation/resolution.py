@@ -42,11 +42,13 @@ def least_noisy(histogram: ScoreHistogram, setting: Setting) -> ScoreHistogram:
         flat = with_levels(tuple(1 << level for level in range(levels)), (1,) * levels)
         return setting.noise(Sum(of=flat)).variance
 
-    def expected_error(candidate: ScoreHistogram) -> float:
-        return expected_auc_noise(candidate, setting.noise(Sum(of=candidate)))
-
-    # Where clients report on one level each, they need counts as they are.
+    # Where clients report on one level each, they need counts as they are, and hold one row at most.
     divisible = not setting.noise(Sum(of=histogram)).reporting
+    rows = 1e5 if divisible else max(2.0, setting.clients)
+
+    def expected_error(candidate: ScoreHistogram) -> float:
+        return expected_auc_noise(candidate, setting.noise(Sum(of=candidate)), rows=rows)
+
     candidates = [
         with_levels(widths, multipliers)
         for widths in ranked_widths(histogram.grid.leaves, equal_levels, keep=_CANDIDATES)

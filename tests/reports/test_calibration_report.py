@@ -1,0 +1,67 @@
+"""The table and the page of a calibration read only the JSON, and never choke on what is not there."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import fedassay
+from calibration_rows import crooked
+from fedassay.reports.page import page
+from fedassay.reports.terminal import render
+
+
+def document(rows: int = 4000, **options: Any) -> dict[str, Any]:
+    scores, labels = crooked(rows)
+    data = {"site": np.arange(rows) % 5, "p": scores, "y": labels}
+    result = fedassay.calibrate(
+        data, client="site", score="p", label="y", simulation=fedassay.Simulation(seed=1), **options
+    )
+    return json.loads(result.to_json())  # type: ignore[no-any-return]
+
+
+def printed(content: dict[str, Any]) -> str:
+    console = Console(file=StringIO(), width=160)
+    render(content, console)
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+NOISE = {"trust": fedassay.ServerDP(), "budget": fedassay.Budget(epsilon=0.2)}
+DOCUMENTS: dict[str, dict[str, Any]] = {
+    "ordinary": {},
+    "steps": {"method": "histogram"},
+    "nothing to judge": {"rows": 300, "method": "bbq", "holdout": 1e-9},
+    "more noise than rows": {"rows": 60, **NOISE},
+}
+
+
+@pytest.mark.parametrize("name", sorted(DOCUMENTS))
+def test_table_and_page_are_made_from_every_document(name: str) -> None:
+    content = document(**DOCUMENTS[name])
+    text, html = printed(content), page(content)
+    for words in (text, html):
+        assert "log loss" in words
+        assert "ecommended: " in words
+    assert html.startswith("<!doctype html>")
+    assert html.count("<svg") == 1
+
+
+def test_the_table_shows_before_after_and_the_change() -> None:
+    content = document(method="platt")
+    text = printed(content)
+    results = content["results"]
+    assert f"slope {results['parameters']['slope']:.3g}" in text
+    for part in ("before", "after", "difference"):
+        assert f"{results[part]['log_loss']['value']:.3f}"[:5] in text
+
+
+def test_text_from_a_document_cannot_become_markup() -> None:
+    content = document()
+    content["results"]["reason"] = "<script>alert(1)</script> [bold]x[/bold]"
+    assert "<script>" not in page(content)
+    assert "[bold]" in printed(content)
