@@ -1,8 +1,8 @@
 """The estimators as published, from the release of a binary hierarchy (Cormode and Markov 2023).
 
-Section 2.3: level k = 1..h of the hierarchy cuts [0, 1] into 2^k equal segments. A sum up to an edge is put together from at
-most one segment per level; levels are not reconciled with each other. Where the paper is silent: counts of a bucket
-that noise made negative are set to zero, after they were summed over the bucket.
+Section 2.3: level k = 1..h of the hierarchy cuts [0, 1] into 2^k equal segments. A sum up to an edge is put together
+from at most one segment per level; levels are not reconciled with each other. Where the paper is silent: counts of a
+bucket that noise made negative are set to zero, after they were summed over the bucket.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def test_the_whole_script_on_little(sample: Sample, tmp_path: Path) -> None:
         sizes=(1000, 3162, 10_000),
         epsilons=(0.5, 1.0, 2.0),
         rows=2000,
-        messengers=6,
+        messengers=30,
         repetitions=2,
     )
     (seen,) = three_privacy_models.main([sample], scope, tmp_path)

@@ -27,7 +27,7 @@ from fedassay.result import Result
 from fedassay.run import rehearse
 from fedassay.simulation import LARGEST_FAITHFUL, Simulation, simulate
 from fedassay.tasks.calibration import Calibrate
-from fedassay.tasks.evaluation import Evaluate
+from fedassay.tasks.evaluation import Evaluate, with_site_names
 from fedassay.trust.secure_sum import SecureSum
 
 
@@ -122,7 +122,9 @@ def evaluate(
     )
     if looked_up:
         result = replace(result, warnings=(*result.warnings, _LOOKED_UP))
-    return _with_site_names(result, data, client)
+    if result.results.get("sites") is not None:
+        result = replace(result, results=with_site_names(result.results, client_names(data, client)))
+    return result
 
 
 def calibrate(
@@ -221,15 +223,3 @@ def _check_comparison(*, score: str, by: str | None, groups: Sequence[str], vers
 
 def _is_folder(data: Any) -> bool:
     return isinstance(data, str | os.PathLike) and Path(data).is_dir()
-
-
-def _with_site_names(result: Result, data: Any, client: str | None) -> Result:
-    """The same result, its sites called by their names: they answer in the order of the clients."""
-    sites = result.results.get("sites")
-    if sites is None:
-        return result
-    names = client_names(data, client)
-    if len(names) != len(sites):  # somebody was lost on the way, so nobody can be told apart
-        return result
-    named = [{**site, "site": name} for site, name in zip(sites, names, strict=True)]
-    return replace(result, results={**result.results, "sites": named})

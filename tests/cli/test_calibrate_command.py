@@ -242,7 +242,7 @@ def test_the_how_to_does_what_it_says(capsys: Any, tmp_path: Path, monkeypatch: 
     data.to_parquet("scores.parquet")
     data.drop(columns="outcome").to_csv("new.csv", index=False)
     page = HOW_TO.read_text()
-    commands = re.findall(r"^\$ (fedassay .*(?:\\\n.*)*)", page, re.MULTILINE)
+    commands = re.findall(r"^\$ (fedassay (?:.*\\\n)*.*)", page, re.MULTILINE)
     assert len(commands) >= 3
     for command in commands:
         code, _, err = call(capsys, *shlex.split(command.replace("\\\n", " "))[1:])

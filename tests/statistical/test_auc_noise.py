@@ -12,7 +12,7 @@ from binormal import NoisyServer, Population, measure, release
 from fedassay.protocol import NO_NOISE, Sum
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation.accuracy import expected_auc_noise, predict
-from fedassay.tasks.evaluation.confusion import Confusion, decision_metrics
+from fedassay.tasks.evaluation.confusion import RATIOS, Confusion, decision_metrics
 from fedassay.tasks.evaluation.evidence import Evidence
 from fedassay.tasks.evaluation.ranking import roc_auc
 
@@ -94,7 +94,7 @@ def test_the_second_order_term_matters_at_500_rows() -> None:
 def test_sampling_errors_are_those_of_the_estimator() -> None:
     rows = 20_000
     histogram = Evaluate().histogram(NoisyServer().setting())
-    expected = predict(histogram, rows=rows, prevalence=0.3, auc=0.8)
+    expected = predict(histogram, rows=rows, prevalence=0.3, auc=0.8, metrics=("roc_auc", *RATIOS))
     population = Population(0.3, math.sqrt(2) * 0.8416212335729143)
     released = release(histogram, *population.sample(rows, np.random.default_rng(3)))
     evidence = Evidence.of(released.value, released.noise)

@@ -19,7 +19,7 @@ from fedassay.protocol import Message, Protection, Setting, Task
 from fedassay.result import Result, describe_privacy
 from fedassay.run import Job, rehearse, run
 from fedassay.runtimes.file_drop import Announcement, FileDropRuntime, Study
-from fedassay.tasks.evaluation import Evaluate
+from fedassay.tasks.evaluation import Evaluate, with_site_names
 from fedassay.trust.secure_sum import SecureSum
 
 _EVALUATE = {
@@ -160,7 +160,7 @@ def _result(
     return Result(
         task=announced.task,
         parameters={"study": announced.study, **announced.parameters},
-        results=results,
+        results=with_site_names(results, runtime.clients),
         privacy=describe_privacy(announced.setting, simulated=False),
         cohort={
             "clients": answered,

@@ -148,7 +148,10 @@ class LeastSquares:
 
     def variance(self, weights: Floats) -> float:
         """The variance of Σ_b g_b û_b, where û are the leaf estimates."""
-        return 0.0 if self.exact else float(weights @ self.covariance_times(weights))
+        if self.exact:
+            return 0.0
+        # Without BLAS, whose threads wait for each other longer than such a sum takes.
+        return float(np.einsum("i,i->", weights, self.covariance_times(weights)))
 
     def covariance(self, weights: Floats) -> Floats:
         """The joint covariance of several such sums, one per row of `weights`."""

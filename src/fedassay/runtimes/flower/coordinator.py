@@ -24,6 +24,7 @@ from fedassay.runtimes.flower.post import Post
 from fedassay.runtimes.flower.runtime import FlowerRuntime, Warn
 from fedassay.runtimes.flower.study import Study
 from fedassay.runtimes.in_process import Progress
+from fedassay.tasks.evaluation import with_site_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,7 @@ class Coordinator:
             result = Result(
                 task=study.task,
                 parameters={"study": study.name, **study.parameters},
-                results=results,
+                results=with_site_names(results, runtime.clients),
                 privacy=describe_privacy(job.setting, simulated=False),
                 cohort=_cohort(journal, len(self.file.clients), results),
                 runtime={

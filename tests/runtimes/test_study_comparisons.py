@@ -1,0 +1,93 @@
+"""Groups, a second model and sites in studies between machines: the same results as in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedassay
+from fedassay.errors import UsageError
+from fedassay.runtimes.flower.study import Study
+from fedassay.tasks.evaluation import Evaluate
+from file_drop_town import Town
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    """Sites that name columns for groups and for a second model."""
+    town = Town(tmp_path)
+    for number, name in enumerate(town.names):
+        rng = np.random.default_rng(number)
+        path = town.root / name / "scores.csv"
+        frame = pd.read_csv(path)
+        second = np.clip(frame.p + 0.1 * rng.normal(size=len(frame)), 0, 1)
+        frame.assign(q=second, sex=rng.choice(["F", "M", "X"], len(frame))).to_csv(path, index=False)
+        site = town.root / name / "site.toml"
+        site.write_text(site.read_text().replace('label = "y"', 'label = "y"\ngroup = "sex"\nversus = "q"'))
+    return town
+
+
+def expected(town: Town, **options: Any) -> dict[str, Any]:
+    rows = [pd.read_csv(town.root / name / "scores.csv").assign(site=name) for name in town.names]
+    result = fedassay.evaluate(
+        pd.concat(rows), client="site", score="p", label="y", thresholds=(0.3, 0.5), height=6, **options
+    )
+    return dict(result.results)
+
+
+def test_groups_and_sites_by_files(town: Town) -> None:
+    assert town.begin("--group", "F", "--group", "M", "--per-site", "--privacy", "plain") == 0
+    document = town.finish(passes=1)
+    found = document["results"]
+    wanted = expected(town, by="sex", groups=["F", "M"], per_site=True, trust=fedassay.Plain())
+    assert found["groups"] == wanted["groups"]
+    assert found["heterogeneity"] == wanted["heterogeneity"]
+    assert [site["site"] for site in found["sites"]] == list("abcd")
+    assert found["sites"] == wanted["sites"]
+    assert document["parameters"]["groups"] == ["F", "M"]
+
+
+def test_sites_are_numbered_if_somebody_is_lost(town: Town) -> None:
+    assert town.begin("--per-site", "--privacy", "plain") == 0
+    found = town.finish(passes=1, absent="b")["results"]
+    assert [site["site"] for site in found["sites"]] == ["site 1", "site 2", "site 3"]
+
+
+def test_a_second_model_by_files(town: Town) -> None:
+    assert town.begin("--versus", "--privacy", "plain") == 0
+    found = town.finish(passes=2)["results"]
+    wanted = expected(town, versus="q", trust=fedassay.Plain())
+    for name in ("difference", "versus", "roc_auc"):
+        assert found[name] == wanted[name]
+
+
+def test_hidden_sites_by_files_remember_their_estimates(town: Town) -> None:
+    """Three exchanges of four legs each; the site's store carries what it estimated from one to the next."""
+    assert town.begin("--per-site") == 0
+    found = town.finish(passes=12)["results"]
+    assert found["sites"] is None
+    assert found["heterogeneity"] == expected(town, per_site=True)["heterogeneity"]
+
+
+def test_a_site_that_names_no_group_column_says_so(town: Town, capsys: Any) -> None:
+    site = town.root / "a" / "site.toml"
+    site.write_text(site.read_text().replace('group = "sex"\n', ""))
+    assert town.begin("--group", "F", "--privacy", "plain") == 0
+    assert town.contribute("a") != 0
+    assert "none in the role 'group'" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_flower_study_carries_the_parameters() -> None:
+    study = Study(name="s", parameters={"groups": ["F", "M"], "per_site": True})
+    again = Study.from_config(study.to_config())
+    assert again.job(clients=5).task == Evaluate(groups=("F", "M"), per_site=True)
+    both = Study(name="s", parameters={"versus": True})
+    assert Study.from_config(both.to_config()).job(clients=5).task == Evaluate(versus=True)
+    with pytest.raises(UsageError, match="per-site: under server-dp"):
+        Study(name="s", parameters={"per_site": True}, privacy="server-dp", epsilon=1.0)
+    with pytest.raises(UsageError, match="got 'F' twice"):
+        Study(name="s", parameters={"groups": ["F", "F"]})
