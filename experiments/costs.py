@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import fedassay
 from experiments.common import Point, Sample, generator, released, setting_of
 from experiments.judges import calibration_error, decisions_at, exact_auc, exact_calibration_error
+from fedassay.api import evaluate
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Budget, TrustModel
 from fedassay.simulation import Simulation
@@ -45,7 +45,7 @@ def _cost(trust: TrustModel, sample: Sample, repetitions: int, seed: int, messen
     histogram = Evaluate(buckets=BUCKETS).histogram(setting)
     errors = _errors(trust, histogram, sample, repetitions if trust.private else 1, seed)
     small = sample.take(generator(seed, "costs").choice(len(sample), messengers, replace=False))
-    run = fedassay.evaluate(
+    run = evaluate(
         {"score": small.scores, "label": small.labels},
         score="score",
         label="label",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -151,3 +152,21 @@ def test_bad_usage_gets_one_sentence_and_exit_code_2(capsys: Any, tmp_path: Path
     assert sentence in " ".join(err.split())
     assert "Traceback" not in err
     assert out == ""
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "compare.md"
+
+
+def test_the_commands_of_the_page_work(capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"site": "hospital", "p": "risk", "q": "old_risk", "y": "outcome"}
+    data = frame().rename(columns=names)
+    data.assign(new_risk=data.risk).to_parquet(tmp_path / "scores.parquet")
+    monkeypatch.chdir(tmp_path)
+    text = PAGE.read_text(encoding="utf-8").replace("\\\n", " ")
+    commands = [line for line in text.splitlines() if line.startswith("fedassay evaluate scores.parquet")]
+    assert len(commands) == 3
+    for command in commands:
+        code, out, err = call(capsys, *shlex.split(command)[1:])
+        assert code == 0, err
+        assert "ROC AUC" in out
+    assert (tmp_path / "report.html").exists()

@@ -15,8 +15,8 @@ from fedassay import wire
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import Batch, Budget, Neighbours, Protection, Setting, Sum, Unit
 from fedassay.summaries import CATALOGUE
+from fedassay.summaries.paired_histograms import PairedHistograms, VersusHistogram
 from fedassay.summaries.paired_moments import ONE, PairedMoments, capacity_for, packed
-from fedassay.summaries.versus_histogram import VersusHistogram
 from fedassay.trust import TRUST_MODELS
 
 LEAVES = 16
@@ -170,15 +170,56 @@ def test_a_site_without_a_second_model_says_so() -> None:
         def batches(self) -> Iterator[Batch]:
             yield {"score": np.array([0.5]), "label": np.array([1])}
 
-    for summary in (EXTREME, VersusHistogram(transform="uniform", height=4)):
+    for summary in (EXTREME, HISTOGRAMS, SECOND):
         with pytest.raises(DataError, match="none in the role 'versus'"):
             summary.measure(One(), {})
 
 
+HISTOGRAMS = PairedHistograms(transform="uniform", height=4, widths=(1, 4), multipliers=(1, 3))
+SECOND = VersusHistogram.like(HISTOGRAMS.histogram)
+
+
+def counted(listed: list[Row], summary: PairedHistograms = HISTOGRAMS) -> np.ndarray:
+    return summary.measure(Listed(listed), {})[0]
+
+
+@given(rows, rows, st.integers(1, 5))
+def test_both_histograms_count_the_same_rows(a: list[Row], b: list[Row], batch: int) -> None:
+    assert np.array_equal(counted(a + b), counted(a) + counted(b))
+    assert np.array_equal(HISTOGRAMS.measure(Listed(a, batch), {})[0], counted(a))
+    for place, read in enumerate(HISTOGRAMS.read(counted(a))):
+        for label, nodes in ((1, read.positives), (0, read.negatives)):
+            scores = [row[place] for row in a if row[2] == label]
+            leaves = np.histogram(scores, read.grid.edges)[0]
+            assert nodes.tolist() == [*leaves, *(3 * leaves.reshape(-1, 4).sum(1))]
+
+
+@given(rows, row, row)
+def test_a_row_moves_both_histograms(listed: list[Row], old: Row, new: Row) -> None:
+    one = HISTOGRAMS.sensitivity(Protection())
+    moved = counted([*listed, new]) - counted(listed)
+    assert (np.abs(moved).sum(), (moved**2).sum()) == (one.l1, pytest.approx(one.l2**2))
+    both = HISTOGRAMS.sensitivity(Protection(neighbours=Neighbours.REPLACE_ONE))
+    moved = counted([*listed, new]) - counted([*listed, old])
+    assert np.abs(moved).sum() <= both.l1
+    assert (moved**2).sum() <= both.l2**2 + 1e-9
+
+
+def test_two_histograms_cost_as_much_as_two_with_half_the_budget_each() -> None:
+    for trust, budget in (("server-dp", Budget(epsilon=1.0)), ("server-dp", Budget(epsilon=1.0, delta=1e-6))):
+        setting = Setting(trust=TRUST_MODELS[trust](), protection=Protection(), budget=budget, clients=10)
+        together = setting.noise(Sum(of=HISTOGRAMS, share=0.8))
+        single = setting.noise(Sum(of=HISTOGRAMS.histogram, share=0.4))
+        assert together.variance == pytest.approx(single.variance, rel=1e-6)
+
+
 @given(rows)
-def test_the_second_histogram_counts_the_second_score(listed: list[Row]) -> None:
-    histogram = VersusHistogram(transform="uniform", height=4)
-    read = histogram.read(histogram.measure(Listed(listed), {})[0])
-    for label, counts in ((1, read.positives), (0, read.negatives)):
-        others = [t for _, t, y in listed if y == label]
-        assert counts.tolist() == np.histogram(others, histogram.grid.edges)[0].tolist()
+def test_the_second_histogram_alone_is_the_second_of_both(listed: list[Row]) -> None:
+    alone = SECOND.measure(Listed(listed), {})[0]
+    assert np.array_equal(alone, np.split(counted(listed), 2)[1])
+
+
+def test_the_histograms_survive_the_wire() -> None:
+    for summary in (HISTOGRAMS, SECOND):
+        fields = wire.decode(wire.encode(asdict(summary)))
+        assert CATALOGUE[summary.name](**fields) == summary

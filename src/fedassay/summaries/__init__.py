@@ -8,14 +8,15 @@ from typing import Any
 
 from fedassay.protocol import Summary
 from fedassay.summaries.grouped_histogram import GroupedHistogram
+from fedassay.summaries.paired_histograms import PairedHistograms, VersusHistogram
 from fedassay.summaries.paired_moments import PairedMoments
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.summaries.site_sums import EligibleSites, SiteSums
-from fedassay.summaries.versus_histogram import VersusHistogram
 
 _SUMMARIES: tuple[type[Summary[Any]], ...] = (
     ScoreHistogram,
     GroupedHistogram,
+    PairedHistograms,
     VersusHistogram,
     PairedMoments,
     EligibleSites,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from fedassay.errors import DataError
 from fedassay.protocol import Batch, Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
 from fedassay.summaries.columns import column
-from fedassay.summaries.grid import LARGEST_REACH
 from fedassay.summaries.group_names import OTHER, checked_groups, group_of
-from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
+from fedassay.summaries.like_histogram import LikeHistogram
+from fedassay.summaries.score_histogram import LabelledHistogram
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupedHistogram(Summary[dict[str, LabelledHistogram]]):
+class GroupedHistogram(LikeHistogram, Summary[dict[str, LabelledHistogram]]):
     """A `ScoreHistogram` for each of the declared groups and one for the rows of none of them (``other``).
 
     Measures the histograms of the groups one after the other, ``other`` last; their sum is the histogram of
@@ -49,29 +49,10 @@ class GroupedHistogram(Summary[dict[str, LabelledHistogram]]):
     columns: ClassVar[tuple[str, ...]] = ("score", "label", "group")
 
     groups: tuple[str, ...]
-    transform: str
-    height: int
-    thresholds: tuple[float, ...] = ()
-    widths: tuple[int, ...] = (1,)
-    multipliers: tuple[int, ...] = ()
-    reach: float = LARGEST_REACH
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "groups", checked_groups(self.groups))
-        for name in ("thresholds", "widths", "multipliers"):
-            object.__setattr__(self, name, getattr(self.histogram, name))
-
-    @classmethod
-    def of(cls, histogram: ScoreHistogram, groups: tuple[str, ...]) -> GroupedHistogram:
-        """This histogram for each of these groups."""
-        return cls(
-            groups=groups, **{field.name: getattr(histogram, field.name) for field in fields(histogram)}
-        )
-
-    @property
-    def histogram(self) -> ScoreHistogram:
-        """What is counted in each group."""
-        return ScoreHistogram(**{field.name: getattr(self, field.name) for field in fields(ScoreHistogram)})
 
     @property
     def length(self) -> int:

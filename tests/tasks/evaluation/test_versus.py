@@ -13,10 +13,11 @@ import fedassay
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.protocol import Budget, Plan, Protection, Query, Setting, Sum
 from fedassay.summaries.grid import Grid
+from fedassay.summaries.paired_histograms import PairedHistograms
 from fedassay.summaries.paired_moments import ONE, PairedMoments, packed
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation.accuracy import expected_auc_noise
-from fedassay.tasks.evaluation.versus import HISTOGRAM_SHARE, MOMENTS_SHARE
+from fedassay.tasks.evaluation.versus import HISTOGRAMS_SHARE, MOMENTS_SHARE
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.plain import Plain
 from pairs import Twins, delong, driven
@@ -91,6 +92,44 @@ def test_a_model_does_not_differ_from_itself(data: dict[str, np.ndarray]) -> Non
         assert entry["error"]["sampling"] == 0
 
 
+@pytest.mark.parametrize("mode", ["faithful", "aggregate"])
+def test_both_models_are_judged_on_the_same_rows_also_if_some_are_left_out(
+    data: dict[str, np.ndarray], mode: Any
+) -> None:
+    result = evaluated(
+        {**data, "q": data["p"].copy()},
+        trust=fedassay.Plain(),
+        protection=Protection(rows_per_client=100),
+        simulation=fedassay.Simulation(mode=mode),
+    )
+    assert result.cohort["truncated"] == 3_000 - 500
+    assert result["difference"]["roc_auc"]["value"] == 0
+    assert result["versus"]["roc_auc"] == result["roc_auc"]
+
+
+def test_one_row_clients_report_on_one_level_of_each_model() -> None:
+    data = TWINS.sample(20_000, np.random.default_rng(5))
+    result = fedassay.evaluate(
+        data,
+        score="p",
+        label="y",
+        versus="q",
+        trust=TRUST_MODELS["local-dp"](),
+        budget=Budget(epsilon=6.0),
+        protection=Protection(rows_per_client=1),
+        simulation=fedassay.Simulation(seed=6),
+    )
+    noise = result["histogram"]["noise"]
+    assert noise["law"] == "unary"
+    assert sum(noise["reporting"]) == pytest.approx(1.0)
+    for entry, model in ((result.results, TWINS.models[0]), (result["versus"], TWINS.models[1])):
+        low, high = entry["roc_auc"]["interval"]
+        assert low <= model.truth(0.5)["roc_auc"] <= high
+        assert high - low < 0.15
+    low, high = result["difference"]["roc_auc"]["interval"]
+    assert low <= TWINS.truth("roc_auc") <= high
+
+
 def test_one_class_only_has_no_auc_but_a_brier_score(data: dict[str, np.ndarray]) -> None:
     difference = evaluated({**data, "y": np.ones_like(data["y"])})["difference"]
     assert difference["roc_auc"]["reason"] == "there are no negative rows"
@@ -131,9 +170,9 @@ def test_the_budget_is_divided_and_spent_whole() -> None:
     )
     shares = []
     steps = Evaluate(versus=True).steps(setting)
-    queries = next(steps)
-    assert isinstance(queries, tuple)
-    shares += [query.share for query in queries]
+    query = next(steps)
+    assert isinstance(query, Sum)
+    shares.append(query.share)
     data = TWINS.sample(500, np.random.default_rng(1))
     seen: list[Query[Any]] = []
 
@@ -152,12 +191,12 @@ def test_the_budget_is_divided_and_spent_whole() -> None:
 
 
 def test_noise_weighs_as_much_on_one_difference_as_on_the_other() -> None:
-    """Why the budget is divided as it is; see `HISTOGRAM_SHARE`."""
+    """Why the budget is divided as it is; see `HISTOGRAMS_SHARE`."""
     setting = Setting(
         trust=fedassay.ServerDP(), protection=Protection(), budget=Budget(epsilon=1.0), clients=5
     )
     rows, histogram = 1e5, Evaluate().histogram(setting)
-    noise = setting.noise(Sum(of=histogram, share=HISTOGRAM_SHARE))
+    noise = setting.noise(Sum(of=PairedHistograms.like(histogram), share=HISTOGRAMS_SHARE))
     auc = math.sqrt(2) * expected_auc_noise(histogram, noise, rows=rows)
     auc_sampling = 0.15 * math.sqrt(1 / (rows / 2) + 1 / (rows / 2))
     moments = PairedMoments(transform="uniform", height=2, placements=packed(*[np.zeros(4)] * 4))

@@ -59,12 +59,12 @@ def bucket_numbers(rows: float, most: int) -> Indices:
 class Buckets:
     """The buckets of several binnings, one binning after the other."""
 
-    edges: Indices
-    """Indices of edges: each binning from 0 to the last edge."""
-    starts: Indices
-    """Where each binning's buckets start, among the buckets."""
     lower: Indices
+    """The index of each bucket's lower edge."""
     upper: Indices
+    """The index of its upper edge."""
+    starts: Indices
+    """Where each binning starts, among the buckets."""
     numbers: Indices
     """How many buckets each binning has."""
 
@@ -75,10 +75,9 @@ class Buckets:
         inside = np.ones(len(edges) - 1, dtype=np.bool_)
         inside[starts[1:] - 1] = False  # between the last edge of a binning and the first of the next
         return cls(
-            edges=edges,
-            starts=np.concatenate([[0], np.cumsum(numbers)])[:-1],
             lower=edges[:-1][inside],
             upper=edges[1:][inside],
+            starts=np.concatenate([[0], np.cumsum(numbers)])[:-1],
             numbers=numbers,
         )
 
@@ -110,8 +109,8 @@ def bbq(evidence: Evidence, *, score: Score = beta_binomial_score) -> Fitted:
     A bucket says (m_b + α_b)/(N_b + N'/B), the posterior mean under the prior of its score, so never 0 or 1.
 
     Under noise the score would take noise for structure and favour many buckets (Cormode and Markov 2023,
-    Section 7.3). Two things prevent it: numbers of buckets at which noise exceeds sampling error are left
-    out, and all counts are divided by r before scoring, r the factor by which noise raises the variance of a
+    Section 7.3). Two things prevent it: numbers of buckets that the noise does not allow (`finest_number`) are
+    left out, and all counts are divided by r before scoring, r the factor by which noise raises the variance of a
     fraction in the finest binning that remains (a quasi-likelihood with known dispersion; the same r for all,
     so that scores stay comparable). Without noise r = 1 and this is BBQ as published.
     """

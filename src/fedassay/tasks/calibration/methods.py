@@ -70,7 +70,7 @@ def _best(choices: Mapping[str, Choice], evidence: Evidence) -> Choice:
         if contender is not None and (best is None or contender.beats(best)):
             best = contender
     if best is None:
-        return Choice(fitted=None, reason=choices[_SIMPLEST_FIRST[0]].reason, candidates=tuple(candidates))
+        return Choice(fitted=None, reason=candidates[0]["reason"], candidates=tuple(candidates))
     return Choice(fitted=best.fitted, candidates=tuple(candidates))
 
 

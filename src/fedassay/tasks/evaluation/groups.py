@@ -25,7 +25,7 @@ MOST_NUMBERS = 1 << 19
 def by_group(task: Evaluate, setting: Setting, *, share: float) -> Flow:
     """The results of an evaluation, with an entry for each group in ``groups``."""
     groups = checked_groups(task.groups)
-    summary = GroupedHistogram.of(_histogram(task, setting, parts=len(groups) + 1), groups)
+    summary = GroupedHistogram.like(_histogram(task, setting, parts=len(groups) + 1), groups=groups)
     released: Released[dict[str, LabelledHistogram]] = yield Sum(of=summary, share=share)
     return {
         **task.results(whole(released)),

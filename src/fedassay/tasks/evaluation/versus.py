@@ -1,6 +1,6 @@
 """Two models on the same rows: the difference of their AUC and of their Brier score, with paired intervals.
 
-Two steps. First the histograms of both models, in one round trip. Then, with both distributions public, four
+Two steps. First the histograms of both models, counted on the same rows. Then, with both distributions public, four
 small sums over the rows (`PairedMoments`): how differently each row is ranked, and by how much its squared
 errors differ. Neither can be read from two histograms, because they do not say which rows they share.
 
@@ -10,16 +10,17 @@ Reference: DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44, 837-845.
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from fedassay.protocol import Released, Setting, Sum
+from fedassay.protocol import Released, Setting, Step, Sum
+from fedassay.summaries.paired_histograms import Both, PairedHistograms, VersusHistogram
 from fedassay.summaries.paired_moments import ONE, Moments, PairedMoments, capacity_for, packed
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
-from fedassay.summaries.versus_histogram import VersusHistogram
 from fedassay.tasks.evaluation.evidence import Evidence, Floats
 from fedassay.tasks.evaluation.intervals import Estimate, z_value
 from fedassay.tasks.evaluation.lockstep import Flow
@@ -30,10 +31,10 @@ from fedassay.tasks.evaluation.ratios import brier_score
 if TYPE_CHECKING:
     from fedassay.tasks.evaluation.evaluate import Evaluate
 
-HISTOGRAM_SHARE, MOMENTS_SHARE = 0.4, 0.2
-"""Parts of the budget: each histogram, and the sums.
+HISTOGRAMS_SHARE, MOMENTS_SHARE = 0.8, 0.2
+"""Parts of the budget: both histograms, and the sums.
 
-The noise of the AUC difference goes with 1/HISTOGRAM_SHARE, that of the Brier difference with 1/MOMENTS_SHARE. With
+The noise of the AUC difference goes with 1/HISTOGRAMS_SHARE, that of the Brier difference with 1/MOMENTS_SHARE. With
 these parts both are the same multiple of the sampling error of their difference, for a typical pair of models (AUC
 0.8, balanced classes, placements that differ by 0.15 and squared errors by 0.1) and any number of rows."""
 
@@ -64,10 +65,7 @@ def against(task: Evaluate, setting: Setting, *, share: float) -> Flow:
     nothing = np.zeros(histogram.grid.leaves)
     moments_share = share * MOMENTS_SHARE
     setting.noise(Sum(of=_moments(histogram, setting, *[nothing] * 4), share=moments_share))
-    released: tuple[Released[LabelledHistogram], Released[LabelledHistogram]] = yield (
-        Sum(of=histogram, share=share * HISTOGRAM_SHARE),
-        Sum(of=VersusHistogram.like(histogram), share=share * HISTOGRAM_SHARE),
-    )
+    released = yield from _histograms(histogram, setting, share=share * HISTOGRAMS_SHARE)
     first, second = (Evidence.of(one.value, one.noise) for one in released)
     tables = (*placements(first), *placements(second))
     moments: Released[Moments] = yield Sum(of=_moments(histogram, setting, *tables), share=moments_share)
@@ -80,6 +78,22 @@ def against(task: Evaluate, setting: Setting, *, share: float) -> Flow:
             "brier_score": brier_difference(pair, level=task.level).to_json(),
         },
     }
+
+
+def _histograms(
+    histogram: ScoreHistogram, setting: Setting, *, share: float
+) -> Generator[Step, Any, tuple[Released[LabelledHistogram], ...]]:
+    """The histograms of both models, each with its noise."""
+    if setting.noise(Sum(of=histogram)).reporting:
+        # A client that reports on one cell of one histogram is asked for each of them.
+        queries = (
+            Sum(of=histogram, share=share / 2),
+            Sum(of=VersusHistogram.like(histogram), share=share / 2),
+        )
+        released: tuple[Released[LabelledHistogram], ...] = yield queries
+        return released
+    both: Released[Both] = yield Sum(of=PairedHistograms.like(histogram), share=share)
+    return tuple(both.with_value(one) for one in both.value)
 
 
 def _moments(histogram: ScoreHistogram, setting: Setting, *tables: Floats) -> PairedMoments:
