@@ -9,12 +9,12 @@ import numpy as np
 
 from fedassay.data.bounds import limit_rows
 from fedassay.data.split import select_part
-from fedassay.endpoint import Endpoint, Store
+from fedassay.endpoint import Endpoint, Memories, Store
 from fedassay.envelope import Envelope, Summaries, TrustModels
 from fedassay.errors import DataError, ProtocolError
 from fedassay.privacy.ledger import Charge, Ledger
 from fedassay.privacy.policy import Policy, PolicyRequest
-from fedassay.protocol import Credentials, Memory, Message, Plan, Randomness, Rows, Vector
+from fedassay.protocol import Credentials, Message, Plan, Randomness, Rows, Vector
 from fedassay.summaries import CATALOGUE
 from fedassay.trust import TRUST_MODELS
 
@@ -79,7 +79,7 @@ class Client(Endpoint):
 
     def reply(self, opened: Envelope, state: Message) -> tuple[Message, Message]:
         """The trust model's client half; rows are read only if it asks for the measurement."""
-        learned: dict[tuple[str, str], Memory] = {}
+        learned: Memories = {}
         request = replace(opened.request, credentials=self.site.credentials)
         answered = opened.trust.respond(
             request, lambda: self._measure(opened, learned), state, self.site.randomness
@@ -87,13 +87,14 @@ class Client(Endpoint):
         self.store.memories.update(learned)
         return answered
 
-    def _measure(self, opened: Envelope, learned: dict[tuple[str, str], Memory]) -> tuple[Vector, ...]:
+    def _measure(self, opened: Envelope, learned: Memories) -> tuple[Vector, ...]:
         vectors = []
         for plan, task in zip(opened.request.plans, opened.tasks, strict=True):
-            key = (opened.study, task)
+            # What was learned from some rows must not speak in an answer about others, which are paid for apart.
+            key = (opened.study, task, plan.query.part)
             memory = learned.get(key, self.store.memories.get(key, {}))
             vector, learned[key] = plan.query.of.measure(self._bounded_rows(plan), memory)
-            vectors.append(_checked(vector, plan))
+            vectors.append(_bounded(vector, plan))
         return tuple(vectors)
 
     def _bounded_rows(self, plan: Plan) -> Rows:
@@ -112,11 +113,13 @@ class Client(Endpoint):
         return rows
 
 
-def _checked(vector: Vector, plan: Plan) -> Vector:
-    """The vector, if it is what the plan's proofs (no wrap, sensitivity) assume."""
+def _bounded(vector: Vector, plan: Plan) -> Vector:
+    """The vector as the plan's proofs (no wrap, sensitivity) assume it: entries beyond the bound are cut.
+
+    Cut, not refused: whether a client refuses is seen by the server, and a bound that the server chose would
+    then tell it what was measured. Cutting each entry moves no two vectors further apart.
+    """
     summary = plan.query.of
     if vector.dtype != np.int64 or vector.shape != (summary.length,):
         raise DataError(f"{summary.name}: the measured vector is not {summary.length} whole numbers.")
-    if vector.size and max(int(vector.max()), -int(vector.min())) > summary.largest:
-        raise DataError(f"{summary.name}: a measured entry exceeds {summary.largest:,}.")
-    return vector
+    return np.clip(vector, -summary.largest, summary.largest)

@@ -26,7 +26,7 @@ from fedassay.errors import (
     UsageError,
 )
 from fedassay.files import Lock, sync_folder
-from fedassay.protocol import Memory, Message
+from fedassay.protocol import Memory, Message, Part
 
 log = logging.getLogger("fedassay.endpoint")
 
@@ -44,6 +44,10 @@ class Conversation:
     """Leg to (digest of the request, reply)."""
 
 
+Memories = dict[tuple[str, str, Part], Memory]
+"""Study, task and part of the rows, to what a summary remembers between rounds."""
+
+
 @dataclass
 class Store:
     """What an endpoint remembers between messages; `FileStore` keeps the same things on disk.
@@ -53,8 +57,7 @@ class Store:
 
     conversations: dict[bytes, Conversation] = field(default_factory=dict, repr=False)
     closed: set[bytes] = field(default_factory=set, repr=False)
-    memories: dict[tuple[str, str], Memory] = field(default_factory=dict, repr=False)
-    """(study, task) to what a summary remembers between rounds."""
+    memories: Memories = field(default_factory=dict, repr=False)
 
     def begin(self, exchange: bytes, terms: bytes) -> Conversation:
         """Open a conversation, forgetting the oldest if there are too many."""
@@ -82,7 +85,10 @@ class Store:
                     for exchange, talk in self.conversations.items()
                 ],
                 "closed": sorted(self.closed),
-                "memories": [[study, task, dict(memory)] for (study, task), memory in self.memories.items()],
+                "memories": [
+                    [study, task, str(part), dict(memory)]
+                    for (study, task, part), memory in self.memories.items()
+                ],
             }
         )
 
@@ -98,7 +104,9 @@ class Store:
             for talk in content["conversations"]
         }
         self.closed = set(content["closed"])
-        self.memories = {(study, task): memory for study, task, memory in content["memories"]}
+        self.memories = {
+            (study, task, Part(part)): memory for study, task, part, memory in content["memories"]
+        }
 
 
 class FileStore(Store):

@@ -427,9 +427,8 @@ Measure = Callable[[], tuple[Vector, ...]]
 class Credentials(Protocol):
     """A party's signing key and the public keys that it believes (its roster)."""
 
-    @property
-    def parties(self) -> int:
-        """How many parties it knows, itself included: no cohort can be larger."""
+    def knows(self, name: str) -> bool:
+        """Whether the party of this name is in the roster."""
         ...
 
     def sign(self, purpose: str, data: bytes) -> bytes:
@@ -471,9 +470,9 @@ class TrustModel(ABC):
     private: ClassVar[bool]
     """Whether what it releases is differentially private, that is, whether it needs a budget."""
 
-    def with_one_row_each(self) -> TrustModel:
-        """The same trust model for clients that hold one row at most, if it can make use of that."""
-        return self
+    def with_one_row_each(self, protection: Protection) -> Protection:
+        """What to protect where each client holds one row: more than was asked, if that costs nothing."""
+        return protection
 
     @abstractmethod
     def plan(self, query: Query[Any], setting: Setting) -> Plan:

@@ -92,11 +92,15 @@ class _Running:
 
     def spend(self) -> None:
         """Count the shares of this step; fit and held-out rows are different units, so they do not add up."""
+        overspent = False
         for query in self.queries:
             parts = list(self.spent) if query.part is Part.ALL else [query.part]
             for part in parts:
+                # Beside a whole share there is nothing left, not even what rounding could explain.
+                allowed = 1.0 if 1.0 in (query.share, self.spent[part]) else 1 + 1e-9
                 self.spent[part] += query.share
-        if max(self.spent.values()) > 1 + 1e-9:
+                overspent = overspent or self.spent[part] > allowed
+        if overspent:
             raise UsageError(
                 f"task {self.job.name}: its queries ask for {max(self.spent.values()):.3g} of its budget, "
                 "expected at most 1 in total."

@@ -128,7 +128,7 @@ def simulate(
     # What can be refused without looking at the data is refused before they are opened.
     rehearse(task, Setting(trust=trust, protection=protection, budget=budget, clients=LARGEST_FAITHFUL))
     federation = load(data, client=client, columns=columns)
-    trust = trust.with_one_row_each() if federation.one_row_each else trust
+    protection = trust.with_one_row_each(protection) if federation.one_row_each else protection
     setting = Setting(trust=trust, protection=protection, budget=budget, clients=federation.client_count)
     journal = MemoryJournal()
 

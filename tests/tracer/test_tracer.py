@@ -237,9 +237,22 @@ def test_the_surprise_summary_is_bounded_by_the_client() -> None:
     place = house()
     for client in place.clients:
         client._summaries = {**TOY_SUMMARIES, "surprise": Liar}
-    with pytest.raises(TooFewClients):
-        go(place, job(Once(query=Sum(of=Surprise(guess=0))), Plain()))
-    assert set(place.runtime.refusals.values()) == {"data"}
+    # Cut, not refused: a refusal would tell the server that something exceeded a bound of its choice.
+    released = go(place, job(Once(query=Sum(of=Surprise(guess=0))), Plain()))
+    assert not np.any(released["task"].value)
+    assert not place.runtime.refusals
+
+
+def test_what_is_learned_from_one_part_stays_out_of_answers_about_the_other() -> None:
+    class Both:
+        def steps(self, setting: Setting) -> Any:
+            yield Sum(of=Surprise(guess=0), part=Part.FIT)
+            yield Sum(of=Surprise(guess=0), part=Part.HELD_OUT)
+
+    place = house()
+    go(place, job(Both(), Plain()))
+    for client in place.clients:
+        assert {part for _, _, part in client.store.memories} == {Part.FIT, Part.HELD_OUT}
 
 
 def test_every_byte_is_serialised() -> None:

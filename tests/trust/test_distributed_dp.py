@@ -201,6 +201,22 @@ def test_clients_do_not_open_a_total_with_too_little_noise() -> None:
     assert len(asked) == 7
 
 
+def test_clients_told_different_tolerances_share_no_keys() -> None:
+    """Otherwise some would add small shares, made for many survivors, to a total that others open with few."""
+
+    class TwoTongued(DistributedDP):
+        def respond(self, request: Any, measure: Any, state: Message, randomness: Any) -> Any:
+            strict = DistributedDP(dropout=0.0)
+            trust = strict if request.recipient in ("client0", "client1") else DistributedDP(dropout=0.2)
+            return trust.respond(request, measure, state, randomness)
+
+    trust = TwoTongued(dropout=0.2)
+    (released,) = drive(DistributedDP(dropout=0.2), [planned(trust, 10, cells=3)], zeros(10, 3))
+    assert released.clients == 10
+    with pytest.raises((ProtocolError, TooFewClients)):
+        drive(trust, [planned(trust, 10, cells=3)], zeros(10, 3))
+
+
 @pytest.mark.parametrize(
     ("n", "survivors", "honest"), [(3, 3, 3), (5, 5, 5), (10, 9, 8), (40, 36, 32), (1000, 900, 800)]
 )

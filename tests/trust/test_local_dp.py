@@ -21,6 +21,7 @@ from fedassay.protocol import (
     Exchange,
     Neighbours,
     Noise,
+    Part,
     Plan,
     Protection,
     Request,
@@ -35,6 +36,7 @@ from fedassay.protocol import (
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust.local_dp import LocalDP
 from fedassay.trust.local_noise import reach, sum_of_draws
+from fedassay.trust.plain import Plain
 from fedassay.trust.unary_encoding import UnaryEncoding, assigned
 
 ONE_ROW = Protection(rows_per_client=1)
@@ -457,3 +459,34 @@ def test_the_server_half_never_draws() -> None:
             flow.send(replies)
         values.append(finished.value.value[0].value)
     np.testing.assert_array_equal(*values)
+
+
+def test_unary_reports_on_parts_need_clients_that_are_in_one_of_them() -> None:
+    """A client with rows in both parts would send two reports, each about all that it holds, for one budget."""
+    summary = ScoreHistogram(transform="uniform", height=4)
+    for part in (Part.FIT, Part.HELD_OUT):
+        query = Sum(of=summary, part=part)
+        example = Setting(
+            trust=LocalDP(encoding="unary"), protection=Protection(), budget=Budget(epsilon=1.0), clients=100
+        )
+        with pytest.raises(UnsupportedQuery, match="--unit client"):
+            LocalDP(encoding="unary").plan(query, example)
+        with pytest.raises(UnsupportedQuery, match="--unit client"):
+            LocalDP().plan(query, replace(example, protection=Protection(rows_per_client=1)))
+        client = replace(example, protection=Protection(unit=Unit.CLIENT, rows_per_client=1))
+        assert LocalDP().plan(query, client).noise.law == "unary"
+
+
+def test_noise_beside_unary_reports_keeps_the_same_promise() -> None:
+    """Whatever rows the client has: also for add-remove, a row in another's place is covered."""
+    protection = Protection(unit=Unit.CLIENT, rows_per_client=1)
+    setting = Setting(trust=LocalDP(), protection=protection, budget=Budget(epsilon=1.0), clients=100)
+    weighted = ScoreHistogram(transform="uniform", height=4, widths=(1, 2), multipliers=(1, 2))
+    assert LocalDP().plan(Sum(of=weighted), setting).sensitivity.l1 == 6.0
+
+
+def test_clients_of_one_row_each_are_protected_as_clients() -> None:
+    single = LocalDP().with_one_row_each(Protection())
+    assert (single.unit, single.rows_per_client) == (Unit.CLIENT, 1)
+    assert LocalDP(encoding="noise").with_one_row_each(Protection()) == Protection()
+    assert Plain().with_one_row_each(Protection()) == Protection()

@@ -269,12 +269,48 @@ HOSTILE: list[Any] = [
 ]
 
 
+def test_a_server_cannot_arrange_a_large_cohort_in_small_groups():
+    """Each client finds its neighbours in the ring by itself; a group that tells true numbers is refused."""
+    run = Run.of(80)
+    run.go()
+    k, t = run.requests[0]["client-000"]["neighbours"], run.requests[0]["client-000"]["threshold"]
+    assert k < 79
+    group = sorted(run.values)[: t + 1]
+    keys = {name: run.replies[0][name] for name in group}
+    near = [name for name in group if name != group[0]]
+    message = {
+        "seal_keys": {name: keys[name]["seal_key"] for name in near},
+        "mask_keys": {name: keys[name]["mask_key"] for name in near},
+        "signatures": {name: keys[name]["signature"] for name in near},
+    }
+    with pytest.raises(ProtocolError, match="not neighbours"):
+        run.trust.respond(run.request(1, group[0], message), lambda: (), run.states[1][group[0]], Seeded())
+
+
+@pytest.mark.parametrize("names", [[], ["client-000"], ["client-001"] * 80, None, list(range(80))])
+def test_the_names_of_a_large_cohort_are_complete(names: Any):
+    run = Run.of(80)
+    run.go()
+    message = {**run.requests[0]["client-000"], "names": names}
+    with pytest.raises(ProtocolError, match="secure sum"):
+        run.trust.respond(run.request(0, "client-000", message), lambda: (), {}, Seeded())
+
+
+def test_clients_who_are_told_of_different_cohorts_share_no_keys():
+    run = Run.of(80)
+    run.go()
+    others = [*run.requests[0]["client-000"]["names"][:-1], "stranger"]
+    message = {**run.requests[0]["client-000"], "names": others}
+    _, state = run.trust.respond(run.request(0, "client-000", message), lambda: (), {}, Seeded())
+    assert state["session"] != run.states[1]["client-000"]["session"]
+
+
 @pytest.mark.parametrize("leg", range(4))
 def test_a_hostile_request_gets_no_answer_and_no_measurement(seven: Run, leg: int):
     message = seven.requests[leg][VICTIM]
     changed: list[Any] = [{}, {**message, "more": 1}, {"x": 1}]
     for field, value in message.items():
-        changed += [{**message, field: junk} for junk in HOSTILE]
+        changed += [{**message, field: junk} for junk in HOSTILE if repr(junk) != repr(value)]
         changed.append({name: other for name, other in message.items() if name != field})
         if isinstance(value, dict):
             first = min(value)
@@ -305,7 +341,7 @@ def test_numbers_that_cannot_be_are_a_protocol_error_too():
     run = Run.of(7, trust)
     run.go(until=1)
     with pytest.raises(ProtocolError, match="3 clients"):
-        run.answer(0, VICTIM, {**run.requests[0][VICTIM], "clients": 3})
+        run.answer(0, VICTIM, {**run.requests[0][VICTIM], "clients": 3, "neighbours": 2})
 
 
 @pytest.mark.parametrize("keys", ["seal_keys", "mask_keys"])

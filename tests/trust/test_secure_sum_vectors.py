@@ -48,7 +48,7 @@ def primitives() -> dict[str, object]:
 def bindings() -> dict[str, object]:
     one, two = KeyPair.of(secret("one")), KeyPair.of(secret("two"))
     asked = question(Run.of(4).exchange.plans)
-    session = session_of(exchange=bytes(16), asked=asked, numbers=(4, 3, 2, 3))
+    session = session_of(exchange=bytes(16), asked=asked, numbers=(4, 3, 2, 3), names=("a", "b"))
     return {
         "question": asked.hex(),
         "session": session.hex(),

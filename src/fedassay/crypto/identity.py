@@ -135,10 +135,9 @@ class Credentials:
         kept = {name: key for name, key in self.roster.items() if name in names and key not in others}
         return Credentials(identity=self.identity, roster=kept)
 
-    @property
-    def parties(self) -> int:
-        """How many parties it knows, itself included."""
-        return len({*self.roster.values(), self.identity.public})
+    def knows(self, name: str) -> bool:
+        """Whether a party is in the roster."""
+        return name in self.roster
 
     def sign(self, purpose: str, data: bytes) -> bytes:
         """Sign as oneself."""

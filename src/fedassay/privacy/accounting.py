@@ -72,7 +72,8 @@ def calibrate(budget: Budget, sensitivity: Sensitivity, share: float = 1.0) -> N
 
     Guarantee: queries whose shares sum to at most 1, each with the noise given here, are together
     (epsilon, delta)-differentially private for the unit and the neighbours that the sensitivities are for,
-    even if later queries depend on earlier answers. A sum that exceeds 1 by 1e-9 (rounding) is covered.
+    even if later queries depend on earlier answers. Parts
+    whose sum exceeds 1 by 1e-9 (rounding) are covered, but nothing beside a whole share.
 
     Edge cases: delta = 0 always gives discrete Laplace noise. A sensitivity that is not finite and positive
     is an `UnsupportedQuery`; a scale beyond 2^52 is a `UsageError`. `Noise.scale` is a dyadic number: the

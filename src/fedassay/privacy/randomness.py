@@ -115,7 +115,9 @@ class SimulatedRandomness:
 
 
 def require_secure(randomness: Randomness) -> None:
-    """Refuse a source whose bits somebody could know. Every release calls this before it draws noise.
+    """Refuse a source whose bits somebody could know.
+
+    `run` calls this for the server; a site opens with a secure source of its own.
 
     Examples
     --------

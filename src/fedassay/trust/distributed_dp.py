@@ -58,7 +58,7 @@ class DistributedDP(DoubleMasking, TrustModel):
     than that, independent of it, is post-processing.
 
     Assumptions: those of `DoubleMasking`. Up to 64 clients everybody sees who survives; beyond, clients believe
-    the server's numbers of clients and survivors. Honest clients draw their share from a secure source.
+    the server's number of survivors. Honest clients draw their share from a secure source.
 
     What counts as public: who is in the cohort, and who answered (as in `server-dp`).
 
@@ -80,6 +80,10 @@ class DistributedDP(DoubleMasking, TrustModel):
     def fewest_honest(self, clients: int) -> int:
         """M: how many shares of the noise are in every total that is opened, even if colluders add none."""
         return max(1, self.fewest_survivors(clients) - tolerated(clients, self.collusion))
+
+    def agreed_numbers(self, clients: int) -> tuple[int, ...]:
+        """Shares of one size, made for one number of survivors."""
+        return (self.fewest_survivors(clients), self.fewest_honest(clients))
 
     def plan(self, query: Query[Any], setting: Setting) -> Plan:
         """Only sums, for a budget, whose total with all noise provably fits into 64 bits.
@@ -162,7 +166,7 @@ class DistributedDP(DoubleMasking, TrustModel):
             believed = (
                 "Every client checks the number of survivors itself"
                 if n <= LARGEST_COMPLETE
-                else "The server is believed about the numbers of clients and of survivors"
+                else "The server is believed about the number of survivors"
             )
             numbers = (
                 f"With {n:,} clients, a total over fewer than {self.fewest_survivors(n):,} of them is not opened, "

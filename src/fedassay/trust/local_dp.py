@@ -24,8 +24,11 @@ from fedassay.protocol import (
     Exchange,
     Measure,
     Message,
+    Neighbours,
     Noise,
+    Part,
     Plan,
+    Protection,
     Query,
     Randomness,
     Released,
@@ -36,6 +39,7 @@ from fedassay.protocol import (
     Setting,
     Sum,
     TrustModel,
+    Unit,
     Vector,
 )
 from fedassay.trust.local_noise import reach, several, sum_of_draws
@@ -72,8 +76,7 @@ class LocalDP(TrustModel):
 
     Parameters
     ----------
-    one_row : whether clients are known to hold one row at most.
-    encoding : ``unary``, ``noise``, or ``auto``: unary where clients have one row (or ``rows_per_client=1``) and
+    encoding : ``unary``, ``noise``, or ``auto``: unary where clients have one row (``rows_per_client=1``) and
         the summary has partitions, else noise.
 
     Edge cases: all queries of a task spend parts of epsilon if any of them may be answered by `unary`, because
@@ -85,15 +88,16 @@ class LocalDP(TrustModel):
     private: ClassVar[bool] = True
 
     encoding: str = "auto"
-    one_row: bool = False
 
     def __post_init__(self) -> None:
         if self.encoding not in ENCODINGS:
             raise UsageError(f"encoding: got {self.encoding!r}, expected one of {', '.join(ENCODINGS)}.")
 
-    def with_one_row_each(self) -> LocalDP:
-        """Unary encoding wherever it is possible, unless something else was asked for."""
-        return replace(self, one_row=True)
+    def with_one_row_each(self, protection: Protection) -> Protection:
+        """The unit client, of one row, so that unary encoding serves; unless something else was asked for."""
+        if self.encoding == "noise" or protection.rows_per_client is not None:
+            return protection
+        return Protection(unit=Unit.CLIENT, neighbours=protection.neighbours, rows_per_client=1)
 
     # --- plan -----------------------------------------------------------------------------------------------
 
@@ -106,11 +110,17 @@ class LocalDP(TrustModel):
                 f"{type(query).__name__}: local-dp answers Sum and Collect; clients that choose among candidates "
                 "in private are not supported yet."
             )
+        if self._may_be_unary(setting) and query.part is not Part.ALL:
+            _check_parts_are_clients(query, setting)
         if self._is_unary(query, setting):
             noise = _unary_noise(query, setting.budget, setting.clients)
             return Plan(query=query, setting=setting, sensitivity=_ONE, noise=noise)
-        sensitivity = query.of.sensitivity(setting.protection)
-        budget = Budget(epsilon=setting.budget.epsilon) if self._may_be_unary(setting) else setting.budget
+        protection, budget = setting.protection, setting.budget
+        if self._may_be_unary(setting):
+            # So that the promise is the same for all queries: whatever rows the client has, and pure.
+            protection = replace(protection, neighbours=Neighbours.REPLACE_ONE)
+            budget = Budget(epsilon=budget.epsilon)
+        sensitivity = query.of.sensitivity(protection)
         one = accounting.calibrate(budget, sensitivity, query.share)
         messages = setting.clients if isinstance(query, Sum) else 1
         if messages * (query.of.largest + reach(one)) >= LIMIT:
@@ -124,7 +134,7 @@ class LocalDP(TrustModel):
 
     def _may_be_unary(self, setting: Setting) -> bool:
         if self.encoding == "auto":
-            return self.one_row or setting.protection.rows_per_client == 1
+            return setting.protection.rows_per_client == 1
         return self.encoding == "unary"
 
     def _is_unary(self, query: Query[Any], setting: Setting) -> bool:
@@ -218,6 +228,15 @@ class LocalDP(TrustModel):
             "Every message is differentially private by itself, against everyone who reads it, the server "
             "included: nobody is trusted. What one client sends for this task is differentially private for "
             f"{whom}, with epsilon = {epsilon} and delta = {delta}. {how}"
+        )
+
+
+def _check_parts_are_clients(query: Query[Any], setting: Setting) -> None:
+    """A client with rows in both parts would report twice, and each report is about all that it holds."""
+    if setting.protection.unit is not Unit.CLIENT:
+        raise UnsupportedQuery(
+            f"{query.of.name} of the {query.part} rows: a client with several rows would report on both parts, "
+            "twice for one budget; give --unit client, so that each client is in one part."
         )
 
 

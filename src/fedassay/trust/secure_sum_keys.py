@@ -50,9 +50,13 @@ def question(plans: Sequence[Plan]) -> bytes:
     return hashlib.sha256(_canonical(asked)).digest()
 
 
-def session_of(*, exchange: bytes, asked: bytes, numbers: Sequence[int]) -> bytes:
-    """The digest that all keys of one run are bound to; `numbers` are the sizes that clients agree on."""
-    return hashlib.sha256(context("fedassay secure-sum 1", exchange, asked, *numbers)).digest()
+def session_of(*, exchange: bytes, asked: bytes, numbers: Sequence[int], names: Sequence[str]) -> bytes:
+    """The digest that all keys of one run are bound to: two clients that were told different things share none.
+
+    `numbers` are the sizes that clients agree on, `names` the cohort, where not everybody is a neighbour.
+    """
+    cohort = hashlib.sha256(context("cohort", *names)).digest()
+    return hashlib.sha256(context("fedassay secure-sum 2", exchange, asked, cohort, *numbers)).digest()
 
 
 def signed_words(session: bytes, name: str, seal_key: bytes, mask_key: bytes) -> bytes:

@@ -116,19 +116,46 @@ def require(holds: bool, sentence: str) -> None:  # noqa: FBT001
         raise ProtocolError(f"secure sum: {sentence}")
 
 
-def told_terms(message: Message) -> tuple[int, int, int, bytes]:
-    """Leg 0: how many clients, neighbours and shares, and the digest of the question."""
-    told = _exactly(message, {"clients", "neighbours", "threshold", "question"}) or {}
-    n, k, t, asked = (told.get(field) for field in ("clients", "neighbours", "threshold", "question"))
+class Told(NamedTuple):
+    """Leg 0: how many clients, neighbours and shares, the digest of the question, and who is in the ring."""
+
+    clients: int
+    neighbours: int
+    threshold: int
+    question: bytes
+    names: tuple[str, ...]
+    """The whole cohort, where it is too large for everybody to be a neighbour; else empty."""
+
+
+def told_terms(message: Message, *, name: str) -> Told:
+    """Leg 0, well formed; the numbers are not judged here."""
+    told = _exactly(message, set(Told._fields)) or {}
+    n, k, t, asked, names = (told.get(field) for field in Told._fields)
     if not (isinstance(n, int) and isinstance(k, int) and isinstance(t, int) and isinstance(asked, bytes)):
         raise ProtocolError("secure sum: got no numbers of clients, neighbours and shares.")
-    return n, k, t, asked
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        raise ProtocolError("secure sum: got no list of the clients.")
+    expected = 0 if k == n - 1 else n
+    require(
+        len(names) == len(set(names)) == expected and (not names or name in names),
+        f"got the names of {len(names)} clients, expected {expected} different ones, mine among them.",
+    )
+    return Told(n, k, t, asked, tuple(names))
 
 
 def told_keys(
-    message: Message, *, name: str, least: int, most: int, signed: Callable[[str, Keys], bool]
+    message: Message,
+    *,
+    name: str,
+    least: int,
+    most: int,
+    among: Collection[str],
+    signed: Callable[[str, Keys], bool],
 ) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """Leg 1: the sealing keys and the mask keys of the same neighbours, neither too few nor too many.
+
+    `among` are the neighbours in the ring, which the client has found by itself (empty if all are neighbours):
+    without that, a server could arrange the clients in small groups and open a total over each.
 
     `signed` says whether a neighbour's keys are believed: without that, a server could put its own keys
     in the place of the neighbours' and read everything.
@@ -140,6 +167,7 @@ def told_keys(
         seal_keys.keys() == mask_keys.keys() and name not in seal_keys and least <= len(seal_keys) <= most,
         f"got the keys of {len(seal_keys)} neighbours, expected those of {least} to {most} others.",
     )
+    require(not among or seal_keys.keys() <= set(among), "got the keys of clients who are not neighbours.")
     signatures = told.get("signatures")
     if not isinstance(signatures, dict) or signatures.keys() != seal_keys.keys():
         raise ProtocolError("secure sum: got no signature for each neighbour.")

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -99,8 +100,8 @@ class DoubleMasking:
     (`secure_sum_graph.parameters`).
 
     Assumption: the server hands on the clients' public keys unchanged (a server that replaced them could pose
-    as the neighbours; clients with `credentials` sign their keys and believe only signed ones), builds the
-    ring from an exchange id drawn at random, and tells all clients the same.
+    as the neighbours; clients with `credentials` sign their keys and believe only signed ones), draws the
+    exchange id, from which every client finds its neighbours, at random, and tells all clients the same.
     A server that tells them different things about who survived never gets both secrets of a client, but may
     get the total over fewer clients than it showed to each. A client that lies about its own vector is not
     detected.
@@ -155,11 +156,15 @@ class DoubleMasking:
         """What a client puts under its masks, all plans one behind the other; called once per exchange."""
         return measured(plans, measure)
 
-    def _terms(self, exchange: bytes, asked: bytes, clients: int) -> _Terms:
+    def agreed_numbers(self, clients: int) -> tuple[int, ...]:
+        """What a total rests on besides the graph; clients that were told otherwise share no keys."""
+        return (self.fewest_survivors(clients),)
+
+    def _terms(self, exchange: bytes, asked: bytes, clients: int, names: Sequence[str]) -> _Terms:
         """What all clients arrive at by themselves."""
         k, t, _, _ = parameters(clients, self.dropout, self.collusion)
-        numbers = (clients, k, t, self.minimum_cohort)
-        session = session_of(exchange=exchange, asked=asked, numbers=numbers)
+        numbers = (clients, k, t, *self.agreed_numbers(clients))
+        session = session_of(exchange=exchange, asked=asked, numbers=numbers, names=names)
         return _Terms(clients=clients, neighbours=k, threshold=t, session=session)
 
     # --- the client half ------------------------------------------------------------------------------
@@ -183,19 +188,22 @@ class DoubleMasking:
 
     def _advertise_keys(self, request: Request, randomness: Randomness) -> tuple[Message, Message]:
         """Leg 0. The client works out the numbers itself and refuses others."""
-        n, k, t, asked = messages.told_terms(request.message)
+        told = messages.told_terms(request.message, name=request.recipient)
+        n, k, t, credentials = told.clients, told.neighbours, told.threshold, request.credentials
         require(n == request.cohort, f"got {n} clients, expected {request.cohort} as the request says.")
         require(
             self.minimum_cohort <= n <= LARGEST_COHORT,
             f"got {n} clients, expected at least {self.minimum_cohort}.",
         )
         require(
-            request.credentials is None or n <= request.credentials.parties,
-            f"got {n} clients, more than are known here; shares of noise would be too small for fewer.",
+            credentials is None or all(credentials.knows(one) for one in told.names),
+            "the cohort holds a client whose key is not pinned here.",
         )
-        require(asked == question(request.plans), "the server's question is not the one that was asked.")
+        require(
+            told.question == question(request.plans), "the server's question is not the one that was asked."
+        )
         try:
-            terms = self._terms(request.exchange, asked, n)
+            terms = self._terms(request.exchange, told.question, n, told.names)
         except UsageError as error:
             raise ProtocolError(str(error)) from error
         require(
@@ -205,12 +213,13 @@ class DoubleMasking:
         )
         seal, mask = KeyPair.draw(randomness), KeyPair.draw(randomness)
         words = signed_words(terms.session, request.recipient, seal.public, mask.public)
-        credentials = request.credentials
+        ring = _neighbours(told.names, request.exchange, k, request.recipient) if told.names else []
         signature = b"" if credentials is None else credentials.sign(SIGNED_KEYS, words)
         return {"seal_key": seal.public, "mask_key": mask.public, "signature": signature}, {
             "leg": 1,
             "exchange": request.exchange,
             **terms._asdict(),
+            "ring": ring,
             "seal_private": seal.private.data,
             "mask_private": mask.private.data,
         }
@@ -282,10 +291,12 @@ class DoubleMasking:
             self.check_total(plan, len(cohort))
         lengths = [plan.query.of.length for plan in exchange.plans]
         asked = question(exchange.plans)
-        terms = self._terms(exchange.id, asked, len(cohort))
+        k = parameters(len(cohort), self.dropout, self.collusion).neighbours
+        names = () if k == len(cohort) - 1 else tuple(sorted(cohort))
+        terms = self._terms(exchange.id, asked, len(cohort), names)
         graph = Graph.of(cohort, exchange=exchange.id, degree=terms.neighbours)
 
-        keys, dealt, near = yield from self._collect_shares(terms, asked, graph)
+        keys, dealt, near = yield from self._collect_shares(terms, asked, graph, names)
         masked, alive, revealed = yield from self._collect_vectors(terms, dealt, near, sum(lengths))
         opening = Opening(
             session=terms.session,
@@ -300,7 +311,7 @@ class DoubleMasking:
         return tuple(Released(value=piece, noise=NO_NOISE, clients=len(masked)) for piece in pieces)
 
     def _collect_shares(
-        self, terms: _Terms, asked: bytes, graph: Graph
+        self, terms: _Terms, asked: bytes, graph: Graph, names: Sequence[str]
     ) -> Generator[Round, Replies, tuple[dict[str, Keys], dict[str, Dealt], _Near]]:
         """Legs 0 and 1: public keys and sealed shares, and who is left to go on with whom.
 
@@ -308,7 +319,13 @@ class DoubleMasking:
         its neighbours would then lack one more, and in simulated rings everybody was gone in the end.
         """
         n, k, t, _ = terms
-        message: Message = {"clients": n, "neighbours": k, "threshold": t, "question": asked}
+        message: Message = {
+            "clients": n,
+            "neighbours": k,
+            "threshold": t,
+            "question": asked,
+            "names": list(names),
+        }
         replies = yield Round(requests={i: dict(message) for i in graph.ring})
         keys = readable(replies, graph.ring, lambda _, reply: messages.read_keys(reply))
         near = graph.among(keys.keys())
@@ -379,7 +396,12 @@ def _share_keys(request: Request, state: Message, randomness: Randomness) -> tup
         return credentials is None or credentials.verifies(j, SIGNED_KEYS, words, keys.signature)
 
     seal_keys, mask_keys = messages.told_keys(
-        request.message, name=name, least=t, most=state["neighbours"], signed=signed
+        request.message,
+        name=name,
+        least=t,
+        most=state["neighbours"],
+        among=state["ring"],
+        signed=signed,
     )
     own = KeyPair.of(Secret(state["seal_private"]))
     channels = {j: channel(session, own, name, j, seal_keys[j]) for j in seal_keys}
@@ -405,6 +427,16 @@ def _share_keys(request: Request, state: Message, randomness: Randomness) -> tup
         "unseal_keys": {j: receiving.data for j, (_, receiving) in channels.items()},
         "mask_keys": mask_keys,
     }
+
+
+@lru_cache(maxsize=4)
+def _ring(names: tuple[str, ...], exchange: bytes, degree: int) -> Graph:
+    return Graph.of(names, exchange=exchange, degree=degree)
+
+
+def _neighbours(names: tuple[str, ...], exchange: bytes, degree: int, name: str) -> list[str]:
+    """Who a client's neighbours are, found by itself: a server that arranges them otherwise is refused."""
+    return list(_ring(names, exchange, degree).neighbours(name))
 
 
 def measured(plans: Sequence[Plan], measure: Measure) -> Vector:

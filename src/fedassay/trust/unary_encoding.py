@@ -106,7 +106,7 @@ def _threshold(scale: float) -> int:
     # 60 digits), a larger quotient.
     context = Context(prec=60, rounding=ROUND_FLOOR)
     epsilon = context.divide(Decimal(1), Decimal(scale))
-    exponential = context.multiply(context.exp(epsilon), 1 - Decimal(10) ** -58)
+    exponential = context.multiply(context.exp(epsilon), context.subtract(1, Decimal(10) ** -58))
     return math.floor(context.divide(Decimal(2**64), context.add(exponential, Decimal(1)))) + 1
 
 

@@ -239,7 +239,7 @@ def reporting_clients(noise: Noise) -> float:
     >>> round(reporting_clients(noise), 9)
     300.0
     """
-    return noise.variance * math.sinh(1 / (2 * noise.scale)) ** 2 / len(noise.reporting)
+    return noise.variance / noise.copies * math.sinh(1 / (2 * noise.scale)) ** 2 / len(noise.reporting)
 
 
 def _plausible(below: Floats) -> Floats:

@@ -1,0 +1,235 @@
+"""Noisy distribution functions made non-decreasing again, and kept between zero and a top.
+
+Everything here is computed from what was released already, and costs no budget. A noisy curve F̂ of N = 2^L values
+is moved as little as possible, in one of three senses:
+
+- `isotonic`: the least sum of squared moves of its values;
+- `l2`, `l1`: the least sum of squares (absolute values) of tree corrections ν, where the smoothed curve is
+  F̂_i + Σ_l ν_{⌈i/2^l⌉,l}, l = 0..L. A correction of a node moves all 2^l values under it at once, which is how the noise
+  of a tree of counts moves them.
+
+All three are exact, take linear time (per round, for `l2`), and say how exact they were. Which is best when:
+docs/explanation/smoothing.md.
+
+Reference: Barczewski, Mawass and Ramon, *Differentially Private Empirical Cumulative Distribution Functions*, Eq. 3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import isotonic_regression
+
+from fedassay.errors import UsageError
+from fedassay.tasks.distribution.dyadic import Floats, Increments, Ints, levels_of
+from fedassay.tasks.distribution.smoothing_certificate import (
+    across,
+    corrected,
+    isotonic_residual,
+    l1_residual,
+    l2_residual,
+)
+from fedassay.tasks.distribution.smoothing_l1 import least_absolute
+from fedassay.tasks.distribution.smoothing_l2 import least_squares
+
+LARGEST = 1e100
+"""Curves with larger values are refused: their squares would not be numbers any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Smoothed:
+    """A smoothed curve and the proof that it is the best one.
+
+    Parameters
+    ----------
+    curve : non-decreasing, between zero and the top, exactly. One value per point.
+    correction : ν per level of the tree, from the N narrowest nodes to the one that covers all values; for
+        `isotonic` one level, the moves of the values.
+    objective : what was minimised.
+    residual : how far the solution is from the conditions of optimality, relative to the size of the input; the
+        function that made it says which conditions.
+    """
+
+    curve: Floats
+    correction: tuple[Floats, ...]
+    objective: float
+    residual: float
+
+
+def isotonic(curve: ArrayLike, *, top: float, weights: ArrayLike | None = None) -> Smoothed:
+    """The closest non-decreasing curve in [0, top], in (weighted) squares of the distances of its values.
+
+    Parameters
+    ----------
+    curve : the noisy values, any number of them, finite.
+    top : the number of rows, or 1 for a normalised curve; above zero.
+    weights : of the values, above zero; all alike if not given.
+
+    Guarantee: exact up to rounding. The projection onto the non-decreasing curves, cut off at 0 and top, is the
+    projection onto the non-decreasing curves in [0, top]. `residual` is
+    `smoothing_certificate.isotonic_residual`.
+
+    Examples
+    --------
+    >>> isotonic([-1.0, 3.0, 1.0, 9.0], top=8.0).curve
+    array([0., 2., 2., 8.])
+    """
+    values, top = _checked_curve(curve, top)
+    given = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
+    if given.shape != values.shape or not (np.isfinite(given).all() and (given > 0).all()):
+        raise UsageError("weights: expected one finite number above 0 per value of the curve.")
+    projected = isotonic_regression(values, weights=given).x
+    smoothed = _within(projected, top)
+    moves = smoothed - values
+    return Smoothed(
+        curve=smoothed,
+        correction=(moves,),
+        objective=float((given * moves * moves).sum()),
+        residual=isotonic_residual(values, top, given, smoothed=smoothed),
+    )
+
+
+def l2(curve: ArrayLike, *, top: float, points: ArrayLike | None = None) -> Smoothed:
+    """The non-decreasing curve in [0, top] with the least Σ ν² of tree corrections (Eq. 3, p = 2).
+
+    Parameters
+    ----------
+    curve : the noisy values at N = 2^L points, N ≥ 2, finite.
+    top : the number of rows, or 1 for a normalised curve; above zero.
+    points : positions in the curve, from 0, increasing; the paper's B less one. Only the values there are made
+        non-decreasing and returned; all if not given.
+
+    Guarantee: exact up to rounding; the solution is unique. `residual` is `smoothing_certificate.l2_residual`.
+    A curve that is non-decreasing and in [0, top] is returned as it is.
+
+    Examples
+    --------
+    The step from 6 to 2 is closed by the nodes that cover only one of the two values, 1.6 for the half, .8 for
+    each node above that:
+
+    >>> smoothed = l2([1.0, 6.0, 2.0, 8.0], top=8.0)
+    >>> smoothed.curve.round(6)
+    array([0.6, 4. , 4. , 8. ])
+    """
+    problem = _Problem.of(curve, top, points)
+    increments = problem.increments
+    lefts, last, _ = least_squares(increments)
+    multipliers = increments.per_step(lefts, last)
+    correction = across(multipliers, problem.points, len(problem.curve))
+    smoothed = problem.applied(correction)
+    residual = l2_residual(
+        problem.curve,
+        problem.top,
+        problem.points,
+        correction=correction,
+        smoothed=smoothed,
+        multipliers=multipliers,
+    )
+    squares = sum(float((level * level).sum()) for level in correction)
+    return problem.result(smoothed, correction, objective=squares * problem.scale**2, residual=residual)
+
+
+def l1(curve: ArrayLike, *, top: float, points: ArrayLike | None = None) -> Smoothed:
+    """A non-decreasing curve in [0, top] with the least Σ |ν| of tree corrections (Eq. 3, p = 1).
+
+    The parameters are those of `l2`.
+
+    Guarantee: exact up to rounding. The solution is not unique: where there is a choice, this one is in the middle.
+    `residual` is `smoothing_certificate.l1_residual`. A curve that is non-decreasing and in [0, top] is returned as
+    it is.
+
+    Examples
+    --------
+    >>> l1([1.0, 6.0, 2.0, 8.0], top=8.0).objective
+    4.0
+    """
+    problem = _Problem.of(curve, top, points)
+    increments = problem.increments
+    nodes, lefts, last = least_absolute(increments)
+    correction = levels_of(nodes)
+    smoothed = problem.applied(correction)
+    residual = l1_residual(
+        problem.curve,
+        problem.top,
+        problem.points,
+        correction=correction,
+        smoothed=smoothed,
+        multipliers=increments.per_step(lefts, last),
+    )
+    absolute = sum(float(np.abs(level).sum()) for level in correction)
+    return problem.result(smoothed, correction, objective=absolute * problem.scale, residual=residual)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Problem:
+    """A checked curve, divided by a power of two so that its values are of order one: nothing can overflow."""
+
+    curve: Floats
+    top: float
+    points: Ints | None
+    scale: float
+
+    @classmethod
+    def of(cls, curve: ArrayLike, top: float, points: ArrayLike | None) -> _Problem:
+        values, top = _checked_curve(curve, top)
+        if len(values) < 2 or len(values) & (len(values) - 1):
+            raise UsageError(
+                f"curve: got {len(values)} values, expected a power of two of at least 2; repeat the last value "
+                "to fill it up."
+            )
+        chosen = None if points is None else _checked_points(points, len(values))
+        scale = math.ldexp(1.0, math.frexp(max(top, float(np.abs(values).max())))[1])
+        return cls(curve=values / scale, top=top / scale, points=chosen, scale=scale)
+
+    @property
+    def increments(self) -> Increments:
+        return Increments.of(self.curve, self.top, self.points)
+
+    def applied(self, correction: tuple[Floats, ...]) -> Floats:
+        """The corrected curve at the points. Steps that rounding left below zero are closed."""
+        curve = corrected(self.curve, correction)
+        return _within(np.maximum.accumulate(curve if self.points is None else curve[self.points]), self.top)
+
+    def result(
+        self, smoothed: Floats, correction: tuple[Floats, ...], *, objective: float, residual: float
+    ) -> Smoothed:
+        return Smoothed(
+            curve=smoothed * self.scale,
+            correction=tuple(level * self.scale for level in correction),
+            objective=objective,
+            residual=residual,
+        )
+
+
+def _within(curve: Floats, top: float) -> Floats:
+    """Cut off at zero and the top. Adding zero turns -0 into 0."""
+    return np.clip(curve, 0.0, top) + 0.0
+
+
+def _checked_curve(curve: ArrayLike, top: float) -> tuple[Floats, float]:
+    values = np.asarray(curve, dtype=np.float64)
+    if values.ndim != 1 or not len(values) or not (np.abs(values) <= LARGEST).all():
+        raise UsageError(
+            f"curve: got shape {values.shape}, expected one row of numbers, all finite and at most {LARGEST:g} "
+            "in size."
+        )
+    if not 0 < top <= LARGEST:
+        raise UsageError(f"top: got {top:.3g}, expected the number of rows, or 1; above 0.")
+    return values, float(top)
+
+
+def _checked_points(points: ArrayLike, count: int) -> Ints:
+    given = np.asarray(points)
+    positions = given.astype(np.int64)
+    if (
+        given.ndim != 1
+        or not len(given)
+        or (positions != given).any()
+        or (np.diff(positions) <= 0).any()
+        or not 0 <= positions[0] <= positions[-1] < count
+    ):
+        raise UsageError(f"points: expected increasing positions in the curve, from 0 to {count - 1}.")
+    return positions
