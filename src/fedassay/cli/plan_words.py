@@ -10,7 +10,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-_COLOURS = {"enough data": "green", "not enough": "red", "not decidable": "yellow"}
+_SHOWN = {
+    "enough data": "[green]enough[/]",
+    "not enough": "[red]too few[/]",
+    "not decidable": "[yellow]unclear[/]",
+}
+_SHORT = {
+    "expected_calibration_error": "ECE",
+    "calibration_intercept": "cal. intercept",
+    "calibration_slope": "cal. slope",
+}
+"""So that the table fits 80 characters."""
 
 
 def render(plan: Mapping[str, Any], console: Console) -> None:
@@ -51,14 +61,12 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _metrics(plan: Mapping[str, Any]) -> Table:
-    level = f"±, {plan['parameters']['level']:.0%} interval"
-    table = _table(
-        "What to expect", "metric", "value", level, "sampling", "privacy", "binning", "target", "verdict"
-    )
+    title = f"What to expect (± for {plan['parameters']['level']:.0%} intervals)"
+    table = _table(title, "metric", "value", "±", "sampling", "privacy", "binning", "target", "data")
     for name, one in plan["metrics"].items():
         error = one.get("error", {})
         table.add_row(
-            name,
+            _SHORT.get(name, name),
             _value(one["value"]),
             _number(one["half_width"]),
             *(_number(error.get(part)) for part in ("sampling", "privacy", "discretisation")),
@@ -100,7 +108,7 @@ def _held_out(metrics: Mapping[str, Any]) -> Table:
     for name, one in metrics.items():
         error = one.get("error", {})
         parts = (_number(error.get(part)) for part in ("sampling", "privacy", "discretisation"))
-        table.add_row(name, _value(one["value"]), _number(one["half_width"]), *parts)
+        table.add_row(_SHORT.get(name, name), _value(one["value"]), _number(one["half_width"]), *parts)
     return table
 
 
@@ -151,7 +159,7 @@ def _published(lines: Mapping[str, Any]) -> Table:
 
 
 def _coloured(verdict: str) -> str:
-    return f"[{_COLOURS[verdict]}]{verdict}[/]"
+    return _SHOWN[verdict]
 
 
 def _value(value: float | None) -> str:

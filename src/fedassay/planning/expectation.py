@@ -90,9 +90,10 @@ class Study:
     @property
     def setting(self) -> Setting:
         """What the task would know."""
+        one_row_each = self.expectation.clients >= self.expectation.rows
         return Setting(
             trust=self.trust,
-            protection=self.protection,
+            protection=self.trust.with_one_row_each(self.protection) if one_row_each else self.protection,
             budget=self.budget,
             clients=self.expectation.clients,
         )
