@@ -110,9 +110,7 @@ DISTRIBUTED = Model(
     published=DistributedDP(dropout=0.0, collusion=0.0),
     epsilon=1.0,
 )
-LOCAL = Model(
-    name="local-dp", ours=LocalDP(encoding="unary"), published=LocalDP(encoding="unary"), epsilon=5.0
-)
+LOCAL = Model(name="local-dp", ours=LocalDP(), published=LocalDP(), epsilon=5.0)
 MODELS = (FEDERATED, DISTRIBUTED, LOCAL)
 """With the paper's epsilons."""
 
@@ -143,9 +141,10 @@ class Case:
 
 
 def setting_of(trust: TrustModel, epsilon: float | None, clients: int) -> Setting:
-    """One example is protected, added or removed; pure epsilon."""
+    """One example, the only one of its client, is protected, added or removed; pure epsilon."""
     budget = None if epsilon is None else Budget(epsilon=epsilon)
-    return Setting(trust=trust, protection=Protection(), budget=budget, clients=clients)
+    protection = trust.with_one_row_each(Protection())
+    return Setting(trust=trust, protection=protection, budget=budget, clients=clients)
 
 
 @lru_cache(maxsize=4096)

@@ -16,8 +16,8 @@ from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation.ranking import auc_influence
 from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP
 
-TRUST: Sequence[TrustModel] = (Plain(), SecureSum(), ServerDP(), DistributedDP(), LocalDP(encoding="unary"))
-METRICS = ("AUC", "accuracy", "calibration error")
+TRUST: Sequence[TrustModel] = (Plain(), SecureSum(), ServerDP(), DistributedDP(), LocalDP())
+METRICS = ("AUC", "accuracy", "ECE")
 EPSILON, BUCKETS = 1.0, 10
 
 

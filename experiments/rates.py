@@ -35,7 +35,8 @@ class Slope:
 
     def __str__(self) -> str:
         """As in a table."""
-        return f"{self.value:.2f} ± {self.error:.2f}".replace("-", "−")
+        error = f"{self.error:.2f}" if self.error >= 0.005 else "<0.01"
+        return f"{self.value:.2f} ± {error}".replace("-", "−")
 
 
 @dataclass(frozen=True, kw_only=True)

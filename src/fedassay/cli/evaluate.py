@@ -28,7 +28,7 @@ def evaluation(
         typer.Option(help="Decision threshold with exact metrics; may be repeated. Default: 0.5."),
     ] = None,
     height: Annotated[
-        int | None, typer.Option(help="2^HEIGHT score bins. Default: 15, or 11 under noise.")
+        int | None, typer.Option(help="2^HEIGHT score bins. Default: 15, or 10 under noise.")
     ] = None,
     buckets: Annotated[
         int | None, typer.Option(help="Buckets of the calibration curve and of the ECE. Default: 10.")

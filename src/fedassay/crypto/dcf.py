@@ -26,23 +26,12 @@ Assumption: nobody times this code. There are no branches on secrets, but numpy 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedassay.crypto.dcf_keys import (
-    HEADER,
-    LEAF,
-    LEVELS,
-    SEED,
-    SQUARE,
-    VALUE_SHIFT,
-    WORDS_PER_LEVEL,
-    Keys,
-    header,
-    key_bytes,
-)
+from fedassay.crypto.dcf_keys import VALUE_SHIFT, Keys, key_bytes
 from fedassay.crypto.field61 import PRIME, Elements, Words, add, fold, from_blocks, multiply, negate, reduce
 from fedassay.crypto.prg import Generator, Purpose
 from fedassay.errors import UsageError
@@ -77,66 +66,64 @@ def generate(values: ArrayLike, *, bits: int, randomness: Randomness) -> tuple[K
     [[0, 1, 1, 1], [0, 0, 0, 1]]
     """
     x = _whole_numbers(values, bits=bits, what="values of comparison functions")
-    pair = np.empty((2, len(x), key_bytes(bits) // 8), "<u8")
+    first = Keys.empty(len(x), party=0, bits=bits)
+    second = replace(first, party=1, seeds=np.empty_like(first.seeds))
     for block in _blocks(len(x), _KEYS_AT_ONCE):
         seeds = randomness.words(4 * len(x[block])).reshape(2, -1, 2)
-        _fill_corrections(pair[0, block], x[block], seeds, bits=bits)
-        pair[1, block] = pair[0, block]
-        for party in (0, 1):
-            pair[party, block, HEADER] = header(party=party, bits=bits).view("<u8")
-            pair[party, block, SEED] = seeds[party]
-    first, second = (Keys(data=pair[party].view(np.uint8), party=party, bits=bits) for party in (0, 1))
+        first.seeds[block], second.seeds[block] = seeds
+        _fill_corrections(first, block, x[block], seeds)
     return first, second
 
 
-def _fill_corrections(rows: Words, x: Words, seeds: Words, *, bits: int) -> None:
-    """Write what both keys share into `rows`: a word for the check, one for each level, one for the leaf x.
+def _fill_corrections(keys: Keys, block: slice, x: Words, seeds: Words) -> None:
+    """Write what both keys share: a word for the check, three for each level, one for the leaf x.
 
     On the path to x party 1's control bit t₁ is carried as a mask of zeros or ones (party 0's is its complement), and
     with it V_α, the sum of both parties' values so far.
     """
     generator = Generator()
-    rows[:, SQUARE] = _square_correction(generator, seeds)
+    keys.square[block] = _square_correction(generator, seeds)
     t1, total = np.full(len(x), _ONES), np.zeros(len(x), np.uint64)
-    for level in range(bits):
-        bit = (x >> np.uint64(bits - 1 - level)) & _ONE
-        keep, lose = _choose(*_expand(generator, _SEEDS, seeds), bit)
-        left, right = _expand(generator, _VALUES, seeds)
-        value_keep, value_lose = _choose(left, right, bit)
-        # Exactly one party adds the word, with its sign (−1)^t₁; whoever leaves the path must end with 1 or 0.
-        value = reduce(_difference(value_lose[1], value_lose[0]) + (_P - total) + (bit ^ _ONE))
-        total = reduce(total + _difference(value_keep[0], value_keep[1]) + value)
-        controls = (left[0, :, 0] ^ left[1, :, 0] ^ bit ^ _ONE) & _ONE
-        controls |= ((right[0, :, 0] ^ right[1, :, 0] ^ bit) & _ONE) << _ONE
-        seed = lose[0] ^ lose[1]
-        at = LEVELS + WORDS_PER_LEVEL * level
-        rows[:, at : at + 2] = seed
-        rows[:, at + 2] = (_signed(value, t1) << VALUE_SHIFT) | controls
-        mask = _pairs(t1)
-        seeds = np.stack([keep[0] ^ (seed & ~mask), keep[1] ^ (seed & mask)])
-        t1 = np.negative((value_keep[1, :, 0] ^ (t1 & (controls >> bit))) & _ONE)
-    value = reduce(_difference(seeds[1], seeds[0]) + (_P - total) + _ONE)
-    rows[:, LEAF] = _signed(value, t1)
+    for level in range(keys.bits):
+        bit = (x >> np.uint64(keys.bits - 1 - level)) & _ONE
+        right = np.negative(bit)
+        # Values first: how much more party 1 would add than party 0, on either side; and the control bits.
+        (more_l, t_l, flip_l), (more_r, t_r, flip_r) = (_gap(generator.expand(side, seeds)) for side in _VALUES)
+        swap = (more_l ^ more_r) & right
+        more_keep, more_lose = more_l ^ swap, more_r ^ swap
+        # Exactly one party adds the word, with the sign (−1)^t₁; whoever leaves the path must end with 1 or 0.
+        value = reduce(more_lose + (_P - total) + (bit ^ _ONE))
+        total = reduce(np.uint64(4 * PRIME) - more_keep + total + value)
+        controls = (flip_l ^ bit ^ _ONE) & _ONE
+        controls |= ((flip_r ^ bit) & _ONE) << _ONE
+        keys.value_words[level, block] = (_signed(value, t1) << VALUE_SHIFT) | controls
+        # Then the seeds: beside the path they become equal, on it each party keeps its own or adds the word.
+        keep, other = (generator.expand(side, seeds) for side in _SEEDS)
+        swapped = (keep ^ other) & _pairs(right)
+        keep ^= swapped
+        other ^= swapped
+        word = other[0] ^ other[1]
+        keys.seed_words[level, block] = word
+        added = word & _pairs(t1)
+        keep[1] ^= added
+        keep[0] ^= added ^ word
+        seeds = keep
+        t1 = np.negative((t_l ^ ((t_l ^ t_r) & right) ^ (t1 & (controls >> bit))) & _ONE)
+    value = reduce(_gap(seeds)[0] + (_P - total) + _ONE)
+    keys.leaf[block] = _signed(value, t1)
 
 
 _SEEDS = (Purpose.LEFT_SEED, Purpose.RIGHT_SEED)
 _VALUES = (Purpose.LEFT_VALUE, Purpose.RIGHT_VALUE)
 
 
-def _expand(generator: Generator, purposes: tuple[Purpose, Purpose], seeds: Words) -> tuple[Words, Words]:
-    left, right = purposes
-    return generator.expand(left, seeds), generator.expand(right, seeds)
-
-
-def _choose(left: Words, right: Words, bit: Words) -> tuple[Words, Words]:
-    """What lies on the path and what lies beside it."""
-    swap = (left ^ right) & _pairs(np.negative(bit))
-    return left ^ swap, right ^ swap
-
-
-def _difference(a: Words, b: Words) -> Words:
-    """from_blocks(a) − from_blocks(b), plus a multiple of p that makes it positive: at most 4p."""
-    return from_blocks(a) + (np.uint64(2 * PRIME) - from_blocks(b))
+def _gap(blocks: Words) -> tuple[Words, Words, Words]:
+    """Of both parties' blocks: party 1's number minus party 0's (plus 2p: at most 4p), and bits: party 1's, and xor."""
+    t, flip = blocks[1, :, 0].copy(), blocks[0, :, 0] ^ blocks[1, :, 0]
+    blocks >>= VALUE_SHIFT
+    gap = _P - blocks[0]
+    gap += blocks[1]
+    return gap[:, 0] + gap[:, 1], t, flip
 
 
 def _signed(value: Elements, t: Words) -> Elements:
@@ -188,13 +175,12 @@ def totals(keys: Keys, points: ArrayLike) -> Elements:
 
 
 def blocks(keys: Keys, points: Points) -> Iterator[tuple[slice, Elements]]:
-    """The shares for some keys at a time (which, and an array with a row per *point*), in bounded memory."""
+    """The shares of some keys at a time (which, and an array with a row per *point*), in bounded memory."""
     route = _Route.to(points, bits=keys.bits)
     at_once = min(_KEYS_AT_ONCE, max(1, _NODES_AT_ONCE // max(1, route.width)))
     generator = Generator()
     for block in _blocks(len(keys), at_once):
-        shares = _walk(generator, keys.words[block], party=keys.party, route=route)
-        yield block, shares[route.places]
+        yield block, _walk(generator, keys, block, route)[route.places]
 
 
 def whole_domain(bits: int) -> Points:
@@ -204,10 +190,10 @@ def whole_domain(bits: int) -> Points:
 
 @dataclass(frozen=True, kw_only=True)
 class _Route:
-    """How to reach a set of points through the tree with each node expanded once.
+    """How to reach a set of points through the tree, expanding each node once.
 
-    `parents` says for each level which nodes have a left child on the way and which a right one; the children of
-    the former come first. `places` says where each point ends up.
+    `parents` says for each level which nodes have a left child on the way, and which a right one; the children of
+    the former come first. `places` says where each point ends up among the `width` leaves.
     """
 
     parents: tuple[tuple[Index, Index], ...]
@@ -216,47 +202,48 @@ class _Route:
 
     @classmethod
     def to(cls, points: Points, *, bits: int) -> _Route:
-        parents, nodes = [], np.zeros(min(1, len(points)), np.uint64)
-        for level in range(bits):
-            wanted = np.unique(points >> np.uint64(bits - 1 - level))
+        wanted, inverse = np.unique(points, return_inverse=True)
+        levels = [wanted]
+        for _ in range(bits):
+            above = levels[-1] >> _ONE
+            levels.append(above[np.flatnonzero(np.diff(above, prepend=_ONES))])
+        parents, nodes = [], levels.pop()
+        for prefixes in reversed(levels):
             children = nodes << _ONE, (nodes << _ONE) | _ONE
-            found = [np.flatnonzero(np.isin(side, wanted)) for side in children]
-            nodes = np.concatenate([side[chosen] for side, chosen in zip(children, found, strict=True)])
-            left, right = (slice(None) if len(chosen) == len(children[0]) else chosen for chosen in found)
-            parents.append((left, right))
-        order = np.argsort(nodes)
-        return cls(parents=tuple(parents), places=order[np.searchsorted(nodes[order], points)], width=len(nodes))
+            if len(prefixes) == 2 * len(nodes):
+                parents.append((slice(None), slice(None)))
+                nodes = np.concatenate(children)
+                continue
+            chosen = [np.flatnonzero(np.isin(side, prefixes)) for side in children]
+            parents.append(tuple(slice(None) if len(some) == len(nodes) else some for some in chosen))
+            nodes = np.concatenate([side[some] for side, some in zip(children, chosen, strict=True)])
+        return cls(parents=tuple(parents), places=np.argsort(nodes)[inverse], width=len(nodes))
 
 
-def _walk(generator: Generator, words: Words, *, party: int, route: _Route) -> Elements:
-    """The shares of some keys at the leaves of a route: an array with a row per leaf, a column per key."""
-    k = len(words)
-    seeds = words[None, :, SEED].copy()
-    t, value = np.full((1, k), _ONES if party else np.uint64(0)), np.zeros((1, k), np.uint64)
+def _walk(generator: Generator, keys: Keys, block: slice, route: _Route) -> Elements:
+    """The shares of a block of keys at the leaves of a route: an array with a row per leaf, a column per key."""
+    seeds = keys.seeds[None, block]
+    t = np.full(seeds.shape[:2], _ONES if keys.party else np.uint64(0))
+    value = np.zeros_like(t)
     for level, parents in enumerate(route.parents):
-        at = LEVELS + WORDS_PER_LEVEL * level
-        nodes = len(seeds)
-        seed_word = _pairs(t) & _spread(words[:, at : at + 2], nodes)
-        value_word = t & _spread(words[:, at + 2], nodes)
-        base = value + (value_word >> VALUE_SHIFT)
+        seed_word, value_word = keys.seed_words[level, block], t & keys.value_words[level, block]
+        correction = np.empty_like(seeds)
+        np.bitwise_and(t, seed_word[:, 0], out=correction[..., 0])
+        np.bitwise_and(t, seed_word[:, 1], out=correction[..., 1])
+        value += value_word >> VALUE_SHIFT
         sides = []
-        for side, chosen in enumerate(parents):
-            parent = seeds[chosen]
+        for side, some in enumerate(parents):
+            parent = seeds[some]
             if len(parent) == 0:
                 continue
             child = generator.expand(_SEEDS[side], parent)
-            np.bitwise_xor(child, seed_word[chosen], out=child)
-            block = generator.expand(_VALUES[side], parent)
-            control = np.negative((block[..., 0] ^ (value_word[chosen] >> np.uint64(side))) & _ONE)
-            sides.append((child, control, fold(base[chosen] + from_blocks(block))))
-        seeds, t, value = sides[0] if len(sides) == 1 else tuple(map(np.concatenate, zip(*sides)))
-    shares = reduce(value + from_blocks(seeds) + (t & _spread(words[:, LEAF], len(seeds))))
-    return negate(shares) if party else shares
-
-
-def _spread(words: Words, nodes: int) -> Words:
-    """A word (or block) per key, repeated for each node."""
-    return np.repeat(np.ascontiguousarray(words)[None], nodes, axis=0)
+            child ^= correction[some]
+            drawn = generator.expand(_VALUES[side], parent)
+            control = np.negative((drawn[..., 0] ^ (value_word[some] >> np.uint64(side))) & _ONE)
+            sides.append((child, control, fold(value[some] + from_blocks(drawn))))
+        seeds, t, value = sides[0] if len(sides) == 1 else map(np.concatenate, zip(*sides, strict=True))
+    shares = reduce(value + from_blocks(seeds) + (t & keys.leaf[block]))
+    return negate(shares) if keys.party else shares
 
 
 def _blocks(count: int, at_once: int) -> Iterator[slice]:

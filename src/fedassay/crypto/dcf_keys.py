@@ -1,25 +1,28 @@
-"""Keys of comparison functions as bytes: what one client sends to one server, version 1.
+"""Keys of comparison functions: what one client sends to one server, version 1.
 
-A batch of keys is one array of bytes, a row per key. In words of 64 bits, little-endian, a key for a domain of n bits
-is (docs/reference/dcf.md has the same table in bytes)::
+As bytes, a batch of keys is one array with a row per key. In words of 64 bits, little-endian, the key for a domain of n
+bits is (docs/reference/dcf.md has the same table byte by byte)::
 
-    0            header: "fdcf", version, party, n, zero (one byte each, after the four letters)
-    1, 2         the root's seed
+    0            header: the letters "fdcf", then one byte each: version, party, n, zero
+    1, 2         the seed of the root
     3            the correction of the check's square (`fedassay.crypto.sketch`)
-    4            the correction word of the leaves
-    5 + 3i ..    for each level i = 0 .. n−1: two words for the seed, one for value and control bits
+    4            the correction of the leaves' values
+    5 + 3i ..    for each level i = 0 .. n−1: two words for seeds, one for values and control bits
 
 The two keys of a client are equal but for the party and the seed.
+
+In memory, `Keys` holds a column per field: one level of all keys is what evaluation reads at a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.crypto.field61 import PRIME, Words
+from fedassay.crypto.field61 import PRIME, Elements, Words
 from fedassay.errors import ProtocolError, UsageError
 
 VERSION = 1
@@ -28,23 +31,15 @@ MAGIC = b"fdcf"
 
 Bytes = NDArray[np.uint8]
 
-HEADER = 0
-SEED = slice(1, 3)
-SQUARE = 3
-LEAF = 4
-LEVELS = 5
-WORDS_PER_LEVEL = 3
 VALUE_SHIFT = np.uint64(3)
-"""A level's last word: the value's correction above three bits, which are left control, right control, zero."""
+"""The third word of a level holds the value above three bits, which are left control, right control, zero."""
 
 _P = np.uint64(PRIME)
 _UNUSED = np.uint64(0b100)
+_SEED, _SQUARE, _LEAF, _LEVELS, _PER_LEVEL = slice(1, 3), 3, 4, 5, 3
 
-
-def check_bits(bits: int) -> None:
-    """Refuse domains that there are no keys for."""
-    if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= LARGEST_BITS:
-        raise UsageError(f"bits of a comparison function: got {bits!r}, expected 1 to {LARGEST_BITS}.")
+_ROWS_AT_ONCE = 512
+"""Rows are turned into columns (and back) in blocks that fit into a core's cache."""
 
 
 def key_bytes(bits: int) -> int:
@@ -55,13 +50,100 @@ def key_bytes(bits: int) -> int:
     >>> key_bytes(10), key_bytes(32)
     (280, 808)
     """
-    check_bits(bits)
-    return 8 * (LEVELS + WORDS_PER_LEVEL * bits)
+    if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= LARGEST_BITS:
+        raise UsageError(f"bits of a comparison function: got {bits!r}, expected 1 to {LARGEST_BITS}.")
+    return 8 * (_LEVELS + _PER_LEVEL * bits)
 
 
-def header(*, party: int, bits: int) -> Bytes:
-    """The first eight bytes of every key."""
-    return np.frombuffer(MAGIC + bytes([VERSION, party, bits, 0]), np.uint8)
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Keys:
+    """The keys that one server holds, as columns over clients.
+
+    Attributes
+    ----------
+    party : 0 or 1: which of the two servers.
+    bits : n; the domain is 0 .. 2^n − 1.
+    seeds : K × 2 words. Secret: the only part that the other server does not have too.
+    square, leaf : K field elements each.
+    seed_words : n × K × 2 words.
+    value_words : n × K words: a field element and two control bits each.
+    """
+
+    party: int
+    bits: int
+    seeds: Words
+    square: Elements
+    leaf: Elements
+    seed_words: Words
+    value_words: Words
+
+    def __post_init__(self) -> None:
+        if self.party not in (0, 1):
+            raise UsageError(f"party of comparison keys: got {self.party!r}, expected 0 or 1.")
+        key_bytes(self.bits)
+        count = len(self.seeds)
+        assert self.seeds.shape == (count, 2)
+        assert self.square.shape == self.leaf.shape == (count,)
+        assert self.seed_words.shape == (self.bits, count, 2)
+        assert self.value_words.shape == (self.bits, count)
+
+    def __repr__(self) -> str:
+        return f"Keys({len(self)} keys, party={self.party}, bits={self.bits})"
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    @classmethod
+    def from_bytes(cls, data: Bytes, *, party: int, bits: int) -> Keys:
+        """Read what clients sent: one row of bytes per client.
+
+        Guarantee: every row has the right length, version, party and domain, and all its field elements are
+        reduced; anything else is a `ProtocolError` (`well_formed` says which rows are to blame). That a key is well
+        formed says nothing about the function it encodes: that is what the check in `fedassay.crypto.sketch` is for.
+
+        Examples
+        --------
+        >>> Keys.from_bytes(np.zeros((1, 88), np.uint8), party=0, bits=2)
+        Traceback (most recent call last):
+        fedassay.errors.ProtocolError: comparison key 0: got no "fdcf" at its beginning, expected a key from fedassay.
+        """
+        good = well_formed(data, party=party, bits=bits)
+        if not good.all():
+            place = int(np.argmin(good))
+            complaint = _complaint(data[place].tobytes(), party=party, bits=bits)
+            raise ProtocolError(f"comparison key {place}: {complaint}.")
+        keys = cls.empty(len(data), party=party, bits=bits)
+        words = _words(data)
+        for rows in _blocks(len(keys)):
+            keys.seeds[rows] = words[rows, _SEED]
+            keys.square[rows], keys.leaf[rows] = words[rows, _SQUARE], words[rows, _LEAF]
+            _as_pairs(keys.seed_words)[:, rows] = _levels_of_seeds(words, bits)[rows].T
+            keys.value_words[:, rows] = _levels_of_values(words)[rows].T
+        return keys
+
+    @classmethod
+    def empty(cls, count: int, *, party: int, bits: int) -> Keys:
+        """Room for as many keys; whoever makes it fills it before anyone else sees it."""
+        return cls(
+            party=party,
+            bits=bits,
+            seeds=np.empty((count, 2), np.uint64),
+            square=np.empty(count, np.uint64),
+            leaf=np.empty(count, np.uint64),
+            seed_words=np.empty((bits, count, 2), np.uint64),
+            value_words=np.empty((bits, count), np.uint64),
+        )
+
+    def to_bytes(self) -> Bytes:
+        """One row of bytes per key."""
+        words = np.empty((len(self), key_bytes(self.bits) // 8), "<u8")
+        words[:, 0] = np.frombuffer(_header(party=self.party, bits=self.bits), "<u8")
+        for rows in _blocks(len(self)):
+            words[rows, _SEED] = self.seeds[rows]
+            words[rows, _SQUARE], words[rows, _LEAF] = self.square[rows], self.leaf[rows]
+            _levels_of_seeds(words, self.bits)[rows] = _as_pairs(self.seed_words)[:, rows].T
+            _levels_of_values(words)[rows] = self.value_words[:, rows].T
+        return words.view(np.uint8)
 
 
 def well_formed(data: Bytes, *, party: int, bits: int) -> NDArray[np.bool_]:
@@ -77,52 +159,29 @@ def well_formed(data: Bytes, *, party: int, bits: int) -> NDArray[np.bool_]:
             f"expected rows of {length} bytes for a domain of {bits} bits."
         )
     words = _words(data)
-    single, levels = words[:, [SQUARE, LEAF]], words[:, LEVELS + 2 :: WORDS_PER_LEVEL]
-    good = (data[:, :8] == header(party=party, bits=bits)).all(axis=1) & (single < _P).all(axis=1)
-    return good & ((levels >> VALUE_SHIFT < _P) & (levels & _UNUSED == 0)).all(axis=1)
+    good = words[:, 0] == np.frombuffer(_header(party=party, bits=bits), "<u8")
+    good &= (words[:, _SQUARE] < _P) & (words[:, _LEAF] < _P)
+    for rows in _blocks(len(words)):
+        values = _levels_of_values(words)[rows]
+        good[rows] &= ((values >> VALUE_SHIFT < _P) & (values & _UNUSED == 0)).all(axis=1)
+    return good
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Keys:
-    """The keys that one server holds, one row per client; checked when made.
+def _header(*, party: int, bits: int) -> bytes:
+    return MAGIC + bytes([VERSION, party, bits, 0])
 
-    Guarantee: every row has the right length, version, party and domain, and all its field elements are reduced;
-    anything else is a `ProtocolError`. That a key is well formed says nothing about the function it encodes: that
-    is what the check of `fedassay.crypto.sketch` is for.
 
-    Examples
-    --------
-    >>> Keys(data=np.zeros((1, 88), np.uint8), party=0, bits=2)
-    Traceback (most recent call last):
-    fedassay.errors.ProtocolError: comparison key 0: it does not begin with "fdcf"; expected a key from fedassay.
-    """
-
-    data: Bytes
-    party: int
-    bits: int
-
-    def __post_init__(self) -> None:
-        if self.party not in (0, 1):
-            raise UsageError(f"party of comparison keys: got {self.party!r}, expected 0 or 1.")
-        good = well_formed(self.data, party=self.party, bits=self.bits)
-        if not good.all():
-            place = int(np.argmin(good))
-            complaint = _complaint(self.data[place].tobytes(), party=self.party, bits=self.bits)
-            raise ProtocolError(f"comparison key {place}: {complaint}.")
-        view = _words(self.data).view(np.uint8)
-        view.flags.writeable = False
-        object.__setattr__(self, "data", view)
-
-    def __repr__(self) -> str:
-        return f"Keys({len(self)} keys, party={self.party}, bits={self.bits})"
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    @property
-    def words(self) -> Words:
-        """The same rows as words of 64 bits."""
-        return _words(self.data)
+def _complaint(key: bytes, *, party: int, bits: int) -> str:
+    """What is wrong with a key of the right length."""
+    if key[:4] != MAGIC:
+        return f'got no "{MAGIC.decode()}" at its beginning, expected a key from fedassay'
+    if key[4] != VERSION:
+        return f"got version {key[4]}, expected {VERSION}; clients and servers need the same version of fedassay"
+    if key[5] != party:
+        return f"got one for party {key[5]}, expected party {party}; keys went to the wrong server"
+    if key[6] != bits:
+        return f"got a domain of {key[6]} bits, expected {bits}; clients and servers need the same grid"
+    return "got a number that is out of range, expected a key that nobody changed on its way"
 
 
 def _words(data: Bytes) -> Words:
@@ -131,14 +190,20 @@ def _words(data: Bytes) -> Words:
     return (rows.copy() if rows.ctypes.data % 8 else rows).view("<u8")
 
 
-def _complaint(key: bytes, *, party: int, bits: int) -> str:
-    """What is wrong with a key of the right length."""
-    if key[:4] != MAGIC:
-        return f'it does not begin with "{MAGIC.decode()}"; expected a key from fedassay'
-    if key[4] != VERSION:
-        return f"got version {key[4]}, expected {VERSION}; client and servers need the same version of fedassay"
-    if key[5] != party:
-        return f"got one for party {key[5]}, expected party {party}; the keys went to the wrong server"
-    if key[6] != bits:
-        return f"got a domain of {key[6]} bits, expected {bits}; client and servers need the same grid"
-    return "a number in it is out of range; expected a key that was not changed on its way"
+def _levels_of_seeds(words: Words, bits: int) -> NDArray[np.complex128]:
+    """The seeds' correction words of rows, both halves as one element: numpy moves such pairs in one piece."""
+    row = words.strides[0]
+    at = 8 * _LEVELS
+    return np.ndarray((len(words), bits), np.complex128, words, at, (row, 8 * _PER_LEVEL))
+
+
+def _levels_of_values(words: Words) -> Words:
+    return words[:, _LEVELS + 2 :: _PER_LEVEL]
+
+
+def _as_pairs(words: Words) -> NDArray[np.complex128]:
+    return words.view(np.complex128)[..., 0]
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    return (slice(start, start + _ROWS_AT_ONCE) for start in range(0, count, _ROWS_AT_ONCE))

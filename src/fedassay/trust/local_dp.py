@@ -95,7 +95,7 @@ class LocalDP(TrustModel):
 
     def with_one_row_each(self, protection: Protection) -> Protection:
         """The unit client, of one row, so that unary encoding serves; unless something else was asked for."""
-        if self.encoding == "noise" or protection.rows_per_client is not None:
+        if self.encoding == "noise" or protection.rows_per_client not in (None, 1):
             return protection
         return Protection(unit=Unit.CLIENT, neighbours=protection.neighbours, rows_per_client=1)
 

@@ -140,8 +140,8 @@ def test_parameters_follow_the_noise() -> None:
     exact = task.histogram(NoisyServer().setting())
     assert (exact.height, exact.widths, exact.transform) == (15, (1,), "mixed")
     noisy = task.histogram(NoisyServer(epsilon=1.0).setting())
-    assert (noisy.height, noisy.transform) == (11, "mixed")
-    assert (len(noisy.widths), noisy.multipliers) == (4, (1, 2, 2, 3))
+    assert (noisy.height, noisy.transform) == (10, "mixed")
+    assert (noisy.widths, noisy.multipliers) == ((1, 16, 128), (1, 1, 2))
     assert Evaluate(height=7).histogram(NoisyServer(epsilon=1.0).setting()).height == 7
     assert Evaluate(transform="logit").histogram(NoisyServer().setting()).transform == "logit"
     assert {0.5, *(j / 10 for j in range(1, 10))} == set(exact.thresholds)

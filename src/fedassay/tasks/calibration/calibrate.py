@@ -23,7 +23,7 @@ from fedassay.tasks.evaluation.stored import histogram_to_json
 
 NOISY_FIT_HEIGHT = 8
 """Under noise the fit needs few bins: sums over buckets then have a third of the noise that they would have
-with the 2^11 bins of the held-out histogram, and 256 bins resolve any smooth map."""
+with the 2^10 bins of the held-out histogram, and 256 bins resolve any smooth map."""
 
 Pair = tuple[Released[LabelledHistogram], Released[LabelledHistogram]]
 

@@ -5,8 +5,8 @@ is moved as little as possible, in one of three senses:
 
 - `isotonic`: the least sum of squared moves of its values;
 - `l2`, `l1`: the least sum of squares (absolute values) of tree corrections ν, where the smoothed curve is
-  F̂_i + Σ_l ν_{⌈i/2^l⌉,l}, l = 0..L. A correction of a node moves all 2^l values under it at once, which is how the noise
-  of a tree of counts moves them.
+  F̂_i + Σ_l ν_{⌈i/2^l⌉,l}, l = 0..L. The correction of a node moves all 2^l values under it at once, as the noise of
+  the paper's mechanism does.
 
 All three are exact, take linear time (per round, for `l2`), and say how exact they were. Which is best when:
 docs/explanation/smoothing.md.
@@ -107,12 +107,13 @@ def l2(curve: ArrayLike, *, top: float, points: ArrayLike | None = None) -> Smoo
 
     Examples
     --------
-    The step from 6 to 2 is closed by the nodes that cover only one of the two values, 1.6 for the half, .8 for
-    each node above that:
+    The step from 6 down to 4 is closed by the four nodes that cover one of the two values but not the other:
 
-    >>> smoothed = l2([1.0, 6.0, 2.0, 8.0], top=8.0)
-    >>> smoothed.curve.round(6)
-    array([0.6, 4. , 4. , 8. ])
+    >>> smoothed = l2([2.0, 6.0, 4.0, 8.0], top=10.0)
+    >>> smoothed.curve
+    array([1.5, 5. , 5. , 8.5])
+    >>> smoothed.correction
+    (array([ 0. , -0.5,  0.5,  0. ]), array([-0.5,  0.5]), array([0.]))
     """
     problem = _Problem.of(curve, top, points)
     increments = problem.increments
@@ -137,14 +138,15 @@ def l1(curve: ArrayLike, *, top: float, points: ArrayLike | None = None) -> Smoo
 
     The parameters are those of `l2`.
 
-    Guarantee: exact up to rounding. The solution is not unique: where there is a choice, this one is in the middle.
-    `residual` is `smoothing_certificate.l1_residual`. A curve that is non-decreasing and in [0, top] is returned as
-    it is.
+    Guarantee: exact up to rounding. The solution is not unique; of the choices that come up on the way, each is
+    made so that the least is moved. `residual` is `smoothing_certificate.l1_residual`. A curve that is
+    non-decreasing and in [0, top] is returned as it is.
 
     Examples
     --------
-    >>> l1([1.0, 6.0, 2.0, 8.0], top=8.0).objective
-    4.0
+    >>> smoothed = l1([2.0, 6.0, 4.0, 8.0], top=10.0)
+    >>> smoothed.curve, smoothed.objective
+    (array([2., 4., 4., 8.]), 2.0)
     """
     problem = _Problem.of(curve, top, points)
     increments = problem.increments

@@ -30,8 +30,8 @@ def across(multipliers: NDArray[np.generic], points: Ints | None, count: int) ->
     """λ_a - λ_b over each node of each level: a and b are the steps that the node moves mass to and from."""
     if points is not None:
         multipliers = multipliers[np.searchsorted(points, np.arange(count + 1))]
-    levels = range(count.bit_length())
-    return tuple(np.asarray(-np.diff(multipliers[:: 1 << level]), dtype=np.float64) for level in levels)
+    ends = [np.asarray(multipliers[:: 1 << level], dtype=np.float64) for level in range(count.bit_length())]
+    return tuple(at[:-1] - at[1:] for at in ends)
 
 
 def l2_residual(
