@@ -56,12 +56,12 @@ def test_the_noise_of_the_auc_is_small(prevalence: float, verify: Verify) -> Non
     total = measure(plan.query.of, *rows)
     exact = roc_auc(Evidence.of(plan.query.of.read(total), NO_NOISE)).value
     errors = []
-    for seed in range(200):
+    for seed in range(600):
         released = releases.draw(plan, total, seed)
         errors.append(abs(roc_auc(Evidence.of(released.value, released.noise)).value - exact))
     mean = float(np.mean(errors))
     verify(
-        f"AUC under distributed-dp, 100,000 rows, epsilon 1, {prevalence:.0%} positives, 200 runs: mean absolute "
+        f"AUC under distributed-dp, 100,000 rows, epsilon 1, {prevalence:.0%} positives, 600 runs: mean absolute "
         f"error against the noise-free histogram <= {STATED[prevalence]:.1e}",
         f"{mean:.2e}",
     )
@@ -70,7 +70,7 @@ def test_the_noise_of_the_auc_is_small(prevalence: float, verify: Verify) -> Non
 
 def coverage(budget: Budget, *, runs: int, forget: bool = False) -> dict[str, list[bool]]:
     """Whether each run's interval covered; `forget` is an analyst who forgets nearly all of the noise."""
-    population, rows = Population(0.5, shift=0.3, stretch=1.2), 1_500
+    population, rows = Population(0.5, shift=0.3, stretch=1.2), 800
     releases = Releases(Evaluate(), rows, budget)
     plan, truth = releases.plan, population.truth(0.5)
     rng = np.random.default_rng(7)
@@ -103,7 +103,7 @@ def test_stated_coverage(budget: Budget, verify: Verify) -> None:
     shares = {name: float(np.mean(seen)) for name, seen in coverage(budget, runs=2_000).items()}
     low, high = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
     verify(
-        f"95 % intervals under distributed-dp, 1,500 rows, epsilon {budget.epsilon:g}, delta {budget.delta:g}: "
+        f"95 % intervals under distributed-dp, 800 rows, epsilon {budget.epsilon:g}, delta {budget.delta:g}: "
         "93-97 % (binning may widen)",
         f"lowest {low} {shares[low]:.1%}, highest {high} {shares[high]:.1%}",
     )

@@ -28,7 +28,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
+import numpy as np, os
+from concurrent.futures import ThreadPoolExecutor
 from numpy.typing import ArrayLike, NDArray
 
 from fedassay.crypto.dcf_keys import VALUE_SHIFT, Keys, key_bytes
@@ -68,10 +69,9 @@ def generate(values: ArrayLike, *, bits: int, randomness: Randomness) -> tuple[K
     x = _whole_numbers(values, bits=bits, what="values of comparison functions")
     first = Keys.empty(len(x), party=0, bits=bits)
     second = replace(first, party=1, seeds=np.empty_like(first.seeds))
-    for block in _blocks(len(x), _KEYS_AT_ONCE):
-        seeds = randomness.words(4 * len(x[block])).reshape(2, -1, 2)
-        first.seeds[block], second.seeds[block] = seeds
-        _fill_corrections(first, block, x[block], seeds)
+    seeds = randomness.words(4 * len(x)).reshape(2, -1, 2)
+    first.seeds[:], second.seeds[:] = seeds
+    in_blocks(lambda block: _fill_corrections(first, block, x[block], seeds[:, block]), len(x), _KEYS_AT_ONCE)
     return first, second
 
 
@@ -83,38 +83,43 @@ def _fill_corrections(keys: Keys, block: slice, x: Words, seeds: Words) -> None:
     """
     generator = Generator()
     keys.square[block] = _square_correction(generator, seeds)
-    t1, total = np.full(len(x), _ONES), np.zeros(len(x), np.uint64)
+    t1, owed = np.full(len(x), _ONES), np.zeros(len(x), np.uint64)
     for level in range(keys.bits):
         bit = (x >> np.uint64(keys.bits - 1 - level)) & _ONE
-        right = np.negative(bit)
-        # Values first: how much more party 1 would add than party 0, on either side; and the control bits.
+        right, to_right = np.negative(bit), bit ^ _ONE
+        # Values: how much more party 1 adds than party 0, on either side.
         (more_l, t_l, flip_l), (more_r, t_r, flip_r) = (_gap(generator.expand(side, seeds)) for side in _VALUES)
         swap = (more_l ^ more_r) & right
-        more_keep, more_lose = more_l ^ swap, more_r ^ swap
-        # Exactly one party adds the word, with the sign (−1)^t₁; whoever leaves the path must end with 1 or 0.
-        value = reduce(more_lose + (_P - total) + (bit ^ _ONE))
-        total = reduce(np.uint64(4 * PRIME) - more_keep + total + value)
-        controls = (flip_l ^ bit ^ _ONE) & _ONE
+        keep, lose = more_l ^ swap, more_r ^ swap
+        controls = (flip_l ^ to_right) & _ONE
         controls |= ((flip_r ^ bit) & _ONE) << _ONE
-        keys.value_words[level, block] = (_signed(value, t1) << VALUE_SHIFT) | controls
-        # Then the seeds: beside the path they become equal, on it each party keeps its own or adds the word.
-        keep, other = (generator.expand(side, seeds) for side in _SEEDS)
-        swapped = (keep ^ other) & _pairs(right)
-        keep ^= swapped
-        other ^= swapped
-        word = other[0] ^ other[1]
+        keys.value_words[level, block] = (_signed(lose + owed + to_right, t1) << VALUE_SHIFT) | controls
+        owed = fold(keep + (np.uint64(4 * PRIME) - lose) - to_right)
+        # Seeds: beside the path they become equal, on it one party adds the word and the other does not.
+        seeds, word = _next_seeds(generator, seeds, right, t1)
         keys.seed_words[level, block] = word
-        added = word & _pairs(t1)
-        keep[1] ^= added
-        keep[0] ^= added ^ word
-        seeds = keep
         t1 = np.negative((t_l ^ ((t_l ^ t_r) & right) ^ (t1 & (controls >> bit))) & _ONE)
-    value = reduce(_gap(seeds)[0] + (_P - total) + _ONE)
-    keys.leaf[block] = _signed(value, t1)
+    keys.leaf[block] = _signed(_gap(seeds)[0] + owed + _ONE, t1)
 
 
 _SEEDS = (Purpose.LEFT_SEED, Purpose.RIGHT_SEED)
 _VALUES = (Purpose.LEFT_VALUE, Purpose.RIGHT_VALUE)
+
+
+def _next_seeds(generator: Generator, seeds: Words, right: Words, t1: Words) -> tuple[Words, Words]:
+    left, other = (generator.expand(side, seeds) for side in _SEEDS)
+    other ^= left
+    keep = left
+    keep ^= other & _pairs(right)
+    word = keep[0] ^ keep[1]
+    word ^= other[0]
+    word ^= other[1]
+    added = _pairs(t1)
+    added &= word
+    keep[1] ^= added
+    added ^= word
+    keep[0] ^= added
+    return keep, word
 
 
 def _gap(blocks: Words) -> tuple[Words, Words, Words]:
@@ -126,10 +131,11 @@ def _gap(blocks: Words) -> tuple[Words, Words, Words]:
     return gap[:, 0] + gap[:, 1], t, flip
 
 
-def _signed(value: Elements, t: Words) -> Elements:
-    """(−1)^t value: p has 61 ones, so p − value flips the bits of value."""
-    flipped = value ^ (t & _P)
-    return np.minimum(flipped, flipped - _P)
+def _signed(total: Words, t: Words) -> Elements:
+    """(−1)^t total, reduced: flipping all bits of a word gives 2^64 − 1 − word ≡ 7 − word."""
+    total = total ^ t
+    total -= t & np.uint64(7)
+    return reduce(total)
 
 
 def _pairs(mask: Words) -> Words:
@@ -158,29 +164,12 @@ def evaluate(keys: Keys, points: ArrayLike) -> Elements:
     """
     points = _whole_numbers(points, bits=keys.bits, what="points of comparison functions")
     shares = np.empty((len(keys), len(points)), np.uint64)
-    for block, part in blocks(keys, points):
-        shares[block] = part.T
-    return shares
-
-
-def totals(keys: Keys, points: ArrayLike) -> Elements:
-    """The sum of this party's shares over all keys, at each point."""
-    points = _whole_numbers(points, bits=keys.bits, what="points of comparison functions")
-    total = np.zeros(len(points), np.uint64)
-    for _, part in blocks(keys, points):
-        # Upper and lower halves apart: 2^32 of them fit into a word.
-        low, high = (part & np.uint64(2**32 - 1)).sum(axis=1), (part >> np.uint64(32)).sum(axis=1)
-        total = add(total, add(reduce(low), multiply(reduce(high), np.uint64(2**32))))
-    return total
-
-
-def blocks(keys: Keys, points: Points) -> Iterator[tuple[slice, Elements]]:
-    """The shares of some keys at a time (which, and an array with a row per *point*), in bounded memory."""
     route = _Route.to(points, bits=keys.bits)
     at_once = min(_KEYS_AT_ONCE, max(1, _NODES_AT_ONCE // max(1, route.width)))
-    generator = Generator()
-    for block in _blocks(len(keys), at_once):
-        yield block, _walk(generator, keys, block, route)[route.places]
+    def work(block):
+        shares[block] = _walk(Generator(), keys, block, route)[route.places].T
+    in_blocks(work, len(keys), at_once)
+    return shares
 
 
 def whole_domain(bits: int) -> Points:
@@ -246,8 +235,10 @@ def _walk(generator: Generator, keys: Keys, block: slice, route: _Route) -> Elem
     return negate(shares) if keys.party else shares
 
 
-def _blocks(count: int, at_once: int) -> Iterator[slice]:
-    return (slice(start, min(start + at_once, count)) for start in range(0, count, at_once))
+def in_blocks(work, count, at_once):
+    blocks = [slice(start, min(start + at_once, count)) for start in range(0, count, at_once)]
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        return list(pool.map(work, blocks))
 
 
 def _whole_numbers(numbers: ArrayLike, *, bits: int, what: str) -> Points:

@@ -176,7 +176,12 @@ def _series(left: _Amounts, right: _Amounts, given: Floats) -> _Amounts:
 
 def _nearest_to_zero(least: Floats, most: Floats) -> Floats:
     """The number in each interval that is nearest to zero."""
-    return np.maximum(least, np.minimum(most, 0.0))
+    return _nearest(np.zeros(()), least, most)
+
+
+def _nearest(target: Floats, least: Floats, most: Floats) -> Floats:
+    """The number in each interval that is nearest to the target."""
+    return np.maximum(least, np.minimum(most, target))
 
 
 def _primal(increments: Increments, lefts: Ints, last: int) -> Floats:
@@ -239,8 +244,11 @@ def _divided(n: int, increments: Increments, taken: Floats, parts: _Amounts, giv
     most_left = np.minimum(left.most[1], left.most[2] - taken[0])
     least_right = np.maximum(right.least[0], right.least[2] - taken[1])
     most_right = np.minimum(right.most[0], right.most[2] - taken[1])
-    to_left = _nearest_to_zero(
-        np.maximum(least_left, given[0] - most_right), np.minimum(most_left, given[1] - least_right)
+    # A middle that has to give something away gives half to either side, if it can.
+    to_left = _nearest(
+        _nearest_to_zero(*given) / 2,
+        np.maximum(least_left, given[0] - most_right),
+        np.minimum(most_left, given[1] - least_right),
     )
     to_right = _nearest_to_zero(
         np.maximum(least_right, given[0] - to_left), np.minimum(most_right, given[1] - to_left)
