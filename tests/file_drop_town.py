@@ -20,7 +20,7 @@ from fedassay.runtimes.file_drop import Participant
 from fedassay.sites import SiteFile
 
 OPTIONS = ("--threshold", "0.3", "--threshold", "0.5", "--height", "6")
-EXACT = ("secure-sum", "plain", "server-dp")
+EXACT = ("secure-sum", "plain", "server-dp", "distributed-dp", "local-dp")
 
 
 @dataclass

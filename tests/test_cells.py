@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fedassay.cells import QUERIES, TASKS, cells_page, query_cell, task_cell
+from fedassay.cells import QUERIES, cells_page, query_cell, task_cell
 from fedassay.protocol import Select
+from fedassay.tasks.catalogue import TASKS, task_of
 from fedassay.trust import TRUST_MODELS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cells.md"
@@ -18,8 +19,9 @@ def test_the_page_in_the_docs_is_what_the_code_says() -> None:
 
 
 @pytest.mark.parametrize("trust", sorted(TRUST_MODELS))
-def test_evaluation_runs_under_every_trust_model(trust: str) -> None:
-    assert task_cell(TASKS["evaluate"], TRUST_MODELS[trust]()) is None
+@pytest.mark.parametrize("task", sorted(TASKS))
+def test_every_task_runs_under_every_trust_model(task: str, trust: str) -> None:
+    assert task_cell(task_of(task, {}), TRUST_MODELS[trust]()) is None
 
 
 def test_a_refused_cell_has_a_reason() -> None:

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedassay.errors import UnsupportedQuery
+from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.protocol import Budget, Collect, Protection, Query, Select, Setting, Sum, Task, TrustModel
 from fedassay.run import rehearse
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.tasks.evaluation import Evaluate
+from fedassay.tasks.catalogue import TASKS, task_of
 from fedassay.trust import TRUST_MODELS
-
-TASKS: Mapping[str, Task[Any]] = {"evaluate": Evaluate()}
-"""Every task, as it is run when nothing else is said."""
 
 QUERIES: Mapping[str, type[Query[Any]]] = {"Sum": Sum, "Collect": Collect, "Select": Select}
 
@@ -26,7 +23,7 @@ def task_cell(task: Task[Any], trust: TrustModel) -> str | None:
     """None if the task's first step can be planned under the trust model, else the reason why not."""
     try:
         rehearse(task, _setting(trust))
-    except UnsupportedQuery as refusal:
+    except (UnsupportedQuery, UsageError) as refusal:
         return str(refusal)
     return None
 
@@ -50,7 +47,7 @@ def cells_page() -> str:
         "",
         "## Tasks",
         "",
-        *_table("task", {name: [task_cell(task, m) for m in models] for name, task in TASKS.items()}),
+        *_table("task", {name: [task_cell(task, m) for m in models] for name, task in _tasks().items()}),
         "## Queries",
         "",
         "What a new task can ask for.",
@@ -58,6 +55,16 @@ def cells_page() -> str:
         *_table("query", {name: [query_cell(kind, m) for m in models] for name, kind in QUERIES.items()}),
     ]
     return "\n".join(lines)
+
+
+def _tasks() -> dict[str, Task[Any]]:
+    """Every task, as it is run when nothing else is said, and the options of an evaluation."""
+    return {
+        **{name: task_of(name, {}) for name in TASKS},
+        "evaluate --by": task_of("evaluate", {"groups": ["a", "b"]}),
+        "evaluate --versus": task_of("evaluate", {"versus": True}),
+        "evaluate --per-site": task_of("evaluate", {"per_site": True}),
+    }
 
 
 def _setting(trust: TrustModel) -> Setting:

@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+import fedassay
 from fedassay import wire
 from fedassay.cli import run_command
 from fedassay.crypto.identity import key_to_text
@@ -58,6 +59,38 @@ def test_a_noisy_study_spends_at_every_site_and_at_the_coordinator(town: Town) -
     again = town.root / "again.json"
     assert town.aggregate("-q", "--json", again) == 0  # the same noise: the release is in the journal
     assert json.loads(again.read_text())["results"] == document["results"]
+
+
+@pytest.mark.parametrize(("privacy", "passes"), [("distributed-dp", 4), ("local-dp", 1)])
+def test_noise_of_the_sites_own_is_paid_for_at_the_sites(town: Town, privacy: str, passes: int) -> None:
+    assert town.begin("--privacy", privacy, "--epsilon", 1) == 0
+    document = town.finish(passes=passes)
+    noise = document["results"]["histogram"]["noise"]
+    assert noise["law"] == "discrete-laplace"
+    assert noise["copies"] == (1.0 if privacy == "distributed-dp" else 4.0)  # all four shares are needed
+    for name in town.names:
+        ledger = FileLedger(town.root / name / "state" / "ledger.jsonl", None)
+        assert ledger.spent(f"{name}/rows", 0.0) == pytest.approx(1, abs=1e-6)
+
+
+def test_a_calibrator_by_files(town: Town) -> None:
+    roster, out = town.root / "coordinator" / "roster.toml", town.root / "calibrator.json"
+    assert town.aggregate("calibrate", "--roster", roster, "--method", "platt", "--height", 6, "-q") == 0
+    for _ in range(4):
+        for name in town.names:
+            assert town.contribute(name) == 0
+        assert town.aggregate("-q", "--json", town.root / "result.json", "--out", out) == 0
+    document = json.loads((town.root / "result.json").read_text())
+    jsonschema.validate(document, SCHEMA)
+    assert document["task"] == "calibrate"
+    assert document["results"]["method"] == "platt"
+    assert 0 < fedassay.load_calibrator(out).predict([0.5])[0] < 1
+
+
+def test_an_option_of_another_task_is_named(town: Town, capsys: Any) -> None:
+    roster = town.root / "coordinator" / "roster.toml"
+    assert town.aggregate("calibrate", "--roster", roster, "--threshold", 0.3, "-q") == 2
+    assert "calibrate: it has no thresholds" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ class Calibrator:
             map=map_from_json(results["calibrator"]),
             method=results["method"],
             parameters=results["parameters"],
-            columns={role: result.parameters[role] for role in ("score", "label", "client")},
+            columns={role: result.parameters.get(role) for role in ("score", "label", "client")},
             recommended=results["recommended"],
             reason=results["reason"],
             privacy=dict(result.privacy),

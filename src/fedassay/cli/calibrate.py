@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +13,8 @@ from fedassay import api
 from fedassay.artefacts.calibrator import Calibrator
 from fedassay.cli import options, output
 from fedassay.cli.evaluate import Transform
+from fedassay.errors import UsageError
+from fedassay.result import Result
 from fedassay.simulation import Simulation
 
 
@@ -25,6 +27,49 @@ class Method(StrEnum):
     ISOTONIC = "isotonic"
     PLATT = "platt"
     BETA = "beta"
+
+
+def calibration(
+    method: Annotated[
+        Method | None,
+        typer.Option(help="calibrate: how; auto takes the best on the fit rows. Default: auto."),
+    ] = None,
+    bins: Annotated[
+        int | None,
+        typer.Option(help="calibrate: buckets of histogram binning. Default: cube root of the rows."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.json", help="calibrate: write the calibrator, for `fedassay apply`."),
+    ] = None,
+) -> Calibration:
+    """The options of a calibration that were given, for commands that run several tasks."""
+    output.check_writable(out)
+    given = {"method": None if method is None else method.value, "bins": bins}
+    return Calibration(
+        parameters={name: value for name, value in given.items() if value is not None}, out=out
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """What was given of a calibration: its parameters, and where the calibrator goes."""
+
+    parameters: dict[str, Any]
+    out: Path | None
+
+    def deliver(self, result: Result, delivery: output.Delivery) -> None:
+        """Deliver a result of any task; write the calibrator if there should be one, or say why there is none."""
+        if self.out is None:
+            delivery.deliver(result)
+            return
+        if result.task != "calibrate":
+            raise UsageError(f"--out: only calibrate writes a calibrator, not {result.task}; leave it out.")
+        if result["calibrator"] is None:
+            delivery.deliver(result)  # it has been paid for
+            Calibrator.of(result)  # says why there is none
+        Calibrator.of(result).save(self.out)
+        delivery.deliver(result, also=[self.out])
 
 
 @options.takes(options.data, options.terms, options.simulation, output.delivery)
@@ -42,7 +87,7 @@ def calibrate(
         int | None, typer.Option(help="Buckets of histogram binning. Default: the cube root of the rows.")
     ] = None,
     height: Annotated[
-        int | None, typer.Option(help="2^HEIGHT score bins. Default: 15; under noise 8 (fit) and 11.")
+        int | None, typer.Option(help="2^HEIGHT score bins. Default: 15; under noise 8 (fit) and 10.")
     ] = None,
     buckets: Annotated[int, typer.Option(help="Buckets of the reliability curve and of the ECE.")] = 10,
     transform: Annotated[Transform, typer.Option(help="Spacing of the score bins.")] = Transform.AUTO,
@@ -72,11 +117,4 @@ def calibrate(
             level=level,
             simulation=replace(simulation, progress=advance),
         )
-    if out is None:
-        delivery.deliver(result)
-        return
-    if result["calibrator"] is None:
-        delivery.deliver(result)  # it has been paid for
-        Calibrator.of(result)  # says why there is none
-    Calibrator.of(result).save(out)
-    delivery.deliver(result, also=[out])
+    Calibration(parameters={}, out=out).deliver(result, delivery)

@@ -11,13 +11,15 @@ from rich.console import Console
 
 from fedassay.cli import file_drop_words as words
 from fedassay.cli import options, output
+from fedassay.cli.calibrate import Calibration, calibration
 from fedassay.cli.evaluate import evaluation, second_model
 from fedassay.cli.file_drop_site import decline_it, rehearse_answer, send_answer
-from fedassay.cli.file_drop_study import TASKS, Proposal, conclude
+from fedassay.cli.file_drop_study import Proposal, conclude
 from fedassay.crypto.identity import Identity, key_from_text
 from fedassay.errors import UsageError
 from fedassay.runtimes.file_drop import Asked, FileDropRuntime, Over, Participant, Study, Waiting, folders
 from fedassay.sites import COORDINATOR, SiteFile
+from fedassay.tasks.catalogue import TASKS
 
 DropFolder = Annotated[
     Path, typer.Argument(metavar="DROP", help="The folder that carries the files: SFTP, a USB stick.")
@@ -77,11 +79,12 @@ def _what_is_asked(participant: Participant, file: SiteFile, console: Console) -
     return asked
 
 
-@options.takes(evaluation, second_model, options.terms, options.no_seed, output.delivery)
+@options.takes(evaluation, second_model, calibration, options.terms, options.no_seed, output.delivery)
 def aggregate(
     drop: DropFolder,
     task: Annotated[
-        str | None, typer.Argument(metavar="[TASK]", help="The first time: what to ask, evaluate.")
+        str | None,
+        typer.Argument(metavar="[TASK]", help="The first time: what to ask, evaluate or calibrate."),
     ] = None,
     key: Annotated[Path | None, typer.Option(help="The coordinator's private key.")] = None,
     roster: Annotated[
@@ -98,6 +101,7 @@ def aggregate(
     *,
     evaluation: dict[str, Any],
     second_model: dict[str, Any],
+    calibration: Calibration,
     terms: options.Terms,
     no_seed: None,
     delivery: output.Delivery,
@@ -107,7 +111,7 @@ def aggregate(
         raise UsageError("--key: missing; give the coordinator's private key (`fedassay keys` makes one).")
     _require_folder(drop)
     identity = Identity.load(key)
-    proposal = Proposal.of(task, evaluation | second_model, terms=terms, name=study)
+    proposal = Proposal.of(task, evaluation | second_model | calibration.parameters, terms=terms, name=study)
     beside = key.absolute().parent / "fedassay-state"
     state = beside if state is None else state
     console = delivery.console
@@ -126,7 +130,7 @@ def aggregate(
         finally:
             runtime.close()
     words.refusals(runtime, console)
-    delivery.deliver(result)
+    calibration.deliver(result, delivery)
 
 
 def _study(

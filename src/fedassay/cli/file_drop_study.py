@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from fedassay.cli.options import Terms
@@ -15,34 +13,13 @@ from fedassay.errors import UsageError
 from fedassay.journal import FileJournal
 from fedassay.privacy.file_ledger import FileLedger
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import Message, Protection, Setting, Task
+from fedassay.protocol import Message, Protection, Setting
 from fedassay.result import Result, describe_privacy
 from fedassay.run import Job, rehearse, run
 from fedassay.runtimes.file_drop import Announcement, FileDropRuntime, Study
-from fedassay.tasks.evaluation import Evaluate, with_site_names
+from fedassay.tasks.catalogue import TASKS, task_of, with_defaults
+from fedassay.tasks.evaluation import with_site_names
 from fedassay.trust.secure_sum import SecureSum
-
-_EVALUATE = {
-    "thresholds": [0.5],
-    "height": None,
-    "buckets": 10,
-    "transform": "auto",
-    "level": 0.95,
-    "groups": [],
-    "versus": False,
-    "per_site": False,
-}
-
-
-def _evaluate(parameters: Message) -> Task[dict[str, Any]]:
-    return Evaluate(**parameters)
-
-
-TASKS: Mapping[str, tuple[Message, Callable[[Message], Task[dict[str, Any]]]]] = MappingProxyType(
-    {"evaluate": (_EVALUATE, _evaluate)}
-)
-"""Name to the parameters with their defaults, and the task that they make."""
-
 
 _DEFAULT_TERMS = Terms(trust=SecureSum(), budget=None, protection=Protection())
 
@@ -58,19 +35,14 @@ class Proposal:
 
     @classmethod
     def of(cls, task: str | None, given: Message, *, terms: Terms, name: str | None) -> Proposal | None:
-        """A proposal from options (those that are None take their defaults), or None if there are none."""
+        """A proposal from the options that were given, or None if there is no task."""
         if task is None:
-            if terms != _DEFAULT_TERMS or name is not None or any(v is not None for v in given.values()):
+            if terms != _DEFAULT_TERMS or name is not None or given:
                 raise UsageError(
                     "options of the study: they belong to the first call; name the task, or leave them out."
                 )
             return None
-        if task not in TASKS:
-            raise UsageError(f"task: got {task!r}, expected one of {', '.join(TASKS)}.")
-        defaults, make = TASKS[task]
-        parameters = {key: value if given.get(key) is None else given[key] for key, value in defaults.items()}
-        make(parameters)
-        return cls(name=name or task, task=task, parameters=parameters, terms=terms)
+        return cls(name=name or task, task=task, parameters=with_defaults(task, given), terms=terms)
 
     def announce(self, drop: Path, *, state: Path, identity: Identity, roster: dict[str, bytes]) -> Study:
         """Announce the study; what cannot be answered is refused before anything is written."""
@@ -78,7 +50,7 @@ class Proposal:
         setting = Setting(
             trust=terms.trust, protection=terms.protection, budget=terms.budget, clients=len(roster)
         )
-        rehearse(TASKS[self.task][1](self.parameters), setting)
+        rehearse(task_of(self.task, self.parameters), setting)
         return Study.begin(
             drop,
             state=state,
@@ -118,7 +90,7 @@ def conclude(study: Study, runtime: FileDropRuntime, *, ledger: Path) -> Result:
         raise UsageError(
             f"study {announced.study}: the task {announced.task!r} is not known to this version."
         )
-    task = TASKS[announced.task][1](announced.parameters)
+    task = task_of(announced.task, announced.parameters)
     journal = FileJournal(study.home / "journal")
     try:
         begun = _first_time(journal, "opened")
@@ -166,7 +138,7 @@ def _result(
             "clients": answered,
             "dropped": len(announced.roster) - answered,
             "truncated": None,
-            "rows": results["histogram"]["rows"],
+            "rows": results.get("histogram", {}).get("rows"),
         },
         runtime={
             "name": runtime.name,

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from fedassay.cli import options, output
+from fedassay.cli.calibrate import Calibration, calibration
 from fedassay.cli.evaluate import evaluation, second_model
 from fedassay.cli.flower_site import site
 from fedassay.errors import UsageError
@@ -22,6 +23,7 @@ from fedassay.runtimes.flower.coordinator_file import VARIABLE, write_coordinato
 from fedassay.runtimes.flower.events import Event
 from fedassay.runtimes.flower.study import Study
 from fedassay.runtimes.flower.submission import Connection, submit
+from fedassay.tasks.catalogue import TASKS
 
 flower_app = typer.Typer(
     name="flower", help="Run between machines on Flower: app, submit, site.", no_args_is_help=True
@@ -65,7 +67,7 @@ def app_command(
 
 
 @flower_app.command("submit")
-@options.takes(evaluation, second_model, options.terms, options.no_seed, output.delivery)
+@options.takes(evaluation, second_model, calibration, options.terms, options.no_seed, output.delivery)
 def submit_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The app's folder.")],
     study: Annotated[
@@ -81,11 +83,13 @@ def submit_command(
     connection: Annotated[
         str | None, typer.Option(help="Instead of an address: a connection in Flower's own settings.")
     ] = None,
+    task: Annotated[str, typer.Option(help="What to run: " + " or ".join(TASKS) + ".")] = "evaluate",
     timeout: Annotated[float, typer.Option(help="Seconds that a site has for each leg.")] = 120.0,
     wait: Annotated[float, typer.Option(help="Seconds to wait for sites that are not there yet.")] = 60.0,
     *,
     evaluation: dict[str, Any],
     second_model: dict[str, Any],
+    calibration: Calibration,
     terms: options.Terms,
     no_seed: None,
     delivery: output.Delivery,
@@ -94,7 +98,8 @@ def submit_command(
     protection, budget = terms.protection, terms.budget
     asked = Study(
         name=study,
-        parameters=evaluation | second_model,
+        task=task,
+        parameters=evaluation | second_model | calibration.parameters,
         privacy=terms.trust.name,
         privacy_parameters=asdict(terms.trust),  # type: ignore[call-overload]
         epsilon=None if budget is None else budget.epsilon,
@@ -117,7 +122,7 @@ def submit_command(
                 print(f"Warning: {event.get('message')}", file=sys.stderr)
 
         document = submit(folder, asked, reached, heard=heard)
-    delivery.deliver(_result(document))
+    calibration.deliver(_result(document), delivery)
 
 
 def _result(document: str) -> Result:

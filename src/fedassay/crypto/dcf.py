@@ -25,14 +25,14 @@ Assumption: nobody times this code. There are no branches on secrets, but numpy 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-import numpy as np, os
-from concurrent.futures import ThreadPoolExecutor
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedassay.crypto.dcf_keys import VALUE_SHIFT, Keys, key_bytes
+from fedassay.crypto.dcf_keys import LEFT, RIGHT, Keys
 from fedassay.crypto.field61 import PRIME, Elements, Words, add, fold, from_blocks, multiply, negate, reduce
 from fedassay.crypto.prg import Generator, Purpose
 from fedassay.errors import UsageError
@@ -85,20 +85,20 @@ def _fill_corrections(keys: Keys, block: slice, x: Words, seeds: Words) -> None:
     keys.square[block] = _square_correction(generator, seeds)
     t1, owed = np.full(len(x), _ONES), np.zeros(len(x), np.uint64)
     for level in range(keys.bits):
-        bit = (x >> np.uint64(keys.bits - 1 - level)) & _ONE
-        right, to_right = np.negative(bit), bit ^ _ONE
-        # Values: how much more party 1 adds than party 0, on either side.
-        (more_l, t_l, flip_l), (more_r, t_r, flip_r) = (_gap(generator.expand(side, seeds)) for side in _VALUES)
-        swap = (more_l ^ more_r) & right
-        keep, lose = more_l ^ swap, more_r ^ swap
-        controls = (flip_l ^ to_right) & _ONE
-        controls |= ((flip_r ^ bit) & _ONE) << _ONE
-        keys.value_words[level, block] = (_signed(lose + owed + to_right, t1) << VALUE_SHIFT) | controls
-        owed = fold(keep + (np.uint64(4 * PRIME) - lose) - to_right)
-        # Seeds: beside the path they become equal, on it one party adds the word and the other does not.
-        seeds, word = _next_seeds(generator, seeds, right, t1)
+        right = _top_bit(x << np.uint64(64 - keys.bits + level))
+        # Values: the word must bring whoever leaves the path to 1 if that is to the right of x, else to 0.
+        gap_l, first_l, both_l = _gap(generator.expand(Purpose.LEFT_VALUE, seeds))
+        gap_r, first_r, both_r = _gap(generator.expand(Purpose.RIGHT_VALUE, seeds))
+        swap = (gap_l ^ gap_r) & right
+        keep, lose, one = gap_l ^ swap, gap_r ^ swap, right + _ONE
+        controls = ((both_l ^ right) & LEFT) ^ (((both_r ^ right) & LEFT) >> _ONE) ^ LEFT
+        keys.value_words[level, block] = _signed(lose + owed + one, t1) | controls
+        owed = fold(keep + (np.uint64(4 * PRIME) - lose) - one)
+        # Seeds: beside the path they become equal; on it one party adds the word, the other does not.
+        children, word = _next_seeds(generator, seeds, right, t1)
         keys.seed_words[level, block] = word
-        t1 = np.negative((t_l ^ ((t_l ^ t_r) & right) ^ (t1 & (controls >> bit))) & _ONE)
+        seeds = children
+        t1 = _top_bit(first_l ^ ((first_l ^ first_r) & right) ^ (t1 & (controls << (right & _ONE))))
     keys.leaf[block] = _signed(_gap(seeds)[0] + owed + _ONE, t1)
 
 
@@ -106,14 +106,18 @@ _SEEDS = (Purpose.LEFT_SEED, Purpose.RIGHT_SEED)
 _VALUES = (Purpose.LEFT_VALUE, Purpose.RIGHT_VALUE)
 
 
+def _top_bit(words):
+    return (words.view(np.int64) >> 63).view(np.uint64)
+
+
 def _next_seeds(generator: Generator, seeds: Words, right: Words, t1: Words) -> tuple[Words, Words]:
-    left, other = (generator.expand(side, seeds) for side in _SEEDS)
-    other ^= left
-    keep = left
-    keep ^= other & _pairs(right)
+    keep, difference = generator.encrypt(Purpose.LEFT_SEED, seeds), generator.encrypt(Purpose.RIGHT_SEED, seeds)
+    difference ^= keep
+    keep ^= seeds
+    keep ^= difference & _pairs(right)
     word = keep[0] ^ keep[1]
-    word ^= other[0]
-    word ^= other[1]
+    word ^= difference[0]
+    word ^= difference[1]
     added = _pairs(t1)
     added &= word
     keep[1] ^= added
@@ -124,11 +128,11 @@ def _next_seeds(generator: Generator, seeds: Words, right: Words, t1: Words) -> 
 
 def _gap(blocks: Words) -> tuple[Words, Words, Words]:
     """Of both parties' blocks: party 1's number minus party 0's (plus 2p: at most 4p), and bits: party 1's, and xor."""
-    t, flip = blocks[1, :, 0].copy(), blocks[0, :, 0] ^ blocks[1, :, 0]
-    blocks >>= VALUE_SHIFT
+    first, both = blocks[1, :, 0].copy(), blocks[0, :, 0] ^ blocks[1, :, 0]
+    blocks &= _P
     gap = _P - blocks[0]
     gap += blocks[1]
-    return gap[:, 0] + gap[:, 1], t, flip
+    return gap[:, 0] + gap[:, 1], first, both
 
 
 def _signed(total: Words, t: Words) -> Elements:
@@ -148,7 +152,9 @@ def _pairs(mask: Words) -> Words:
 
 def _square_correction(generator: Generator, seeds: Words) -> Elements:
     """What is missing for the parties' pseudorandom shares of a and c to satisfy a² = c; see `sketch`."""
-    a, c = (reduce(from_blocks(generator.expand(purpose, seeds))) for purpose in (Purpose.MASK, Purpose.SQUARE))
+    a, c = (
+        reduce(from_blocks(generator.expand(purpose, seeds))) for purpose in (Purpose.MASK, Purpose.SQUARE)
+    )
     mask = add(a[0], a[1])
     return add(multiply(mask, mask), negate(add(c[0], c[1])))
 
@@ -166,8 +172,10 @@ def evaluate(keys: Keys, points: ArrayLike) -> Elements:
     shares = np.empty((len(keys), len(points)), np.uint64)
     route = _Route.to(points, bits=keys.bits)
     at_once = min(_KEYS_AT_ONCE, max(1, _NODES_AT_ONCE // max(1, route.width)))
+
     def work(block):
         shares[block] = _walk(Generator(), keys, block, route)[route.places].T
+
     in_blocks(work, len(keys), at_once)
     return shares
 
@@ -215,21 +223,25 @@ def _walk(generator: Generator, keys: Keys, block: slice, route: _Route) -> Elem
     t = np.full(seeds.shape[:2], _ONES if keys.party else np.uint64(0))
     value = np.zeros_like(t)
     for level, parents in enumerate(route.parents):
-        seed_word, value_word = keys.seed_words[level, block], t & keys.value_words[level, block]
-        correction = np.empty_like(seeds)
-        np.bitwise_and(t, seed_word[:, 0], out=correction[..., 0])
-        np.bitwise_and(t, seed_word[:, 1], out=correction[..., 1])
-        value += value_word >> VALUE_SHIFT
+        word = t & keys.value_words[level, block]
+        value += word & _P
+        if level % 2:
+            value = fold(value)
+        seed_word = keys.seed_words[level, block]
+        feed = np.empty_like(seeds)
+        np.bitwise_and(t, seed_word[:, 0], out=feed[..., 0])
+        np.bitwise_and(t, seed_word[:, 1], out=feed[..., 1])
+        feed ^= seeds
         sides = []
         for side, some in enumerate(parents):
             parent = seeds[some]
             if len(parent) == 0:
                 continue
-            child = generator.expand(_SEEDS[side], parent)
-            child ^= correction[some]
+            child = generator.encrypt(_SEEDS[side], parent)
+            child ^= feed[some]
             drawn = generator.expand(_VALUES[side], parent)
-            control = np.negative((drawn[..., 0] ^ (value_word[some] >> np.uint64(side))) & _ONE)
-            sides.append((child, control, fold(value[some] + from_blocks(drawn))))
+            control = _top_bit(drawn[..., 0] ^ (word[some] << np.uint64(side) if side else word[some]))
+            sides.append((child, control, value[some] + from_blocks(drawn)))
         seeds, t, value = sides[0] if len(sides) == 1 else map(np.concatenate, zip(*sides, strict=True))
     shares = reduce(value + from_blocks(seeds) + (t & keys.leaf[block]))
     return negate(shares) if keys.party else shares
@@ -237,7 +249,7 @@ def _walk(generator: Generator, keys: Keys, block: slice, route: _Route) -> Elem
 
 def in_blocks(work, count, at_once):
     blocks = [slice(start, min(start + at_once, count)) for start in range(0, count, at_once)]
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+    with ThreadPoolExecutor(max_workers=int(os.environ.get("TH","2"))) as pool:
         return list(pool.map(work, blocks))
 
 
@@ -245,7 +257,11 @@ def _whole_numbers(numbers: ArrayLike, *, bits: int, what: str) -> Points:
     """Whole numbers below 2^bits as words."""
     given = np.asarray(numbers)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        raise UsageError(f"{what}: got {given.ndim} dimensions of type {given.dtype}, expected a list of whole numbers.")
-    if given.size and not (0 <= int(given.min()) and int(given.max()) < 2**bits):
-        raise UsageError(f"{what}: got {given.min()} to {given.max()}, expected 0 to {2**bits - 1} ({bits} bits).")
+        raise UsageError(
+            f"{what}: got {given.ndim} dimensions of type {given.dtype}, expected a list of whole numbers."
+        )
+    if given.size and not (int(given.min()) >= 0 and int(given.max()) < 2**bits):
+        raise UsageError(
+            f"{what}: got {given.min()} to {given.max()}, expected 0 to {2**bits - 1} ({bits} bits)."
+        )
     return given.astype(np.uint64)

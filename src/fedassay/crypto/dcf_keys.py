@@ -31,11 +31,11 @@ MAGIC = b"fdcf"
 
 Bytes = NDArray[np.uint8]
 
-VALUE_SHIFT = np.uint64(3)
-"""The third word of a level holds the value above three bits, which are left control, right control, zero."""
+LEFT, RIGHT = np.uint64(1 << 63), np.uint64(1 << 62)
+"""The control bits in the third word of a level. Below them: a zero and a field element."""
 
 _P = np.uint64(PRIME)
-_UNUSED = np.uint64(0b100)
+_CONTROLS = LEFT | RIGHT
 _SEED, _SQUARE, _LEAF, _LEVELS, _PER_LEVEL = slice(1, 3), 3, 4, 5, 3
 
 _ROWS_AT_ONCE = 512
@@ -163,7 +163,7 @@ def well_formed(data: Bytes, *, party: int, bits: int) -> NDArray[np.bool_]:
     good &= (words[:, _SQUARE] < _P) & (words[:, _LEAF] < _P)
     for rows in _blocks(len(words)):
         values = _levels_of_values(words)[rows]
-        good[rows] &= ((values >> VALUE_SHIFT < _P) & (values & _UNUSED == 0)).all(axis=1)
+        good[rows] &= (values & ~_CONTROLS < _P).all(axis=1)
     return good
 
 
@@ -176,7 +176,9 @@ def _complaint(key: bytes, *, party: int, bits: int) -> str:
     if key[:4] != MAGIC:
         return f'got no "{MAGIC.decode()}" at its beginning, expected a key from fedassay'
     if key[4] != VERSION:
-        return f"got version {key[4]}, expected {VERSION}; clients and servers need the same version of fedassay"
+        return (
+            f"got version {key[4]}, expected {VERSION}; clients and servers need the same version of fedassay"
+        )
     if key[5] != party:
         return f"got one for party {key[5]}, expected party {party}; keys went to the wrong server"
     if key[6] != bits:

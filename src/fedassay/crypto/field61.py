@@ -73,22 +73,19 @@ def multiply(a: Elements, b: Elements) -> Elements:
     a1, a0, b1, b0 = a >> half, a & low, b >> half, b & low
     middle = a1 * b0 + a0 * b1
     return reduce(
-        np.uint64(2) * (a1 * b1)
-        + (middle >> np.uint64(30))
-        + ((middle & middle_low) << half)
-        + a0 * b0
+        np.uint64(2) * (a1 * b1) + (middle >> np.uint64(30)) + ((middle & middle_low) << half) + a0 * b0
     )
 
 
 def from_blocks(blocks: Words) -> Words:
-    """One number per block of two words (last axis): the sum of their upper 61 bits, below 2^62, not reduced.
+    """One number per block of two words (last axis): the sum of their lower 61 bits, at most 2p, not reduced.
 
     Guarantee: uniform blocks give numbers modulo p at a statistical distance of at most 2^-122 from uniform.
-    The upper 61 bits of a word, modulo p, are uniform but for one outcome in 2^61 (p itself counts as 0); the sum
-    is uniform if either half is. The lower three bits of each word are not used.
+    The lower 61 bits of a word, modulo p, are uniform but for one outcome in 2^61 (p itself counts as 0); the sum
+    is uniform if either half is. The upper three bits of each word are not used.
     """
-    upper = blocks >> np.uint64(3)
-    total: Words = upper[..., 0] + upper[..., 1]
+    lower = blocks & _P
+    total: Words = lower[..., 0] + lower[..., 1]
     return total
 
 
@@ -125,6 +122,6 @@ def _limb(elements: Elements, i: int) -> NDArray[np.float64]:
 
 
 def _times_power_of_two(words: Words, exponent: int) -> Elements:
-    """words · 2^exponent, for words of at most p: a rotation of 61 bits."""
+    """Words · 2^exponent, for words of at most p: a rotation of 61 bits."""
     left = np.uint64(exponent % 61)
     return reduce(((words << left) & _P) + (words >> (_BITS - left)))

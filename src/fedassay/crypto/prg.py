@@ -67,12 +67,16 @@ class Generator:
 
         One call to the cipher, whatever the number of seeds.
         """
+        blocks = self.encrypt(purpose, seeds)
+        blocks ^= seeds
+        return blocks
+
+    def encrypt(self, purpose: Purpose, seeds: Words) -> Words:
+        """The blocks before the seeds are xored to them, for callers that xor something else in the same pass."""
         plain = np.ascontiguousarray(seeds, dtype="<u8")
         if plain.size == 0:
-            return plain
+            return plain.copy()
         # The library asks for room for one more block than it writes.
         room = np.empty(plain.size + 2, dtype="<u8")
         self._ciphers[purpose].update_into(plain.data.cast("B"), room.data.cast("B"))
-        blocks = room[: plain.size].reshape(plain.shape)
-        np.bitwise_xor(blocks, plain, out=blocks)
-        return blocks
+        return room[: plain.size].reshape(plain.shape)

@@ -121,7 +121,7 @@ def _cohort(journal: Journal, clients: int, results: dict[str, Any]) -> dict[str
         "clients": answered,
         "dropped": clients - answered,
         "truncated": None,
-        "rows": results["histogram"]["rows"],
+        "rows": results.get("histogram", {}).get("rows"),
     }
 
 

@@ -11,11 +11,8 @@ from typing import Any
 from fedassay.errors import UsageError
 from fedassay.protocol import Budget, Neighbours, Protection, Setting, Task, TrustModel, Unit
 from fedassay.run import Job, rehearse
-from fedassay.tasks.evaluation import Evaluate
+from fedassay.tasks.catalogue import task_of
 from fedassay.trust import TRUST_MODELS
-
-TASKS: Mapping[str, type[Any]] = {"evaluate": Evaluate}
-"""The tasks that a deployment can run, by name."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ANY_NUMBER = 1000
@@ -66,10 +63,7 @@ class Study:
         return Job(name=self.task, task=self._task(), setting=self._setting(clients))
 
     def _task(self) -> Task[dict[str, Any]]:
-        if self.task not in TASKS:
-            raise UsageError(f"task: got {self.task!r}, expected one of {', '.join(TASKS)}.")
-        task: Task[dict[str, Any]] = _made(TASKS[self.task], self.parameters, what=self.task)
-        return task
+        return task_of(self.task, self.parameters)
 
     def _setting(self, clients: int) -> Setting:
         if self.privacy not in TRUST_MODELS:

@@ -38,7 +38,7 @@ class Calibrate:
         by the fit rows alone.
     bins : buckets of histogram binning; by default M^{1/3} for M rows, fewer under noise.
     height : 2^height score bins in both histograms. By default 15 without noise; under noise 8 for the fit
-        and 11 for the held-out rows.
+        and 10 for the held-out rows.
     buckets : of the calibration error and of the reliability curve.
     transform : the spacing of the bins, as in `Evaluate`.
     level : the confidence level of all intervals.

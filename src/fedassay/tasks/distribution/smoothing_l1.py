@@ -16,7 +16,8 @@ nothing and T(x+1, y+1) = T(x, y) + Σ q over the inside. The table of a block h
 λ_a - λ_b = 1, ν ≤ 0 with -1, ν = 0 otherwise; and w = q + Bν is zero where λ > 0. What a block can take from its two
 ends is then a set given by an interval for each of the two amounts and one for their sum (what a network can take
 from two terminals always is). These intervals are computed from the narrowest blocks up, and amounts chosen within
-them from the widest down. The solution is not unique: where there is a choice, the amount nearest to zero is taken.
+them from the widest down. The solution is not unique: where there is a choice, the amount nearest to zero is taken,
+and half from either side.
 Measured, that is closer to the truth than the middles of the intervals and than what solvers of linear programs
 return, interior-point or simplex (docs/explanation/smoothing.md).
 
@@ -226,7 +227,8 @@ def _from_ends(increments: Increments, first_level: int, last_level: int, whole:
     first = _given_away(increments.steps[:1], np.array([first_level]))
     last = _given_away(np.array([increments.last]), np.array([last_level]))
     least_last, most_last = np.maximum(last[0], whole.least[1]), np.minimum(last[1], whole.most[1])
-    from_first = _nearest_to_zero(
+    from_first = _nearest(
+        _nearest_to_zero(whole.least[2], whole.most[2]) / 2,
         np.maximum.reduce([first[0], whole.least[0], whole.least[2] - most_last]),
         np.minimum.reduce([first[1], whole.most[0], whole.most[2] - least_last]),
     )
