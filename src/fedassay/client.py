@@ -14,7 +14,7 @@ from fedassay.envelope import Envelope, Summaries, TrustModels
 from fedassay.errors import DataError, ProtocolError
 from fedassay.privacy.ledger import Charge, Ledger
 from fedassay.privacy.policy import Policy, PolicyRequest
-from fedassay.protocol import Credentials, Message, Plan, Randomness, Rows, Vector
+from fedassay.protocol import Credentials, Message, Part, Plan, Randomness, Rows, Vector
 from fedassay.summaries import CATALOGUE
 from fedassay.trust import TRUST_MODELS
 
@@ -60,8 +60,12 @@ class Client(Endpoint):
             trust_models=trust_models,
         )
         self.site = site
-        self.truncated = 0
+        self._left_out: dict[Part, int] = {}
+
+    @property
+    def truncated(self) -> int:
         """Rows left out by the bound on rows per client, in the latest measurement. Stays at the site."""
+        return sum(self._left_out.values())
 
     def agree(self, opened: Envelope) -> None:
         """Ask the site's policy, then charge its ledger; either may refuse, and then nothing is sent."""
@@ -89,6 +93,7 @@ class Client(Endpoint):
 
     def _measure(self, opened: Envelope, learned: Memories) -> tuple[Vector, ...]:
         vectors = []
+        self._left_out = {}
         for plan, task in zip(opened.request.plans, opened.tasks, strict=True):
             # What was learned from some rows must not speak in an answer about others, which are paid for apart.
             key = (opened.study, task, plan.query.part)
@@ -109,7 +114,8 @@ class Client(Endpoint):
         )
         if protection.rows_per_client is None:
             return rows
-        rows, self.truncated = limit_rows(rows, protection.rows_per_client, self.site.randomness)
+        part = plan.query.part
+        rows, self._left_out[part] = limit_rows(rows, protection.rows_per_client, self.site.randomness)
         return rows
 
 

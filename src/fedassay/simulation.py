@@ -53,10 +53,6 @@ class Simulation:
             raise UsageError("mode aggregate: Flower passes every message; use the in-process runtime.")
         if not 0 < self.held_out < 1:
             raise UsageError(f"holdout: got {self.held_out:.3g}, expected a number between 0 and 1.")
-        if self.carrier == "flower" and self.held_out != HELD_OUT:
-            raise UsageError(
-                f"holdout: got {self.held_out:.3g}, on Flower sites hold out {HELD_OUT:.3g}; leave it out."
-            )
 
     def randomness(self) -> SecureRandomness | SimulatedRandomness:
         """The source of all randomness of this simulation."""
@@ -76,6 +72,7 @@ class Simulation:
             body,
             randomness=self.randomness(),
             split_key=self.randomness().child("split").bytes(32),
+            held_out=self.held_out,
             progress=self.progress,
         )
 

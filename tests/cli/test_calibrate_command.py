@@ -182,7 +182,6 @@ BAD_USAGE = {
     "bins without buckets": (["--bins", "9", "--method", "beta"], "the method beta has none"),
     "holdout": (["--holdout", "1"], "holdout: got 1"),
     "holdout nan": (["--holdout", "nan"], "holdout: got nan"),
-    "holdout on flower": (["--holdout", "0.2", "--runtime", "flower"], "on Flower sites hold out 0.3"),
     "height": (["--height", "99"], "height"),
     "level": (["--level", "0"], "level"),
     "out into nowhere": (["--out", "no/such/c.json"], "folder does not exist"),

@@ -111,7 +111,10 @@ def _top_bit(words):
 
 
 def _next_seeds(generator: Generator, seeds: Words, right: Words, t1: Words) -> tuple[Words, Words]:
-    keep, difference = generator.encrypt(Purpose.LEFT_SEED, seeds), generator.encrypt(Purpose.RIGHT_SEED, seeds)
+    keep, difference = (
+        generator.encrypt(Purpose.LEFT_SEED, seeds),
+        generator.encrypt(Purpose.RIGHT_SEED, seeds),
+    )
     difference ^= keep
     keep ^= seeds
     keep ^= difference & _pairs(right)
@@ -249,7 +252,7 @@ def _walk(generator: Generator, keys: Keys, block: slice, route: _Route) -> Elem
 
 def in_blocks(work, count, at_once):
     blocks = [slice(start, min(start + at_once, count)) for start in range(0, count, at_once)]
-    with ThreadPoolExecutor(max_workers=int(os.environ.get("TH","2"))) as pool:
+    with ThreadPoolExecutor(max_workers=int(os.environ.get("TH", "2"))) as pool:
         return list(pool.map(work, blocks))
 
 

@@ -17,7 +17,7 @@ from fedassay.data.federation import Federation
 from fedassay.data.split import select_pooled_part
 from fedassay.errors import UnsupportedQuery
 from fedassay.helper import Helper
-from fedassay.protocol import Party, Plan, Randomness, Released, Sample, Sum, Vector
+from fedassay.protocol import Part, Party, Plan, Randomness, Released, Sample, Sum, Vector
 from fedassay.run import Errand
 from fedassay.runtimes.messaging import MessagingRuntime, Traffic
 
@@ -95,7 +95,12 @@ class Aggregate:
         self._split_key = split_key
         self._held_out = held_out
         self.traffic = Traffic()
-        self.truncated = 0
+        self._left_out: dict[Part, int] = {}
+
+    @property
+    def truncated(self) -> int:
+        """Rows that clients left out to keep to their bound, in the latest measurement."""
+        return sum(self._left_out.values())
 
     @property
     def clients(self) -> Sequence[str]:
@@ -106,6 +111,7 @@ class Aggregate:
         """Measure all rows at once, then let the trust model draw what its protocol would have released."""
         for plan in errand.exchange.plans:
             _require_additive(plan)
+        self._left_out = {}
         totals = [self._total(plan) for plan in errand.exchange.plans]
         return errand.trust.aggregate(
             errand.exchange.plans, totals, self._federation.client_count, errand.randomness
@@ -121,7 +127,8 @@ class Aggregate:
             held_out=self._held_out,
         )
         if protection.rows_per_client is not None:
-            rows, self.truncated = limit_pooled(rows, protection.rows_per_client, self._randomness)
+            part = plan.query.part
+            rows, self._left_out[part] = limit_pooled(rows, protection.rows_per_client, self._randomness)
         total, _ = plan.query.of.measure(rows, {})
         return total
 

@@ -68,6 +68,7 @@ class SpooledClients:
     spool: Spool
     randomness: Source = field(repr=False)
     split_key: bytes = field(repr=False)
+    held_out: float
 
     def __call__(self, name: str, request: bytes) -> Client:
         """The client of this name."""
@@ -83,6 +84,7 @@ class SpooledClients:
                 ledger=MemoryLedger(None),
                 randomness=self.randomness.child(path),
                 split_key=self.split_key,
+                held_out=self.held_out,
             ),
         )
 
@@ -176,6 +178,7 @@ def simulate_federation(
     *,
     randomness: Source,
     split_key: bytes,
+    held_out: float,
     progress: Progress | None = None,
 ) -> Answer:
     """`simulate` over the clients of a federation."""
@@ -186,7 +189,10 @@ def simulate_federation(
         )
     with tempfile.TemporaryDirectory(prefix="fedassay-") as folder:
         clients = SpooledClients(
-            spool=Spool.write(federation, Path(folder)), randomness=randomness, split_key=split_key
+            spool=Spool.write(federation, Path(folder)),
+            randomness=randomness,
+            split_key=split_key,
+            held_out=held_out,
         )
         cast = Cast(clients=tuple(federation.clients), endpoint=clients)
 

@@ -17,9 +17,8 @@ nothing and T(x+1, y+1) = T(x, y) + Σ q over the inside. The table of a block h
 ends is then a set given by an interval for each of the two amounts and one for their sum (what a network can take
 from two terminals always is). These intervals are computed from the narrowest blocks up, and amounts chosen within
 them from the widest down. The solution is not unique: where there is a choice, the amount nearest to zero is taken,
-and half from either side.
-Measured, that is closer to the truth than the middles of the intervals and than what solvers of linear programs
-return, interior-point or simplex (docs/explanation/smoothing.md).
+half of it from either side. Measured, that is closer to the truth than the middles of the intervals and than what
+solvers of linear programs return, interior-point or simplex (docs/explanation/smoothing.md).
 
 Reference: Barczewski, Mawass and Ramon, *Differentially Private Empirical Cumulative Distribution Functions*, Eq. 3
 with p = 1.
