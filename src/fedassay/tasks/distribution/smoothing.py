@@ -82,9 +82,7 @@ def isotonic(curve: ArrayLike, *, top: float, weights: ArrayLike | None = None) 
     given = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
     if given.shape != values.shape or not (np.isfinite(given).all() and (given > 0).all()):
         raise UsageError("weights: expected one finite number above 0 per value of the curve.")
-    # A curve that needs nothing is not even rounded.
-    rising = bool((values[:-1] <= values[1:]).all())
-    smoothed = _within(values if rising else isotonic_regression(values, weights=given).x, top)
+    smoothed = _within(_rising(values, given), top)
     moves = smoothed - values
     return Smoothed(
         curve=smoothed,
@@ -207,6 +205,16 @@ class _Problem:
             objective=objective,
             residual=residual,
         )
+
+
+def _rising(values: Floats, weights: Floats) -> Floats:
+    """The closest non-decreasing values. If they are so already, they are not even rounded."""
+    if (values[:-1] <= values[1:]).all():
+        return values
+    blocks = isotonic_regression(values, weights=weights).blocks
+    # SciPy's own means are merged pair by pair: 1e-12 off for one block of 2^15 values.
+    means = np.add.reduceat(weights * values, blocks[:-1]) / np.add.reduceat(weights, blocks[:-1])
+    return np.repeat(np.maximum.accumulate(means), np.diff(blocks))
 
 
 def _within(curve: Floats, top: float) -> Floats:

@@ -100,6 +100,8 @@ def isotonic_residual(curve: Floats, top: float, weights: Floats, *, smoothed: F
     one is zero, because the steps add up to more than zero: μ_0 = max S. Optimal if min(μ, w) = 0, with μ per total
     weight; relative to max(top, max |F̂|).
     """
-    moved = np.concatenate([[0.0], np.cumsum(weights * (smoothed - curve))]) / weights.sum()
+    # In the widest floats there are: the rounding of a million sums would be larger than what is looked for.
+    sums = np.cumsum(weights * (smoothed - curve), dtype=np.longdouble)
+    moved = np.concatenate([[0.0], sums.astype(np.float64)]) / weights.sum()
     violation = np.minimum(moved.max() - moved, steps_of(smoothed, top)).max()
     return float(violation / max(top, np.abs(curve).max()))
