@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from fedassay.tasks.distribution import smoothing, smoothing_l1, smoothing_l2
+from fedassay.tasks.distribution import smoothing, smoothing_flow, smoothing_l1, smoothing_l2
 from fedassay.tasks.distribution.dyadic import Increments, levels_of
 from fedassay.tasks.distribution.smoothing import isotonic, l1, l2
 from fedassay.tasks.distribution.smoothing_certificate import (
@@ -222,15 +223,15 @@ def test_a_solver_with_a_wrong_conductance_gives_itself_away(monkeypatch: pytest
 
 def test_a_programme_with_a_short_table_gives_itself_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """One row less, and T is extended from where λ ≥ 0 still matters."""
-    right = smoothing_l1._extended
+    right = smoothing_l1._Tables.rows
 
-    def shorter(table, inside, rows):
-        return right(table[:2], inside, rows)
+    def shorter(tables, half, rows):
+        return right(dataclasses.replace(tables, cost=tables.cost[:2]), half, rows)
 
-    monkeypatch.setattr(smoothing_l1, "_extended", shorter)
+    monkeypatch.setattr(smoothing_l1._Tables, "rows", shorter)
     assert max(l1(example(seed=seed), top=ROWS).residual for seed in range(5)) > 1e-6
 
 
 def test_a_flow_that_ignores_a_bound_gives_itself_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smoothing_l1, "_nearest", lambda target, least, most: np.minimum(most, target))
+    monkeypatch.setattr(smoothing_flow, "_nearest", lambda target, least, most: np.minimum(most, target))
     assert l1(example(), top=ROWS).residual > 1e-6

@@ -34,7 +34,7 @@ class Recalibrated:
     @classmethod
     def by(cls, evidence: Evidence, calibrator: Map) -> Recalibrated:
         """The evidence through this map."""
-        lower, upper = _ends(evidence)
+        lower, upper = evidence.ends
         return cls(
             evidence=evidence,
             scores=calibrator(evidence.scores),
@@ -45,7 +45,7 @@ class Recalibrated:
     @classmethod
     def untouched(cls, evidence: Evidence) -> Recalibrated:
         """The evidence with the model's own scores."""
-        lower, upper = _ends(evidence)
+        lower, upper = evidence.ends
         return cls(evidence=evidence, scores=evidence.scores, at_lower=lower, at_upper=upper)
 
     @cached_property
@@ -96,20 +96,6 @@ class Recalibrated:
         """How far the logit of a row's score can be from the leaf's."""
         ends = np.stack([_logits(self.at_lower), _logits(self.at_upper)])
         return np.asarray(np.abs(ends - self.logits).max(axis=0))
-
-
-def _ends(evidence: Evidence) -> tuple[Floats, Floats]:
-    """The ends of each leaf, the upper one approached from inside.
-
-    Under noise the outermost bins are not resolved: a score of 0 or 1 counts as the middle of its bin. Else a
-    few rows of noise, times the logarithm of 0, would make every bound meaningless.
-    """
-    edges = evidence.grid.edges
-    lower, upper = edges[:-1].copy(), np.nextafter(edges[1:], 0.0)
-    upper[-1] = 1.0  # the last leaf is closed
-    if not evidence.exact:
-        lower[0], upper[-1] = evidence.scores[0], evidence.scores[-1]
-    return lower, upper
 
 
 def _logits(scores: Floats) -> Floats:

@@ -149,6 +149,20 @@ class Evidence:
         return (self.grid.edges[1:] + self.grid.edges[:-1]) / 2
 
     @cached_property
+    def ends(self) -> tuple[Floats, Floats]:
+        """The lowest and the highest score that a row of each leaf can have; the upper edge is outside.
+
+        Under noise the outermost bins are not resolved: a score of 0 or 1 counts as the middle of its bin. Else
+        a few rows of noise, times the logarithm of 0, would make every bound meaningless.
+        """
+        edges = self.grid.edges
+        lower, upper = edges[:-1].copy(), np.nextafter(edges[1:], 0.0)
+        upper[-1] = 1.0  # the last leaf is closed
+        if not self.exact:
+            lower[0], upper[-1] = self.scores[0], self.scores[-1]
+        return lower, upper
+
+    @cached_property
     def half_widths(self) -> Floats:
         """How far a row's score can be from the one that stands for it."""
         return (self.grid.edges[1:] - self.grid.edges[:-1]) / 2

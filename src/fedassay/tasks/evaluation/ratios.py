@@ -82,12 +82,12 @@ def _mean_loss(
     evidence: Evidence, of_positive: Callable[[Floats], Floats], of_negative: Callable[[Floats], Floats]
 ) -> Estimate:
     """The mean over rows of a loss that is monotone in the score, with the bound from the bins' edges."""
-    n, edges = evidence.rows, evidence.grid.edges
+    n, (lower, upper) = evidence.rows, evidence.ends
     losses, spreads = [], []
     for loss in (of_positive, of_negative):
-        here, at_edges = loss(evidence.scores), loss(edges)
+        here = loss(evidence.scores)
         losses.append(here)
-        spreads.append(np.maximum(np.abs(at_edges[1:] - here), np.abs(at_edges[:-1] - here)))
+        spreads.append(np.maximum(np.abs(loss(upper) - here), np.abs(loss(lower) - here)))
     v = evidence.total(losses[0], losses[1]) / n
     # Linear in the counts, so unbiased under noise; a negative total says that the bound drowns in it.
     bound = max(0.0, evidence.total(spreads[0], spreads[1]) / n)

@@ -128,8 +128,8 @@ def _binning_bound(
     evidence: Evidence, design: Floats, offset: Floats, beta: Floats, coordinate: int
 ) -> float:
     """How far the coefficient moves, to first order, if every row moves to the worst place in its bin."""
-    edges = _logits(evidence.grid.edges)
-    reach = np.maximum(edges[1:] - _logits(evidence.scores), _logits(evidence.scores) - edges[:-1])
+    here, (lower, upper) = _logits(evidence.scores), map(_logits, evidence.ends)
+    reach = np.maximum(upper - here, here - lower)
     means = expit(offset + beta @ design)
     inverse = np.linalg.inv(_information(evidence, design, means))[coordinate]
     direction, weights = inverse @ design, means * (1 - means)
