@@ -29,7 +29,7 @@ FIGURES = {
 
 
 def main(samples: Sequence[Sample], scope: Scope, folder: Path) -> list[Measured]:
-    """Measure, draw, and fill in the tables of the page if there is one."""
+    """Measure, draw, and fill in the tables of the page in this folder."""
     measured = []
     for sample in samples:
         measured.append(run(sample, scope))
@@ -37,11 +37,12 @@ def main(samples: Sequence[Sample], scope: Scope, folder: Path) -> list[Measured
             plots.save(draw(measured[-1]), folder / f"{name}-{sample.name}.svg")
     first = measured[0]
     paid = costs.table(
-        first.sample, repetitions=scope.repetitions, seed=scope.seed, messengers=scope.messengers
+        first.sample, repetitions=10 * scope.repetitions, seed=scope.seed, messengers=scope.messengers
     )
     tables = {
         "run": run_line(scope),
         **{f"rates {seen.sample.name}": rate_table(seen) for seen in measured},
+        "gains": gain_table(measured),
         "costs": cost_table(paid),
     }
     page = folder / PAGE
@@ -77,6 +78,18 @@ def _cell(slope: rates.Slope | None) -> str:
     return "" if slope is None else str(slope)
 
 
+def gain_table(measured: Sequence[Measured]) -> str:
+    """Ratios of errors, as Markdown."""
+    head = ["published error over ours", "model"]
+    head += [f"{seen.sample.name}, {which}" for seen in measured for which in ("same bins", "default")]
+    lines = []
+    for several in zip(*(rates.gains(seen) for seen in measured), strict=True):
+        numbers = [number for gain in several for number in (gain.same_bins, gain.default)]
+        cells = ["" if number is None else f"{number:.1f}" for number in numbers]
+        lines.append([several[0].quantity, several[0].model, *cells])
+    return _markdown(head, lines)
+
+
 def cost_table(paid: Sequence[costs.Cost]) -> str:
     """Errors, bytes and rounds, as Markdown."""
     head = [
@@ -110,13 +123,15 @@ def filled(page: str, tables: dict[str, str]) -> str:
     Examples
     --------
     >>> filled("a <!-- run -->old<!-- end --> b", {"run": "new"})
-    'a <!-- run -->\nnew\n<!-- end --> b'
+    'a <!-- run -->\n\nnew\n\n<!-- end --> b'
     """
     for name, table in tables.items():
         start, end = f"<!-- {name} -->", "<!-- end -->"
+        if start not in page:
+            raise ValueError(f"page: expected {start} and {end} around a table, got neither.")
         before, _, rest = page.partition(start)
         _, _, after = rest.partition(end)
-        page = f"{before}{start}\n{table}\n{end}{after}"
+        page = f"{before}{start}\n\n{table}\n\n{end}{after}"
     return page
 
 

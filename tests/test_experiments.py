@@ -135,7 +135,7 @@ def test_slopes_are_exponents() -> None:
 
 
 def test_the_whole_script_on_little(sample: Sample, tmp_path: Path) -> None:
-    names = ("run", "rates synthetic", "costs")
+    names = ("run", "rates synthetic", "gains", "costs")
     (tmp_path / three_privacy_models.PAGE).write_text(
         "".join(f"<!-- {name} --><!-- end -->\n" for name in names)
     )
@@ -153,7 +153,7 @@ def test_the_whole_script_on_little(sample: Sample, tmp_path: Path) -> None:
     assert all(path.stat().st_size < 150_000 for path in tmp_path.glob("*.svg"))
     page = (tmp_path / three_privacy_models.PAGE).read_text(encoding="utf-8")
     assert "seed 20231115, 2 repetitions" in page
-    assert page.count("\n| ") == 2 * 2 + len(rates.table(seen)) + 5
+    assert page.count("\n| ") == 3 * 2 + len(rates.table(seen)) + len(rates.gains(seen)) + 5
     assert "| `local-dp` | 2^" in page
 
 

@@ -1,186 +1,127 @@
 """Distributed comparison functions: two keys that together count a client at every threshold from its value on.
 
-A client with value x makes two keys, one for each of two servers. At any point τ of the domain {0, .., 2^n − 1} each
-server computes, alone, a share f_b(τ) modulo p = 2^61 − 1, and
+A client with the value x makes two keys, one for each of two servers. At any point τ of the domain {0, .., 2^n − 1}
+server b computes, alone, a share f_b(τ) modulo p = 2^61 − 1, and
 
-    f_0(τ) + f_1(τ) = 1[τ ≥ x]  (mod p):   0 below x, 1 at x itself and above.
+    f_0(τ) + f_1(τ) ≡ 1[τ ≥ x]:   0 below x, 1 at x itself and above.
 
 One key alone is, computationally, independent of x. So the servers can sum the shares of all clients and learn how
 many values are at most τ, for any τ that they think of later, without the clients.
 
-This is the construction of E. Boyle, N. Chandran, N. Gilboa, D. Gupta, Y. Ishai, N. Kumar, M. Rathee, Function Secret
-Sharing for Mixed-Mode and Fixed-Point Secure Computation (EUROCRYPT 2021, Section 3, Figure 1), mirrored: there the
-payload sits on the points *below* α, here on the branches to the *right* of x and on x. Notation, as there: a key
-describes a binary tree; every node has a seed s, a control bit t and a running value V for each party. Off the path to
-x the two parties' seeds and bits agree, so that their values cancel from there on; on it the seeds are independent
-and the bits differ. The *correction words* of a level, which both keys contain, restore this after each step; one of
-them makes the values that have been added up come out as 1 where the path is left to the right, 0 where to the left.
+This is the optimised construction of E. Boyle, N. Chandran, N. Gilboa, D. Gupta, Y. Ishai, N. Kumar, M. Rathee, Function
+Secret Sharing for Mixed-Mode and Fixed-Point Secure Computation (EUROCRYPT 2021, Section 3), mirrored: there the
+payload lies on the points below α, here on the branches that leave the path to x on its right, and on x itself.
 
-Security: Theorem 1 there, for a pseudorandom generator G(s) = (s_L, s_R, v_L, v_R); ours and what it assumes are in
-`fedassay.crypto.prg` (λ = 128). Each secret seed is expanded once. The control bits of the children are the lowest
-bits of the value blocks, which the values do not use, so that seeds keep all their 128 bits.
+A key describes a binary tree. At every node each party has a seed s, a control bit t and a value V that has been added
+up since the root. Off the path to x both parties have the same seed and bit, so that all they add from there on
+cancels; on it the seeds are independent and exactly one party has t = 1. G(s) gives each child a seed, a bit and a
+number to add. That would break the rule where the path is left; the *correction words* of the level, which are in both
+keys and are applied by the party with t = 1 only, restore it, and make V_0 − V_1 come out as 1 to the right of
+the path, and 0 to the left.
 
-Assumption: nobody times this code. There are no branches on secrets, but numpy makes no promise.
+Security: the theorem there, for a pseudorandom generator G; ours and its assumptions are in `fedassay.crypto.prg`
+(λ = 128). It uses seeds of all 128 bits: control bits come from bits that the numbers leave free. Numbers are the
+61 lower bits of words, which puts a key of n bits at a statistical distance of at most (2n + 3)·2^-61 < 2^-54 from the
+ideal (`from_bits`), however much is computed.
+
+Assumption: nobody times this code. It has no branches on secrets, but numpy promises nothing.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fedassay.crypto.dcf_keys import LEFT, RIGHT, Keys
-from fedassay.crypto.field61 import PRIME, Elements, Words, add, fold, from_blocks, multiply, negate, reduce
-from fedassay.crypto.prg import Generator, Purpose
+from fedassay.crypto.dcf_keys import LEFT, RIGHT, Keys, check_bits
+from fedassay.crypto.dcf_tree import Points, Route, Walker, top_bit
+from fedassay.crypto.field61 import PRIME, Elements, P, Words, add, fold, from_bits, multiply, negate, reduce, sums
+from fedassay.crypto.prg import Generator, Purpose, room
 from fedassay.errors import UsageError
 from fedassay.protocol import Randomness
 
-Points = NDArray[np.uint64]
-Index = slice | NDArray[np.intp]
+T = TypeVar("T")
 
-_P = np.uint64(PRIME)
-_ONE = np.uint64(1)
+_ONE, _SEVEN = np.uint64(1), np.uint64(7)
 _ONES = np.uint64(2**64 - 1)
 
-_KEYS_AT_ONCE = 1 << 13
-_NODES_AT_ONCE = 1 << 16
-
-
-# --- making keys --------------------------------------------------------------------------------------------
+_KEYS_AT_ONCE, _NODES_AT_ONCE = 1 << 15, 1 << 16
+"""Measured: large enough that calls cost little, small enough that memory is used again while it is near."""
 
 
 def generate(values: ArrayLike, *, bits: int, randomness: Randomness) -> tuple[Keys, Keys]:
-    """The keys for party 0 and for party 1, a row per value.
+    """The keys for party 0 and for party 1, one for each value.
 
-    Guarantee: at every point the shares of a row add up to 1[point ≥ value]. Either array alone tells nothing about
-    the values to anyone who cannot break the generator, if `randomness` is secure.
+    Guarantee: at every point the two shares of a value add up to 1[point ≥ value]. Either party's keys alone tell
+    nothing about the values to anyone who cannot break the generator, provided that `randomness` is secure.
 
     Examples
     --------
     >>> from fedassay.privacy.randomness import SecureRandomness
     >>> keys = generate([3, 5], bits=3, randomness=SecureRandomness())
-    >>> shares = [evaluate(party, [2, 3, 4, 5]) for party in keys]
-    >>> add(*shares).tolist()
+    >>> add(*(evaluate(party, [2, 3, 4, 5]) for party in keys)).tolist()
     [[0, 1, 1, 1], [0, 0, 0, 1]]
     """
-    x = _whole_numbers(values, bits=bits, what="values of comparison functions")
-    first = Keys.empty(len(x), party=0, bits=bits)
-    second = replace(first, party=1, seeds=np.empty_like(first.seeds))
-    seeds = randomness.words(4 * len(x)).reshape(2, -1, 2)
-    first.seeds[:], second.seeds[:] = seeds
-    in_blocks(lambda block: _fill_corrections(first, block, x[block], seeds[:, block]), len(x), _KEYS_AT_ONCE)
-    return first, second
-
-
-def _fill_corrections(keys: Keys, block: slice, x: Words, seeds: Words) -> None:
-    """Write what both keys share: a word for the check, three for each level, one for the leaf x.
-
-    On the path to x party 1's control bit t₁ is carried as a mask of zeros or ones (party 0's is its complement), and
-    with it V_α, the sum of both parties' values so far.
-    """
-    generator = Generator()
-    keys.square[block] = _square_correction(generator, seeds)
-    t1, owed = np.full(len(x), _ONES), np.zeros(len(x), np.uint64)
-    for level in range(keys.bits):
-        right = _top_bit(x << np.uint64(64 - keys.bits + level))
-        # Values: the word must bring whoever leaves the path to 1 if that is to the right of x, else to 0.
-        gap_l, first_l, both_l = _gap(generator.expand(Purpose.LEFT_VALUE, seeds))
-        gap_r, first_r, both_r = _gap(generator.expand(Purpose.RIGHT_VALUE, seeds))
-        swap = (gap_l ^ gap_r) & right
-        keep, lose, one = gap_l ^ swap, gap_r ^ swap, right + _ONE
-        controls = ((both_l ^ right) & LEFT) ^ (((both_r ^ right) & LEFT) >> _ONE) ^ LEFT
-        keys.value_words[level, block] = _signed(lose + owed + one, t1) | controls
-        owed = fold(keep + (np.uint64(4 * PRIME) - lose) - one)
-        # Seeds: beside the path they become equal; on it one party adds the word, the other does not.
-        children, word = _next_seeds(generator, seeds, right, t1)
-        keys.seed_words[level, block] = word
-        seeds = children
-        t1 = _top_bit(first_l ^ ((first_l ^ first_r) & right) ^ (t1 & (controls << (right & _ONE))))
-    keys.leaf[block] = _signed(_gap(seeds)[0] + owed + _ONE, t1)
-
-
-_SEEDS = (Purpose.LEFT_SEED, Purpose.RIGHT_SEED)
-_VALUES = (Purpose.LEFT_VALUE, Purpose.RIGHT_VALUE)
-
-
-def _top_bit(words):
-    return (words.view(np.int64) >> 63).view(np.uint64)
-
-
-def _next_seeds(generator: Generator, seeds: Words, right: Words, t1: Words) -> tuple[Words, Words]:
-    keep, difference = (
-        generator.encrypt(Purpose.LEFT_SEED, seeds),
-        generator.encrypt(Purpose.RIGHT_SEED, seeds),
-    )
-    difference ^= keep
-    keep ^= seeds
-    keep ^= difference & _pairs(right)
-    word = keep[0] ^ keep[1]
-    word ^= difference[0]
-    word ^= difference[1]
-    added = _pairs(t1)
-    added &= word
-    keep[1] ^= added
-    added ^= word
-    keep[0] ^= added
-    return keep, word
-
-
-def _gap(blocks: Words) -> tuple[Words, Words, Words]:
-    """Of both parties' blocks: party 1's number minus party 0's (plus 2p: at most 4p), and bits: party 1's, and xor."""
-    first, both = blocks[1, :, 0].copy(), blocks[0, :, 0] ^ blocks[1, :, 0]
-    blocks &= _P
-    gap = _P - blocks[0]
-    gap += blocks[1]
-    return gap[:, 0] + gap[:, 1], first, both
-
-
-def _signed(total: Words, t: Words) -> Elements:
-    """(−1)^t total, reduced: flipping all bits of a word gives 2^64 − 1 − word ≡ 7 − word."""
-    total = total ^ t
-    total -= t & np.uint64(7)
-    return reduce(total)
-
-
-def _pairs(mask: Words) -> Words:
-    """A mask per node as a mask for both words of a block; two strided copies beat numpy's repeat."""
-    both = np.empty((*mask.shape, 2), np.uint64)
-    both[..., 0] = mask
-    both[..., 1] = mask
-    return both
-
-
-def _square_correction(generator: Generator, seeds: Words) -> Elements:
-    """What is missing for the parties' pseudorandom shares of a and c to satisfy a² = c; see `sketch`."""
-    a, c = (
-        reduce(from_blocks(generator.expand(purpose, seeds))) for purpose in (Purpose.MASK, Purpose.SQUARE)
-    )
-    mask = add(a[0], a[1])
-    return add(multiply(mask, mask), negate(add(c[0], c[1])))
-
-
-# --- evaluating them ----------------------------------------------------------------------------------------
+    check_bits(bits)
+    x = whole_numbers(values, bits=bits, what="values of comparison functions")
+    seeds = randomness.words(4 * len(x)).reshape(2, len(x), 2)
+    first = replace(Keys.empty(len(x), party=0, bits=bits), seeds=seeds[0])
+    _in_threads(lambda: partial(_correct, first, x, seeds), len(x), _KEYS_AT_ONCE)
+    return first, replace(first, party=1, seeds=seeds[1])
 
 
 def evaluate(keys: Keys, points: ArrayLike) -> Elements:
-    """This party's shares at the points: a row per key, a column per point, reduced.
+    """This party's shares: a row for each key, a column for each point.
 
-    Points that share a prefix share the work; the whole domain is `whole_domain(bits)`. The result has a word for
-    each key and point: for many of both use `blocks` or `totals`.
+    Points that begin alike share the work, so give many of them in order. The result has a word for each key and
+    point; where that is too much, `totals` and `in_blocks` keep less.
     """
-    points = _whole_numbers(points, bits=keys.bits, what="points of comparison functions")
-    shares = np.empty((len(keys), len(points)), np.uint64)
-    route = _Route.to(points, bits=keys.bits)
-    at_once = min(_KEYS_AT_ONCE, max(1, _NODES_AT_ONCE // max(1, route.width)))
+    tau = whole_numbers(points, bits=keys.bits, what="points of comparison functions")
+    shares = np.empty((len(keys), len(tau)), np.uint64)
 
-    def work(block):
-        shares[block] = _walk(Generator(), keys, block, route)[route.places].T
+    def keep(rows: slice, columns: slice, part: Elements) -> None:
+        shares[rows, columns] = part.T
 
-    in_blocks(work, len(keys), at_once)
+    in_blocks(keys, tau, keep)
     return shares
+
+
+def totals(keys: Keys, points: ArrayLike) -> Elements:
+    """The sum of this party's shares over all keys, at each point."""
+    tau = whole_numbers(points, bits=keys.bits, what="points of comparison functions")
+    total = np.zeros(len(tau), np.uint64)
+    for columns, part in in_blocks(keys, tau, lambda _, columns, part: (columns, sums(part))):
+        total[columns] = add(total[columns], part)
+    return total
+
+
+def in_blocks(keys: Keys, points: Points, use: Callable[[slice, slice, Elements], T]) -> list[T]:
+    """What `use` makes of the shares of some keys at some points, for all of both, in bounded memory.
+
+    It is given which keys, which points, and the shares with a row for each *point*; and it is called from several
+    threads: numpy and OpenSSL let go of the interpreter while they work. Over a whole domain each node of a tree is
+    expanded once, but for those above the subtrees of 2^16 leaves that large trees are cut into.
+    """
+    results = []
+    for first in range(0, len(points), _NODES_AT_ONCE):
+        columns = slice(first, min(first + _NODES_AT_ONCE, len(points)))
+        route = Route.to(points[columns], bits=keys.bits)
+        at_once = min(_KEYS_AT_ONCE, _NODES_AT_ONCE // route.width)
+        results += _in_threads(partial(_walk_and, use, keys, columns, route, at_once), len(keys), at_once)
+    return results
+
+
+def _walk_and(
+    use: Callable[[slice, slice, Elements], T], keys: Keys, columns: slice, route: Route, at_once: int
+) -> Callable[[slice], T]:
+    walker = Walker(keys, route, at_once=at_once)
+    return lambda rows: use(rows, columns, walker(rows))
 
 
 def whole_domain(bits: int) -> Points:
@@ -188,83 +129,103 @@ def whole_domain(bits: int) -> Points:
     return np.arange(2**bits, dtype=np.uint64)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Route:
-    """How to reach a set of points through the tree, expanding each node once.
+def _correct(keys: Keys, x: Words, seeds: Words, rows: slice) -> None:
+    """Fill in what both keys share: three words for each level, one for the leaf, one for the check.
 
-    `parents` says for each level which nodes have a left child on the way, and which a right one; the children of
-    the former come first. `places` says where each point ends up among the `width` leaves.
+    `seeds` has both parties' roots. On the path to x party 1's control bit is carried as a mask t₁ of zeros or ones
+    (party 0 has the complement), and `owed` is V_1 − V_0 so far, which the next words must make up for.
     """
-
-    parents: tuple[tuple[Index, Index], ...]
-    places: NDArray[np.intp]
-    width: int
-
-    @classmethod
-    def to(cls, points: Points, *, bits: int) -> _Route:
-        wanted, inverse = np.unique(points, return_inverse=True)
-        levels = [wanted]
-        for _ in range(bits):
-            above = levels[-1] >> _ONE
-            levels.append(above[np.flatnonzero(np.diff(above, prepend=_ONES))])
-        parents, nodes = [], levels.pop()
-        for prefixes in reversed(levels):
-            children = nodes << _ONE, (nodes << _ONE) | _ONE
-            if len(prefixes) == 2 * len(nodes):
-                parents.append((slice(None), slice(None)))
-                nodes = np.concatenate(children)
-                continue
-            chosen = [np.flatnonzero(np.isin(side, prefixes)) for side in children]
-            parents.append(tuple(slice(None) if len(some) == len(nodes) else some for some in chosen))
-            nodes = np.concatenate([side[some] for side, some in zip(children, chosen, strict=True)])
-        return cls(parents=tuple(parents), places=np.argsort(nodes)[inverse], width=len(nodes))
+    generator, x, s = Generator(), x[rows], seeds[:, rows].copy()
+    first, second = room(2, len(x), 2), room(2, len(x), 2)
+    keys.square[rows] = _square_correction(generator.expand(Purpose.CHECK, s, out=first))
+    t1, owed = np.full(len(x), _ONES), np.zeros(len(x), np.uint64)
+    for level in range(keys.bits):
+        right = top_bit(x << np.uint64(64 - keys.bits + level))
+        value, owed, controls, t = _value_words(generator.expand(Purpose.VALUES, s, out=first), right, owed)
+        np.bitwise_or(_signed(value, t1), controls, out=keys.value_words[level, rows])
+        _step(generator, s, right, t1, keys.seed_words[level, rows], (first, second))
+        controls <<= right & _ONE
+        t1 = top_bit(t ^ (controls & t1))
+    leaf = (P - (s[0, :, 0] & P)) + (s[1, :, 0] & P) + owed + _ONE
+    keys.leaf[rows] = _signed(leaf, t1)
 
 
-def _walk(generator: Generator, keys: Keys, block: slice, route: _Route) -> Elements:
-    """The shares of a block of keys at the leaves of a route: an array with a row per leaf, a column per key."""
-    seeds = keys.seeds[None, block]
-    t = np.full(seeds.shape[:2], _ONES if keys.party else np.uint64(0))
-    value = np.zeros_like(t)
-    for level, parents in enumerate(route.parents):
-        word = t & keys.value_words[level, block]
-        value += word & _P
-        if level % 2:
-            value = fold(value)
-        seed_word = keys.seed_words[level, block]
-        feed = np.empty_like(seeds)
-        np.bitwise_and(t, seed_word[:, 0], out=feed[..., 0])
-        np.bitwise_and(t, seed_word[:, 1], out=feed[..., 1])
-        feed ^= seeds
-        sides = []
-        for side, some in enumerate(parents):
-            parent = seeds[some]
-            if len(parent) == 0:
-                continue
-            child = generator.encrypt(_SEEDS[side], parent)
-            child ^= feed[some]
-            drawn = generator.expand(_VALUES[side], parent)
-            control = _top_bit(drawn[..., 0] ^ (word[some] << np.uint64(side) if side else word[some]))
-            sides.append((child, control, value[some] + from_blocks(drawn)))
-        seeds, t, value = sides[0] if len(sides) == 1 else map(np.concatenate, zip(*sides, strict=True))
-    shares = reduce(value + from_blocks(seeds) + (t & keys.leaf[block]))
-    return negate(shares) if keys.party else shares
+def _value_words(blocks: Words, right: Words, owed: Words) -> tuple[Words, Words, Words, Words]:
+    """From both parties' value blocks: the correction without its sign, the next `owed`, and the control bits.
+
+    The last are the correction's two and, where the path goes, party 1's before correction, each in the top bits.
+    """
+    flips = blocks[0] ^ blocks[1]
+    t = (blocks[1, :, 0] ^ blocks[1, :, 1]) & right
+    t ^= blocks[1, :, 0]
+    # Beside the path the bits must become equal, on it different.
+    controls = ((flips[:, 0] ^ right) & LEFT) ^ (((flips[:, 1] ^ right) >> _ONE) & RIGHT) ^ LEFT
+    blocks &= P
+    gap = P - blocks[0]
+    gap += blocks[1]
+    swap = (gap[:, 0] ^ gap[:, 1]) & right
+    keep, lose = gap[:, 0] ^ swap, gap[:, 1] ^ swap
+    lose += right + _ONE  # 1 if the path goes left, so that whoever leaves it goes right
+    return owed + lose, fold(keep + (np.uint64(3 * PRIME) - lose)), controls, t
 
 
-def in_blocks(work, count, at_once):
+def _step(generator: Generator, s: Words, right: Words, t1: Words, word: Words, rooms: tuple[Words, Words]) -> None:
+    """Replace both parties' seeds by those of the next node on the path; fill in the level's correction `word`."""
+    left, difference = rooms
+    generator.encrypt(Purpose.LEFT_SEED, s, out=left)
+    difference = generator.encrypt(Purpose.RIGHT_SEED, s, out=difference)
+    difference ^= left
+    s ^= left
+    # Now s is the left child and s ⊕ difference the right one; the word is the xor of both parties' lost children.
+    np.bitwise_xor(difference[0], difference[1], out=word)
+    mask = np.empty_like(word)
+    mask[:, 0], mask[:, 1] = right, right
+    difference &= mask
+    s ^= difference
+    word ^= s[0]
+    word ^= s[1]
+    mask[:, 0], mask[:, 1] = t1, t1
+    mask &= word
+    s[1] ^= mask
+    mask ^= word
+    s[0] ^= mask
+
+
+def _signed(total: Words, t: Words) -> Elements:
+    """(−1)^t total, reduced: flipping all bits of a word gives 2^64 − 1 − word ≡ 7 − word."""
+    flipped = total ^ t
+    flipped -= t & _SEVEN
+    return reduce(flipped)
+
+
+def _square_correction(blocks: Words) -> Elements:
+    """What is missing for the parties' pseudorandom shares of a and c to satisfy c = a²; see `sketch`."""
+    shares = from_bits(blocks)
+    a, c = (add(shares[0, :, i], shares[1, :, i]) for i in (0, 1))
+    return add(multiply(a, a), negate(c))
+
+
+def _in_threads(worker: Callable[[], Callable[[slice], T]], count: int, at_once: int) -> list[T]:
+    """What the work on each block of rows gives, in order; each thread makes its own worker and keeps it."""
     blocks = [slice(start, min(start + at_once, count)) for start in range(0, count, at_once)]
-    with ThreadPoolExecutor(max_workers=int(os.environ.get("TH", "2"))) as pool:
-        return list(pool.map(work, blocks))
+    threads = min(len(blocks), os.cpu_count() or 1)
+
+    def run(share: int) -> list[T]:
+        work = worker()
+        return [work(rows) for rows in blocks[share::threads]]
+
+    if threads <= 1:
+        return run(0) if blocks else []
+    with ThreadPoolExecutor(max_workers=threads) as pool:
+        parts = list(pool.map(run, range(threads)))
+    return [parts[i % threads][i // threads] for i in range(len(blocks))]
 
 
-def _whole_numbers(numbers: ArrayLike, *, bits: int, what: str) -> Points:
-    """Whole numbers below 2^bits as words."""
+def whole_numbers(numbers: ArrayLike, *, bits: int, what: str) -> Points:
+    """Whole numbers below 2^bits, as words."""
     given = np.asarray(numbers)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        raise UsageError(
-            f"{what}: got {given.ndim} dimensions of type {given.dtype}, expected a list of whole numbers."
-        )
-    if given.size and not (int(given.min()) >= 0 and int(given.max()) < 2**bits):
-        raise UsageError(
-            f"{what}: got {given.min()} to {given.max()}, expected 0 to {2**bits - 1} ({bits} bits)."
-        )
+        raise UsageError(f"{what}: got {given.dtype} in {given.ndim} dimensions, expected a list of whole numbers.")
+    if given.size and not 0 <= int(given.min()) <= int(given.max()) < 2**bits:
+        raise UsageError(f"{what}: got {given.min()} to {given.max()}, expected 0 to {2**bits - 1} ({bits} bits).")
     return given.astype(np.uint64)

@@ -42,6 +42,12 @@ _ROWS_AT_ONCE = 512
 """Rows are turned into columns (and back) in blocks that fit into a core's cache."""
 
 
+def check_bits(bits: int) -> None:
+    """Refuse domains that there are no keys for."""
+    if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= LARGEST_BITS:
+        raise UsageError(f"bits of a comparison function: got {bits!r}, expected 1 to {LARGEST_BITS}.")
+
+
 def key_bytes(bits: int) -> int:
     """The length of one key.
 
@@ -50,8 +56,7 @@ def key_bytes(bits: int) -> int:
     >>> key_bytes(10), key_bytes(32)
     (280, 808)
     """
-    if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= LARGEST_BITS:
-        raise UsageError(f"bits of a comparison function: got {bits!r}, expected 1 to {LARGEST_BITS}.")
+    check_bits(bits)
     return 8 * (_LEVELS + _PER_LEVEL * bits)
 
 
@@ -80,7 +85,7 @@ class Keys:
     def __post_init__(self) -> None:
         if self.party not in (0, 1):
             raise UsageError(f"party of comparison keys: got {self.party!r}, expected 0 or 1.")
-        key_bytes(self.bits)
+        check_bits(self.bits)
         count = len(self.seeds)
         assert self.seeds.shape == (count, 2)
         assert self.square.shape == self.leaf.shape == (count,)

@@ -1,8 +1,8 @@
 """Arrays of integers modulo the Mersenne prime p = 2^61 − 1.
 
 An element is an unsigned 64-bit word. *Reduced* means below p: everything that is stored, sent or compared is
-reduced; sums may wait with it, since eight numbers of at most p fit into a word. All functions are plain array
-arithmetic (2^61 ≡ 1, so a reduction is a shift and an addition), and none changes its arguments.
+reduced. Sums may wait with it, since eight numbers of at most p fit into a word. All functions are plain array
+arithmetic (2^61 ≡ 1, so that a reduction is a shift and an addition), and none changes its arguments.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.protocol import Randomness
+from fedassay.errors import ProtocolError
 
 PRIME = 2**61 - 1
 
@@ -18,19 +18,22 @@ Elements = NDArray[np.uint64]
 """Integers modulo p, reduced."""
 
 Words = NDArray[np.uint64]
-"""Any unsigned 64-bit words: random bits, or sums that are not reduced yet."""
+"""Any unsigned 64-bit words: random bits, or numbers modulo p that are not reduced."""
 
-_P = np.uint64(PRIME)
+P = np.uint64(PRIME)
+"""p as a word: also the mask of the lower 61 bits."""
+
 _BITS = np.uint64(61)
-
 _LIMB = 21
 _RUN = 1 << 11
 """Products of two limbs are below 2^42, so this many of them add up below 2^53: exactly, as floats."""
 
 
 def fold(words: Words) -> Words:
-    """The same numbers modulo p, each below 2^61 + 7."""
-    return (words & _P) + (words >> _BITS)
+    """The same numbers modulo p, each at most p + 7."""
+    folded = words >> _BITS
+    folded += words & P
+    return folded
 
 
 def reduce(words: Words) -> Elements:
@@ -41,21 +44,26 @@ def reduce(words: Words) -> Elements:
     >>> reduce(np.array([PRIME - 1, PRIME, PRIME + 1, 2**64 - 1], np.uint64)).tolist()
     [2305843009213693950, 0, 1, 7]
     """
-    folded = fold(words)
-    # Below p the difference wraps around to a huge number, so the minimum is the reduced one.
-    return np.minimum(folded, folded - _P)
+    return _reduce_once(fold(words))
+
+
+def from_bits(words: Words) -> Elements:
+    """The lower 61 bits of each word as an element.
+
+    Guarantee: uniform bits give an element at a statistical distance of 2^-61 from uniform: of the 2^61 outcomes,
+    two (0 and p) stand for 0, and one for every other element.
+    """
+    return _reduce_once(words & P)
 
 
 def add(a: Elements, b: Elements) -> Elements:
     """The sum, reduced."""
-    total = a + b
-    return np.minimum(total, total - _P)
+    return _reduce_once(a + b)
 
 
 def negate(a: Elements) -> Elements:
-    """The negative, reduced; p − 0 = p is the one difference that is not."""
-    difference = _P - a
-    return np.minimum(difference, difference - _P)
+    """The negative, reduced."""
+    return _reduce_once(P - a)
 
 
 def multiply(a: Elements, b: Elements) -> Elements:
@@ -69,36 +77,32 @@ def multiply(a: Elements, b: Elements) -> Elements:
     >>> multiply(np.array([3, PRIME - 1], np.uint64), np.array([5, PRIME - 1], np.uint64)).tolist()
     [15, 1]
     """
-    half, low, middle_low = np.uint64(31), np.uint64(2**31 - 1), np.uint64(2**30 - 1)
+    half, low = np.uint64(31), np.uint64(2**31 - 1)
     a1, a0, b1, b0 = a >> half, a & low, b >> half, b & low
-    middle = a1 * b0 + a0 * b1
-    return reduce(
-        np.uint64(2) * (a1 * b1) + (middle >> np.uint64(30)) + ((middle & middle_low) << half) + a0 * b0
-    )
+    m = a1 * b0 + a0 * b1
+    m1, m0 = m >> np.uint64(30), m & np.uint64(2**30 - 1)
+    return reduce(np.uint64(2) * (a1 * b1) + m1 + (m0 << half) + a0 * b0)
 
 
-def from_blocks(blocks: Words) -> Words:
-    """One number per block of two words (last axis): the sum of their lower 61 bits, at most 2p, not reduced.
+def sums(elements: Elements) -> Elements:
+    """The sums over the last axis, of at most 2^32 elements each.
 
-    Guarantee: uniform blocks give numbers modulo p at a statistical distance of at most 2^-122 from uniform.
-    The lower 61 bits of a word, modulo p, are uniform but for one outcome in 2^61 (p itself counts as 0); the sum
-    is uniform if either half is. The upper three bits of each word are not used.
+    Examples
+    --------
+    >>> int(sums(np.full(10, PRIME - 1, np.uint64))) - PRIME
+    -10
     """
-    lower = blocks & _P
-    total: Words = lower[..., 0] + lower[..., 1]
-    return total
-
-
-def uniform(randomness: Randomness, count: int) -> Elements:
-    """Elements drawn from a source, at a distance of at most 2^-122 each from uniform."""
-    return reduce(from_blocks(randomness.words(2 * count).reshape(count, 2)))
+    # Upper and lower halves apart: 2^32 of them fit into a word.
+    half, low = np.uint64(32), np.uint64(2**32 - 1)
+    upper, lower = (elements >> half).sum(axis=-1, dtype=np.uint64), (elements & low).sum(axis=-1, dtype=np.uint64)
+    return add(_times_power_of_two(reduce(upper), 32), reduce(lower))
 
 
 def weighted_sums(weights: Elements, values: Elements) -> Elements:
     """The matrix product of weights (w × n) and values (n × k), reduced.
 
     Exact: numbers are cut into limbs of 21 bits and multiplied as floats, in runs so short that no sum of
-    products reaches 2^53; limb i times limb j then counts 2^{21(i+j)}, which modulo p is a rotation.
+    products reaches 2^53; limb i times limb j counts 2^{21(i+j)}, which modulo p is a rotation.
 
     Examples
     --------
@@ -107,7 +111,7 @@ def weighted_sums(weights: Elements, values: Elements) -> Elements:
     -12
     """
     total = np.zeros((len(weights), values.shape[1]), np.uint64)
-    for start in range(0, values.shape[0], _RUN):
+    for start in range(0, len(values), _RUN):
         run = slice(start, start + _RUN)
         left = np.concatenate([_limb(weights[:, run], i) for i in range(3)])
         for j in range(3):
@@ -117,11 +121,26 @@ def weighted_sums(weights: Elements, values: Elements) -> Elements:
     return total
 
 
+def require_reduced(array: object, *, shape: tuple[int, ...], what: str) -> Elements:
+    """An array from a stranger, if it holds reduced elements in this shape; otherwise a `ProtocolError`."""
+    if not isinstance(array, np.ndarray) or array.dtype != np.uint64 or array.shape != shape:
+        got = f"{array.dtype} in the shape {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+        raise ProtocolError(f"{what}: got {got}, expected uint64 in the shape {shape}.")
+    if array.size and array.max() >= P:
+        raise ProtocolError(f"{what}: got a number of at least 2^61 - 1, expected numbers modulo that prime.")
+    return array
+
+
+def _reduce_once(words: Words) -> Elements:
+    """For words below 2p: below p the difference wraps around to a huge number, so the minimum is right."""
+    return np.minimum(words, words - P)
+
+
 def _limb(elements: Elements, i: int) -> NDArray[np.float64]:
     return ((elements >> np.uint64(_LIMB * i)) & np.uint64((1 << _LIMB) - 1)).astype(np.float64)
 
 
 def _times_power_of_two(words: Words, exponent: int) -> Elements:
-    """Words · 2^exponent, for words of at most p: a rotation of 61 bits."""
+    """words · 2^exponent, for words of at most p: a rotation of 61 bits."""
     left = np.uint64(exponent % 61)
-    return reduce(((words << left) & _P) + (words >> (_BITS - left)))
+    return reduce(((words << left) & P) + (words >> (_BITS - left)))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fedassay.tasks.distribution import smoothing, smoothing_flow, smoothing_l1, smoothing_l2
+from fedassay.tasks.distribution import smoothing_flow, smoothing_l1, smoothing_l2
 from fedassay.tasks.distribution.dyadic import Increments, levels_of
 from fedassay.tasks.distribution.smoothing import isotonic, l1, l2
 from fedassay.tasks.distribution.smoothing_certificate import (
@@ -200,24 +200,27 @@ def test_an_isotonic_solution_that_is_off_is_rejected() -> None:
 
 
 def test_a_solver_that_stops_early_gives_itself_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    def one_round(increments: Increments) -> tuple[np.ndarray, float, int]:
-        blocks = smoothing_l2._Blocks.of_edges(len(increments))
-        smoothing_l2._eliminate(increments, increments.steps < 0, blocks)
-        return *smoothing_l2._substitute(increments, blocks), 1
+    right = smoothing_l2._Level.substitute
 
-    monkeypatch.setattr(smoothing, "least_squares", one_round)
+    def held_stay_held(level, lefts, rights):
+        """λ of the first round, without the middles that it would have freed: everybody is content with it."""
+        right(level, lefts, rights)
+        held = level.one_if_free == 0
+        lefts[level.n : 2 * level.n][held] = 0.0
+        rights[len(lefts) - 2 * level.n : len(lefts) - level.n][held] = 0.0
+
+    monkeypatch.setattr(smoothing_l2._Level, "substitute", held_stay_held)
     assert l2(example(), top=ROWS).residual > 1e-6
 
 
 def test_a_solver_with_a_wrong_conductance_gives_itself_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = smoothing_l2._eliminate_edges
+    right = smoothing_l2._Level.eliminate_between_edges
 
-    def half_an_edge(n, steps, free, blocks):
-        free = right(n, steps, free, blocks)
-        blocks.between[n : 2 * n] -= 0.5
-        return free
+    def half_an_edge(level, free):
+        right(level, free)
+        level.whole.between[:] -= 0.5
 
-    monkeypatch.setattr(smoothing_l2, "_eliminate_edges", half_an_edge)
+    monkeypatch.setattr(smoothing_l2._Level, "eliminate_between_edges", half_an_edge)
     assert l2(example(), top=ROWS).residual > 1e-6
 
 

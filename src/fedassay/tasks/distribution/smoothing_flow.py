@@ -7,8 +7,8 @@ always is). These intervals are computed from the narrowest blocks up, and amoun
 down.
 
 The solution is not unique: where there is a choice, the amount nearest to zero is taken, half of it from either
-side. Measured, that is closer to the truth than the middles of the intervals and than what solvers of linear
-programs return, interior-point or simplex (docs/explanation/smoothing.md).
+side. Measured, that is as close to the truth as what solvers of linear programs happen to return, and several times
+closer where the curve is flat (docs/explanation/smoothing.md).
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedassay.tasks.distribution.dyadic import Floats, Increments, Ints, halves, right_ends
+
+_Pair = tuple[Floats, Floats]
+"""The least and the most of something; or what is taken from the left end and from the right end."""
 
 
 def optimal_flow(increments: Increments, lefts: Ints, last: int) -> Floats:
@@ -53,7 +56,7 @@ class _Amounts:
     def half(self, which: slice) -> _Amounts:
         return _Amounts(least=self.least[:, which], most=self.most[:, which])
 
-    def with_edge(self, flow: _Interval) -> _Amounts:
+    def with_edge(self, flow: _Pair) -> _Amounts:
         """With the block's own edge beside it, whose ν lies between the two rows of `flow`."""
         least, most = np.empty_like(self.least), np.empty_like(self.most)
         np.subtract(self.least[0], flow[1], out=least[0])
@@ -63,30 +66,26 @@ class _Amounts:
         least[2], most[2] = self.least[2], self.most[2]
         return _Amounts(least=least, most=most)
 
-    def left_to_edge(self, flow: _Interval, taken: _Interval) -> Floats:
+    def left_to_edge(self, flow: _Pair, taken: _Pair) -> Floats:
         """The ν of the block's own edge, given what block and edge take together."""
         least = np.maximum(flow[0], np.maximum(self.least[0] - taken[0], taken[1] - self.most[1]))
         most = np.minimum(flow[1], np.minimum(self.most[0] - taken[0], taken[1] - self.least[1]))
         return _nearest_to_zero(least, most)
 
 
-_Interval = tuple[Floats, Floats]
-"""The least and the most of something; or what is taken from the left end and from the right end."""
-
-
-def _allowed(lefts: Ints, rights: Ints) -> _Interval:
+def _allowed(lefts: Ints, rights: Ints) -> _Pair:
     """The least and the most ν of edges, by complementary slackness."""
     difference = lefts - rights
     return np.where(difference == -1, -np.inf, 0.0), np.where(difference == 1, np.inf, 0.0)
 
 
-def _given_away(step: Floats, multiplier: Ints) -> _Interval:
+def _given_away(step: Floats, multiplier: Ints) -> _Pair:
     """The least and the most that vertices give to the blocks beside them: all they have where λ > 0."""
     return np.where(multiplier > 0, step, -np.inf), step
 
 
-def _series(n: int, increments: Increments, parts: _Amounts, given: _Interval) -> _Amounts:
-    """n blocks made of two halves, with a middle that gives them what `given` allows together."""
+def _series(n: int, increments: Increments, parts: _Amounts, given: _Pair) -> _Amounts:
+    """Blocks made of two halves each, with a middle that gives them what `given` allows together."""
     left, right = parts.half(slice(n)), parts.half(slice(n, None))
     least_sum = left.least[2] + right.least[2] - given[1]
     most_sum = left.most[2] + right.most[2] - given[0]
@@ -120,7 +119,7 @@ def _nearest(target: Floats, least: Floats, most: Floats) -> Floats:
     return np.maximum(least, np.minimum(most, target))
 
 
-def _from_ends(increments: Increments, first: Ints, last: Ints, whole: _Amounts) -> _Interval:
+def _from_ends(increments: Increments, first: Ints, last: Ints, whole: _Amounts) -> _Pair:
     """What the whole tree takes from the vertices 0 and N, whose λ are given."""
     least_first, most_first = _given_away(increments.steps[:1], first)
     least_last, most_last = _given_away(np.array([increments.last]), last)
@@ -134,9 +133,7 @@ def _from_ends(increments: Increments, first: Ints, last: Ints, whole: _Amounts)
     return from_first, from_last
 
 
-def _divided(
-    n: int, increments: Increments, taken: _Interval, parts: _Amounts, given: _Interval
-) -> _Interval:
+def _divided(n: int, increments: Increments, taken: _Pair, parts: _Amounts, given: _Pair) -> _Pair:
     """What the halves of n blocks take from their ends, given what the blocks take without their own edges."""
     left, right = parts.half(slice(n)), parts.half(slice(n, None))
     # What the left half may take from the middle, and the right half.

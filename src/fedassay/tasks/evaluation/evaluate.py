@@ -121,9 +121,7 @@ class Evaluate:
         if setting.noise(Sum(of=exact)).variance == 0:
             return exact
         finest = self._histogram(NOISY_HEIGHT if self.height is None else self.height, NOISY_REACH)
-        if self.height is None and setting.noise(Sum(of=finest)).reporting:
-            return most_telling(finest, setting)
-        return least_noisy(finest, setting)
+        return most_telling(finest, setting) if self.height is None else least_noisy(finest, setting)
 
     def _histogram(self, height: int, reach: float) -> ScoreHistogram:
         # The ends of uniform buckets are edges too, so that the uniform calibration error has exact buckets.

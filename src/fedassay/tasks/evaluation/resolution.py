@@ -9,10 +9,16 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
-from fedassay.protocol import Setting, Sum
+from fedassay.protocol import NO_NOISE, Setting, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.summaries.tree import mean_prefix_variance, ranked_widths
-from fedassay.tasks.evaluation.accuracy import AUC, PREVALENCE, expected_auc_noise, expected_evidence
+from fedassay.tasks.evaluation.accuracy import (
+    AUC,
+    PREVALENCE,
+    expected_auc_noise,
+    expected_evidence,
+    hanley_mcneil_variance,
+)
 from fedassay.tasks.evaluation.evidence import least_squares
 from fedassay.tasks.evaluation.intervals import z_value
 from fedassay.tasks.evaluation.metric import LEVEL
@@ -20,6 +26,8 @@ from fedassay.tasks.evaluation.ranking import auc_binning_bound
 
 _CANDIDATES = 20
 """Fan-outs that are compared by the expected error of the AUC, out of the best for sums up to an edge."""
+
+TYPICAL_ROWS = 1e5
 
 _LOWEST = 5
 """The least height that is tried."""
@@ -29,6 +37,12 @@ _FEW = 4
 
 _SLOPES = ((1, 1), (1, 2), (2, 3), (1, 3), (3, 5))
 """Multipliers of the finest and of the coarsest level."""
+
+
+def expected_rows(setting: Setting) -> float | None:
+    """How many rows there would be if all clients had reached their bound; None if they have none."""
+    per_client = setting.protection.rows_per_client
+    return None if per_client is None else max(2.0, setting.clients * per_client)
 
 
 def least_noisy(histogram: ScoreHistogram, setting: Setting) -> ScoreHistogram:
@@ -48,9 +62,8 @@ def least_noisy(histogram: ScoreHistogram, setting: Setting) -> ScoreHistogram:
         flat = with_levels(tuple(1 << level for level in range(levels)), (1,) * levels)
         return setting.noise(Sum(of=flat)).variance
 
-    # Where clients report on one level each, they need counts as they are, and hold one row at most.
-    divisible = not setting.noise(Sum(of=histogram)).reporting
-    rows = 1e5 if divisible else max(2.0, setting.clients)
+    divisible = not setting.noise(Sum(of=histogram)).reporting  # who reports on one level counts as it is
+    rows = expected_rows(setting) or TYPICAL_ROWS
 
     def expected_error(candidate: ScoreHistogram) -> float:
         noise = setting.noise(Sum(of=candidate))
@@ -66,18 +79,22 @@ def least_noisy(histogram: ScoreHistogram, setting: Setting) -> ScoreHistogram:
 
 
 def most_telling(finest: ScoreHistogram, setting: Setting) -> ScoreHistogram:
-    """Bins for randomised answers, fine or coarse, with the shortest interval for the AUC of a typical model.
+    """These bins or coarser ones: those with the shortest interval for the AUC of a typical model.
 
-    Such noise grows with the number of clients, so that it, not the binning, decides how fine the bins should
-    be: every halving of the bins adds a level, and clients report on one level only. Clients are taken to hold
-    one row each.
+    The fewer rows there are, the more noise weighs against binning. How many rows there are is not public; where
+    clients have a bound, they are taken to have reached it, else the finest bins are taken.
     """
-    rows = max(2, setting.clients)
+    rows = expected_rows(setting)
+    if rows is None:
+        return least_noisy(finest, setting)
 
     def half_width(histogram: ScoreHistogram) -> float:
-        binning = auc_binning_bound(expected_evidence(histogram, rows=rows, prevalence=PREVALENCE, auc=AUC))
         noise = setting.noise(Sum(of=histogram))
-        return z_value(LEVEL) * expected_auc_noise(histogram, noise, rows=rows) + binning
+        expected = {"rows": rows, "prevalence": PREVALENCE, "auc": AUC}
+        binning = auc_binning_bound(expected_evidence(histogram, noise=NO_NOISE, **expected))
+        sampling = hanley_mcneil_variance(AUC, positives=rows * PREVALENCE, negatives=rows * (1 - PREVALENCE))
+        privacy = expected_auc_noise(histogram, noise, **expected) ** 2
+        return z_value(LEVEL) * math.sqrt(sampling + privacy) + binning
 
     lowest = max(_LOWEST, (len(finest.thresholds) + 1).bit_length())
     candidates = [replace(finest, height=height) for height in range(lowest, finest.height + 1)]
