@@ -27,7 +27,7 @@ from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
 from stated import Verify
 
-ONE_ROW = Protection(rows_per_client=1)
+ONE_ROW = Protection(unit=Unit.CLIENT, rows_per_client=1)
 TWENTY_ROWS = Protection(unit=Unit.CLIENT, rows_per_client=20)
 
 

@@ -8,9 +8,10 @@ server b computes, alone, a share f_b(τ) modulo p = 2^61 − 1, and
 One key alone is, computationally, independent of x. So the servers can sum the shares of all clients and learn how
 many values are at most τ, for any τ that they think of later, without the clients.
 
-This is the optimised construction of E. Boyle, N. Chandran, N. Gilboa, D. Gupta, Y. Ishai, N. Kumar, M. Rathee, Function
-Secret Sharing for Mixed-Mode and Fixed-Point Secure Computation (EUROCRYPT 2021, Section 3), mirrored: there the
-payload lies on the points below α, here on the branches that leave the path to x on its right, and on x itself.
+This is the optimised construction of E. Boyle, N. Chandran, N. Gilboa, D. Gupta, Y. Ishai, N. Kumar, M. Rathee,
+Function Secret Sharing for Mixed-Mode and Fixed-Point Secure Computation (EUROCRYPT 2021; the DCF in the section on
+key size), mirrored: there the payload lies on the points below α, here on the branches that leave the path to x on its
+right, and on x itself.
 
 A key describes a binary tree. At every node each party has a seed s, a control bit t and a value V that has been added
 up since the root. Off the path to x both parties have the same seed and bit, so that all they add from there on
@@ -41,7 +42,19 @@ from numpy.typing import ArrayLike
 
 from fedassay.crypto.dcf_keys import LEFT, RIGHT, Keys, check_bits
 from fedassay.crypto.dcf_tree import Points, Route, Walker, top_bit
-from fedassay.crypto.field61 import PRIME, Elements, P, Words, add, fold, from_bits, multiply, negate, reduce, sums
+from fedassay.crypto.field61 import (
+    PRIME,
+    Elements,
+    P,
+    Words,
+    add,
+    fold,
+    from_bits,
+    multiply,
+    negate,
+    reduce,
+    sums,
+)
 from fedassay.crypto.prg import Generator, Purpose, room
 from fedassay.errors import UsageError
 from fedassay.protocol import Randomness
@@ -51,8 +64,11 @@ T = TypeVar("T")
 _ONE, _SEVEN = np.uint64(1), np.uint64(7)
 _ONES = np.uint64(2**64 - 1)
 
-_KEYS_AT_ONCE, _NODES_AT_ONCE = 1 << 15, 1 << 16
+_KEYS_AT_ONCE, _NODES_AT_ONCE = 1 << 14, 1 << 16
 """Measured: large enough that calls cost little, small enough that memory is used again while it is near."""
+
+_KEPT_BYTES = (1 << 25) - (1 << 13)
+"""glibc keeps freed memory up to the size of the largest block that was ever freed, if that was below 32 MiB."""
 
 
 def generate(values: ArrayLike, *, bits: int, randomness: Randomness) -> tuple[Keys, Keys]:
@@ -169,7 +185,9 @@ def _value_words(blocks: Words, right: Words, owed: Words) -> tuple[Words, Words
     return owed + lose, fold(keep + (np.uint64(3 * PRIME) - lose)), controls, t
 
 
-def _step(generator: Generator, s: Words, right: Words, t1: Words, word: Words, rooms: tuple[Words, Words]) -> None:
+def _step(
+    generator: Generator, s: Words, right: Words, t1: Words, word: Words, rooms: tuple[Words, Words]
+) -> None:
     """Replace both parties' seeds by those of the next node on the path; fill in the level's correction `word`."""
     left, difference = rooms
     generator.encrypt(Purpose.LEFT_SEED, s, out=left)
@@ -207,6 +225,9 @@ def _square_correction(blocks: Words) -> Elements:
 
 def _in_threads(worker: Callable[[], Callable[[slice], T]], count: int, at_once: int) -> list[T]:
     """What the work on each block of rows gives, in order; each thread makes its own worker and keeps it."""
+    # Make and free an array: otherwise the arrays of each level may be given back to the system and be mapped and
+    # cleared again, which takes longer than the arithmetic.
+    np.empty(_KEPT_BYTES, np.uint8)
     blocks = [slice(start, min(start + at_once, count)) for start in range(0, count, at_once)]
     threads = min(len(blocks), os.cpu_count() or 1)
 
@@ -225,7 +246,11 @@ def whole_numbers(numbers: ArrayLike, *, bits: int, what: str) -> Points:
     """Whole numbers below 2^bits, as words."""
     given = np.asarray(numbers)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        raise UsageError(f"{what}: got {given.dtype} in {given.ndim} dimensions, expected a list of whole numbers.")
+        raise UsageError(
+            f"{what}: got {given.dtype} in {given.ndim} dimensions, expected a list of whole numbers."
+        )
     if given.size and not 0 <= int(given.min()) <= int(given.max()) < 2**bits:
-        raise UsageError(f"{what}: got {given.min()} to {given.max()}, expected 0 to {2**bits - 1} ({bits} bits).")
+        raise UsageError(
+            f"{what}: got {given.min()} to {given.max()}, expected 0 to {2**bits - 1} ({bits} bits)."
+        )
     return given.astype(np.uint64)

@@ -17,7 +17,7 @@ In memory, `Keys` holds a column per field: one level of all keys is what evalua
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +60,7 @@ def key_bytes(bits: int) -> int:
     return 8 * (_LEVELS + _PER_LEVEL * bits)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Keys:
     """The keys that one server holds, as columns over clients.
 
@@ -139,6 +139,17 @@ class Keys:
             value_words=np.empty((bits, count), np.uint64),
         )
 
+    def select(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Keys:
+        """The keys of some clients, for instance of those that were accepted."""
+        return replace(
+            self,
+            seeds=self.seeds[rows],
+            square=self.square[rows],
+            leaf=self.leaf[rows],
+            seed_words=self.seed_words[:, rows],
+            value_words=self.value_words[:, rows],
+        )
+
     def to_bytes(self) -> Bytes:
         """One row of bytes per key."""
         words = np.empty((len(self), key_bytes(self.bits) // 8), "<u8")
@@ -157,6 +168,8 @@ def well_formed(data: Bytes, *, party: int, bits: int) -> NDArray[np.bool_]:
     Raises `ProtocolError` if the rows do not have the length of such keys.
     """
     length = key_bytes(bits)
+    if not isinstance(data, np.ndarray):
+        raise ProtocolError(f"comparison keys: got {type(data).__name__}, expected an array of bytes.")
     if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != length:
         shape = " x ".join(map(str, data.shape))
         raise ProtocolError(
@@ -164,7 +177,7 @@ def well_formed(data: Bytes, *, party: int, bits: int) -> NDArray[np.bool_]:
             f"expected rows of {length} bytes for a domain of {bits} bits."
         )
     words = _words(data)
-    good = words[:, 0] == np.frombuffer(_header(party=party, bits=bits), "<u8")
+    good: NDArray[np.bool_] = words[:, 0] == np.frombuffer(_header(party=party, bits=bits), "<u8")
     good &= (words[:, _SQUARE] < _P) & (words[:, _LEAF] < _P)
     for rows in _blocks(len(words)):
         values = _levels_of_values(words)[rows]

@@ -28,6 +28,9 @@ _LIMB = 21
 _RUN = 1 << 11
 """Products of two limbs are below 2^42, so this many of them add up below 2^53: exactly, as floats."""
 
+_ENTRIES_AT_ONCE = 1 << 14
+"""So few that the allocator has them at hand and a core's cache holds them."""
+
 
 def fold(words: Words) -> Words:
     """The same numbers modulo p, each at most p + 7."""
@@ -93,38 +96,52 @@ def sums(elements: Elements) -> Elements:
     -10
     """
     # Upper and lower halves apart: 2^32 of them fit into a word.
-    half, low = np.uint64(32), np.uint64(2**32 - 1)
-    upper, lower = (elements >> half).sum(axis=-1, dtype=np.uint64), (elements & low).sum(axis=-1, dtype=np.uint64)
-    return add(_times_power_of_two(reduce(upper), 32), reduce(lower))
+    upper = (elements >> np.uint64(32)).sum(axis=-1, keepdims=True, dtype=np.uint64)
+    lower = (elements & np.uint64(2**32 - 1)).sum(axis=-1, keepdims=True, dtype=np.uint64)
+    total: Elements = add(_times_power_of_two(reduce(upper), 32), reduce(lower))[..., 0]
+    return total
 
 
-def weighted_sums(weights: Elements, values: Elements) -> Elements:
-    """The matrix product of weights (w × n) and values (n × k), reduced.
+def limbs(weights: Elements) -> NDArray[np.float64]:
+    """Weights (w × n) cut into three limbs of 21 bits, the lowest first, as `weighted_sums` takes them (3w × n)."""
+    return np.concatenate([_limb(weights, i) for i in range(3)])
 
-    Exact: numbers are cut into limbs of 21 bits and multiplied as floats, in runs so short that no sum of
-    products reaches 2^53; limb i times limb j counts 2^{21(i+j)}, which modulo p is a rotation.
+
+def weighted_sums(weights: NDArray[np.float64], values: Elements) -> Elements:
+    """The matrix product of weights (w × n, as limbs) and values (n × k, n at most 2^20), reduced.
+
+    Exact: limbs are multiplied as floats, in runs so short that no sum of products reaches 2^53. Limb i times limb j
+    counts 2^{21(i+j)}, which modulo p is a rotation; up to it, 3·2^9 runs add up below 2^64.
 
     Examples
     --------
     >>> weights, values = np.full((1, 2), PRIME - 1, np.uint64), np.array([[5], [7]], np.uint64)
-    >>> int(weighted_sums(weights, values)[0, 0]) - PRIME
+    >>> int(weighted_sums(limbs(weights), values)[0, 0]) - PRIME
     -12
     """
-    total = np.zeros((len(weights), values.shape[1]), np.uint64)
-    for start in range(0, len(values), _RUN):
-        run = slice(start, start + _RUN)
-        left = np.concatenate([_limb(weights[:, run], i) for i in range(3)])
+    (n, k), w = values.shape, len(weights) // 3
+    assert n <= _RUN << 9
+    by_power = np.zeros((5, w, k), np.uint64)
+    at_once = max(1, min(_RUN, _ENTRIES_AT_ONCE // max(1, k)))
+    for start in range(0, n, at_once):
+        run = slice(start, start + at_once)
         for j in range(3):
-            products = (left @ _limb(values[run], j)).astype(np.uint64).reshape(3, *total.shape)
-            for i in range(3):
-                total = add(total, _times_power_of_two(products[i], _LIMB * (i + j)))
+            products = weights[:, run] @ _limb(values[run], j)
+            by_power[j : j + 3] += products.astype(np.uint64).reshape(3, w, k)
+    total = np.zeros((w, k), np.uint64)
+    for power, part in enumerate(by_power):
+        total = add(total, _times_power_of_two(reduce(part), _LIMB * power))
     return total
 
 
 def require_reduced(array: object, *, shape: tuple[int, ...], what: str) -> Elements:
     """An array from a stranger, if it holds reduced elements in this shape; otherwise a `ProtocolError`."""
     if not isinstance(array, np.ndarray) or array.dtype != np.uint64 or array.shape != shape:
-        got = f"{array.dtype} in the shape {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+        got = (
+            f"{array.dtype} in the shape {array.shape}"
+            if isinstance(array, np.ndarray)
+            else type(array).__name__
+        )
         raise ProtocolError(f"{what}: got {got}, expected uint64 in the shape {shape}.")
     if array.size and array.max() >= P:
         raise ProtocolError(f"{what}: got a number of at least 2^61 - 1, expected numbers modulo that prime.")
@@ -133,7 +150,8 @@ def require_reduced(array: object, *, shape: tuple[int, ...], what: str) -> Elem
 
 def _reduce_once(words: Words) -> Elements:
     """For words below 2p: below p the difference wraps around to a huge number, so the minimum is right."""
-    return np.minimum(words, words - P)
+    reduced: Elements = np.minimum(words, words - P)
+    return reduced
 
 
 def _limb(elements: Elements, i: int) -> NDArray[np.float64]:
@@ -141,6 +159,6 @@ def _limb(elements: Elements, i: int) -> NDArray[np.float64]:
 
 
 def _times_power_of_two(words: Words, exponent: int) -> Elements:
-    """words · 2^exponent, for words of at most p: a rotation of 61 bits."""
+    """The product with 2^exponent, for words of at most p: a rotation of 61 bits."""
     left = np.uint64(exponent % 61)
     return reduce(((words << left) & P) + (words >> (_BITS - left)))

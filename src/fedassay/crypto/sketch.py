@@ -7,38 +7,39 @@ keys of a client encode, whatever they are, and y_j = f(τ_j) − f(τ_{j−1}),
 y = e_i for one i: then f is the step from 0 to 1 at τ_i, and nothing else.
 
 **The check.** The keys also give the servers additive shares of two numbers a and c, where c = a² if the client is
-honest. After all keys are fixed, the servers agree on a seed that no client could foresee. It gives r_1, .., r_N in Z_p,
-and each server computes, from its shares alone, shares of z = Σ r_j y_j, z* = Σ r_j² y_j and f(τ_N) = Σ y_j.
+honest. After all keys are fixed, the servers agree on a seed that no client could foresee. It gives r_1, .., r_N in
+Z_p, and each server computes, from its shares alone, shares of z = Σ r_j y_j, of z* = Σ r_j² y_j and of f(τ_N) = Σ y_j.
 
 1. Both send their share of d = z + a.
 2. Both send their shares of P = d² − 2da + c − z* and of S = f(τ_N) − 1 (linear in what they share, d being known).
 
 A client is accepted if P = 0 and S = 0.
 
-**Complete.** For y = e_i and c = a²: P = (z + a)² − 2(z + a)a + a² − z* = z² − z* = r_i² − r_i² = 0, and S = 0. An honest
-client is never rejected.
+**Complete.** For y = e_i and c = a²: P = (z + a)² − 2(z + a)a + a² − z* = z² − z* = r_i² − r_i² = 0, and S = 0. An
+honest client is never rejected.
 
-**Sound.** Let c = a² + e for any e; P = z² − z* + e. As a polynomial in r_1, .., r_N,
+**Sound.** Let c = a² + e for any e; then P = z² − z* + e. As a polynomial in r_1, .., r_N,
 
     P = Σ_j (y_j² − y_j) r_j² + 2 Σ_{j<k} y_j y_k r_j r_k + e,
 
-where y, a and e do not depend on r, as the keys were fixed first. If P is the zero polynomial, each y_j is 0 or 1 and at most
-one is 1; with S = 0 exactly one is. Otherwise it is zero with a probability of at most 2·2/2^61 = 2^-59 (Schwartz-Zippel
-for degree 2; no r_j takes a value with a probability of more than 2/2^61). So a client that does not count exactly
-once, anywhere on the grid, passes with a probability of at most 2^-59, whatever it sent: different correction words to the
-two servers, a false c, anything.
+where y, a and e do not depend on r, as the keys were fixed first. If P is the zero polynomial, each y_j is 0 or 1 and
+at most one is 1; with S = 0 exactly one is. Otherwise it is zero with a probability of at most 2·2/2^61 = 2^-59
+(Schwartz-Zippel for degree 2; no r_j takes any value with a probability of more than 2/2^61). So a client that does not
+count exactly once, anywhere on the grid, passes with a probability of at most 2^-59, whatever it sent: different
+correction words to the two servers, a false c, anything. (Whoever may try M times, with as many clients, M·2^-59.)
 
-**Zero knowledge.** Towards one server, for an honest client: the first message it receives is d minus its own share, and d
-is uniform since a is (a is the sum of two pseudorandom numbers, each known to one server); the second is minus its
-own share of P and S. Both can be computed without the value: the server learns nothing but that the client is honest. a and c
-serve for *one* check only: z + a and z' + a for two seeds would give z − z' away.
+**Zero knowledge.** Towards one server, for an honest client: the first message that it receives is d minus its own
+share, and d is uniform since a is (the sum of two pseudorandom numbers, of which it knows one); the second is minus
+its own shares of P and S. Both can be computed without the value: the server learns nothing but that the client is
+honest. But a and c serve for *one* check only: z + a and z' + a, for two seeds, would give z − z' away.
 
-**Assumption: both servers follow the protocol**, and do not collude. A server that sends a false first message, d + δ,
-and reads the other's second learns 2δ times the other's share of a, hence z, hence the value. (D. Boneh, E. Boyle, H.
-Corrigan-Gibbs, N. Gilboa, Y. Ishai, Lightweight Techniques for Private Heavy Hitters, IEEE S&P 2021, from which this sketch
-is taken, Section 4, prevent this by an authenticated second payload at every level.) If each server sends a hash of its
-second message before either is opened, such a server cannot make up a matching one: its clients are then rejected and
-the other server sees it, too late for the privacy of those clients.
+**Assumption: both servers follow the protocol**, and do not collude. A server that sends a false first message, for
+d + δ, and then reads the other's second one, learns 2δ times the other's share of a, hence z, hence the value. D.
+Boneh, E. Boyle, H. Corrigan-Gibbs, N. Gilboa, Y. Ishai, Lightweight Techniques for Private Heavy Hitters (IEEE S&P
+2021, Section 4), from which the sketch is taken, prevent it by an authenticated second payload at every level, for
+larger keys. Short of that, let each server send a hash of its second message before either is opened: then a server
+that has sent a false first one cannot make up a second one that matches, and all clients that it did this to are
+rejected, for the other server to see.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ from fedassay.crypto.field61 import (
     Elements,
     add,
     from_bits,
+    limbs,
     multiply,
     negate,
     require_reduced,
@@ -63,21 +65,21 @@ from fedassay.crypto.field61 import (
 )
 from fedassay.crypto.keys import Secret, context, derive
 from fedassay.crypto.prg import Generator, Purpose, room
-from fedassay.errors import ProtocolError, UsageError
+from fedassay.errors import UsageError
 
 SEED_BYTES = 32
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Challenge:
     """The grid, and what the shares at its points are multiplied with; the same for both servers, and public.
 
-    Σ r_j y_j = Σ_j (r_j − r_{j+1}) f(τ_j) with r_{N+1} = 0: `weights` holds these differences, of r and of its squares, so
-    that increments need not be computed.
+    Σ_j r_j y_j = Σ_j (r_j − r_{j+1}) f(τ_j) with r_{N+1} = 0: `weights` holds these differences, of r and of its
+    squares (as `limbs`), so that increments need not be computed.
     """
 
     points: Points
-    weights: Elements
+    weights: NDArray[np.float64]
 
     @classmethod
     def of(cls, seed: bytes, *, bits: int, points: ArrayLike | None = None) -> Challenge:
@@ -94,10 +96,10 @@ class Challenge:
         r = _random_elements(seed, len(tau))
         weights = np.stack([r, multiply(r, r)])
         after = np.concatenate([weights[:, 1:], np.zeros((2, 1), np.uint64)], axis=1)
-        return cls(points=tau, weights=add(weights, negate(after)))
+        return cls(points=tau, weights=limbs(add(weights, negate(after))))
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Half:
     """What one server remembers between the messages of a check: a row for each client. Secret.
 
@@ -119,8 +121,8 @@ class Half:
 def begin(keys: Keys, challenge: Challenge) -> tuple[Half, Elements]:
     """The first message, a number for each client, and what to remember for `answer`.
 
-    Nearly all the work is here: the whole grid is evaluated for every key, in bounded memory. Use the keys of one client
-    in one check only (see above).
+    Nearly all the work is here: the whole grid is evaluated for every key, in bounded memory. Use a key in one check
+    only (see above): a second one, under another seed, would tell the other server the value.
     """
     if int(challenge.points[-1]) != 2**keys.bits - 1:
         raise UsageError(f"challenge: got one for another domain, expected one for {keys.bits} bits.")
@@ -153,7 +155,8 @@ def answer(half: Half, received: object) -> Elements:
 def accepted(own: Elements, received: object) -> NDArray[np.bool_]:
     """Which clients count exactly once, from both servers' second messages."""
     other = require_reduced(received, shape=own.shape, what="second message of a check")
-    return (add(own, other) == 0).all(axis=1)
+    passed: NDArray[np.bool_] = (add(own, other) == 0).all(axis=1)
+    return passed
 
 
 def _mask_shares(keys: Keys) -> tuple[Elements, Elements]:

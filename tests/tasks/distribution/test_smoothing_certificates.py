@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fedassay.tasks.distribution import smoothing_flow, smoothing_l1, smoothing_l2
+from fedassay.tasks.distribution import smoothing, smoothing_flow, smoothing_l1, smoothing_l2
 from fedassay.tasks.distribution.dyadic import Increments, levels_of
 from fedassay.tasks.distribution.smoothing import isotonic, l1, l2
 from fedassay.tasks.distribution.smoothing_certificate import (
@@ -149,8 +149,8 @@ def l1_parts(curve: np.ndarray) -> dict:
 
 
 def judged(judge, curve: np.ndarray, parts: dict) -> float:
-    smoothed = corrected(curve, parts["correction"])
-    return judge(curve, float(ROWS), None, smoothed=smoothed, **parts)
+    raw = corrected(curve, parts["correction"])
+    return judge(curve, float(ROWS), None, raw=raw, smoothed=raw, **parts)
 
 
 def with_level(correction: tuple[np.ndarray, ...], level: int, nodes: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -200,16 +200,18 @@ def test_an_isotonic_solution_that_is_off_is_rejected() -> None:
 
 
 def test_a_solver_that_stops_early_gives_itself_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = smoothing_l2._Level.substitute
+    def one_round(increments: Increments) -> tuple[np.ndarray, float, int]:
+        """The λ of the first round: what `least_squares` goes on from."""
+        levels, free, count = smoothing_l2._levels(increments), increments.steps < 0, len(increments)
+        levels[0].eliminate_between_edges(free[count // 2 :])
+        for level in levels[1:]:
+            level.eliminate(free[level.n : 2 * level.n])
+        lefts, rights = np.zeros(count), np.zeros(count)
+        for level in reversed(levels):
+            level.substitute(lefts, rights)
+        return lefts, 0.0, 1
 
-    def held_stay_held(level, lefts, rights):
-        """λ of the first round, without the middles that it would have freed: everybody is content with it."""
-        right(level, lefts, rights)
-        held = level.one_if_free == 0
-        lefts[level.n : 2 * level.n][held] = 0.0
-        rights[len(lefts) - 2 * level.n : len(lefts) - level.n][held] = 0.0
-
-    monkeypatch.setattr(smoothing_l2._Level, "substitute", held_stay_held)
+    monkeypatch.setattr(smoothing, "least_squares", one_round)
     assert l2(example(), top=ROWS).residual > 1e-6
 
 

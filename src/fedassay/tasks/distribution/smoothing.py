@@ -120,12 +120,14 @@ def l2(curve: ArrayLike, *, top: float, points: ArrayLike | None = None) -> Smoo
     lefts, last, _ = least_squares(increments)
     multipliers = increments.per_step(lefts, last)
     correction = across(multipliers, problem.points, len(problem.curve))
-    smoothed = problem.applied(correction)
+    raw = corrected(problem.curve, correction, problem.points)
+    smoothed = problem.closed(raw)
     residual = l2_residual(
         problem.curve,
         problem.top,
         problem.points,
         correction=correction,
+        raw=raw,
         smoothed=smoothed,
         multipliers=multipliers,
     )
@@ -152,12 +154,14 @@ def l1(curve: ArrayLike, *, top: float, points: ArrayLike | None = None) -> Smoo
     increments = problem.increments
     nodes, lefts, last = least_absolute(increments)
     correction = levels_of(nodes)
-    smoothed = problem.applied(correction)
+    raw = corrected(problem.curve, correction, problem.points)
+    smoothed = problem.closed(raw)
     residual = l1_residual(
         problem.curve,
         problem.top,
         problem.points,
         correction=correction,
+        raw=raw,
         smoothed=smoothed,
         multipliers=increments.per_step(lefts, last),
     )
@@ -191,10 +195,9 @@ class _Problem:
         # That not all steps are zero must survive rounding, however small the top is beside the noise.
         return Increments.of(self.curve, max(self.top, 2.0**-44), self.points)
 
-    def applied(self, correction: tuple[Floats, ...]) -> Floats:
-        """The corrected curve at the points. Steps that rounding left below zero are closed."""
-        curve = corrected(self.curve, correction)
-        return _within(np.maximum.accumulate(curve if self.points is None else curve[self.points]), self.top)
+    def closed(self, raw: Floats) -> Floats:
+        """A corrected curve without the steps that rounding left a little below zero."""
+        return _within(np.maximum.accumulate(raw), self.top)
 
     def result(
         self, smoothed: Floats, correction: tuple[Floats, ...], *, objective: float, residual: float

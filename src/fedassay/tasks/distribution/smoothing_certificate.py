@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from fedassay.tasks.distribution.dyadic import Floats, Ints
 
 
-def corrected(curve: Floats, correction: tuple[Floats, ...]) -> Floats:
-    """F̂_i + Σ_l ν_{⌈i/2^l⌉,l}."""
+def corrected(curve: Floats, correction: tuple[Floats, ...], points: Ints | None = None) -> Floats:
+    """F̂_i + Σ_l ν_{⌈i/2^l⌉,l}, at the points."""
     total = correction[-1]
     for level in reversed(correction[:-1]):
         total = np.repeat(total, 2) + level
-    return curve + total
+    total = total + curve
+    return total if points is None else total[points]
 
 
 def steps_of(curve: Floats, top: float) -> Floats:
@@ -40,17 +41,15 @@ def l2_residual(
     points: Ints | None,
     *,
     correction: tuple[Floats, ...],
+    raw: Floats,
     smoothed: Floats,
     multipliers: Floats,
 ) -> float:
     """The largest violation of the Karush-Kuhn-Tucker conditions, relative to max(top, max |F̂|).
 
-    They are: ν = Bᵀλ (stationarity), λ ≥ 0, w ≥ 0, and min(λ, w) = 0 (complementarity), with w the steps of
-    F̂ + Σν. The distance between that curve and the one that is returned counts as well.
+    They are: ν = Bᵀλ (stationarity), λ ≥ 0, w ≥ 0, and min(λ, w) = 0 (complementarity), with w the steps of `raw`,
+    what `corrected` makes of the curve. The distance between that and the curve that is returned counts as well.
     """
-    raw = corrected(curve, correction)
-    if points is not None:
-        raw = raw[points]
     steps = steps_of(raw, top)
     differences = across(multipliers, points, len(curve))
     stationarity = max(np.abs(nu - d).max() for nu, d in zip(correction, differences, strict=True))
@@ -70,6 +69,7 @@ def l1_residual(
     points: Ints | None,
     *,
     correction: tuple[Floats, ...],
+    raw: Floats,
     smoothed: Floats,
     multipliers: Ints,
 ) -> float:
@@ -77,18 +77,14 @@ def l1_residual(
 
     Gap: |Σ|ν| + Σ q λ|, relative to the larger of Σ|ν| and max(top, max |F̂|); infinite if λ is not feasible for the
     dual, λ ≥ 0 and |λ_a - λ_b| ≤ 1 on all nodes, which is checked exactly. Violations: of w ≥ 0 with w the steps of
-    F̂ + Σν, and the distance between that curve and the one that is returned, relative to max(top, max |F̂|).
+    `raw`, what `corrected` makes of the curve, and the distance between that and the curve that is returned, relative
+    to max(top, max |F̂|).
     """
     if multipliers.min() < 0 or any(np.abs(d).max() > 1 for d in across(multipliers, points, len(curve))):
         return float("inf")
-    raw = corrected(curve, correction)
-    if points is not None:
-        raw, curve_at = raw[points], curve[points]
-    else:
-        curve_at = curve
     size = max(top, np.abs(curve).max())
     primal = sum(float(np.abs(nu).sum()) for nu in correction)
-    dual = -float((steps_of(curve_at, top) * multipliers).sum())
+    dual = -float((steps_of(curve if points is None else curve[points], top) * multipliers).sum())
     violation = max(-steps_of(raw, top).min(), np.abs(smoothed - raw).max())
     return float(max(abs(primal - dual) / max(primal, size), violation / size))
 

@@ -23,7 +23,8 @@ rounds on noisy curves of 2^15 values, 20 on random walks of 2^18.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,8 +57,7 @@ def least_squares(increments: Increments) -> tuple[Floats, float, int]:
         free |= positive
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Blocks:
+class _Blocks(NamedTuple):
     """What blocks, their own edges included, amount to for their ends.
 
     A conductance between the ends, and at each end a conductance to the ground, where λ = 0, and a current.
@@ -68,25 +68,6 @@ class _Blocks:
     ground_right: Floats
     current_left: Floats
     current_right: Floats
-
-    @classmethod
-    def of_edges(cls, count: int) -> _Blocks:
-        between, nothing = np.ones(count), np.zeros(count)
-        return cls(
-            between=between,
-            ground_left=nothing,
-            ground_right=nothing,
-            current_left=nothing,
-            current_right=nothing,
-        )
-
-    @classmethod
-    def unknown(cls, count: int) -> _Blocks:
-        return cls(**{field.name: np.empty(count) for field in fields(cls)})
-
-    def half(self, which: slice) -> _Blocks:
-        """Some of them, as views."""
-        return _Blocks(**{field.name: getattr(self, field.name)[which] for field in fields(self)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,13 +127,10 @@ class _Level:
 
     def eliminate_between_edges(self, free: Bools) -> None:
         """`eliminate` where the halves are edges: half of all vertices, and half of the formulas."""
-        whole = self.whole
+        whole = self.whole  # α = β = 1/2 and γ = -q/2 from the start
         self.one_if_free[:] = free
         np.multiply(self.one_if_free, 0.5, out=whole.between)
         np.add(whole.between, 1.0, out=whole.between)
-        self.alpha.fill(0.5)
-        self.beta.fill(0.5)
-        np.multiply(self.steps, -0.5, out=self.gamma)
         np.subtract(1.0, self.one_if_free, out=whole.ground_left)
         np.multiply(self.gamma, self.one_if_free, out=whole.current_left)
         whole.ground_right[:], whole.current_right[:] = whole.ground_left, whole.current_left
@@ -213,21 +191,32 @@ def _solve_ends(whole: _Blocks, first_step: float, last_step: float) -> tuple[fl
 
 def _levels(increments: Increments) -> list[_Level]:
     """All levels, from the narrowest blocks up, before any elimination."""
-    below, levels = _Blocks.of_edges(len(increments)), []
-    for n in halves(len(increments)):
+    count = len(increments)
+    blocks, middles, scratch = np.empty((5, count)), np.empty((3, count)), np.empty((3, count // 2))
+    edges = _Blocks(np.ones(count // 2), *np.zeros((4, count // 2)))
+    levels: list[_Level] = []
+    for n in halves(count):
         here, joined = slice(n, 2 * n), None
         if increments.joined_left is not None and increments.joined_right is not None:
             joined = increments.joined_left[here], increments.joined_right[here]
-        names = ("alpha", "beta", "gamma", "one_if_free", "ground", "current")
+        alpha, beta, gamma = middles[:, here]
+        one_if_free, ground, current = scratch[:, :n]
         level = _Level(
             n=n,
             steps=increments.steps[here],
             joined=joined,
-            left=below.half(slice(n)),
-            right=below.half(slice(n, None)),
-            whole=_Blocks.unknown(n),
-            **{name: np.empty(n) for name in names},
+            left=_Blocks(*blocks[:, 2 * n : 3 * n]) if levels else edges,
+            right=_Blocks(*blocks[:, 3 * n : 4 * n]) if levels else edges,
+            whole=_Blocks(*blocks[:, here]),
+            alpha=alpha,
+            beta=beta,
+            gamma=gamma,
+            one_if_free=one_if_free,
+            ground=ground,
+            current=current,
         )
         levels.append(level)
-        below = level.whole
+    levels[0].alpha.fill(0.5)
+    levels[0].beta.fill(0.5)
+    np.multiply(levels[0].steps, -0.5, out=levels[0].gamma)
     return levels
