@@ -161,7 +161,7 @@ def test_any_changed_byte_is_refused_or_rejected_or_changes_nothing(changed):
     pairs: list[Pair] = []
     for place in range(key_bytes(bits)):
         key = bytearray(pair[changed])
-        key[place] ^= 0x11
+        key[place] ^= 0x31
         if well_formed(np.frombuffer(key, np.uint8)[None], party=changed, bits=bits).all():
             pairs.append((bytes(key), pair[1]) if changed == 0 else (pair[0], bytes(key)))
     keys = read(pairs, bits)
