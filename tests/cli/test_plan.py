@@ -61,7 +61,7 @@ def test_a_calibration(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     code, out, _ = call(capsys, "calibrate", *DATA, *NOISE, *QUICK, "--holdout", "0.5", "--bins", "7")
     assert code == 0
-    assert "histogram, 7 buckets" in out
+    assert "histogram (7)" in out
     assert "What held-out rows can show" in out
     code, out, _ = call(
         capsys, "calibrate", *DATA, *QUICK, "--target", "brier_excess=0.001", "--json", "-", "--quiet"

@@ -18,12 +18,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import dcf_reference as reference
 from fedassay.crypto.dcf import evaluate, generate
-from fedassay.crypto.dcf_keys import Keys
+from fedassay.crypto.dcf_keys import Keys, key_bytes
 from fedassay.crypto.prg import Purpose, fixed_key
 from fedassay.crypto.sketch import Challenge, accepted, answer, begin
 from secure_sum_driver import Seeded
 
 STORED = Path(__file__).parent.parent / "vectors" / "dcf.json"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "dcf.md"
 
 CASES = [(1, 0), (1, 1), (4, 9), (10, 0), (10, 700), (32, 2**32 - 1), (32, 0x12345678)]
 SEED = hashlib.sha256(b"seed of the check").digest()
@@ -138,6 +139,16 @@ def test_the_fixed_keys_are_hashes_of_their_names():
         hashlib.sha256(b"fedassay comparison functions 1: " + name).hexdigest()[:32]
         for name in (b"left seed", b"right seed", b"values", b"check")
     ]
+
+
+def test_the_page_shows_the_fixed_keys_and_a_vector():
+    page, vector = PAGE.read_text(encoding="utf-8"), stored()["cases"][1]
+    for purpose in Purpose:
+        assert f"| `{purpose.name.lower().replace('_', ' ')}` | `{fixed_key(purpose).hex()}` |" in page
+    for text in (*vector["seeds"], *vector["keys"], *(" ".join(map(str, row)) for row in vector["shares"])):
+        assert text in page
+    for bits in (10, 32):
+        assert f"{key_bytes(bits)} for {bits}" in page
 
 
 if __name__ == "__main__":

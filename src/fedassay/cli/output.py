@@ -38,6 +38,10 @@ class Delivery:
 
     def __post_init__(self) -> None:
         check_writable(self.json, self.report)
+        if self.report is not None and self.report.suffix not in (".html", ".htm"):
+            raise UsageError(f"--report {self.report}: the page is HTML; give a file that ends in .html.")
+        if self.report is not None and self.json is not None and Path(self.json) == self.report:
+            raise UsageError(f"--json and --report: both name {self.report}; give two files.")
 
     @property
     def console(self) -> Console:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 _SHOWN = {
     "enough data": "[green]enough[/]",
-    "not enough": "[red]too few[/]",
+    "not enough": "[red]few[/]",
     "not decidable": "[yellow]unclear[/]",
 }
 _SHORT = {
@@ -78,22 +78,22 @@ def _metrics(plan: Mapping[str, Any]) -> Table:
 
 def _methods(methods: Mapping[str, Any]) -> Table:
     table = _table(
-        "What to expect of the map",
+        "What to expect of the map: calibration error, Brier excess",
         *(
             "method",
-            "calibration error",
-            "verdict",
-            "Brier excess",
+            "ECE",
+            "data",
+            "excess",
             "sampling",
             "privacy",
             "binning",
-            "verdict",
+            "data",
         ),
     )
     for name, one in methods.items():
         error = one.get("error", {})
         table.add_row(
-            name if one.get("buckets") is None else f"{name}, {one['buckets']} buckets",
+            name if one.get("buckets") is None else f"{name} ({one['buckets']})",
             _number(one["expected_calibration_error"]),
             _coloured(one["verdicts"]["expected_calibration_error"]),
             _number(one["brier_excess"]),

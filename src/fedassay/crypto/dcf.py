@@ -48,7 +48,6 @@ from fedassay.crypto.field61 import (
     P,
     Words,
     add,
-    fold,
     from_bits,
     multiply,
     negate,
@@ -182,7 +181,8 @@ def _value_words(blocks: Words, right: Words, owed: Words) -> tuple[Words, Words
     swap = (gap[:, 0] ^ gap[:, 1]) & right
     keep, lose = gap[:, 0] ^ swap, gap[:, 1] ^ swap
     lose += right + _ONE  # 1 if the path goes left, so that whoever leaves it goes right
-    return owed + lose, fold(keep + (np.uint64(3 * PRIME) - lose)), controls, t
+    # Not reduced: a gap is at most 2p, `owed` at most 5p, and the sum at most 7p + 1.
+    return owed + lose, keep + (np.uint64(3 * PRIME) - lose), controls, t
 
 
 def _step(
@@ -210,7 +210,7 @@ def _step(
 
 
 def _signed(total: Words, t: Words) -> Elements:
-    """(−1)^t total, reduced: flipping all bits of a word gives 2^64 − 1 − word ≡ 7 − word."""
+    """(−1)^t total, reduced, for totals of at most 8p: flipping all bits of a word gives 8p + 7 − word."""
     flipped = total ^ t
     flipped -= t & _SEVEN
     return reduce(flipped)

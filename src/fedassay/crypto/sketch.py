@@ -38,8 +38,8 @@ d + δ, and then reads the other's second one, learns 2δ times the other's shar
 Boneh, E. Boyle, H. Corrigan-Gibbs, N. Gilboa, Y. Ishai, Lightweight Techniques for Private Heavy Hitters (IEEE S&P
 2021, Section 4), from which the sketch is taken, prevent it by an authenticated second payload at every level, for
 larger keys. Short of that, let each server send a hash of its second message before either is opened: then a server
-that has sent a false first one cannot make up a second one that matches, and all clients that it did this to are
-rejected, for the other server to see.
+that has sent a false first one can make up a second one that matches only by guessing the value; all clients of which
+it guesses wrong are rejected, for the other server to see.
 """
 
 from __future__ import annotations

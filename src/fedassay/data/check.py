@@ -216,7 +216,12 @@ class _Look:
             )
         elif scores.densest_bin > CROWDED:
             got = f"{scores.densest_bin:.0%} of the scores in one of {BINS} equal bins"
-            fix = "use --transform logit, which spaces bins evenly in the log-odds"
+            repeated = scores.distinct < scores.count / 10
+            fix = (
+                "scores that repeat stay together whatever the bins; expect a wide bound for the AUC"
+                if repeated
+                else "use --transform logit, which spaces bins evenly in the log-odds"
+            )
             found.append(_warning(what=what, got=got, expected=f"at most {CROWDED:.0%}", fix=fix))
         if self._labels.count and not self._differ:
             fix = "check that the score is not the label itself"

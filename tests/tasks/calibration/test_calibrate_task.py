@@ -171,7 +171,15 @@ def metric(value: float, half: float) -> Metric:
     ],
 )
 def test_the_verdict(log: Metric, brier: Metric, recommended: bool) -> None:
-    judged = verdict({LOG.name: log, BRIER.name: brier})
+    judged = verdict({LOG.name: log, BRIER.name: brier}, positives=500.0, negatives=500.0)
     assert judged.recommended is recommended
     assert judged.reason.startswith("Recommended" if recommended else "Not recommended")
     assert judged.reason.endswith(".")
+
+
+@pytest.mark.parametrize("rows", [(1.0, 400.0), (400.0, 19.0), (-3.0, 400.0)])
+def test_a_handful_of_held_out_rows_judges_nothing(rows: tuple[float, float]) -> None:
+    better = Metric(value=-0.2, interval=(-0.2, -0.2), level=0.95)
+    judged = verdict({LOG.name: better, BRIER.name: better}, positives=rows[0], negatives=rows[1])
+    assert not judged.recommended
+    assert "20 are needed" in judged.reason

@@ -135,7 +135,14 @@ class Calibrate:
             for name, loss in losses.LOSSES.items()
         }
         return {
-            **_described(choice.fitted, verdict(differences)),
+            **_described(
+                choice.fitted,
+                verdict(
+                    differences,
+                    positives=seen.evidence.positive_rows,
+                    negatives=seen.evidence.negative_rows,
+                ),
+            ),
             "before": before,
             "after": self._measured(seen),
             "difference": {name: metric.to_json() for name, metric in differences.items()},

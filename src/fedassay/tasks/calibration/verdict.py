@@ -19,18 +19,29 @@ class Verdict:
     reason: str
 
 
-def verdict(differences: Mapping[str, Metric]) -> Verdict:
+FEWEST_ROWS = 20
+"""Held-out rows of each class below which no calibrator is recommended: intervals of so few mean nothing."""
+
+
+def verdict(differences: Mapping[str, Metric], *, positives: float, negatives: float) -> Verdict:
     """Judge by the paired differences (after minus before) of the log loss and the Brier score.
 
     Recommended if the whole interval of the log loss lies below 0 and that of the Brier score does not lie
     above 0. Where noise leaves no log loss, the Brier score decides. Guarantee: a calibrator that does not
     lower the expected loss is recommended with probability at most (1 - level)/2, as far as the interval
-    keeps its level.
+    keeps its level; with fewer than 20 held-out rows of a class it does not, and nothing is recommended.
     """
     log, brier = differences[LOG.name], differences[BRIER.name]
     deciding, name = (log, LOG.name) if log.interval is not None else (brier, BRIER.name)
     if deciding.interval is None:
         return Verdict(recommended=False, reason=f"Not recommended: {deciding.reason}.")
+    fewest = min(positives, negatives)
+    if fewest < FEWEST_ROWS:
+        return Verdict(
+            recommended=False,
+            reason=f"Not recommended: not enough evidence, the smaller class has about {max(0.0, fewest):.0f} "
+            f"held-out rows, and {FEWEST_ROWS} are needed to judge.",
+        )
     if brier.interval is not None and brier.interval[0] > 0:
         return Verdict(
             recommended=False, reason=f"Not recommended: on held-out rows the {_change(BRIER.name, brier)}."
