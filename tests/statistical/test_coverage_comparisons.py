@@ -128,7 +128,7 @@ def simulate(case: Case, runs: int) -> Mapping[str, list[bool]]:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_paired_differences_cover(case: Case) -> None:
-    hits = simulate(case, runs=300 if case.name == "exact" else 150)
+    hits = simulate(case, runs=300)
     for metric in ("roc_auc", "brier_score"):
         assert not too_low(hits[metric], 4), (metric, np.mean(hits[metric]))
         assert too_low(hits[f"{metric}, half as wide"], 4), metric

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.crypto.dcf_keys import Keys
-from fedassay.crypto.field61 import Elements, P, Words, fold, negate, reduce
+from fedassay.crypto.dcf_path import fold_in_place, spread_top_bit
+from fedassay.crypto.field61 import Elements, P, negate, reduce
 from fedassay.crypto.prg import Generator, Purpose, room
 
 Points = NDArray[np.uint64]
@@ -62,7 +63,8 @@ class Walker:
 
     def __init__(self, keys: Keys, route: Route, *, at_once: int) -> None:
         self._keys, self._route, self._generator = keys, route, Generator()
-        self._rooms = [room(route.width * at_once * 2) for _ in range(5)]
+        self._wide = [room(route.width * at_once * 2) for _ in range(5)]
+        self._narrow = np.empty((6, route.width * at_once), np.uint64)
 
     def __call__(self, rows: slice) -> Elements:
         """The shares of these keys (`at_once` of them at most): a row for each point, a column for each key.
@@ -71,36 +73,36 @@ class Walker:
         p + 7, and seven more fit into a word (8p + 7).
         """
         keys, count = self._keys, len(self._keys.seeds[rows])
-        size = self._route.width * count * 2
-        here, there, child, drawn, feed = (memory[:size].reshape(-1, count, 2) for memory in self._rooms)
-        here[0] = keys.seeds[rows]
-        t, value = np.full((1, count), _ONES if keys.party else 0, np.uint64), np.zeros((1, count), np.uint64)
+        size = self._route.width * count
+        here, there, child, drawn, feed = (memory[: 2 * size].reshape(-1, count, 2) for memory in self._wide)
+        t, next_t, value, next_value, word, spare = (m[:size].reshape(-1, count) for m in self._narrow)
+        here[0], t[0], value[0], nodes = keys.seeds[rows], _ONES if keys.party else 0, 0, slice(1)
         for level, parents in enumerate(self._route.parents):
-            nodes = slice(len(t))
-            word = t & keys.value_words[level, rows]
-            value = value + (word & P)
+            np.bitwise_and(t[nodes], keys.value_words[level, rows], out=word[nodes])
+            np.bitwise_and(word[nodes], P, out=spare[nodes])
+            value[nodes] += spare[nodes]
             if level % 3 == 2:
-                value = fold(value)
+                fold_in_place(value[nodes], spare[nodes])
             # A child's seed is AES(s) ⊕ s, and ⊕ the correction where t = 1: the last two in one pass.
             for half in (0, 1):
-                np.bitwise_and(t, keys.seed_words[level, rows, half], out=feed[nodes, :, half])
+                np.bitwise_and(t[nodes], keys.seed_words[level, rows, half], out=feed[nodes, :, half])
             feed[nodes] ^= here[nodes]
             self._generator.expand(Purpose.VALUES, here[nodes], out=drawn[nodes])
-            sides, first = [], 0
+            first = 0
             for side, some in enumerate(parents):
+                if side:
+                    word[nodes] <<= _ONE  # the right control bit comes to the top
                 if some is _NONE:
                     continue
                 seeds, block = here[nodes][some], drawn[nodes][some, :, side]
                 children = slice(first, first := first + len(seeds))
                 self._generator.encrypt(Purpose(side), seeds, out=child[: len(seeds)])
                 np.bitwise_xor(child[: len(seeds)], feed[nodes][some], out=there[children])
-                sides.append((top_bit(block ^ (word[some] << np.uint64(side))), value[some] + (block & P)))
-            t, value = sides[0] if len(sides) == 1 else map(np.concatenate, zip(*sides, strict=True))
-            here, there = there, here
-        shares = reduce(value + (here[: len(t), :, 0] & P) + (t & keys.leaf[rows]))
+                np.bitwise_xor(block, word[nodes][some], out=next_t[children])
+                np.bitwise_and(block, P, out=next_value[children])
+                next_value[children] += value[nodes][some]
+            nodes = slice(first)
+            spread_top_bit(next_t[nodes])
+            here, there, t, next_t, value, next_value = there, here, next_t, t, next_value, value
+        shares = reduce(value[nodes] + (here[nodes, :, 0] & P) + (t[nodes] & keys.leaf[rows]))
         return (negate(shares) if keys.party else shares)[self._route.places]
-
-
-def top_bit(words: Words) -> Words:
-    """A mask of all ones where the highest bit is set, of zeros elsewhere."""
-    return (words.view(np.int64) >> 63).view(np.uint64)

@@ -127,13 +127,9 @@ def begin(keys: Keys, challenge: Challenge) -> tuple[Half, Elements]:
     if int(challenge.points[-1]) != 2**keys.bits - 1:
         raise UsageError(f"challenge: got one for another domain, expected one for {keys.bits} bits.")
     linear = np.zeros((3, len(keys)), np.uint64)
-
-    def accumulate(rows: slice, columns: slice, shares: Elements) -> None:
-        # Blocks of columns come one after the other, blocks of rows at the same time: nobody writes here but this call.
+    for rows, columns, shares in in_blocks(keys, challenge.points):
         linear[:2, rows] = add(linear[:2, rows], weighted_sums(challenge.weights[:, columns], shares))
         linear[2, rows] = shares[-1]
-
-    in_blocks(keys, challenge.points, accumulate)
     z, squares, last = linear
     a, c = _mask_shares(keys)
     masked = add(z, a)

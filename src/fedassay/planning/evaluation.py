@@ -94,7 +94,7 @@ def plan_evaluation(
     >>> study = Study(expectation=expected, trust=ServerDP(), budget=Budget(epsilon=1))
     >>> plan = plan_evaluation(study)
     >>> f"{plan.predicted['roc_auc'].half_width:.4f}", str(plan.predicted["roc_auc"].verdict)
-    ('0.0083', 'enough data')
+    ('0.0088', 'enough data')
     """
     task = Evaluate() if task is None else task
     given = checked_targets(targets or {}, TARGETS)
