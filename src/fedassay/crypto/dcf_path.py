@@ -20,8 +20,8 @@ _3P = np.uint64(3 * PRIME)
 class Path:
     """Where both parties are on their way to x, for some clients; `seeds` are the roots, 2 × K × 2 words.
 
-    Party 1's control bit t₁ is a mask of zeros or ones; party 0 has the complement. `owed` is V_1 − V_0 so far, modulo p
-    and at most 5p: what the next words must make up for.
+    Party 1's control bit t₁ is a mask of zeros or ones; party 0 has the complement. `owed` is V_1 − V_0 so far,
+    modulo p and at most 5p: what the next words must make up for.
     """
 
     def __init__(self, x: Words, seeds: Words, *, bits: int) -> None:
