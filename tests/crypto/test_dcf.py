@@ -139,6 +139,12 @@ def test_other_domains_are_refused(bits):
         generate([0], bits=bits, randomness=Seeded())
 
 
+def test_domains_that_are_too_large_to_hold_are_not_made_whole():
+    assert len(whole_domain(17)) == 2**17
+    with pytest.raises(UsageError, match="whole domain: got 25 bits, expected at most 24; give some points"):
+        whole_domain(25)
+
+
 @pytest.mark.parametrize("values", [[4], [-1], [0.5], [[1]], ["a"], [2**64], [1, -(2**63)]])
 def test_values_and_points_outside_the_domain_are_refused(values):
     with pytest.raises(UsageError, match="values of comparison functions"):

@@ -43,6 +43,8 @@ from fedassay.crypto.field61 import Elements, add, sums
 from fedassay.errors import UsageError
 from fedassay.protocol import Randomness
 
+LARGEST_WHOLE = 24
+
 _KEYS_AT_ONCE, _NODES_AT_ONCE = 1 << 15, 1 << 16
 """Measured: large enough that calls cost little, small enough that memory is used again while it is near. (Threads
 do not help: they wait for each other between the many short calls.)
@@ -101,14 +103,19 @@ def in_blocks(keys: Keys, points: Points) -> Iterator[tuple[slice, slice, Elemen
     """
     for columns in _blocks(len(points), _NODES_AT_ONCE):
         route = Route.to(points[columns], bits=keys.bits)
-        at_once = min(_KEYS_AT_ONCE, _NODES_AT_ONCE // route.width)
+        at_once = min(len(keys), _KEYS_AT_ONCE, _NODES_AT_ONCE // route.width)
         walker = Walker(keys, route, at_once=at_once)
-        for rows in _blocks(len(keys), at_once):
+        for rows in _blocks(len(keys), max(1, at_once)):
             yield rows, columns, walker(rows)
 
 
 def whole_domain(bits: int) -> Points:
-    """All points, in order."""
+    """All points, in order; for domains of which all points can be held."""
+    check_bits(bits)
+    if bits > LARGEST_WHOLE:
+        raise UsageError(
+            f"whole domain: got {bits} bits, expected at most {LARGEST_WHOLE}; give some points instead."
+        )
     return np.arange(2**bits, dtype=np.uint64)
 
 

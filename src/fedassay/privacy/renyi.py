@@ -14,7 +14,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 Reals = NDArray[np.float64]
 
@@ -201,6 +200,8 @@ def _conversion(orders: Reals, delta: float) -> Reals:
 
 def _smallest(bound: Callable[[Reals], Reals]) -> float:
     """The smallest value of the bound over the orders: a grid, then a search around its best point."""
+    from scipy.optimize import minimize_scalar  # late: each message between machines starts a process
+
     grid = np.linspace(_LOWEST, _HIGHEST, 871)
     values = bound(1 + np.exp(grid))
     best = int(np.argmin(values))
