@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -21,6 +22,17 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="run the stated large numbers too")
     parser.addoption("--verification", metavar="FILE", help="write what was measured to this page")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hypothesis: the same examples in every ordinary run, on machines of any speed; new ones with --full."""
+    settings.register_profile(
+        "house",
+        deadline=None,
+        derandomize=not config.getoption("--full"),
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    settings.load_profile("house")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
