@@ -98,7 +98,7 @@ class Client(Endpoint):
             # What was learned from some rows must not speak in an answer about others, which are paid for apart.
             key = (opened.study, task, plan.query.part)
             memory = learned.get(key, self.store.memories.get(key, {}))
-            vector, learned[key] = plan.query.of.measure(self._bounded_rows(plan), memory)
+            vector, learned[key] = plan.measured.measure(self._bounded_rows(plan), memory)
             vectors.append(_bounded(vector, plan))
         return tuple(vectors)
 
@@ -125,7 +125,7 @@ def _bounded(vector: Vector, plan: Plan) -> Vector:
     Cut, not refused: whether a client refuses is seen by the server, and a bound that the server chose would
     then tell it what was measured. Cutting each entry moves no two vectors further apart.
     """
-    summary = plan.query.of
+    summary = plan.measured
     if vector.dtype != np.int64 or vector.shape != (summary.length,):
         raise DataError(f"{summary.name}: the measured vector is not {summary.length} whole numbers.")
     return np.clip(vector, -summary.largest, summary.largest)

@@ -134,7 +134,11 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
-    """How far one protected unit can move a measured total, in the L1 and L2 norms."""
+    """How far one protected unit can move a measured total, in the L1 and L2 norms.
+
+    Where noise is spread (`Summary.spread`), how far it moves the draws: the norms of whole numbers w with
+    spread(w) equal to the move, both of the same w.
+    """
 
     l1: float
     l2: float
@@ -161,6 +165,8 @@ class Sensitivity:
 @dataclass(frozen=True, kw_only=True)
 class Noise:
     """The law of the noise in each coordinate of a released vector (independent, mean zero).
+
+    Where the summary spreads its noise (`Summary.spread`), the law of the draws before that.
 
     Parameters
     ----------
@@ -243,6 +249,40 @@ class Summary(ABC, Generic[S]):
         """
         return ()
 
+    @property
+    def leaves(self) -> Summary[Any] | None:
+        """The summary that only counts rows in the finest cells, each row in one of them; None if there is none.
+
+        Its totals determine those of this one, see `from_leaves`. Trust models in which each row is encoded by
+        itself need it: clients then measure the leaves, and the rest is computed from shares of them.
+        """
+        return None
+
+    def from_leaves(self, counts: Vector) -> Vector:
+        """The total that belongs to these totals of the `leaves`: linear, in whole numbers."""
+        raise NotImplementedError(f"{self.name} has no leaves")
+
+    @property
+    def draws(self) -> int:
+        """How many independent draws of noise a noisy total has: one for each entry, unless they are spread."""
+        return self.length
+
+    def spread(self, draws: Vector) -> Vector:
+        """What these draws add to a total: linear, in whole numbers. The draws themselves, by default."""
+        return draws
+
+    cumulative: ClassVar[bool] = False
+    """Whether entry i counts the rows in the leaves up to i, so that it can be computed alone (see `Points`)."""
+
+    def draws_of(self, place: int) -> tuple[int, ...]:
+        """The draws whose sum `spread` adds to the entry at this place; only where it is a sum of single draws."""
+        return (place,)
+
+    @property
+    def overlap(self) -> int:
+        """The most draws that one entry gets, counted with their factors in `spread`."""
+        return 1
+
     @abstractmethod
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Client side: bound every contribution, count, and return the vector and what to remember."""
@@ -308,6 +348,25 @@ class Select(Query[S]):
 
     `Released.value` is a tuple with one reading per client, of a vector that is one at the choice.
     """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Points(Query[S]):
+    """Some entries of a total, of which more can be asked later, without the clients and for nothing.
+
+    The first such query of a task is charged for the whole total. Those that follow, with other places but the
+    same summary, share and part, are answered from what the servers have kept: the noise of an entry is drawn
+    once, and an entry that is asked for again is the same again. Only a `cumulative` summary can be asked so.
+    `Released.value` is an array of the entries at these places.
+    """
+
+    at: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "at", tuple(self.at))
+        if not self.at or not all(type(place) is int and place >= 0 for place in self.at):
+            raise UsageError("points: expected at least one place, whole numbers from 0.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -386,6 +445,11 @@ class Plan:
     sensitivity: Sensitivity
     noise: Noise = NO_NOISE
 
+    @property
+    def measured(self) -> Summary[Any]:
+        """What clients measure: the summary that is asked for, or what it can be computed from."""
+        return self.setting.trust.measured(self.query.of)
+
 
 class Party(StrEnum):
     """Whom a round of messages is for."""
@@ -411,13 +475,17 @@ class Exchange:
 
     `id` is drawn once, from a secure source, and recorded before the first message: a resumed run
     repeats it, so that clients recognise a question they have answered. `tasks` names, for each plan, the
-    task that asked: a client keeps one memory per task.
+    task that asked: a client keeps one memory per task. `helpers` are the servers that a trust model may use
+    besides the one that drives it; the first sits on the same machine. `first_leg` is above zero if the
+    exchange goes on from an earlier answer (`Points`).
     """
 
     id: bytes
     plans: tuple[Plan, ...]
     cohort: tuple[str, ...]
     tasks: tuple[str, ...] = ()
+    helpers: tuple[str, ...] = ()
+    first_leg: int = 0
 
 
 Measure = Callable[[], tuple[Vector, ...]]
@@ -474,6 +542,10 @@ class TrustModel(ABC):
         """What to protect where each client holds one row: more than was asked, if that costs nothing."""
         return protection
 
+    def measured(self, summary: Summary[Any]) -> Summary[Any]:
+        """What clients measure when this summary is asked for."""
+        return summary
+
     @abstractmethod
     def plan(self, query: Query[Any], setting: Setting) -> Plan:
         """Fix how the query will be answered, or raise `UnsupportedQuery` with the reason.
@@ -501,6 +573,11 @@ class TrustModel(ABC):
     def assist(self, request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
         """Helper half, for trust models with a second server: the reply and the next state."""
         raise NotImplementedError(f"{self.name} has no helper role")
+
+    def largest_reply(self, exchange: Exchange) -> int:
+        """More bytes than any honest reply has: its numbers, and something for each client it may speak of."""
+        numbers = sum(plan.measured.length for plan in exchange.plans)
+        return (1 << 16) + 16 * numbers + 1024 * len(exchange.cohort)
 
     @abstractmethod
     def aggregate(

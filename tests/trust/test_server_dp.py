@@ -25,6 +25,7 @@ from fedassay.protocol import (
     TrustModel,
     Unit,
 )
+from fedassay.trust.local_noise import room_beside
 from fedassay.trust.server_dp import ServerDP
 
 
@@ -112,11 +113,13 @@ def test_a_contribution_without_a_bound_is_refused(l1: float) -> None:
 
 
 def test_totals_leave_room_for_the_noise() -> None:
-    ServerDP().plan(Sum(of=Numbers(bound=2**60)), setting(clients=3))
+    ServerDP().plan(Sum(of=Numbers(bound=2**60)), setting(clients=7))
     with pytest.raises(UnsupportedQuery, match="wrap"):
-        ServerDP().plan(Sum(of=Numbers(bound=2**60)), setting(clients=4))
+        ServerDP().plan(Sum(of=Numbers(bound=2**60)), setting(clients=8))
     plan = ServerDP().plan(Sum(of=Numbers(cells=1)), setting())
-    for value in (2**62, -(2**62), -(2**63)):
+    room = room_beside(plan.noise, plan.query.of)
+    assert 2**62 < room < 2**63
+    for value in (room, -room, -(2**63)):
         with pytest.raises(ProtocolError):
             ServerDP().aggregate([plan], [np.array([value])], 4, SimulatedRandomness(1))
 

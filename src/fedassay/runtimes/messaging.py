@@ -84,7 +84,7 @@ class MessagingRuntime(ABC):
         arrived = self.ask(asked.to, requests, leg)
         self._count(asked.to, requests, arrived)
         replies: dict[str, Message] = {}
-        largest = _largest_reply(errand)
+        largest = errand.trust.largest_reply(exchange)
         for name, data in arrived.items():
             if name not in requests:
                 continue
@@ -104,9 +104,3 @@ class MessagingRuntime(ABC):
         if to is Party.CLIENTS:
             self.traffic.bytes_to_clients += sum(map(len, requests.values()))
             self.traffic.bytes_from_clients += sum(map(len, arrived.values()))
-
-
-def _largest_reply(errand: Errand) -> int:
-    """More bytes than any honest reply has: its numbers, and something for each client it may speak of."""
-    numbers = sum(plan.query.of.length for plan in errand.exchange.plans)
-    return (1 << 16) + 16 * numbers + 1024 * len(errand.exchange.cohort)

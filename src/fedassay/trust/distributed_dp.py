@@ -43,6 +43,7 @@ from fedassay.protocol import (
     TrustModel,
     Vector,
 )
+from fedassay.trust.local_noise import spread
 from fedassay.trust.secure_sum_graph import LARGEST_COMPLETE, tolerated
 from fedassay.trust.secure_sum_protocol import DoubleMasking, measured
 from fedassay.trust.words import exactly, protected
@@ -111,14 +112,17 @@ class DistributedDP(DoubleMasking, TrustModel):
 
     def largest_extra(self, plan: Plan) -> int:
         """The largest share of noise, for the proof that totals do not wrap."""
-        return accounting.largest_share(plan.noise)
+        return plan.query.of.overlap * accounting.largest_share(plan.noise)
 
     def contribution(
         self, plans: Sequence[Plan], measure: Measure, clients: int, randomness: Randomness
     ) -> Vector:
         """The measured vectors, each with this client's share of its noise."""
         part = Fraction(1, self.fewest_honest(clients))
-        shares = [accounting.draw_parts(plan.noise, plan.query.of.length, part, randomness) for plan in plans]
+        shares = [
+            spread(plan.query.of, accounting.draw_parts(plan.noise, plan.query.of.draws, part, randomness))
+            for plan in plans
+        ]
         return measured(plans, measure) + np.concatenate(shares)
 
     def exchange(
@@ -142,7 +146,11 @@ class DistributedDP(DoubleMasking, TrustModel):
         parts = Fraction(clients, self.fewest_honest(clients))
         return tuple(
             Released(
-                value=total + accounting.draw_parts(plan.noise, total.size, parts, randomness),
+                value=total
+                + spread(
+                    plan.query.of,
+                    accounting.draw_parts(plan.noise, plan.query.of.draws, parts, randomness),
+                ),
                 noise=self._noise(plan.noise, clients=clients, survivors=clients),
                 clients=clients,
             )

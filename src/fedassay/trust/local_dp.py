@@ -42,8 +42,8 @@ from fedassay.protocol import (
     Unit,
     Vector,
 )
-from fedassay.trust.local_noise import reach, several, sum_of_draws
-from fedassay.trust.local_reports import LIMIT, Question, estimated, opened, reported
+from fedassay.trust.local_noise import several, spread, sum_of_draws
+from fedassay.trust.local_reports import LIMIT, Question, estimated, largest_report, opened, reported
 from fedassay.trust.unary_encoding import (
     SMALLEST_SCALE,
     UnaryEncoding,
@@ -123,7 +123,7 @@ class LocalDP(TrustModel):
         sensitivity = query.of.sensitivity(protection)
         one = accounting.calibrate(budget, sensitivity, query.share)
         messages = setting.clients if isinstance(query, Sum) else 1
-        if messages * (query.of.largest + reach(one)) >= LIMIT:
+        if messages * largest_report(query.of, one) >= LIMIT:
             raise UnsupportedQuery(
                 f"{query.of.name}: {messages:,} clients with entries of up to {query.of.largest:,} and noise of "
                 f"scale {one.scale:.3g} could reach {LIMIT:.3g}, where sums wrap; expected smaller entries, a "
@@ -187,7 +187,8 @@ class LocalDP(TrustModel):
                 row = chosen_row(vector[cells], randomness)
                 reports.append(encoding.report(row, len(cells), randomness))
             else:
-                reports.append(vector + accounting.draw(plan.noise, vector.size, randomness))
+                drawn = accounting.draw(plan.noise, plan.query.of.draws, randomness)
+                reports.append(vector + spread(plan.query.of, drawn))
         return {"reports": reports}, {}
 
     # --- simulation and words -------------------------------------------------------------------------------
@@ -255,8 +256,8 @@ def _simulated(plan: Plan, total: Vector, clients: int, randomness: Randomness) 
         )
     if plan.noise.law != UNARY:
         noise = several(plan.noise, clients)
-        drawn = sum_of_draws(noise, total.size, randomness)
-        return Released(value=total + drawn, noise=noise, clients=clients)
+        drawn = sum_of_draws(noise, plan.query.of.draws, randomness)
+        return Released(value=total + spread(plan.query.of, drawn), noise=noise, clients=clients)
     if total[plan.query.of.partitions[0]].sum() > clients:
         # Where there are not more rows than clients, nobody is taken to have two.
         raise UnsupportedQuery(

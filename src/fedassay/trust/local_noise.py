@@ -1,16 +1,18 @@
-"""Noise that every client adds to its own vector: how far it reaches, and what it adds up to."""
+"""Noise that is drawn whole, by a server or by every client: how far it reaches, and what it adds up to."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
+from fedassay.errors import ProtocolError
 from fedassay.privacy import accounting, samplers
 from fedassay.privacy.accounting import GAUSSIAN, LAPLACE
-from fedassay.protocol import Noise, Randomness, Vector
+from fedassay.protocol import Noise, Randomness, Summary, Vector
 
 _LONGEST = 2**11
 """Draws are shorter than so many scales: the samplers stop below 1024 (Laplace) and 66 (Gaussian)."""
@@ -25,6 +27,19 @@ def reach(noise: Noise) -> int:
     3072
     """
     return math.ceil(_LONGEST * noise.scale)
+
+
+def room_beside(noise: Noise, summary: Summary[Any]) -> int:
+    """Totals below this, in absolute value, are still int64 with their noise."""
+    return 2**63 - summary.overlap * reach(noise)
+
+
+def spread(summary: Summary[Any], draws: Vector) -> Vector:
+    """What the draws add to a total of the summary, checked to be as long as it."""
+    added = summary.spread(draws)
+    if added.dtype != np.int64 or added.shape != (summary.length,):
+        raise ProtocolError(f"{summary.name}: its noise is not {summary.length} whole numbers.")
+    return added
 
 
 def several(noise: Noise, messages: int) -> Noise:

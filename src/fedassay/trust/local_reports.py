@@ -11,12 +11,17 @@ import numpy as np
 
 from fedassay.errors import ProtocolError, TooFewClients
 from fedassay.privacy.accounting import UNARY
-from fedassay.protocol import Exchange, Noise, Plan, Released, Sum, Vector
+from fedassay.protocol import Exchange, Noise, Plan, Released, Sum, Summary, Vector
 from fedassay.trust.local_noise import reach, several
 from fedassay.trust.unary_encoding import Partitions, UnaryEncoding, assigned, ones_of, well_formed
 
 LIMIT = 2**63
 """Totals of noisy vectors stay below: they are int64."""
+
+
+def largest_report(summary: Summary[Any], noise: Noise) -> int:
+    """No entry of an honest client's noisy vector is larger."""
+    return summary.largest + summary.overlap * reach(noise)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +51,7 @@ class Question:
         shape = (self.plan.query.of.length,)
         if not isinstance(report, np.ndarray) or report.dtype != np.int64 or report.shape != shape:
             return False
-        bound = self.plan.query.of.largest + reach(self.plan.noise)
+        bound = largest_report(self.plan.query.of, self.plan.noise)
         # Not np.abs: the absolute value of -2^63 is negative.
         return report.size == 0 or bool(report.max() <= bound and report.min() >= -bound)
 
@@ -61,7 +66,7 @@ class Question:
             return estimated(plan, ones, [len(group) for group in groups])
         if not isinstance(plan.query, Sum):
             return Released(value=tuple(reports.values()), noise=plan.noise, clients=clients)
-        if clients * (plan.query.of.largest + reach(plan.noise)) >= LIMIT:
+        if clients * largest_report(plan.query.of, plan.noise) >= LIMIT:
             raise ProtocolError(f"{plan.query.of.name}: more clients answered than the plan allows for.")
         total = np.zeros(plan.query.of.length, dtype=np.int64)
         for vector in reports.values():

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from fedassay.errors import ProtocolError, UnsupportedQuery, UsageError
 from fedassay.privacy import accounting
-from fedassay.privacy.samplers import LARGEST_DRAW
 from fedassay.protocol import (
     Exchange,
     Measure,
@@ -26,10 +25,8 @@ from fedassay.protocol import (
     Vector,
 )
 from fedassay.trust import clear
+from fedassay.trust.local_noise import room_beside, spread
 from fedassay.trust.words import exactly, protected
-
-LIMIT = 2**63 - LARGEST_DRAW
-"""Exact totals stay below, so that a total with its noise is still an int64."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +58,9 @@ class ServerDP(TrustModel):
                 f"{type(query).__name__}: under server-dp only totals get noise, the message of a single "
                 "client carries none of its own; use local-dp."
             )
-        clear.check_no_wrap(query, setting, limit=LIMIT)
         sensitivity = query.of.sensitivity(setting.protection)
         noise = accounting.calibrate(setting.budget, sensitivity, query.share)
+        clear.check_no_wrap(query, setting, limit=room_beside(noise, query.of))
         return Plan(query=query, setting=setting, sensitivity=sensitivity, noise=noise)
 
     def exchange(
@@ -73,7 +70,7 @@ class ServerDP(TrustModel):
         answers = yield from clear.ask(exchange)
         columns = zip(*answers.values(), strict=True)
         totals = [
-            clear.total(column, plan, limit=LIMIT)
+            clear.total(column, plan, limit=room_beside(plan.noise, plan.query.of))
             for plan, column in zip(exchange.plans, columns, strict=True)
         ]
         return self.aggregate(exchange.plans, totals, len(answers), randomness)
@@ -112,6 +109,7 @@ class ServerDP(TrustModel):
 
 def _noisy(total: Vector, plan: Plan, randomness: Randomness) -> Vector:
     # Exact totals leave here only through this sum; the bounds make it exact in 64 bits.
-    if total.size and max(int(total.max()), -int(total.min())) >= LIMIT:
-        raise ProtocolError(f"{plan.query.of.name}: the total exceeds the bound of its plan.")
-    return total + accounting.draw(plan.noise, total.size, randomness)
+    summary = plan.query.of
+    if total.size and max(int(total.max()), -int(total.min())) >= room_beside(plan.noise, summary):
+        raise ProtocolError(f"{summary.name}: the total exceeds the bound of its plan.")
+    return total + spread(summary, accounting.draw(plan.noise, summary.draws, randomness))
