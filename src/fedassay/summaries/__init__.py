@@ -12,6 +12,9 @@ from fedassay.summaries.paired_histograms import PairedHistograms, VersusHistogr
 from fedassay.summaries.paired_moments import PairedMoments
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.summaries.site_sums import EligibleSites, SiteSums
+from fedassay.summaries.value_path import ValuePath
+from fedassay.summaries.value_roots import ValueRoots
+from fedassay.summaries.value_tree import ValueTree
 
 _SUMMARIES: tuple[type[Summary[Any]], ...] = (
     ScoreHistogram,
@@ -21,6 +24,9 @@ _SUMMARIES: tuple[type[Summary[Any]], ...] = (
     PairedMoments,
     EligibleSites,
     SiteSums,
+    ValueTree,
+    ValuePath,
+    ValueRoots,
 )
 
 CATALOGUE: Mapping[str, type[Summary[Any]]] = MappingProxyType(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -143,8 +143,16 @@ class ScoreHistogram(Summary[LabelledHistogram]):
             scores, labels = np.asarray(batch["score"], dtype=np.float64), np.asarray(batch["label"])
             for start in range(0, len(scores), _BLOCK):
                 counts += _count(grid, scores[start : start + _BLOCK], labels[start : start + _BLOCK])
-        tree, factors = self.tree, self._factors
-        return np.concatenate([tree.build(counts[1::2]) * factors, tree.build(counts[::2]) * factors]), memory
+        return self.from_leaves(np.concatenate([counts[1::2], counts[::2]])), memory
+
+    @property
+    def leaves(self) -> ScoreHistogram:
+        """The bins alone, of both classes."""
+        return replace(self, widths=(1,), multipliers=())
+
+    def from_leaves(self, counts: Vector) -> Vector:
+        """All levels, multiplied."""
+        return np.concatenate([self.tree.build(half) * self._factors for half in np.split(counts, 2)])
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
         """One node per level and row, times the multipliers."""

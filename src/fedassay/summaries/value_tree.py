@@ -1,0 +1,91 @@
+"""The distribution of a scalar as counts on the levels of a tree: the mechanism ``tree``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.errors import UsageError
+from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, Protection, Sensitivity
+from fedassay.summaries.tree import Tree
+from fedassay.summaries.values import ValueSummary
+
+LARGEST_MULTIPLIER = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueTree(ValueSummary):
+    """Counts per leaf, and per block of leaves on each level above.
+
+    A row adds its level's multiplier to one node per level, of one class: sensitivities are those of counts,
+    exactly, for one curve and for two.
+
+    Parameters
+    ----------
+    widths : the levels of the `Tree`; ``(1,)`` counts leaves only.
+    multipliers : by how much the counts of a level are multiplied before they are summed, 1 by default; this is
+        how levels get different parts of the budget.
+
+    Examples
+    --------
+    >>> ValueTree(lower=0, upper=1, points=4, widths=(1, 2)).of_counts(np.array([5, 1, 0, 2]))
+    array([5, 1, 0, 2, 6, 2])
+    """
+
+    name: ClassVar[str] = "value-tree"
+
+    widths: tuple[int, ...] = (1,)
+    multipliers: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "widths", self.tree.widths)
+        object.__setattr__(self, "multipliers", tuple(self.multipliers) or (1,) * self.tree.levels)
+        if len(self.multipliers) != self.tree.levels or not all(
+            type(m) is int and 1 <= m <= LARGEST_MULTIPLIER for m in self.multipliers
+        ):
+            raise UsageError(
+                f"multipliers: got {list(self.multipliers)}, expected one whole number from 1 to "
+                f"{LARGEST_MULTIPLIER} per level."
+            )
+
+    @property
+    def tree(self) -> Tree:
+        """The levels over the leaves."""
+        return Tree(leaves=self.points, widths=tuple(self.widths))
+
+    @property
+    def entries(self) -> int:
+        """All nodes."""
+        return self.tree.length
+
+    @property
+    def largest(self) -> int:
+        """All rows of a client in one node of the level with the largest multiplier."""
+        return LARGEST_ROWS_PER_CLIENT * max(self.multipliers)
+
+    @property
+    def partitions(self) -> tuple[NDArray[np.int64], ...]:
+        """The levels, all classes together; none if counts are multiplied."""
+        if set(self.multipliers) != {1}:
+            return ()
+        levels = self.tree.split(np.arange(self.entries, dtype=np.int64))
+        return tuple(
+            np.concatenate([level + self.entries * c for c in range(self.classes)]) for level in levels
+        )
+
+    @property
+    def factors(self) -> NDArray[np.int64]:
+        """The multiplier of each node."""
+        return np.repeat(self.multipliers, [self.points // width for width in self.tree.widths])
+
+    def of_counts(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """All nodes, multiplied."""
+        return self.tree.build(counts) * self.factors
+
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        """One node per level and row, times the multipliers."""
+        return Sensitivity.of_counts(protection, multipliers=self.multipliers)

@@ -1,0 +1,158 @@
+"""What all summaries of a distribution have in common: they are linear in the counts of rows per leaf."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.errors import DataError, UsageError
+from fedassay.protocol import Memory, Neighbours, Protection, Rows, Summary, Total, Unit, Vector
+from fedassay.summaries.value_grid import LARGEST_WHOLE, ValueGrid
+
+if TYPE_CHECKING:
+    from fedassay.summaries.value_tree import ValueTree
+
+_BLOCK = 1 << 17
+"""Rows per pass: temporary arrays stay small."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Distribution:
+    """A released total of a distribution: what was asked, and a row of numbers for each class."""
+
+    summary: ValueSummary
+    classes: Total
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueSummary(Summary[Distribution]):
+    """How a scalar is distributed over the rows, of each class if they are labelled.
+
+    Enforced in `measure`: every row is counted in exactly one leaf; a value that is NaN and a label other than
+    0 and 1 are a `DataError`.
+
+    Parameters
+    ----------
+    lower, upper, points, spacing, given : the `ValueGrid`.
+    labelled : whether positives and negatives are counted apart, positives first.
+    public_labels : whether two neighbouring data sets have the same labels. It is used for the unit example under
+        replace-one without a bound on rows, and ignored elsewhere.
+    """
+
+    lower: float
+    upper: float
+    points: int
+    spacing: str = "uniform"
+    given: tuple[float, ...] = ()
+    labelled: bool = False
+    public_labels: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper", "given"):
+            object.__setattr__(self, name, getattr(self.grid, name))
+        if self.points > self.most_points:
+            raise UsageError(f"points: got {self.points:,}, expected at most {self.most_points:,} here.")
+
+    @property
+    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The value, and the label if rows are labelled."""
+        return ("value", "label") if self.labelled else ("value",)
+
+    @property
+    def most_points(self) -> int:
+        """The most points of a grid that is measured as a whole."""
+        return LARGEST_WHOLE
+
+    @property
+    def grid(self) -> ValueGrid:
+        """The points."""
+        return ValueGrid(
+            lower=self.lower,
+            upper=self.upper,
+            points=self.points,
+            spacing=self.spacing,
+            given=tuple(self.given),
+        )
+
+    @property
+    def height(self) -> int:
+        """L, of 2^L points."""
+        return self.points.bit_length() - 1
+
+    @property
+    def classes(self) -> int:
+        """How many distributions there are."""
+        return 2 if self.labelled else 1
+
+    @property
+    @abstractmethod
+    def entries(self) -> int:
+        """The length of the vector of one class."""
+
+    @property
+    def length(self) -> int:
+        """All classes."""
+        return self.classes * self.entries
+
+    @abstractmethod
+    def of_counts(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The vectors that belong to leaf counts, along the last axis: linear, in whole numbers."""
+
+    @property
+    def leaves(self) -> ValueTree:
+        """The counts per leaf."""
+        from fedassay.summaries.value_tree import ValueTree  # it is one of these summaries itself
+
+        return ValueTree(
+            lower=self.lower,
+            upper=self.upper,
+            points=self.points,
+            spacing=self.spacing,
+            given=self.given,
+            labelled=self.labelled,
+            public_labels=self.public_labels,
+        )
+
+    def from_leaves(self, counts: Vector) -> Vector:
+        """`of_counts` for all classes."""
+        return self.of_counts(counts.reshape(self.classes, self.points)).reshape(-1)
+
+    def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
+        """Count, then transform: linear in the rows."""
+        grid = self.grid
+        counts = np.zeros(self.classes * self.points, dtype=np.int64)
+        for batch in rows.batches():
+            values = np.asarray(batch["value"], dtype=np.float64)
+            labels = np.asarray(batch["label"]) if self.labelled else None
+            for start in range(0, len(values), _BLOCK):
+                part = slice(start, start + _BLOCK)
+                code = grid.locate(values[part])
+                if labels is not None:
+                    code = code + self.points * (1 - _checked(labels[part]))
+                counts += np.bincount(code, minlength=len(counts))
+        return self.from_leaves(counts), memory
+
+    def read(self, total: Total) -> Distribution:
+        """One row per class."""
+        return Distribution(summary=self, classes=total.reshape(self.classes, -1))
+
+    def labels_stay(self, protection: Protection) -> bool:
+        """Whether a replaced row stays in its class: there is one only, or labels are public."""
+        if not self.labelled:
+            return True
+        return (
+            self.public_labels
+            and protection.unit is Unit.EXAMPLE
+            and protection.neighbours is Neighbours.REPLACE_ONE
+            and protection.rows_per_client is None
+        )
+
+
+def _checked(labels: NDArray[Any]) -> NDArray[np.int64]:
+    if labels.dtype.kind not in "iub" or (labels.size and not (labels.min() >= 0 and labels.max() <= 1)):
+        raise DataError("labels: got a value other than 0 and 1, expected binary labels.")
+    return labels.astype(np.int64)
