@@ -33,6 +33,9 @@ log = logging.getLogger("fedassay.endpoint")
 KEPT_EXCHANGES = 4
 """Replies of older exchanges are forgotten; a question about one of those is refused, not answered anew."""
 
+KEPT_BY_SERVERS = 1024
+"""What clients gave a second server is asked about later, so that it keeps more."""
+
 
 @dataclass
 class Conversation:
@@ -58,10 +61,11 @@ class Store:
     conversations: dict[bytes, Conversation] = field(default_factory=dict, repr=False)
     closed: set[bytes] = field(default_factory=set, repr=False)
     memories: Memories = field(default_factory=dict, repr=False)
+    kept: int = KEPT_EXCHANGES
 
     def begin(self, exchange: bytes, terms: bytes) -> Conversation:
         """Open a conversation, forgetting the oldest if there are too many."""
-        while len(self.conversations) >= KEPT_EXCHANGES:
+        while len(self.conversations) >= self.kept:
             oldest = next(iter(self.conversations))
             del self.conversations[oldest]
             self.closed.add(oldest)
@@ -116,8 +120,8 @@ class FileStore(Store):
     share. The lock lasts as long as this object, or until `close`.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__()
+    def __init__(self, path: Path, *, kept: int = KEPT_EXCHANGES) -> None:
+        super().__init__(kept=kept)
         self.path = path
         self._lock = Lock(path.with_name(path.name + ".lock"))
         if path.exists():

@@ -21,6 +21,7 @@ from fedassay.protocol import (
     Neighbours,
     Part,
     Plan,
+    Points,
     Protection,
     Query,
     Request,
@@ -37,11 +38,17 @@ VERSION = 1
 MOST_QUERIES = 64
 LONGEST_ANSWER = 1 << 24
 LARGEST_REQUEST = 1 << 26
+LONGEST_EXCHANGE = 1 << 12
 """What a client is willing to look at: a small message must not make it do boundless work."""
 
 Summaries = Mapping[str, type[Summary[Any]]]
 TrustModels = Mapping[str, type[TrustModel]]
-_QUERIES: Mapping[str, type[Query[Any]]] = {"sum": Sum, "collect": Collect, "select": Select}
+_QUERIES: Mapping[str, type[Query[Any]]] = {
+    "sum": Sum,
+    "collect": Collect,
+    "select": Select,
+    "points": Points,
+}
 _QUERY_NAMES = {kind: name for name, kind in _QUERIES.items()}
 
 Public = TypeVar("Public")
@@ -122,7 +129,7 @@ def open_request(data: bytes, *, summaries: Summaries, trust_models: TrustModels
     if len(described) > MOST_QUERIES:
         raise ProtocolError(f"request: got {len(described)} queries, expected at most {MOST_QUERIES}.")
     plans = tuple(_rebuild_plan(plan, trust, summaries) for plan in described)
-    if sum(plan.query.of.length for plan in plans) > LONGEST_ANSWER:
+    if sum(plan.measured.length for plan in plans) > LONGEST_ANSWER:
         raise ProtocolError(f"request: it asks for more than {LONGEST_ANSWER:,} numbers.")
     tasks = tuple(str(task) for task in _typed(outer, "tasks", list))
     if not plans or len(tasks) != len(plans):
@@ -135,7 +142,7 @@ def open_request(data: bytes, *, summaries: Summaries, trust_models: TrustModels
         recipient=_typed(outer, "recipient", str),
         message=_typed(outer, "message", dict),
     )
-    if len(request.exchange) != 16 or not 0 <= request.leg < 64:
+    if len(request.exchange) != 16 or not 0 <= request.leg < LONGEST_EXCHANGE:
         raise ProtocolError("request: the exchange or the leg is out of range.")
     return Envelope(study=_typed(outer, "study", str), trust=trust, tasks=tasks, request=request)
 
@@ -170,7 +177,11 @@ def open_reply(
 
 
 def describe_plan(plan: Plan) -> Message:
-    """A plan as the public fields from which a client can make it again."""
+    """A plan as the public fields from which a client can make it again.
+
+    Which places `Points` ask for is not among them: these are the terms of a whole exchange, and more places are
+    asked for as it goes on, in its messages.
+    """
     protection, budget = plan.setting.protection, plan.setting.budget
     return {
         "query": _QUERY_NAMES[type(plan.query)],
@@ -188,12 +199,12 @@ def describe_plan(plan: Plan) -> Message:
 
 def _rebuild_plan(described: object, trust: TrustModel, summaries: Summaries) -> Plan:
     if not isinstance(described, dict) or described.get("query") not in _QUERIES:
-        raise ProtocolError("request: a query is not one of sum, collect, select.")
+        raise ProtocolError(f"request: a query is not one of {', '.join(_QUERIES)}.")
     summary = rebuild(summaries, described.get("summary"))
     try:
-        query = _QUERIES[described["query"]](
-            of=summary, share=float(described["share"]), part=Part(described["part"])
-        )
+        kind = _QUERIES[described["query"]]
+        also: dict[str, Any] = {"at": (0,)} if kind is Points else {}
+        query = kind(of=summary, share=float(described["share"]), part=Part(described["part"]), **also)
         protection = Protection(
             unit=Unit(described["unit"]),
             neighbours=Neighbours(described["neighbours"]),

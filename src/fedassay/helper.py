@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fedassay.endpoint import Endpoint, Store
 from fedassay.envelope import Envelope, Summaries, TrustModels
-from fedassay.protocol import Message, Randomness
+from fedassay.protocol import Credentials, Message, Randomness
 from fedassay.summaries import CATALOGUE
 from fedassay.trust import TRUST_MODELS
 
@@ -22,6 +24,7 @@ class Helper(Endpoint):
         store: Store | None = None,
         summaries: Summaries = CATALOGUE,
         trust_models: TrustModels = TRUST_MODELS,
+        credentials: Credentials | None = None,
     ) -> None:
         super().__init__(
             name,
@@ -30,10 +33,12 @@ class Helper(Endpoint):
             trust_models=trust_models,
         )
         self._randomness = randomness
+        self._credentials = credentials
 
     def agree(self, opened: Envelope) -> None:
         """A helper holds no rows, so it has nothing to protect but what the trust model gives it."""
 
     def reply(self, opened: Envelope, state: Message) -> tuple[Message, Message]:
         """The trust model's helper half."""
-        return opened.trust.assist(opened.request, state, self._randomness)
+        request = replace(opened.request, credentials=self._credentials)
+        return opened.trust.assist(request, state, self._randomness)

@@ -538,6 +538,9 @@ class TrustModel(ABC):
     private: ClassVar[bool]
     """Whether what it releases is differentially private, that is, whether it needs a budget."""
 
+    helpers_needed: ClassVar[int] = 0
+    """How many servers besides the one that drives it must take part."""
+
     def with_one_row_each(self, protection: Protection) -> Protection:
         """What to protect where each client holds one row: more than was asked, if that costs nothing."""
         return protection

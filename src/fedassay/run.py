@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from fedassay import envelope, wire
@@ -24,6 +24,7 @@ from fedassay.protocol import (
     Noise,
     Part,
     Plan,
+    Points,
     Query,
     Randomness,
     Released,
@@ -63,6 +64,11 @@ class Runtime(Protocol):
         """The names of all clients."""
         ...
 
+    @property
+    def helpers(self) -> Sequence[str]:
+        """The names of the servers besides this one, the one on the same machine first; none if there are none."""
+        ...
+
     def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
         """Carry one exchange out; one release of vectors per plan."""
         ...
@@ -85,6 +91,8 @@ class _Running:
     flow: Generator[Step, Any, Any]
     step: Step
     spent: dict[Part, float] = field(default_factory=lambda: {Part.FIT: 0.0, Part.HELD_OUT: 0.0})
+    kept: set[str] = field(default_factory=set)
+    """What servers keep and answer more points of, for nothing (`Points`)."""
 
     @property
     def queries(self) -> tuple[Query[Any], ...]:
@@ -94,6 +102,10 @@ class _Running:
         """Count the shares of this step; fit and held-out rows are different units, so they do not add up."""
         overspent = False
         for query in self.queries:
+            if isinstance(query, Points):
+                if _kept(self.job.name, query) in self.kept:
+                    continue
+                self.kept.add(_kept(self.job.name, query))
             parts = list(self.spent) if query.part is Part.ALL else [query.part]
             for part in parts:
                 # Beside a whole share there is nothing left, not even what rounding could explain.
@@ -129,6 +141,7 @@ def run(
         require_secure(randomness)
     if len({job.name for job in jobs}) != len(jobs) or len({job.setting.trust for job in jobs}) != 1:
         raise UsageError("run: expected jobs with different names that share one trust model.")
+    _check_helpers(jobs[0].setting.trust, runtime)
     driver = _Driver(
         runtime=runtime,
         ledger=ledger,
@@ -148,6 +161,14 @@ def run(
         ]
         number += 1
     return results
+
+
+def _check_helpers(trust: TrustModel, runtime: Runtime) -> None:
+    if len(runtime.helpers) < trust.helpers_needed:
+        raise UsageError(
+            f"{trust.name}: it needs {trust.helpers_needed} servers, got {len(runtime.helpers)} on this runtime; "
+            "name a second server (helper) in the coordinator's file, or use another trust model."
+        )
 
 
 def rehearse(task: Task[Any], setting: Setting) -> None:
@@ -191,8 +212,12 @@ class _Driver:
         for task in waiting:
             task.spend()
         released: list[Released[Any] | None] = [None] * len(asked)
-        for cohort in dict.fromkeys(query.cohort for _, query in asked):
-            places = [i for i, (_, query) in enumerate(asked) if query.cohort == cohort]
+        for i, (task, query) in enumerate(asked):
+            if isinstance(query, Points):
+                released[i] = self._answer_points(plans[i], query, task.job.name, key=f"{number}/points/{i}")
+        together = [i for i, (_, query) in enumerate(asked) if not isinstance(query, Points)]
+        for cohort in dict.fromkeys(asked[i][1].cohort for i in together):
+            places = [i for i in together if asked[i][1].cohort == cohort]
             answers = self._answer_together(
                 tuple(plans[i] for i in places),
                 tuple(asked[i][0].job.name for i in places),
@@ -210,8 +235,28 @@ class _Driver:
     def _answer_together(
         self, plans: tuple[Plan, ...], tasks: tuple[str, ...], *, cohort: Cohort, key: str
     ) -> list[Released[Any]]:
-        digest = _digest(plans, tasks)
-        exchange = self._begin(plans, tasks, cohort=cohort, key=key, digest=digest)
+        exchange = self._begin(plans, tasks, cohort=cohort, key=key, digest=_digest(plans, tasks))
+        return self._released(exchange, key=key, heard_as=key)
+
+    def _answer_points(self, plan: Plan, query: Points[Any], task: str, *, key: str) -> Released[Any]:
+        """More points of what the servers keep; the first time, clients are asked and the ledger is charged."""
+        kept = _kept(task, query)
+        exchange = self._begin(
+            (plan,), (task,), cohort=query.cohort, key=kept, digest=_digest((plan,), (task,))
+        )
+        again = self.journal.find("continued", key=key)
+        if again is None:
+            legs = [e["leg"] for e in self.journal.entries() if e["kind"] == "heard" and e["key"] == kept]
+            again = {"kind": "continued", "key": key, "leg": max(legs, default=-1) + 1, "at": list(query.at)}
+            self.journal.append(again)
+        if again["at"] != list(query.at):
+            raise ProtocolError("journal: it belongs to a run that asked something else; use a new journal.")
+        (released,) = self._released(replace(exchange, first_leg=again["leg"]), key=key, heard_as=kept)
+        return released
+
+    def _released(self, exchange: Exchange, *, key: str, heard_as: str) -> list[Released[Any]]:
+        """What is recorded for this key, or what the runtime brings back, charged for before."""
+        plans = exchange.plans
         recorded = self.journal.find("released", key=key)
         if recorded is None:
             self.ledger.charge(
@@ -226,7 +271,7 @@ class _Driver:
                     trust=plans[0].setting.trust,
                     exchange=exchange,
                     randomness=self.randomness,
-                    hear=lambda leg, who: self._hear(key, leg, who),
+                    hear=lambda leg, who: self._hear(heard_as, leg, who),
                 )
             )
             recorded = {"kind": "released", "key": key, "values": [_to_message(one) for one in released]}
@@ -252,7 +297,13 @@ class _Driver:
         if begun["queries"] != digest:
             raise ProtocolError("journal: it belongs to a run that asked something else; use a new journal.")
         names = self.runtime.clients if begun["cohort"] is None else begun["cohort"]
-        return Exchange(id=begun["exchange"], plans=plans, cohort=tuple(names), tasks=tasks)
+        return Exchange(
+            id=begun["exchange"],
+            plans=plans,
+            cohort=tuple(names),
+            tasks=tasks,
+            helpers=tuple(self.runtime.helpers),
+        )
 
     def _sample(self, rate: float) -> list[str]:
         names = self.runtime.clients
@@ -268,6 +319,12 @@ class _Driver:
         return frozenset(heard["from"]) & frozenset(who)
 
 
+def _kept(task: str, query: Points[Any]) -> str:
+    """What names the keys that servers hold: the same for all points of one summary."""
+    described = {"of": envelope.describe(query.of), "share": query.share, "part": str(query.part)}
+    return f"kept/{task}/{query.cohort}/{hashlib.sha256(wire.encode(described)).hexdigest()}"
+
+
 def _digest(plans: Sequence[Plan], tasks: Sequence[str]) -> bytes:
     described = {
         "trust": envelope.describe(plans[0].setting.trust),
@@ -280,6 +337,8 @@ def _digest(plans: Sequence[Plan], tasks: Sequence[str]) -> bytes:
 def _read(plan: Plan, released: Released[Any]) -> Released[Any]:
     """Give the released vectors their meaning."""
     summary = plan.query.of
+    if isinstance(plan.query, Points):
+        return released
     if isinstance(plan.query, Sum):
         return released.with_value(summary.read(released.value))
     return released.with_value(tuple(summary.read(vector) for vector in released.value))

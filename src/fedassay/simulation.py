@@ -11,6 +11,7 @@ from fedassay.client import Client, Site
 from fedassay.data.federation import Federation, load
 from fedassay.data.split import HELD_OUT
 from fedassay.errors import UsageError
+from fedassay.helper import Helper
 from fedassay.journal import MemoryJournal
 from fedassay.privacy.ledger import MemoryLedger
 from fedassay.privacy.policy import AllowAll
@@ -18,7 +19,7 @@ from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.protocol import Budget, Protection, Rows, Setting, Task, TrustModel
 from fedassay.result import Result, describe_privacy
 from fedassay.run import Job, rehearse, run
-from fedassay.runtimes.in_process import Aggregate, Faithful, Progress
+from fedassay.runtimes.in_process import SERVERS, Aggregate, Faithful, Progress
 
 Mode = Literal["auto", "faithful", "aggregate"]
 Carrier = Literal["in-process", "flower"]
@@ -58,7 +59,7 @@ class Simulation:
         """The source of all randomness of this simulation."""
         return SecureRandomness() if self.seed is None else SimulatedRandomness(self.seed)
 
-    def carry(self, federation: Federation, body: Callable[[Any], T]) -> T:
+    def carry(self, federation: Federation, body: Callable[[Any], T], *, two_servers: bool) -> T:
         """Call `body` with a runtime for these clients, as long as it lives."""
         if self.carrier == "in-process":
             return body(self.runtime(federation))
@@ -73,6 +74,7 @@ class Simulation:
             randomness=self.randomness(),
             split_key=self.randomness().child("split").bytes(32),
             held_out=self.held_out,
+            two_servers=two_servers,
             progress=self.progress,
         )
 
@@ -104,7 +106,8 @@ class Simulation:
             )
 
         clients = (Client(site(name)) for name in federation.clients)
-        return Faithful(clients) if self.progress is None else Faithful(clients, progress=self.progress)
+        helpers = [Helper(name, randomness=randomness.child(f"helper/{name}")) for name in SERVERS]
+        return Faithful(clients, helpers=helpers, progress=self.progress)
 
 
 def simulate(
@@ -139,7 +142,7 @@ def simulate(
             journal=journal,
         )[name]
 
-    runtime, results = simulation.carry(federation, body)
+    runtime, results = simulation.carry(federation, body, two_servers=trust.helpers_needed > 0)
     answered = min(
         one["clients"]
         for entry in journal.entries()

@@ -58,6 +58,11 @@ def _label(array: Any) -> tuple[NDArray[Any], Bad]:
     return positive.astype(np.int8), ~(positive | (values == 0.0))
 
 
+def _value(array: Any) -> tuple[NDArray[Any], Bad]:
+    values = to_numbers(array) + 0.0  # -0.0 is 0.0, as for scores
+    return values, ~np.isfinite(values)
+
+
 def _group(array: Any) -> tuple[NDArray[Any], Bad]:
     # Names as for clients: 7 and 7.0 are one group, truth values are "true" and "false".
     found = to_clients(array)
@@ -92,6 +97,13 @@ ROLES: Mapping[str, Role] = MappingProxyType(
                 convert=_score,
                 expected="a number in [0, 1] in every row, the second model's probability",
                 fix="remove or repair these rows (both models must have scored the same rows)",
+            ),
+            Role(
+                name="value",
+                dtype=np.dtype(np.float64),
+                convert=_value,
+                expected="a finite number in every row",
+                fix="remove or repair these rows (a value that is missing is in no distribution)",
             ),
             Role(
                 name="group",

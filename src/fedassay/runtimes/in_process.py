@@ -25,6 +25,10 @@ Progress = Callable[[int, int, int], None]
 """Called with the leg, the clients done and the clients in all."""
 
 
+SERVERS = ("first-server", "second-server")
+"""The helpers of a simulation, for trust models that have two servers."""
+
+
 def _silent(leg: int, done: int, total: int) -> None:
     """No progress."""
 
@@ -46,13 +50,13 @@ class Faithful(MessagingRuntime):
         *,
         helpers: Iterable[Helper] = (),
         drops: Callable[[str, int], bool] = _nobody,
-        progress: Progress = _silent,
+        progress: Progress | None = None,
     ) -> None:
         super().__init__()
         self._clients = {client.name: client for client in clients}
         self._helpers = {helper.name: helper for helper in helpers}
         self._drops = drops
-        self._progress = progress
+        self._progress = progress or _silent
 
     @property
     def simulated(self) -> bool:
@@ -63,6 +67,11 @@ class Faithful(MessagingRuntime):
     def clients(self) -> Sequence[str]:
         """The names of all clients."""
         return list(self._clients)
+
+    @property
+    def helpers(self) -> Sequence[str]:
+        """The names of the servers besides the driving one."""
+        return list(self._helpers)
 
     @property
     def truncated(self) -> int:
@@ -86,6 +95,7 @@ class Aggregate:
     name = "in-process"
     mode = "aggregate"
     simulated = True
+    helpers = SERVERS
 
     def __init__(
         self, federation: Federation, *, randomness: Randomness, split_key: bytes, held_out: float = 0.3

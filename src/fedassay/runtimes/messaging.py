@@ -46,6 +46,11 @@ class MessagingRuntime(ABC):
     def clients(self) -> Sequence[str]:
         """The names of all clients."""
 
+    @property
+    def helpers(self) -> Sequence[str]:
+        """The names of the servers besides this one."""
+        return ()
+
     @abstractmethod
     def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Mapping[str, bytes]:
         """Deliver the requests and bring back what arrives in time; missing replies are dropouts."""
@@ -53,7 +58,7 @@ class MessagingRuntime(ABC):
     def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
         """Carry one exchange out, leg by leg."""
         flow = errand.trust.exchange(errand.exchange, errand.randomness)
-        leg = 0
+        leg = errand.exchange.first_leg
         try:
             asked = next(flow)
             while True:

@@ -11,8 +11,10 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
+from fedassay.endpoint import KEPT_BY_SERVERS, Endpoint, FileStore
 from fedassay.envelope import Refusal
 from fedassay.errors import FederationError, Refused, TooFewClients
+from fedassay.helper import Helper
 from fedassay.journal import FileJournal, Journal
 from fedassay.privacy.file_ledger import FileLedger
 from fedassay.privacy.randomness import SecureRandomness
@@ -24,6 +26,7 @@ from fedassay.runtimes.flower.post import Post
 from fedassay.runtimes.flower.runtime import FlowerRuntime, Warn
 from fedassay.runtimes.flower.study import Study
 from fedassay.runtimes.in_process import Progress
+from fedassay.sites import COORDINATOR
 from fedassay.tasks.evaluation import with_site_names
 
 
@@ -33,8 +36,10 @@ class Coordinator:
 
     file: CoordinatorFile
 
-    def runtime(self, grid: Grid, study: Study, *, progress: Progress, warn: Warn) -> FlowerRuntime:
-        """The runtime that asks this coordinator's sites."""
+    def runtime(
+        self, grid: Grid, study: Study, *, local: Endpoint | None, progress: Progress, warn: Warn
+    ) -> FlowerRuntime:
+        """The runtime that asks this coordinator's sites, and with `local` as first server two servers."""
         post = Post(grid=grid, credentials=self.file.credentials)
         directory = Directory(
             post=post,
@@ -48,6 +53,8 @@ class Coordinator:
             clients=self.file.clients,
             directory=directory,
             simulated=False,
+            local=local,
+            helpers=self.file.helpers,
             timeout=study.timeout,
             progress=progress,
             warn=warn,
@@ -63,8 +70,8 @@ class Coordinator:
         started = time.perf_counter()
         job = study.job(clients=len(self.file.clients))
         path = self.file.state / "results" / f"{study.name}.json"
-        with self._opened(study.name) as journal:
-            runtime = self.runtime(grid, study, progress=progress, warn=warn)
+        with self._opened(study.name) as journal, self._first_server(study, job) as local:
+            runtime = self.runtime(grid, study, local=local, progress=progress, warn=warn)
             results = self._run(job, runtime, study, journal)
             if runtime.refusals:
                 warn(f"refused: {_who_refused(runtime.refusals)}.")
@@ -101,6 +108,22 @@ class Coordinator:
         except TooFewClients as error:
             raise _explained(error, runtime.refusals) from error
         return results
+
+    @contextmanager
+    def _first_server(self, study: Study, job: Job) -> Iterator[Endpoint | None]:
+        """This machine's own server, for trust models that have two: a store for each study."""
+        if not job.setting.trust.helpers_needed:
+            yield None
+            return
+        folder = self.file.state / "first-server"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        store = FileStore(folder / f"{study.name}.store", kept=KEPT_BY_SERVERS)
+        try:
+            yield Helper(
+                COORDINATOR, randomness=SecureRandomness(), store=store, credentials=self.file.credentials
+            )
+        finally:
+            store.close()
 
     @contextmanager
     def _opened(self, study: str) -> Iterator[Journal]:

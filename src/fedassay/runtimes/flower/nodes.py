@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedassay.crypto.identity import Credentials, Identity, key_from_text
-from fedassay.endpoint import Endpoint, FileStore
+from fedassay.endpoint import KEPT_BY_SERVERS, Endpoint, FileStore
 from fedassay.errors import UsageError
 from fedassay.helper import Helper
 from fedassay.privacy.randomness import SecureRandomness
@@ -75,12 +75,18 @@ def _helper(path: Path) -> Node:
     folder, name = path.parent, str(content["name"])
     state = folder / str(content["state"])
 
-    def opened() -> Endpoint:
-        return Helper(name, randomness=SecureRandomness(), store=FileStore(state / "store"))
-
     credentials = Credentials(
         identity=Identity.load(folder / str(content["key"])), roster=read_roster(path, content["roster"])
     )
+
+    def opened() -> Endpoint:
+        return Helper(
+            name,
+            randomness=SecureRandomness(),
+            store=FileStore(state / "store", kept=KEPT_BY_SERVERS),
+            credentials=credentials,
+        )
+
     return Node(name=name, state=state, credentials=credentials, open=opened)
 
 

@@ -22,6 +22,7 @@ from fedassay.data.federation import Federation
 from fedassay.endpoint import Endpoint
 from fedassay.envelope import Envelope
 from fedassay.errors import FederationError, UsageError
+from fedassay.helper import Helper
 from fedassay.privacy.ledger import MemoryLedger
 from fedassay.privacy.policy import AllowAll
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
@@ -31,7 +32,7 @@ from fedassay.runtimes.flower.frames import HELLO, REQUEST, Frame
 from fedassay.runtimes.flower.post import Post
 from fedassay.runtimes.flower.runtime import LEG_TIMEOUT, FlowerRuntime, silent
 from fedassay.runtimes.flower.spool import Spool
-from fedassay.runtimes.in_process import Progress
+from fedassay.runtimes.in_process import SERVERS, Progress
 
 MOST_CLIENTS = 1000
 """A node costs about 10 ms of processor time a round: more than this is a task for the in-process runtime."""
@@ -48,12 +49,13 @@ class Cast:
     """Who takes part in a simulation. It is sent to the Ray processes, so it must be small.
 
     `endpoint(name, request)` makes the party of this name that is to answer this request; what it
-    remembers from earlier requests is put into its store afterwards.
+    remembers from earlier requests is put into its store afterwards. `local` is a helper in the driving process.
     """
 
     clients: Sequence[str]
     endpoint: Callable[[str, bytes], Endpoint]
     helpers: Sequence[str] = ()
+    local: Endpoint | None = field(default=None, repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -63,17 +65,19 @@ class Cast:
 
 @dataclass(frozen=True, kw_only=True)
 class SpooledClients:
-    """The clients of a federation whose rows lie in a folder."""
+    """The clients of a federation whose rows lie in a folder, and the second server."""
 
     spool: Spool
     randomness: Source = field(repr=False)
     split_key: bytes = field(repr=False)
     held_out: float
 
-    def __call__(self, name: str, request: bytes) -> Client:
-        """The client of this name."""
+    def __call__(self, name: str, request: bytes) -> Endpoint:
+        """The party of this name."""
         # A seeded stream would start anew with every message; each request has a stream of its own instead.
         path = f"client/{name}/{hashlib.sha256(request).hexdigest()}"
+        if name == SERVERS[1]:
+            return Helper(name, randomness=self.randomness.child(path))
         return _Counted(
             self.spool.note(name),
             Site(
@@ -155,6 +159,8 @@ def simulate(
             clients=cast.clients,
             directory=directory,
             simulated=True,
+            local=cast.local,
+            helpers=cast.helpers,
             timeout=timeout,
             progress=progress or silent,
         )
@@ -179,6 +185,7 @@ def simulate_federation(
     randomness: Source,
     split_key: bytes,
     held_out: float,
+    two_servers: bool = False,
     progress: Progress | None = None,
 ) -> Answer:
     """`simulate` over the clients of a federation."""
@@ -194,7 +201,13 @@ def simulate_federation(
             split_key=split_key,
             held_out=held_out,
         )
-        cast = Cast(clients=tuple(federation.clients), endpoint=clients)
+        first, second = SERVERS
+        cast = Cast(
+            clients=tuple(federation.clients),
+            endpoint=clients,
+            helpers=(second,) if two_servers else (),
+            local=Helper(first, randomness=randomness.child(f"helper/{first}")) if two_servers else None,
+        )
 
         def counted(runtime: FlowerRuntime) -> Answer:
             answer = body(runtime)
