@@ -1,7 +1,8 @@
 """The driver's record of a run, so that a crashed run is replayed without asking, or spending, again.
 
-Three kinds of entries, each written before what follows from it: `begun` (an exchange has its identity and
-cohort), `heard` (who answered a leg), `released` (the values, with their noise). A replayed run skips what is
+Four kinds of entries, each written before what follows from it: `begun` (an exchange has its identity and
+cohort), `continued` (it goes on with more points), `heard` (who answered a leg), `released` (the values, with their
+noise). A replayed run skips what is
 released, and repeats an unfinished exchange under its old identity: clients recognise it and give the same
 replies, ledgers recognise it and charge nothing.
 """
@@ -35,6 +36,16 @@ class Journal(ABC):
         wanted = {"kind": kind, **key}
         return next(
             (entry for entry in self.entries() if all(entry.get(k) == v for k, v in wanted.items())), None
+        )
+
+    @property
+    def fewest_clients(self) -> int:
+        """How many clients every release covers at least."""
+        return min(
+            one["clients"]
+            for entry in self.entries()
+            if entry["kind"] == "released"
+            for one in entry["values"]
         )
 
 

@@ -67,3 +67,13 @@ def describe_privacy(setting: Setting, *, simulated: bool) -> dict[str, Any]:
         "simulated": simulated,
         "statement": statement,
     }
+
+
+def describe_cohort(
+    results: Mapping[str, Any], *, asked: int, answered: int, truncated: int | None
+) -> dict[str, Any]:
+    """The `cohort` part of a result; `truncated` is known to a simulation only."""
+    counted = results.get("histogram", {}).get("rows")
+    if counted is None and isinstance(results.get("rows"), Mapping):
+        counted = results["rows"]["value"]
+    return {"clients": answered, "dropped": asked - answered, "truncated": truncated, "rows": counted}

@@ -17,7 +17,7 @@ from fedassay.privacy.ledger import MemoryLedger
 from fedassay.privacy.policy import AllowAll
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.protocol import Budget, Protection, Rows, Setting, Task, TrustModel
-from fedassay.result import Result, describe_privacy
+from fedassay.result import Result, describe_cohort, describe_privacy
 from fedassay.run import Job, rehearse, run
 from fedassay.runtimes.in_process import SERVERS, Aggregate, Faithful, Progress
 
@@ -143,23 +143,17 @@ def simulate(
         )[name]
 
     runtime, results = simulation.carry(federation, body, two_servers=trust.helpers_needed > 0)
-    answered = min(
-        one["clients"]
-        for entry in journal.entries()
-        if entry["kind"] == "released"
-        for one in entry["values"]
-    )
     return Result(
         task=name,
         parameters=dict(parameters),
         results=results,
         privacy=describe_privacy(setting, simulated=runtime.simulated),
-        cohort={
-            "clients": answered,
-            "dropped": federation.client_count - answered,
-            "truncated": runtime.truncated,
-            "rows": results.get("histogram", {}).get("rows"),
-        },
+        cohort=describe_cohort(
+            results,
+            asked=federation.client_count,
+            answered=journal.fewest_clients,
+            truncated=runtime.truncated,
+        ),
         runtime={
             "name": runtime.name,
             "mode": runtime.mode,

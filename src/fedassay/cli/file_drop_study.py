@@ -14,7 +14,7 @@ from fedassay.journal import FileJournal
 from fedassay.privacy.file_ledger import FileLedger
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import Message, Protection, Setting
-from fedassay.result import Result, describe_privacy
+from fedassay.result import Result, describe_cohort, describe_privacy
 from fedassay.run import Job, rehearse, run
 from fedassay.runtimes.file_drop import Announcement, FileDropRuntime, Study
 from fedassay.tasks.catalogue import TASKS, task_of, with_defaults
@@ -123,23 +123,14 @@ def _result(
     journal: FileJournal,
     seconds: float,
 ) -> Result:
-    answered = min(
-        one["clients"]
-        for entry in journal.entries()
-        if entry["kind"] == "released"
-        for one in entry["values"]
-    )
     return Result(
         task=announced.task,
         parameters={"study": announced.study, **announced.parameters},
         results=with_site_names(results, runtime.clients),
         privacy=describe_privacy(announced.setting, simulated=False),
-        cohort={
-            "clients": answered,
-            "dropped": len(announced.roster) - answered,
-            "truncated": None,
-            "rows": results.get("histogram", {}).get("rows"),
-        },
+        cohort=describe_cohort(
+            results, asked=len(announced.roster), answered=journal.fewest_clients, truncated=None
+        ),
         runtime={
             "name": runtime.name,
             "mode": runtime.mode,

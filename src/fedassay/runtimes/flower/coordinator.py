@@ -18,7 +18,7 @@ from fedassay.helper import Helper
 from fedassay.journal import FileJournal, Journal
 from fedassay.privacy.file_ledger import FileLedger
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.result import Result, describe_privacy
+from fedassay.result import Result, describe_cohort, describe_privacy
 from fedassay.run import Job, run
 from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 from fedassay.runtimes.flower.directory import Directory
@@ -82,7 +82,12 @@ class Coordinator:
                 parameters={"study": study.name, **study.parameters},
                 results=with_site_names(results, runtime.clients),
                 privacy=describe_privacy(job.setting, simulated=False),
-                cohort=_cohort(journal, len(self.file.clients), results),
+                cohort=describe_cohort(
+                    results,
+                    asked=len(self.file.clients),
+                    answered=journal.fewest_clients,
+                    truncated=None,
+                ),
                 runtime={
                     "name": runtime.name,
                     "mode": runtime.mode,
@@ -135,17 +140,6 @@ class Coordinator:
             yield journal
         finally:
             journal.close()
-
-
-def _cohort(journal: Journal, clients: int, results: dict[str, Any]) -> dict[str, Any]:
-    released = [entry for entry in journal.entries() if entry["kind"] == "released"]
-    answered = min(value["clients"] for entry in released for value in entry["values"])
-    return {
-        "clients": answered,
-        "dropped": clients - answered,
-        "truncated": None,
-        "rows": results.get("histogram", {}).get("rows"),
-    }
 
 
 def _explained(error: TooFewClients, refusals: dict[str, Refusal]) -> FederationError | Refused:
