@@ -67,6 +67,10 @@ class Client(Endpoint):
         """Rows left out by the bound on rows per client, in the latest measurement. Stays at the site."""
         return sum(self._left_out.values())
 
+    def begins(self, opened: Envelope) -> bool:
+        """At the leg at which the trust model asks clients first."""
+        return opened.request.leg == opened.trust.first_client_leg
+
     def agree(self, opened: Envelope) -> None:
         """Ask the site's policy, then charge its ledger; either may refuse, and then nothing is sent."""
         plans, exchange = opened.request.plans, opened.request.exchange

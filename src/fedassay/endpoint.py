@@ -12,7 +12,6 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
 
 from fedassay import envelope, wire
 from fedassay.envelope import Envelope, Refusal, Summaries, TrustModels
@@ -146,9 +145,6 @@ class FileStore(Store):
 class Endpoint(ABC):
     """A party that answers requests: a client, or a helper."""
 
-    begins_at_leg_0: ClassVar[bool] = True
-    """Whether an exchange must begin with its first leg here; a helper may be asked later."""
-
     def __init__(self, name: str, *, store: Store, summaries: Summaries, trust_models: TrustModels) -> None:
         self.name = name
         self.store = store
@@ -173,6 +169,10 @@ class Endpoint(ABC):
             return envelope.pack_refusal(sender=self.name, code=code)
 
     @abstractmethod
+    def begins(self, opened: Envelope) -> bool:
+        """Whether this may be the first message of its exchange that reaches this party."""
+
+    @abstractmethod
     def agree(self, opened: Envelope) -> None:
         """Called once per exchange, before anything is computed or sent; raise to refuse it."""
 
@@ -189,7 +189,7 @@ class Endpoint(ABC):
         if conversation is None:
             if request.exchange in self.store.closed:
                 raise _OutOfTurn("request: the exchange is over.")
-            if request.leg != 0 and self.begins_at_leg_0:
+            if not self.begins(opened):
                 raise _OutOfTurn("request: the exchange is unknown and this is not its first leg.")
             self.agree(opened)
             conversation = self.store.begin(request.exchange, terms)

@@ -14,8 +14,6 @@ from fedassay.trust import TRUST_MODELS
 class Helper(Endpoint):
     """Drives the helper half of trust models that have one."""
 
-    begins_at_leg_0 = False
-
     def __init__(
         self,
         name: str,
@@ -34,6 +32,10 @@ class Helper(Endpoint):
         )
         self._randomness = randomness
         self._credentials = credentials
+
+    def begins(self, opened: Envelope) -> bool:
+        """Whenever the trust model asks it."""
+        return True
 
     def agree(self, opened: Envelope) -> None:
         """A helper holds no rows, so it has nothing to protect but what the trust model gives it."""

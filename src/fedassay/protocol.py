@@ -541,6 +541,9 @@ class TrustModel(ABC):
     helpers_needed: ClassVar[int] = 0
     """How many servers besides the one that drives it must take part."""
 
+    first_client_leg: ClassVar[int] = 0
+    """The first leg that clients see: later ones of an exchange that they do not know are refused."""
+
     def with_one_row_each(self, protection: Protection) -> Protection:
         """What to protect where each client holds one row: more than was asked, if that costs nothing."""
         return protection

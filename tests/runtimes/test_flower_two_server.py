@@ -1,0 +1,77 @@
+"""Two servers on Flower: the first beside the coordinator, the second a node that holds no rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed; pip install 'fedassay[flower]'")
+pytest.importorskip("ray", reason="Ray is not installed; pip install 'fedassay[flower]'")
+
+from flower_lab import Lab, hospitals, parsed, pooled, running
+
+import fedassay
+from fedassay.errors import FederationError
+from fedassay.protocol import Budget, Protection
+from fedassay.runtimes.flower.study import Study
+from fedassay.runtimes.flower.submission import submit
+from fedassay.trust.two_server import TwoServer
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+EPSILON = 4000.0
+"""So large that no draw of the noise differs from zero, but for a probability of 1e-100."""
+
+POLICY = f'trust_models = ["two-server"]\n\n[budget]\nepsilon = {3 * EPSILON}'
+
+
+def test_a_simulation_on_flower_equals_the_pooled_rows() -> None:
+    sites = hospitals(["a", "b", "c"], rows=60)
+    columns = {"client": "site", "score": "score", "label": "label", "height": 6}
+    result = fedassay.evaluate(
+        pooled(sites),
+        **columns,
+        trust=TwoServer(),
+        budget=Budget(epsilon=EPSILON),
+        protection=Protection(rows_per_client=60),
+        simulation=fedassay.Simulation(seed=1, carrier="flower"),
+    )
+    exact = fedassay.evaluate(pooled(sites), **columns)
+    assert result.runtime["name"] == "flower"
+    assert result.cohort["clients"] == 3
+    assert result["roc_auc"]["value"] == pytest.approx(exact["roc_auc"]["value"], abs=0.02)
+    assert result["histogram"]["rows"] == pytest.approx(180, abs=1e-6)
+
+
+@pytest.mark.full
+def test_a_deployment_with_a_second_server_survives_its_restart(tmp_path: Path) -> None:
+    sites = hospitals(["a", "b", "c"], rows=60)
+    lab = Lab(tmp_path / "lab", sites, policy=POLICY, helpers=("helper",))
+    study = Study(
+        name="s",
+        parameters={"height": 6},
+        privacy="two-server",
+        epsilon=EPSILON,
+        rows_per_client=60,
+        timeout=60,
+        wait=60,
+    )
+    with running(lab):
+        document = parsed(submit(lab.app, study, lab.connection))
+        assert document["cohort"]["clients"] == 3
+        assert document["results"]["histogram"]["rows"] == pytest.approx(180, abs=1e-6)
+        again = parsed(submit(lab.app, study, lab.connection))
+        assert again == document
+        lab.kill("helper")
+        other = Study(
+            name="t",
+            parameters={"height": 6},
+            privacy="two-server",
+            epsilon=EPSILON,
+            rows_per_client=60,
+            timeout=20,
+            wait=5,
+        )
+        with pytest.raises(FederationError):
+            submit(lab.app, other, lab.connection)
