@@ -451,6 +451,10 @@ class Plan:
         return self.setting.trust.measured(self.query.of)
 
 
+SECOND_SERVER = "helper"
+"""The name under which rosters list the second server, of trust models that have two. No client may have it."""
+
+
 class Party(StrEnum):
     """Whom a round of messages is for."""
 

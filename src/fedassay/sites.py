@@ -46,7 +46,7 @@ from fedassay.files import sync_folder
 from fedassay.privacy.file_ledger import FileLedger
 from fedassay.privacy.policy import SimplePolicy
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import Budget, Rows
+from fedassay.protocol import SECOND_SERVER, Budget, Rows
 from fedassay.trust import TRUST_MODELS
 
 COORDINATOR = "coordinator"
@@ -81,10 +81,10 @@ class SiteFile:
         for entry in ("name", "dataset", "data", "key", "state"):
             if not isinstance(content.get(entry), str) or not content[entry]:
                 raise UsageError(f"{path}: {entry} is missing; expected a text in quotes.")
-        if not _NAME.fullmatch(content["name"]) or content["name"] == COORDINATOR:
+        if not _NAME.fullmatch(content["name"]) or content["name"] in (COORDINATOR, SECOND_SERVER):
             raise UsageError(
                 f"{path}: the name {content['name']!r} cannot be used; expected letters, digits, dots, dashes and "
-                f"underscores, at most 64, and not {COORDINATOR!r}."
+                f"underscores, at most 64, and not {COORDINATOR!r} or {SECOND_SERVER!r}."
             )
         folder = path.absolute().parent
         roster = {

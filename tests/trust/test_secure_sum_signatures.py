@@ -10,7 +10,7 @@ import pytest
 from fedassay.crypto.identity import Credentials, Identity
 from fedassay.crypto.keys import KeyPair
 from fedassay.errors import ProtocolError
-from fedassay.protocol import Message, Request
+from fedassay.protocol import SECOND_SERVER, Message, Request
 from fedassay.trust.secure_sum import SecureSum
 from secure_sum_driver import Run, Seeded, vectors
 
@@ -93,6 +93,16 @@ def test_the_coordinator_cannot_pose_as_a_client() -> None:
         roster={**ROSTER, "friend": coordinator.public, "coordinator": coordinator.public},
     )
     assert not twice.among([*ROSTER, "friend"]).verifies("friend", "secure-sum keys", b"words", signature)
+
+
+def test_the_second_server_cannot_pose_as_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in every roster and signs for itself; but it holds no rows, so that a cohort with it is one too small."""
+    names = [*NAMES[:3], SECOND_SERVER]
+    identity = Identity.draw(Seeded("identity", SECOND_SERVER))
+    monkeypatch.setitem(IDENTITIES, SECOND_SERVER, identity)
+    monkeypatch.setitem(ROSTER, SECOND_SERVER, identity.public)
+    with pytest.raises(ProtocolError, match="not signed by the key that is pinned"):
+        Run(trust=Pinned(), values=dict.fromkeys(names, Run.of(4).values[NAMES[0]])).go()
 
 
 def test_a_cohort_is_as_large_as_the_request_says() -> None:

@@ -94,9 +94,12 @@ class ValueGrid:
         points = np.array(self.given)
         if not np.isfinite(points).all() or (points[1:] <= points[:-1]).any():
             raise UsageError("grid: the given points must be finite and increasing.")
+        if len(points) >= LARGEST_WHOLE:
+            raise UsageError(f"grid: got {len(points):,} given points, expected fewer than 2^20.")
         if not len(points) < self.points <= LARGEST_WHOLE:
             raise UsageError(
-                f"points: got {self.points} for {len(points)} given ones, expected more, at most 2^20."
+                f"points: got {self.points:,} for {len(points):,} given ones, expected more than that, at most "
+                "2^20."
             )
         if (self.lower, self.upper) != (self.given[0], self.given[-1]):
             raise UsageError("range: expected the first and the last of the given points.")
@@ -110,10 +113,18 @@ class ValueGrid:
             raise UsageError(
                 f"range: got {self.lower:g} as the lower end, expected one above 0 for a logarithmic grid."
             )
-        before = self.threshold(np.array([-1, self.points - 2]))
-        after = self.threshold(np.array([0, self.points - 1]))
+        if not math.isfinite(self.upper - self.lower):
+            raise UsageError(
+                f"range: got {self.lower:g} to {self.upper:g}, expected ends whose distance is a finite number."
+            )
+        before = self.threshold(np.array([-1, self.points - 2])).tolist()
+        after = self.threshold(np.array([0, self.points - 1])).tolist()
+        steps = [(b - a, max(abs(a), abs(b))) for a, b in zip(before, after, strict=True)]
+        if self.spacing == "logarithmic":
+            low, high = math.log(self.lower), math.log(self.upper)
+            steps.append(((high - low) / self.points, max(abs(low), abs(high))))
         # A step of few units of rounding, at either end, would let points coincide.
-        if not (after - before > 8 * np.spacing(np.maximum(np.abs(before), np.abs(after)))).all():
+        if not all(step > 8 * math.ulp(size) for step, size in steps):
             raise UsageError(
                 f"points: {self.points:,} between {self.lower:g} and {self.upper:g} are closer together than "
                 "numbers can be; expected fewer."
@@ -123,11 +134,12 @@ class ValueGrid:
         """The points τ_i at these places i."""
         if self.spacing == "given":
             return self.thresholds[places]
+        share = (places + 1.0) / self.points  # exact, N is a power of two
         if self.spacing == "uniform":
-            inner = self.lower + (places + 1.0) * ((self.upper - self.lower) / self.points)
+            inner = self.lower + share * (self.upper - self.lower)
         else:
             low, high = math.log(self.lower), math.log(self.upper)
-            inner = np.exp(low + (places + 1.0) * ((high - low) / self.points))
+            inner = np.exp(np.minimum(low + share * (high - low), high))
         return np.where(places >= self.points - 1, self.upper, np.minimum(inner, self.upper))
 
     @property
@@ -143,7 +155,7 @@ class ValueGrid:
     def locate(self, values: ArrayLike) -> NDArray[np.int64]:
         """The leaf of each value: the place of the first point that is not below it, the last leaf if none is."""
         x = np.asarray(values, dtype=np.float64)
-        if x.size and np.isnan(x.min() + x.max()) and np.isnan(x).any():
+        if x.size and np.isnan(x.min()):
             raise DataError("values: got a value that is NaN, expected a number in every row.")
         if self.spacing == "given":
             return np.minimum(np.searchsorted(self.thresholds, x, side="left"), self.points - 1).astype(
@@ -153,7 +165,8 @@ class ValueGrid:
         if self.spacing == "uniform":
             share = (x - self.lower) / (self.upper - self.lower)
         else:
-            share = np.log(x / self.lower) / math.log(self.upper / self.lower)
+            low, high = math.log(self.lower), math.log(self.upper)
+            share = (np.log(x) - low) / (high - low)
         leaf: NDArray[np.int64] = np.clip(np.ceil(share * self.points) - 1, 0, self.points - 1).astype(
             np.int64
         )

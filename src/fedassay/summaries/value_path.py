@@ -142,9 +142,10 @@ class ValuePath(ValueSummary):
         """A bound on the squared length of the shortest vector of nodes; exact unless rows are replaced."""
         if not protection.moves_both_ways:
             return steepest(self.height)
-        if self.labels_stay(protection):
-            return 2 * steepest(self.height - 1)
-        return 2 * steepest(self.height)
+        if not self.labels_stay(protection):
+            return 2 * steepest(self.height)
+        # Of two points only the first can change alone: a suffix, mirrored.
+        return 2 * steepest(self.height - 1) if self.height > 1 else steepest(1)
 
 
 def _start(points: int, level: int) -> int:

@@ -51,8 +51,8 @@ def from_field(elements: Elements) -> Vector:
 def shared_total(summary: Summary[Any], leaves: Elements) -> Elements:
     """A share of the total of a summary, from shares of its leaves.
 
-    `from_leaves` is linear, but works on 64-bit integers: shares, which can be any number below 2^61, are cut into limbs
-    of 21 bits. Exact if the coefficients of no entry add up to 2^42: a summary of 2^20 leaves may count each 2^22 times.
+    `from_leaves` is linear, but works on 64-bit integers: shares, which can be any number below 2^61, are cut into
+    limbs of 21 bits. Exact if the coefficients of no entry add up to 2^42: of 2^20 leaves, each may count 2^22 times.
     """
     total = np.zeros(summary.length, np.uint64)
     for limb in range(3):
@@ -81,9 +81,9 @@ def noisy_points(
 ) -> tuple[Elements, Message]:
     """This server's shares of some entries of a cumulative summary, with their noise; and all noise drawn so far.
 
-    `drawn` has the numbers of the draws (`of`, increasing) and what they came out as (`draws`). Each is drawn when it is
-    first needed and never again: an entry that is asked for again has the same noise. As draws are independent, it does
-    not matter for their law that some come later.
+    `drawn` has the numbers of the draws (`of`, increasing) and what they came out as (`draws`). Each is drawn when it
+    is first needed and never again: an entry that is asked for again has the same noise. As draws are independent, it
+    does not matter for their law that some come later.
     """
     needed = [plan.query.of.draws_of(int(place)) for place in places]
     known, draws = _with_more(drawn, needed, plan, randomness)

@@ -1,30 +1,31 @@
 """The check of `two-server`: one verdict per client, from which a server that lies learns a yes or a no at most.
 
-`fedassay.crypto.sketch` reduces "each of these keys counts exactly once" to numbers P_k and S_k for each key k, of which
-the servers hold additive shares and all of which are 0 for an honest client. Opening them, as it does by itself, would
-tell a server that lied in its first message the values of the keys. Here they stay shared:
+`fedassay.crypto.sketch` reduces "each of these keys counts exactly once" to two numbers P and S for each key, of which
+the servers hold additive shares, and which are 0 for an honest client. Opening them, as it does by itself, would tell a
+server that lied in its first message the values of the keys. Here they stay shared:
 
-1. The servers take random numbers ρ that nobody could know when the keys were made, and add up, for each client,
-   Q = Σ_k ρ_k P_k + ρ'_k S_k. If a P_k or S_k is not 0, Q is 0 with a probability of 1/p.
+1. The servers take random numbers ρ, σ that no client could know when it made its keys, and add up, for each client,
+   Q = Σ ρP + σS over its keys. If any P or S is not 0, Q is 0 with a probability of at most 2^-60.
 2. Each server draws a number w_b of its own. With w = w_0 + w_1 they compute and open w·Q only, by a multiplication
-   triple (α, β, γ = αβ) that the client has dealt in shares (D. Beaver, CRYPTO 1991): both open D = w + α and E = Q + β;
-   then w·Q = DE − Dβ − Eα + γ.
+   triple (α, β, γ = αβ) that the client has dealt in shares (D. Beaver, CRYPTO 1991): both open D = w + α and
+   E = Q + β; then w·Q = DE − Dβ − Eα + γ.
 
 The client is accepted if w·Q = 0.
 
-**Sound.** A client may deal a false triple, γ = αβ + e. Then w·Q + e is opened. For Q ≠ 0 it is 0 with a probability of
-1/p, as w is drawn after the keys, the triple and ρ are fixed. Together with the sketch: a client that does not count
-exactly once, anywhere, is accepted with a probability of at most 2^-59 + 2·2^-60 (numbers of 61 random bits take no
-value with a probability of more than 2^-60).
+**Complete.** An honest client has Q = 0 and a true triple.
 
-**Complete.** An honest client has Q = 0 and e = 0.
+**Sound.** A client may deal a false triple, γ = αβ + e. Then w·Q + e is opened, which for Q ≠ 0 is 0 with a probability
+of at most 2^-60, as w is drawn when keys, triple and ρ, σ are fixed. Together with the sketch (2^-59): a client that
+does not count exactly once with every key, at every point, is accepted with a probability of at most 2^-58.
 
-**A server that lies.** Say server 0 lies about its masked values, so that the other's share of Q becomes one of Q + q
-for a q of its choice that depends on the values; about D by ε and about E by ε'. From the other server it sees, masked by
-that one's shares of α and β, nothing; and in the end (w + ε)(Q + q + ε') plus what it knows already. As w_1 is uniform and
-the other's alone, this is uniform unless Q + q + ε' = 0. So it learns whether its guess of the client's values was right:
-one bit. A wrong guess ends in the rejection of an honest client, which the other server sees, for both commit to
-their shares of w·Q before either is opened.
+**A server that lies.** Say server 0 lies in its masked values, by numbers of its choice: what the servers then share is
+Q + q, where q depends on the client's values. It may lie about D by ε and about E by ε' as well. The other's shares
+of D and E are masked by that one's shares of α and β. What the other opens in the end is, but for what server 0 knows,
+(w + ε)(Q + q + ε'). As w contains the other's own uniform number, this is uniform, whatever the values, unless
+Q + q + ε' = 0. So server 0 learns whether its guess about this client's values was right, one bit, and nothing
+else. A wrong guess makes w·Q ≠ 0: an honest client is rejected, and the other server sees it, for both commit to their
+shares of w·Q before either is opened. (A server that shifts its shares of the function itself can test a guess in the
+same way. Boneh et al., IEEE S&P 2021, prevent that too, by keys of twice the size that take twice as long.)
 """
 
 from __future__ import annotations

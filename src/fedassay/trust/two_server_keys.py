@@ -21,13 +21,9 @@ from typing import NamedTuple
 from fedassay.crypto.keys import KEY_BYTES, KeyPair, Secret, context, derive, seal, unseal
 from fedassay.crypto.masks import MASK_KEY_BYTES
 from fedassay.crypto.sketch import SEED_BYTES
+from fedassay.errors import ProtocolError
 from fedassay.protocol import Plan, Randomness
 from fedassay.trust.secure_sum_keys import question
-
-SERVERS = ("server-1", "server-2")
-"""The names under which a roster lists the two servers. A client that has pinned keys believes no other names: else any
-site of its roster could be named as a server, and with the coordinator's help read everything.
-"""
 
 SIGNED_KEY = "two-server key"
 """The purpose for which servers sign their public keys."""
@@ -69,7 +65,10 @@ class Route:
 
     def open(self, own: KeyPair, public: bytes, sealed: bytes) -> Secret | None:
         """Server side: the text, or None if it was not sealed for this route by the holder of `public`."""
-        key = own.agree(public, salt=self.session, info=self._words(public))
+        try:
+            key = own.agree(public, salt=self.session, info=self._words(public))
+        except ProtocolError:
+            return None
         return unseal(key, sealed, associated=self._words(public))
 
     def _words(self, public: bytes) -> bytes:

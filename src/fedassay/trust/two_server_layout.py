@@ -28,7 +28,7 @@ LARGEST_DEPOSIT = 1 << 25
 """Bytes of keys that one client may send to one server for one query: half of what fits into a request."""
 
 LARGEST_DEPOSITS = 1 << 27
-"""Bytes of keys of one query that a server may hold: they are part of its state, which is written as one message."""
+"""Bytes of keys that a server may hold for one exchange: its state, of which they are a part, is one message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,11 @@ class Layout:
                 "two-server: both servers see how many rows a client sends, expected a number that is public; give "
                 "--rows-per-client R (clients with fewer rows fill up with dummies)."
             )
-        layout.check_size(query.of.name, clients=setting.clients)
+        if layout.client_bytes > LARGEST_DEPOSIT:
+            raise UnsupportedQuery(
+                f"{query.of.name}: {layout.most_rows:,} rows of a client are {layout.client_bytes:,} bytes of keys, "
+                f"expected at most {LARGEST_DEPOSIT:,}; give a smaller --rows-per-client or fewer points."
+            )
         return layout
 
     @property
@@ -98,16 +102,10 @@ class Layout:
         """The most keys that a client can send."""
         return LARGEST_DEPOSIT // key_bytes(self.bits) if self.rows is None else self.rows
 
-    def check_size(self, name: str, *, clients: int) -> None:
-        """Refuse more keys than a server can hold."""
-        each = self.most_rows * key_bytes(self.bits)
-        everybody = 0 if self.rows is None else each * clients
-        if each > LARGEST_DEPOSIT or everybody > LARGEST_DEPOSITS:
-            raise UnsupportedQuery(
-                f"{name}: {clients:,} clients with {self.most_rows:,} keys of {key_bytes(self.bits)} bytes each, "
-                f"expected at most {LARGEST_DEPOSIT:,} bytes from a client and {LARGEST_DEPOSITS:,} in all; give a "
-                "smaller --rows-per-client, fewer points, or use server-dp."
-            )
+    @property
+    def client_bytes(self) -> int:
+        """The most bytes of keys that a client can send to one server."""
+        return self.most_rows * key_bytes(self.bits)
 
     def values(self, counts: Vector, randomness: Randomness) -> NDArray[np.int64]:
         """The values of a client's keys, in random order: its rows, and dummies up to the public number."""

@@ -1,0 +1,214 @@
+"""The server half of `two-server`, the same for both servers: what each answers, step by step.
+
+The state is kept by whoever drives this half, and is on the disk before the reply leaves; a leg is answered once. So
+noise is drawn once, whatever crashes. `step` in the state is what comes next:
+
+==============  ======================================  =============================================================
+step            is told                                 replies
+==============  ======================================  =============================================================
+``hello``       who the two servers are                 a public key for this exchange, signed
+``deposits``    both keys; what clients have sealed     after the last: which clients' texts were good, and the
+                                                        masked values of their keys (first message of the check)
+``masked``      the other's masked values               its shares of the masked factors of each client's product
+``factors``     the other's factors                     a commitment to its share of each product
+``commitment``  the other's commitment                  that share
+``opened``      the other's share; what is asked for    noisy shares of what is asked for
+``answers``     what is asked for next (`Points`)       noisy shares of it: the same draws of noise, where they recur
+``over``        nothing                                 nothing
+==============  ======================================  =============================================================
+
+What one server says to the other is sealed for it: the relay only hands it on. The steps from ``masked`` to
+``opened`` are in `two_server_verification`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedassay.crypto.dcf_keys import Keys
+from fedassay.crypto.keys import KeyPair, Secret
+from fedassay.crypto.sketch import Challenge, begin
+from fedassay.errors import ProtocolError
+from fedassay.protocol import Message, Points, Randomness, Request
+from fedassay.trust import two_server_messages as messages
+from fedassay.trust import two_server_verification as verification
+from fedassay.trust.two_server_answers import noisy_points, noisy_share
+from fedassay.trust.two_server_deposits import Deposits, content
+from fedassay.trust.two_server_keys import SIGNED_KEY, Channel, Pair, Route, session_of, signed_words
+from fedassay.trust.two_server_layout import Layout
+from fedassay.trust.two_server_messages import Introduced, Piece, require
+
+Step = Callable[[Request, Message, Randomness], tuple[Message, Message]]
+
+
+def assist(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
+    """The reply to one leg, and the state for the next. `ProtocolError` for anything that is off."""
+    step = _STEPS.get(state.get("step", "hello"))
+    if step is None:
+        raise ProtocolError("two-server: this exchange is over.")
+    return step(request, state, randomness)
+
+
+def layouts(request: Request) -> list[Layout]:
+    """What the keys for each query look like."""
+    return [Layout.of(plan.query, plan.setting) for plan in request.plans]
+
+
+# --- hello, deposits ----------------------------------------------------------------------------------------------
+
+
+def _hello(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
+    servers = messages.told_names(request.message, recipient=request.recipient)
+    party = servers.index(request.recipient)
+    session = session_of(exchange=request.exchange, plans=request.plans, servers=servers)
+    own, credentials = KeyPair.draw(randomness), request.credentials
+    words = signed_words(session, party, own.public)
+    signature = b"" if credentials is None else credentials.sign(SIGNED_KEY, words)
+    return {"public": own.public, "signature": signature}, {
+        "step": "deposits",
+        "servers": list(servers),
+        "party": party,
+        "session": session,
+        "private": own.private.data,
+        "opened": {},
+    }
+
+
+def _deposits(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
+    told = messages.fields(request.message, {"servers", "keys", "signatures", "pieces", "last"})
+    introduced = messages.told_servers({name: told[name] for name in ("servers", "keys", "signatures")})
+    pieces, last = messages.told_pieces(
+        {name: told[name] for name in ("pieces", "last")}, plans=len(request.plans)
+    )
+    own = KeyPair.of(Secret(state["private"]))
+    _check_other(introduced, own, state, request)
+    opened = _opened(pieces, own, introduced.keys, state, request)
+    require(
+        len(opened) <= request.cohort,
+        f"got deposits of {len(opened)} clients, expected at most {request.cohort}.",
+    )
+    if not last:
+        return {}, {**state, "keys": list(introduced.keys), "opened": opened}
+    channel = Channel.between(own, introduced.keys, party=state["party"], session=state["session"])
+    return _masked(request, opened, channel, randomness)
+
+
+def _check_other(introduced: Introduced, own: KeyPair, state: Message, request: Request) -> None:
+    """The other server is the one of the first leg, with a key that is signed, if this one believes signatures."""
+    party, other = state["party"], 1 - state["party"]
+    require(
+        list(introduced.names) == state["servers"] and introduced.keys[party] == own.public,
+        "got other servers than in the first leg.",
+    )
+    known = state.get("keys", list(introduced.keys))
+    require(known == list(introduced.keys), "the key of the other server has changed.")
+    words = signed_words(state["session"], other, introduced.keys[other])
+    name, signature = introduced.names[other], introduced.signatures[other]
+    require(
+        request.credentials is None or request.credentials.verifies(name, SIGNED_KEY, words, signature),
+        f"the key of {name!r} is not signed by the key that is pinned for it.",
+    )
+
+
+def _opened(
+    pieces: list[Piece], own: KeyPair, keys: Pair, state: Message, request: Request
+) -> dict[str, Message]:
+    """All that clients have sealed for this server so far and that is good; anything else is as if not sent."""
+    opened = {client: dict(found) for client, found in state["opened"].items()}
+    of = layouts(request)
+    for piece in pieces:
+        mine = opened.setdefault(piece.client, {})
+        require(str(piece.place) not in mine, f"got two deposits of {piece.client!r} for the same query.")
+        route = Route(
+            session=state["session"],
+            client=piece.client,
+            place=piece.place,
+            party=state["party"],
+            servers=keys,
+        )
+        text = route.open(own, piece.public, piece.sealed)
+        found = None if text is None else content(text, of[piece.place], party=state["party"])
+        mine[str(piece.place)] = found
+    return opened
+
+
+def _masked(
+    request: Request, opened: Mapping[str, Message], channel: Channel, randomness: Randomness
+) -> tuple[Message, Message]:
+    """All keys have arrived: the first message of the check. Nearly all the work of a server is here."""
+    of = layouts(request)
+    good = {
+        client: found for client, found in opened.items() if all(one is not None for one in found.values())
+    }
+    deposits = Deposits.of(good, of)
+    halves, masked = [], []
+    for place, layout in enumerate(of):
+        challenge = Challenge.of(channel.challenge(place), bits=layout.bits, points=layout.checked)
+        half, message = begin(deposits.keys_of(place, layout, party=channel.party), challenge)
+        halves.append(half.numbers)
+        masked.append(message)
+    return verification.first(deposits, halves, masked, channel, randomness)
+
+
+# --- answers ------------------------------------------------------------------------------------------------------
+
+
+def _first_answers(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
+    told = messages.fields(request.message, {"sealed", "places"})
+    kept = verification.verdict({"sealed": told["sealed"]}, state)
+    deposits = kept.to_message()
+    no_draws = {"of": np.empty(0, np.int64), "draws": np.empty(0, np.int64)}
+    begun = {
+        "step": "answers",
+        "party": state["party"],
+        "clients": len(kept.names),
+        "keys": deposits["keys"],
+        "drawn": [no_draws for _ in request.plans],
+    }
+    return _answered(request, begun, told["places"], randomness)
+
+
+def _more_answers(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
+    told = messages.fields(request.message, {"places"})
+    require(
+        all(isinstance(plan.query, Points) for plan in request.plans),
+        "a whole total is answered once; only points can be asked for later.",
+    )
+    return _answered(request, state, told["places"], randomness)
+
+
+def _answered(
+    request: Request, state: Message, places: object, randomness: Randomness
+) -> tuple[Message, Message]:
+    """Noisy shares for each query. What can be asked again keeps its keys and its noise; nothing else is kept."""
+    lengths = [plan.query.of.length if isinstance(plan.query, Points) else None for plan in request.plans]
+    asked = messages.told_places(places, lengths=lengths)
+    shares: list[Any] = []
+    keys, drawn = list(state["keys"]), list(state["drawn"])
+    for i, plan in enumerate(request.plans):
+        layout, wanted = Layout.of(plan.query, plan.setting), asked[i]
+        held = Keys.from_bytes(keys[i], party=state["party"], bits=layout.bits)
+        if wanted is None:
+            shares.append(noisy_share(held, plan, layout, randomness))
+            keys[i] = keys[i][:0]
+        else:
+            answer, drawn[i] = noisy_points(held, plan, wanted, drawn[i], randomness)
+            shares.append(answer)
+    reply = {"shares": shares, "clients": state["clients"]}
+    if all(length is None for length in lengths):
+        return reply, {"step": "over"}
+    return reply, {**state, "keys": keys, "drawn": drawn}
+
+
+_STEPS: Mapping[str, Step] = {
+    "hello": _hello,
+    "deposits": _deposits,
+    "masked": verification.factors,
+    "factors": verification.committed,
+    "commitment": verification.opened,
+    "opened": _first_answers,
+    "answers": _more_answers,
+}

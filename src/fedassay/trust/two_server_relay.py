@@ -1,0 +1,167 @@
+"""The relay of `two-server`: hands on what clients seal for the servers, and the servers for each other.
+
+It holds no key and sees no row. What it can compute in the end is the sum of the two servers' noisy shares, which is
+the release.
+
+======  ===========  =============================================================================================
+leg     asked        for
+======  ===========  =============================================================================================
+0       servers      a public key each
+1       clients      their rows, encoded and sealed for each server; the only leg that clients see
+2 ..    servers      (what clients sealed, in as many legs as needed) the first message of the check
+then    servers      three more messages of the check
+then    servers      noisy shares of what is asked for
+later   servers      the same, for other points (`Points`): an exchange that begins there, with this identity
+======  ===========  =============================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedassay.crypto.field61 import add
+from fedassay.errors import FederationError, ProtocolError, TooFewClients, UnsupportedQuery, UsageError
+from fedassay.protocol import Exchange, Message, Party, Points, Released, Replies, Round
+from fedassay.trust import two_server_messages as messages
+from fedassay.trust.two_server_answers import from_field
+from fedassay.trust.two_server_layout import LARGEST_DEPOSIT, LARGEST_DEPOSITS, Layout
+from fedassay.trust.two_server_messages import Piece, Sealed
+
+_SWAPS = 3
+
+_Both = tuple[Any, Any]
+"""One thing for, or of, each server."""
+
+
+def relay(exchange: Exchange) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
+    """Ask servers and clients in turn, and add up what the servers answer."""
+    servers = _servers(exchange)
+    places = [
+        np.array(plan.query.at, dtype=np.int64) if isinstance(plan.query, Points) else None
+        for plan in exchange.plans
+    ]
+    question: _Both = ({"places": places}, {"places": places})
+    if exchange.first_leg == 0:
+        layouts = [Layout.of(plan.query, plan.setting) for plan in exchange.plans]
+        if all(layout.rows is not None for layout in layouts):
+            _check_size(exchange, len(exchange.cohort) * sum(layout.client_bytes for layout in layouts))
+        sealed = yield from _deposit(exchange, servers)
+        for _ in range(_SWAPS):
+            replies = yield from _ask(servers, ({"sealed": sealed[1]}, {"sealed": sealed[0]}))
+            sealed = _sealed(replies, servers)
+        question = (
+            {"sealed": sealed[1], "places": places},
+            {"sealed": sealed[0], "places": places},
+        )
+    replies = yield from _ask(servers, question)
+    return _released(exchange, replies, servers)
+
+
+def _servers(exchange: Exchange) -> tuple[str, str]:
+    if len(exchange.helpers) != 2 or exchange.helpers[0] == exchange.helpers[1]:
+        raise UsageError(
+            f"two-server: got {len(set(exchange.helpers))} servers, expected two; name the second one."
+        )
+    return exchange.helpers[0], exchange.helpers[1]
+
+
+def _check_size(exchange: Exchange, size: int) -> None:
+    """Refuse more keys than a server can hold; before clients are asked, if they all send as many."""
+    if size > LARGEST_DEPOSITS:
+        raise UnsupportedQuery(
+            f"two-server: the keys of {len(exchange.cohort):,} clients are {size:,} bytes for each server, expected at "
+            f"most {LARGEST_DEPOSITS:,}; give a smaller --rows-per-client, fewer points, or use server-dp."
+        )
+
+
+def _deposit(exchange: Exchange, servers: tuple[str, str]) -> Generator[Round, Replies, _Both]:
+    """Legs 0 to 2: the servers' keys to the clients, and what those seal to the servers."""
+    hello = {"servers": list(servers)}
+    replies = yield from _ask(servers, (hello, hello))
+    read = [messages.read_key(reply, server=name) for reply, name in zip(replies, servers, strict=True)]
+    introduction: Message = {
+        "servers": list(servers),
+        "keys": [public for public, _ in read],
+        "signatures": [signature for _, signature in read],
+    }
+    answers = yield Round(requests={name: dict(introduction) for name in exchange.cohort})
+    deposits = {}
+    for name in sorted(exchange.cohort):
+        found = messages.read_deposit(answers.get(name), plans=len(exchange.plans))
+        if found is not None:
+            deposits[name] = found
+    if not deposits:
+        raise TooFewClients(f"release: none of {len(exchange.cohort)} clients answered, expected at least 1.")
+    _check_size(exchange, sum(len(text) for found in deposits.values() for text in found.texts[0]))
+    batches = list(_batches(deposits))
+    for number, batch in enumerate(batches, start=1):
+        last = number == len(batches)
+        replies = yield from _ask(
+            servers,
+            (
+                {**introduction, "pieces": [dict(pair[0]) for pair in batch], "last": last},
+                {**introduction, "pieces": [dict(pair[1]) for pair in batch], "last": last},
+            ),
+        )
+    return _sealed(replies, servers)
+
+
+def _batches(deposits: Mapping[str, Sealed]) -> Iterator[list[tuple[Message, Message]]]:
+    """The pieces for both servers, in batches that fit into a request; the same clients to both at a time."""
+    batch: list[tuple[Message, Message]] = []
+    size = 0
+    for client, deposit in deposits.items():
+        for place, texts in enumerate(zip(*deposit.texts, strict=True)):
+            length = max(map(len, texts))
+            if batch and size + length > LARGEST_DEPOSIT:
+                yield batch
+                batch, size = [], 0
+            first, second = (Piece(client, place, deposit.public, text)._asdict() for text in texts)
+            batch.append((first, second))
+            size += length
+    yield batch
+
+
+def _ask(servers: tuple[str, str], requests: _Both) -> Generator[Round, Replies, _Both]:
+    """One leg to both servers; without either there is no release."""
+    replies = yield Round(to=Party.HELPER, requests=dict(zip(servers, requests, strict=True)))
+    for name in servers:
+        if name not in replies:
+            raise FederationError(
+                f"two-server: {name} did not answer, or refused; both servers are needed. See its log, and run again."
+            )
+    return replies[servers[0]], replies[servers[1]]
+
+
+def _sealed(replies: _Both, servers: Sequence[str]) -> _Both:
+    first, second = (
+        messages.read_sealed(reply, server=name) for reply, name in zip(replies, servers, strict=True)
+    )
+    return first, second
+
+
+def _released(exchange: Exchange, replies: _Both, servers: Sequence[str]) -> tuple[Released[Any], ...]:
+    lengths = [
+        len(plan.query.at) if isinstance(plan.query, Points) else plan.query.of.length
+        for plan in exchange.plans
+    ]
+    (first, accepted), (second, too) = (
+        messages.read_shares(reply, lengths=lengths, server=name)
+        for reply, name in zip(replies, servers, strict=True)
+    )
+    if accepted != too:
+        raise ProtocolError(
+            f"two-server: {servers[0]} accepted {accepted} clients and {servers[1]} {too}, expected the same."
+        )
+    if not accepted:
+        raise TooFewClients(
+            f"release: none of {len(exchange.cohort)} clients sent keys that pass the servers' check, expected at "
+            "least 1."
+        )
+    return tuple(
+        Released(value=from_field(add(a, b)), noise=plan.noise, clients=accepted)
+        for a, b, plan in zip(first, second, exchange.plans, strict=True)
+    )

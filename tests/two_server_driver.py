@@ -1,0 +1,295 @@
+"""Drives `two-server` in tests: toy summaries with leaves, and a town of clients and two servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from unittest.mock import patch
+
+import numpy as np
+
+from fedassay import envelope, wire
+from fedassay.crypto.dcf_keys import Keys
+from fedassay.endpoint import Store
+from fedassay.envelope import Refusal
+from fedassay.helper import Helper
+from fedassay.privacy.randomness import SimulatedRandomness
+from fedassay.protocol import (
+    Budget,
+    Credentials,
+    Exchange,
+    Memory,
+    Message,
+    Party,
+    Plan,
+    Points,
+    Protection,
+    Query,
+    Released,
+    Request,
+    Rows,
+    Sensitivity,
+    Setting,
+    Sum,
+    Summary,
+    TrustModel,
+    Vector,
+)
+from fedassay.trust import two_server_deposits
+from fedassay.trust.two_server import TwoServer
+
+SERVERS = ("coordinator", "helper")
+EXACT = Budget(epsilon=900.0)
+"""Noise of this budget is of the smallest scale that is drawn, 1/64: zero but for a probability of 2·e^-64 a draw."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toy(Summary[Vector]):
+    """Something computed from how many rows are in each of some cells."""
+
+    cells: int = 12
+    touched: int = 1
+    columns: ClassVar[tuple[str, ...]] = ("value",)
+
+    @property
+    def length(self) -> int:
+        return self.cells
+
+    @property
+    def leaves(self) -> Summary[Any] | None:
+        return Cells(cells=self.cells)
+
+    def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
+        values = [batch["value"] for batch in rows.batches()]
+        counts = np.bincount(np.concatenate(values).astype(np.int64), minlength=self.cells)
+        return self.from_leaves(counts.astype(np.int64)), memory
+
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        return Sensitivity.of_counts(protection, multipliers=(1,) * self.touched)
+
+    def read(self, total: Vector) -> Vector:
+        return total
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells(Toy):
+    """The counts themselves."""
+
+    name: ClassVar[str] = "cells"
+
+    def from_leaves(self, counts: Vector) -> Vector:
+        return counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slopes(Toy):
+    """Twice the cells, and how much each exceeds the next: numbers of both signs, fewer of the second kind."""
+
+    name: ClassVar[str] = "slopes"
+
+    @property
+    def length(self) -> int:
+        return 2 * self.cells - 1
+
+    def from_leaves(self, counts: Vector) -> Vector:
+        return np.concatenate([2 * counts, counts[:-1] - counts[1:]])
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpTo(Toy):
+    """How many rows are in the cells up to each; every entry has a draw of its own and one that all share."""
+
+    name: ClassVar[str] = "up-to"
+    cumulative: ClassVar[bool] = True
+
+    @property
+    def draws(self) -> int:
+        return self.cells + 1
+
+    @property
+    def overlap(self) -> int:
+        return 2
+
+    def from_leaves(self, counts: Vector) -> Vector:
+        return np.cumsum(counts)
+
+    def spread(self, draws: Vector) -> Vector:
+        return draws[:-1] + draws[-1]
+
+    def draws_of(self, place: int) -> tuple[int, ...]:
+        return place, self.cells
+
+
+TOYS = {kind.name: kind for kind in (Cells, Slopes, UpTo)}
+
+Cheat = Callable[..., tuple[Keys, Keys]]
+"""In the place of `dcf.generate`: the keys that a client makes."""
+
+
+def setting(
+    trust: TrustModel | None = None,
+    *,
+    budget: Budget | None = EXACT,
+    protection: Protection | None = None,
+    clients: int = 4,
+) -> Setting:
+    return Setting(
+        trust=trust or TwoServer(),
+        protection=protection or Protection(rows_per_client=6),
+        budget=budget,
+        clients=clients,
+    )
+
+
+def plans_of(*queries: Query[Any], of: Setting | None = None) -> tuple[Plan, ...]:
+    terms = of or setting()
+    return tuple(terms.trust.plan(query, terms) for query in queries)
+
+
+def plan_of(summary: Summary[Any] | None = None, **terms: Any) -> Plan:
+    return plans_of(Sum(of=summary or Cells()), of=setting(**terms))[0]
+
+
+def counts_of(plans: Sequence[Plan], clients: int = 4, *, rows: int = 6, seed: int = 1) -> dict[str, Any]:
+    """At most so many rows per client and plan, somewhere."""
+    generator = np.random.default_rng(seed)
+    return {
+        f"client{i}": tuple(
+            np.bincount(
+                generator.integers(0, plan.measured.length, generator.integers(0, rows + 1)),
+                minlength=plan.measured.length,
+            ).astype(np.int64)
+            for plan in plans
+        )
+        for i in range(clients)
+    }
+
+
+def same(name: str, leg: int, message: Any) -> Any:
+    return message
+
+
+@dataclass(kw_only=True)
+class Town:
+    """Clients and two servers, all messages through bytes. `to` and `back` may change or lose (None) any of them."""
+
+    plans: tuple[Plan, ...]
+    counts: Mapping[str, tuple[Vector, ...]]
+    seed: int = 1
+    to: Callable[[str, int, Any], Any] = same
+    back: Callable[[str, int, Any], Any] = same
+    cheats: Mapping[str, Cheat] = field(default_factory=dict)
+    credentials: Mapping[str, Credentials] = field(default_factory=dict)
+    second: type[TrustModel] = TwoServer
+    """What the second server runs."""
+    strangers: Mapping[str, Message] = field(default_factory=dict)
+    told: Mapping[str, tuple[Plan, ...]] = field(default_factory=dict)
+    """What somebody is told to be the question, if not `plans`."""
+
+    def __post_init__(self) -> None:
+        source = SimulatedRandomness(self.seed)
+        self.id = source.bytes(16)
+        self.sources = {name: source.child(f"client/{name}") for name in self.counts}
+        self.helpers = {name: self.helper(name, source.child(name)) for name in SERVERS}
+        self.leg = 0
+        self.said: dict[tuple[str, int], Message] = {}
+        self.asked: dict[tuple[str, int], bytes] = {}
+
+    def helper(self, name: str, source: SimulatedRandomness, store: Store | None = None) -> Helper:
+        kind = TwoServer if name == SERVERS[0] else self.second
+        return Helper(
+            name,
+            randomness=source,
+            store=store,
+            summaries=TOYS,
+            trust_models={TwoServer.name: kind},
+            credentials=self.credentials.get(name),
+        )
+
+    def restart(self, name: str, *, seed: int) -> None:
+        """The server loses all but what is on its disk, and draws other numbers from now on."""
+        store = Store()
+        store.restore(self.helpers[name].store.dump())
+        self.helpers[name] = self.helper(name, SimulatedRandomness(seed), store)
+
+    def go(self, *queries: Points[Any]) -> tuple[Released[Any], ...]:
+        """The whole exchange; or, with queries, its continuation."""
+        plans = plans_of(*queries, of=self.plans[0].setting) if queries else self.plans
+        exchange = Exchange(
+            id=self.id,
+            plans=plans,
+            cohort=tuple(self.counts),
+            helpers=SERVERS,
+            first_leg=self.leg,
+        )
+        flow = plans[0].setting.trust.exchange(exchange, SimulatedRandomness(0))
+        asked = next(flow)
+        while True:
+            replies: dict[str, Any] = dict(self.strangers) if asked.to is Party.CLIENTS else {}
+            for name, message in asked.requests.items():
+                changed = self.to(name, self.leg, message)
+                reply = None if changed is None else self.ask(asked.to, name, changed)
+                reply = None if reply is None else self.back(name, self.leg, reply)
+                if reply is not None:
+                    replies[name] = reply
+            self.leg += 1
+            try:
+                asked = flow.send(replies)
+            except StopIteration as finished:
+                released: tuple[Released[Any], ...] = finished.value
+                return released
+
+    def ask(self, to: Party, name: str, message: Message) -> Message | None:
+        request = Request(
+            exchange=self.id,
+            plans=self.told.get(name, self.plans),
+            cohort=len(self.counts),
+            leg=self.leg,
+            recipient=name,
+            message=wire.decode(wire.encode(message)),
+            credentials=self.credentials.get(name),
+        )
+        if to is Party.CLIENTS:
+            with cheating(self.cheats.get(name)):
+                reply, _ = TwoServer().respond(request, lambda: self.counts[name], {}, self.sources[name])
+            self.said[name, self.leg] = wire.decode(wire.encode(reply))
+            return self.said[name, self.leg]
+        data = envelope.pack_request(
+            study="town", trust=TwoServer(), tasks=("toy",) * len(self.plans), request=request
+        )
+        self.asked[name, self.leg] = data
+        arrived = envelope.open_reply(
+            self.helpers[name].answer(data), sender=name, exchange=self.id, leg=self.leg
+        )
+        if isinstance(arrived, Refusal):
+            return None
+        self.said[name, self.leg] = arrived
+        return arrived
+
+    def exact(self, *, without: Sequence[str] = ()) -> list[Vector]:
+        """The totals over the rows of all clients but some."""
+        return [
+            plan.query.of.from_leaves(
+                np.sum([c[i] for name, c in self.counts.items() if name not in without], axis=0)
+            )
+            for i, plan in enumerate(self.plans)
+        ]
+
+
+@contextmanager
+def cheating(cheat: Cheat | None) -> Iterator[None]:
+    if cheat is None:
+        yield
+        return
+    with patch.object(two_server_deposits, "generate", cheat):
+        yield
+
+
+def values(released: Sequence[Released[Any]]) -> list[list[int]]:
+    return [one.value.tolist() for one in released]
+
+
+def lists(vectors: Sequence[Vector]) -> list[list[int]]:
+    return [vector.tolist() for vector in vectors]
