@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from experiments.common import data_folder
 from fedassay.protocol import Batch
@@ -69,7 +70,8 @@ def fitted(name: str) -> Scored:
     )
     rows = np.array([column.to_numpy() for column in columns.columns], dtype=object).T
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=SEED)
-    scores = cross_val_predict(model, rows, labels, cv=folds, method="predict_proba")[:, 1]
+    with threadpool_limits(1):  # on busy cores, threads of BLAS wait for each other longer than they work
+        scores = cross_val_predict(model, rows, labels, cv=folds, method="predict_proba")[:, 1]
     return Scored(name=name, scores=scores.astype(np.float64), labels=labels)
 
 

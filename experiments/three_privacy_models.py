@@ -71,7 +71,7 @@ def rate_table(seen: Measured) -> str:
         ]
         for rate in rates.table(seen)
     ]
-    return _markdown(head, lines)
+    return markdown(head, lines)
 
 
 def _cell(slope: rates.Slope | None) -> str:
@@ -87,7 +87,7 @@ def gain_table(measured: Sequence[Measured]) -> str:
         numbers = [number for gain in several for number in (gain.same_bins, gain.default)]
         cells = ["" if number is None else f"{number:.1f}" for number in numbers]
         lines.append([several[0].quantity, several[0].model, *cells])
-    return _markdown(head, lines)
+    return markdown(head, lines)
 
 
 def cost_table(paid: Sequence[costs.Cost]) -> str:
@@ -109,10 +109,11 @@ def cost_table(paid: Sequence[costs.Cost]) -> str:
         ]
         for cost in paid
     ]
-    return _markdown(head, lines)
+    return markdown(head, lines)
 
 
-def _markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table."""
     rule = ["---"] * len(head)
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *lines))
 

@@ -9,14 +9,15 @@ from fedassay import version
 __version__ = version.VERSION
 
 if TYPE_CHECKING:
-    from fedassay.api import calibrate, evaluate
+    from fedassay.api import calibrate, ecdf, evaluate, hosmer_lemeshow, quantiles
     from fedassay.artefacts.calibrator import Calibrator, load_calibrator
     from fedassay.artefacts.estimator import FederatedCalibrator
     from fedassay.data.sql import Database
     from fedassay.protocol import Budget, Neighbours, Protection, Unit
     from fedassay.result import Result
     from fedassay.simulation import Simulation
-    from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP
+    from fedassay.tasks.distribution.stored import quantile_at, value_at
+    from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, TwoServer
 
 __all__ = [
     "Budget",
@@ -32,22 +33,29 @@ __all__ = [
     "SecureSum",
     "ServerDP",
     "Simulation",
+    "TwoServer",
     "Unit",
     "__version__",
     "calibrate",
+    "ecdf",
     "evaluate",
+    "hosmer_lemeshow",
     "load_calibrator",
+    "quantile_at",
+    "quantiles",
+    "value_at",
 ]
 
 _HOMES = {
-    "fedassay.api": ("calibrate", "evaluate"),
+    "fedassay.api": ("calibrate", "ecdf", "evaluate", "hosmer_lemeshow", "quantiles"),
     "fedassay.artefacts.calibrator": ("Calibrator", "load_calibrator"),
     "fedassay.artefacts.estimator": ("FederatedCalibrator",),
     "fedassay.data.sql": ("Database",),
     "fedassay.protocol": ("Budget", "Neighbours", "Protection", "Unit"),
     "fedassay.result": ("Result",),
     "fedassay.simulation": ("Simulation",),
-    "fedassay.trust": ("DistributedDP", "LocalDP", "Plain", "SecureSum", "ServerDP"),
+    "fedassay.tasks.distribution.stored": ("quantile_at", "value_at"),
+    "fedassay.trust": ("DistributedDP", "LocalDP", "Plain", "SecureSum", "ServerDP", "TwoServer"),
 }
 
 

@@ -6,33 +6,62 @@ would before it reads a row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from fedassay.errors import UnsupportedQuery, UsageError
-from fedassay.protocol import Budget, Collect, Protection, Query, Select, Setting, Sum, Task, TrustModel
+from fedassay.protocol import (
+    Budget,
+    Collect,
+    Points,
+    Protection,
+    Query,
+    Select,
+    Setting,
+    Sum,
+    Task,
+    TrustModel,
+)
 from fedassay.run import rehearse
 from fedassay.summaries.score_histogram import ScoreHistogram
+from fedassay.summaries.value_path import ValuePath
 from fedassay.tasks.catalogue import TASKS, task_of
 from fedassay.trust import TRUST_MODELS
 
-QUERIES: Mapping[str, type[Query[Any]]] = {"Sum": Sum, "Collect": Collect, "Select": Select}
+QUERIES: Mapping[str, type[Query[Any]]] = {"Sum": Sum, "Points": Points, "Collect": Collect, "Select": Select}
+
+_HISTOGRAM = ScoreHistogram(transform="uniform", height=10)
+_BOUNDED = Protection(rows_per_client=100)
+"""Some trust models need a public number of rows."""
 
 
 def task_cell(task: Task[Any], trust: TrustModel) -> str | None:
     """None if the task's first step can be planned under the trust model, else the reason why not."""
-    try:
-        rehearse(task, _setting(trust))
-    except (UnsupportedQuery, UsageError) as refusal:
-        return str(refusal)
-    return None
+    return _refusal(partial(rehearse, task), trust, _protection(trust))
 
 
 def query_cell(kind: type[Query[Any]], trust: TrustModel) -> str | None:
     """None if the trust model answers this kind of query, else the reason why not."""
+    path = ValuePath(lower=0, upper=1, points=1024)
+    query: Query[Any] = Points(of=path, at=(0,)) if kind is Points else kind(of=_HISTOGRAM)
+    return _refusal(partial(trust.plan, query), trust, _protection(trust))
+
+
+def condition(trust: TrustModel) -> str | None:
+    """What a trust model asks for before it answers anything, None if nothing."""
+    return _refusal(partial(trust.plan, Sum(of=_HISTOGRAM)), trust, Protection())
+
+
+def _protection(trust: TrustModel) -> Protection:
+    return Protection() if condition(trust) is None else _BOUNDED
+
+
+def _refusal(plan: Callable[[Setting], object], trust: TrustModel, protection: Protection) -> str | None:
+    budget = Budget(epsilon=1.0) if trust.private else None
     try:
-        trust.plan(kind(of=ScoreHistogram(transform="uniform", height=10)), _setting(trust))
-    except UnsupportedQuery as refusal:
+        plan(Setting(trust=trust, protection=protection, budget=budget, clients=100))
+    except (UnsupportedQuery, UsageError) as refusal:
         return str(refusal)
     return None
 
@@ -45,6 +74,7 @@ def cells_page() -> str:
         "",
         "Generated from the code (`make docs`); a test fails when it is out of date.",
         "",
+        *_conditions(models),
         "## Tasks",
         "",
         *_table("task", {name: [task_cell(task, m) for m in models] for name, task in _tasks().items()}),
@@ -57,19 +87,23 @@ def cells_page() -> str:
     return "\n".join(lines)
 
 
+def _conditions(models: list[TrustModel]) -> list[str]:
+    found = {trust.name: condition(trust) for trust in models}
+    lines = [f"`{name}` everywhere: {reason}" for name, reason in found.items() if reason is not None]
+    return [line for text in lines for line in (text, "")]
+
+
 def _tasks() -> dict[str, Task[Any]]:
-    """Every task, as it is run when nothing else is said, and the options of an evaluation."""
+    """Every task, as it is run when nothing else is said, and the options that ask for something else."""
     return {
         **{name: task_of(name, {}) for name in TASKS},
         "evaluate --by": task_of("evaluate", {"groups": ["a", "b"]}),
         "evaluate --versus": task_of("evaluate", {"versus": True}),
         "evaluate --per-site": task_of("evaluate", {"per_site": True}),
+        "ecdf --label": task_of("ecdf", {"labelled": True}),
+        "hosmer-lemeshow --method corrected": task_of("hosmer-lemeshow", {"method": "corrected"}),
+        "hosmer-lemeshow --method published": task_of("hosmer-lemeshow", {"method": "published"}),
     }
-
-
-def _setting(trust: TrustModel) -> Setting:
-    budget = Budget(epsilon=1.0) if trust.private else None
-    return Setting(trust=trust, protection=Protection(), budget=budget, clients=100)
 
 
 def _table(title: str, rows: Mapping[str, list[str | None]]) -> list[str]:

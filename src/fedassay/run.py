@@ -214,7 +214,7 @@ class _Driver:
         released: list[Released[Any] | None] = [None] * len(asked)
         for i, (task, query) in enumerate(asked):
             if isinstance(query, Points):
-                released[i] = self._answer_points(plans[i], query, task.job.name, key=f"{number}/points/{i}")
+                released[i] = self._answer_points(plans[i], query, task.job.name)
         together = [i for i, (_, query) in enumerate(asked) if not isinstance(query, Points)]
         for cohort in dict.fromkeys(asked[i][1].cohort for i in together):
             places = [i for i in together if asked[i][1].cohort == cohort]
@@ -238,19 +238,23 @@ class _Driver:
         exchange = self._begin(plans, tasks, cohort=cohort, key=key, digest=_digest(plans, tasks))
         return self._released(exchange, key=key, heard_as=key)
 
-    def _answer_points(self, plan: Plan, query: Points[Any], task: str, *, key: str) -> Released[Any]:
-        """More points of what the servers keep; the first time, clients are asked and the ledger is charged."""
+    def _answer_points(self, plan: Plan, query: Points[Any], task: str) -> Released[Any]:
+        """More points of what the servers keep; the first time, clients are asked and the ledger is charged.
+
+        The journal records answers by what was asked, not when: a run with the same journal may ask for other points
+        than the one before, and gets those that were known already without asking.
+        """
         kept = _kept(task, query)
         exchange = self._begin(
             (plan,), (task,), cohort=query.cohort, key=kept, digest=_digest((plan,), (task,))
         )
+        key = f"{kept}/{hashlib.sha256(wire.encode({'at': list(query.at)})).hexdigest()}"
         again = self.journal.find("continued", key=key)
         if again is None:
-            legs = [e["leg"] for e in self.journal.entries() if e["kind"] == "heard" and e["key"] == kept]
-            again = {"kind": "continued", "key": key, "leg": max(legs, default=-1) + 1, "at": list(query.at)}
+            entries = self.journal.entries()
+            legs = [one["leg"] for one in entries if one["kind"] == "heard" and one["key"] == kept]
+            again = {"kind": "continued", "key": key, "leg": max(legs, default=-1) + 1}
             self.journal.append(again)
-        if again["at"] != list(query.at):
-            raise ProtocolError("journal: it belongs to a run that asked something else; use a new journal.")
         (released,) = self._released(replace(exchange, first_leg=again["leg"]), key=key, heard_as=kept)
         return released
 

@@ -127,7 +127,7 @@ def simulate(
     started = time.perf_counter()
     # What can be refused without looking at the data is refused before they are opened.
     likely = trust.with_one_row_each(protection) if client is None else protection
-    rehearse(task, Setting(trust=trust, protection=likely, budget=budget, clients=LARGEST_FAITHFUL))
+    rehearse(task, Setting(trust=trust, protection=likely, budget=budget, clients=0))
     federation = load(data, client=client, columns=columns)
     protection = trust.with_one_row_each(protection) if federation.one_row_each else protection
     setting = Setting(trust=trust, protection=protection, budget=budget, clients=federation.client_count)

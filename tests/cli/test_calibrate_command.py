@@ -19,6 +19,7 @@ from calibration_rows import crooked
 from fedassay.cli import run_command
 from fedassay.tasks.calibration import METHODS
 from fedassay.trust import TRUST_MODELS
+from trust_terms import terms
 
 SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
 COLUMNS = ["--client", "site", "--score", "p", "--label", "y"]
@@ -49,11 +50,10 @@ def call(capsys: Any, *arguments: object) -> tuple[int, str, str]:
 def test_every_trust_model_and_mode_gives_a_valid_document_and_an_artefact(
     capsys: Any, csv: Path, tmp_path: Path, trust: str, mode: str
 ) -> None:
-    budget = ["--epsilon", 5] if TRUST_MODELS[trust].private else []
     out = tmp_path / "c.json"
     code, text, _ = call(
         capsys,
-        *("calibrate", csv, *COLUMNS, "--privacy", trust, *budget, "--mode", mode),
+        *("calibrate", csv, *COLUMNS, *terms(trust, epsilon=5, rows_per_client=1080), "--mode", mode),
         *("--seed", 1, "--json", "-", "--out", out, "--method", "platt"),
     )
     assert code == 0

@@ -47,7 +47,7 @@ def call(capsys: Any, *arguments: object) -> tuple[int, str, str]:
     return code, captured.out, captured.err
 
 
-@pytest.mark.parametrize("trust", sorted(TRUST_MODELS))
+@pytest.mark.parametrize("trust", sorted(set(TRUST_MODELS) - {"two-server"}))
 @pytest.mark.parametrize(
     "options",
     [["--by", "sex", "--group", "F", "--group", "M"], ["--versus", "q"]],
@@ -82,6 +82,17 @@ def test_every_trust_model_gives_a_valid_document(
     else:
         assert set(results["difference"]) == {"roc_auc", "brier_score"}
         assert document["parameters"]["versus"] == "q"
+
+
+@pytest.mark.parametrize(
+    "options", [["--by", "sex", "--group", "F"], ["--versus", "q"]], ids=["by", "versus"]
+)
+def test_two_servers_refuse_comparisons_with_the_reason(capsys: Any, csv: Path, options: list[str]) -> None:
+    terms = ["--privacy", "two-server", "--epsilon", 1, "--rows-per-client", 700]
+    code, out, err = call(capsys, "evaluate", csv, *COLUMNS, *options, *terms)
+    assert (code, out) == (2, "")
+    assert "two-server encodes each row by the cell that it falls into" in err
+    assert "use server-dp or distributed-dp" in err
 
 
 @pytest.mark.parametrize("trust", ["plain", "secure-sum"])

@@ -25,8 +25,8 @@ def document(rows: int = 4000, **options: Any) -> dict[str, Any]:
     return json.loads(result.to_json())  # type: ignore[no-any-return]
 
 
-def printed(content: dict[str, Any]) -> str:
-    console = Console(file=StringIO(), width=160)
+def printed(content: dict[str, Any], *, width: int = 160) -> str:
+    console = Console(file=StringIO(), width=width)
     render(content, console)
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
@@ -49,6 +49,7 @@ def test_table_and_page_are_made_from_every_document(name: str) -> None:
         assert "ecommended: " in words
     assert html.startswith("<!doctype html>")
     assert html.count("<svg") == 1
+    assert "…" not in printed(content, width=80)
 
 
 def test_the_table_shows_before_after_and_the_change() -> None:

@@ -34,8 +34,8 @@ def document(*, sites: int = 5, positives: float = 0.4, **options: Any) -> dict[
     return json.loads(result.to_json())  # type: ignore[no-any-return]
 
 
-def printed(content: dict[str, Any]) -> str:
-    console = Console(file=StringIO(), width=160)
+def printed(content: dict[str, Any], *, width: int = 160) -> str:
+    console = Console(file=StringIO(), width=width)
     render(content, console)
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
@@ -75,6 +75,7 @@ def test_every_comparison_has_its_tables_and_plots(name: str) -> None:
         assert title in text
         assert f"<h2>{title}</h2>" in html
     assert (forest(results) is not None) == planted
+    assert "…" not in printed(content, width=80)
     assert html.count("<svg") == 1 + planted
 
 

@@ -30,8 +30,8 @@ def document(*, rows: int = 2000, positives: float = 0.3, **options: Any) -> dic
     return json.loads(result.to_json())  # type: ignore[no-any-return]
 
 
-def printed(content: dict[str, Any]) -> str:
-    console = Console(file=StringIO(), width=160)
+def printed(content: dict[str, Any], *, width: int = 160) -> str:
+    console = Console(file=StringIO(), width=width)
     render(content, console)
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
@@ -76,3 +76,33 @@ def test_text_from_data_cannot_become_markup() -> None:
 def test_an_unknown_suffix_is_refused(tmp_path: Any) -> None:
     with pytest.raises(UsageError, match="expected .svg"):
         save_overview(document(), tmp_path / "plot.tiff")
+
+
+@pytest.mark.parametrize("name", sorted(DOCUMENTS))
+def test_nothing_is_cut_at_80_characters(name: str) -> None:
+    content = DOCUMENTS[name]()
+    narrow = printed(content, width=80)
+    assert "…" not in narrow
+    assert max(len(line.rstrip()) for line in narrow.splitlines()) <= 80
+    # The same words as where there is room, but for where lines and boxes break.
+    wide = printed(content, width=200)
+    assert _words(narrow) == _words(wide)
+
+
+def _words(text: str) -> list[str]:
+    return sorted(word for word in text.split() if any(character.isalnum() for character in word))
+
+
+def test_a_reason_that_many_metrics_share_is_given_once() -> None:
+    content = DOCUMENTS["more noise than rows"]()
+    text = " ".join(printed(content, width=80).split())
+    for reason in {content["results"][name]["reason"] for name in ("roc_auc", "brier_score")}:
+        assert text.count(reason) <= 2  # of the metrics, and of those at thresholds
+
+
+def test_one_client_is_not_called_clients() -> None:
+    content = document()
+    content["cohort"] |= {"clients": 1, "rows": 1}
+    content["runtime"]["rounds"] = 1
+    assert "1 client, 1 row; in-process (faithful), 1 round, " in " ".join(printed(content).split())
+    assert "<p>1 client with 1 row, under secure-sum.</p>" in page(content)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import combinations
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +12,6 @@ from fedassay.errors import UsageError
 from fedassay.summaries.tree import (
     LeastSquares,
     Tree,
-    _chains,
     best_widths,
     mean_prefix_variance,
     ranked_widths,
@@ -135,6 +137,18 @@ def test_reference_variances_of_a_laplace_release() -> None:
     assert variance(1) == pytest.approx(2 * 1025 / 2)  # flat: 2/ε² per leaf
 
 
+def chains(leaves: int) -> Iterator[tuple[int, ...]]:
+    powers = [1 << k for k in range(1, leaves.bit_length() - 1)]
+    for levels in range(len(powers) + 1):
+        for widths in combinations(powers, levels):
+            yield (1, *widths)
+
+
+@given(fits())
+def test_the_mean_prefix_variance_is_a_mean(fit: LeastSquares) -> None:
+    assert mean_prefix_variance(fit) == pytest.approx(fit.prefix_variances[1:].mean())
+
+
 @pytest.mark.parametrize("power", [1, 2])
 def test_the_best_widths_are_the_best_of_all_chains(power: int) -> None:
     def noise(levels: int) -> float:
@@ -146,10 +160,29 @@ def test_the_best_widths_are_the_best_of_all_chains(power: int) -> None:
         )
         return mean_prefix_variance(fit)
 
-    chains = sorted(_chains(128), key=variance)
-    assert best_widths(128, noise) == chains[0]
-    assert ranked_widths(128, noise, keep=10) == chains[:10]
-    assert len(chains) == 2**6
+    ranked = sorted(chains(128), key=variance)
+    assert best_widths(128, noise) == ranked[0]
+    assert ranked_widths(128, noise, keep=10) == ranked[:10]
+    assert len(ranked) == 2**6
+
+
+def test_the_best_widths_of_a_million_leaves() -> None:
+    """All 2^19 chains are compared; the best one is better than those that differ from it in one level."""
+    leaves = 1 << 20
+
+    def noise(levels: int) -> float:
+        return 2.0 * levels**2
+
+    def variance(widths: tuple[int, ...]) -> float:
+        fit = LeastSquares(
+            tree=Tree(leaves=leaves, widths=widths), variances=(noise(len(widths)),) * len(widths)
+        )
+        return mean_prefix_variance(fit)
+
+    best = best_widths(leaves, noise)
+    others = [set(best) ^ {1 << k} for k in range(1, 20)]
+    assert len(best) > 2
+    assert all(variance(tuple(sorted(other))) > variance(best) for other in others)
 
 
 def test_the_best_choice_without_noise_is_flat() -> None:

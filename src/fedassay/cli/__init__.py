@@ -14,9 +14,11 @@ from fedassay.cli.apply import apply
 from fedassay.cli.calibrate import calibrate
 from fedassay.cli.check import check
 from fedassay.cli.demo import demo
+from fedassay.cli.ecdf import ecdf, quantiles
 from fedassay.cli.evaluate import evaluate
 from fedassay.cli.file_drop import aggregate, contribute
 from fedassay.cli.flower import flower_app
+from fedassay.cli.hosmer_lemeshow import hosmer_lemeshow
 from fedassay.cli.keys import keys
 from fedassay.cli.plan import plan_app
 from fedassay.errors import FedassayError
@@ -32,6 +34,9 @@ app = typer.Typer(
 app.command()(evaluate)
 app.command()(calibrate)
 app.command()(apply)
+app.command()(ecdf)
+app.command()(quantiles)
+app.command("hosmer-lemeshow")(hosmer_lemeshow)
 app.command()(check)
 app.command()(demo)
 app.command()(keys)

@@ -31,8 +31,11 @@ class Method(StrEnum):
 
 def calibration(
     method: Annotated[
-        Method | None,
-        typer.Option(help="calibrate: how; auto takes the best on the fit rows. Default: auto."),
+        str | None,
+        typer.Option(
+            help="calibrate: auto (default), histogram, bbq, isotonic, platt or beta; hosmer-lemeshow: free "
+            "(default), corrected or published."
+        ),
     ] = None,
     bins: Annotated[
         int | None,
@@ -45,7 +48,7 @@ def calibration(
 ) -> Calibration:
     """The options of a calibration that were given, for commands that run several tasks."""
     output.check_writable(out)
-    given = {"method": None if method is None else method.value, "bins": bins}
+    given = {"method": method, "bins": bins}
     return Calibration(
         parameters={name: value for name, value in given.items() if value is not None}, out=out
     )
@@ -58,18 +61,19 @@ class Calibration:
     parameters: dict[str, Any]
     out: Path | None
 
-    def deliver(self, result: Result, delivery: output.Delivery) -> None:
-        """Deliver a result of any task; write the calibrator if there should be one, or say why there is none."""
-        if self.out is None:
-            delivery.deliver(result)
-            return
-        if result.task != "calibrate":
-            raise UsageError(f"--out: only calibrate writes a calibrator, not {result.task}; leave it out.")
-        if result["calibrator"] is None:
-            delivery.deliver(result)  # it has been paid for
-            Calibrator.of(result)  # says why there is none
-        Calibrator.of(result).save(self.out)
-        delivery.deliver(result, also=[self.out])
+
+def deliver(result: Result, delivery: output.Delivery, *, out: Path | None) -> None:
+    """Deliver a result of any task; write the calibrator if there should be one, or say why there is none."""
+    if out is None:
+        delivery.deliver(result)
+        return
+    if result.task != "calibrate":
+        raise UsageError(f"--out: only calibrate writes a calibrator, not {result.task}; leave it out.")
+    if result["calibrator"] is None:
+        delivery.deliver(result)  # it has been paid for
+        Calibrator.of(result)  # says why there is none
+    Calibrator.of(result).save(out)
+    delivery.deliver(result, also=[out])
 
 
 @options.takes(options.data, options.terms, options.simulation, output.delivery)
@@ -117,4 +121,4 @@ def calibrate(
             level=level,
             simulation=replace(simulation, progress=advance),
         )
-    Calibration(parameters={}, out=out).deliver(result, delivery)
+    deliver(result, delivery, out=out)

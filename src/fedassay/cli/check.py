@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,19 +25,19 @@ def check(
     data: options.Source,
     score: Annotated[str | None, typer.Option(help="Column with the model's probabilities.")] = None,
     label: Annotated[str | None, typer.Option(help="Column with the true labels.")] = None,
+    value: Annotated[str | None, typer.Option(help="Column with numbers of any size.")] = None,
     client: options.ClientColumn = None,
     json: options.JsonFile = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Check a data file: everything that is wrong with it, and what it looks like."""
-    columns = {role: name for role, name in (("score", score), ("label", label)) if name is not None}
+    given = {"score": score, "label": label, "value": value}
+    columns = {role: name for role, name in given.items() if name is not None}
     report = check_data(data, client=client, columns=columns)
     text = json_module.dumps(report.to_dict(), indent=2, allow_nan=False) + "\n"
     if json == "-":
         sys.stdout.write(text)
     elif json is not None:
-        from pathlib import Path
-
         write_atomically(Path(json), text)
     if not quiet:
         _render(report, Console(stderr=json == "-"))

@@ -11,10 +11,9 @@ from rich.console import Console
 
 from fedassay.cli import file_drop_words as words
 from fedassay.cli import options, output
-from fedassay.cli.calibrate import Calibration, calibration
-from fedassay.cli.evaluate import evaluation, second_model
 from fedassay.cli.file_drop_site import decline_it, rehearse_answer, send_answer
 from fedassay.cli.file_drop_study import Proposal, conclude
+from fedassay.cli.study import Wanted, wanted
 from fedassay.crypto.identity import Identity, key_from_text
 from fedassay.errors import UsageError
 from fedassay.runtimes.file_drop import Asked, FileDropRuntime, Over, Participant, Study, Waiting, folders
@@ -79,12 +78,14 @@ def _what_is_asked(participant: Participant, file: SiteFile, console: Console) -
     return asked
 
 
-@options.takes(evaluation, second_model, calibration, options.terms, options.no_seed, output.delivery)
+@options.takes(wanted, options.terms, options.no_seed, output.delivery)
 def aggregate(
     drop: DropFolder,
     task: Annotated[
         str | None,
-        typer.Argument(metavar="[TASK]", help="The first time: what to ask, evaluate or calibrate."),
+        typer.Argument(
+            metavar="[TASK]", help="The first time: what to ask, one of " + ", ".join(TASKS) + "."
+        ),
     ] = None,
     key: Annotated[Path | None, typer.Option(help="The coordinator's private key.")] = None,
     roster: Annotated[
@@ -99,9 +100,7 @@ def aggregate(
     ] = False,
     study: Annotated[str | None, typer.Option(help="The first time: a name for the study.")] = None,
     *,
-    evaluation: dict[str, Any],
-    second_model: dict[str, Any],
-    calibration: Calibration,
+    wanted: Wanted,
     terms: options.Terms,
     no_seed: None,
     delivery: output.Delivery,
@@ -111,7 +110,7 @@ def aggregate(
         raise UsageError("--key: missing; give the coordinator's private key (`fedassay keys` makes one).")
     _require_folder(drop)
     identity = Identity.load(key)
-    proposal = Proposal.of(task, evaluation | second_model | calibration.parameters, terms=terms, name=study)
+    proposal = Proposal.of(task, wanted.of(task or ""), terms=terms, name=study)
     beside = key.absolute().parent / "fedassay-state"
     state = beside if state is None else state
     console = delivery.console
@@ -130,7 +129,7 @@ def aggregate(
         finally:
             runtime.close()
     words.refusals(runtime, console)
-    calibration.deliver(result, delivery)
+    wanted.deliver(result, delivery)
 
 
 def _study(

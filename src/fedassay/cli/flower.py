@@ -13,9 +13,8 @@ import typer
 from rich.console import Console
 
 from fedassay.cli import options, output
-from fedassay.cli.calibrate import Calibration, calibration
-from fedassay.cli.evaluate import evaluation, second_model
 from fedassay.cli.flower_site import site
+from fedassay.cli.study import Wanted, wanted
 from fedassay.errors import UsageError
 from fedassay.result import Result
 from fedassay.runtimes.flower.app_bundle import write_app
@@ -67,7 +66,7 @@ def app_command(
 
 
 @flower_app.command("submit")
-@options.takes(evaluation, second_model, calibration, options.terms, options.no_seed, output.delivery)
+@options.takes(wanted, options.terms, options.no_seed, output.delivery)
 def submit_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The app's folder.")],
     study: Annotated[
@@ -83,13 +82,11 @@ def submit_command(
     connection: Annotated[
         str | None, typer.Option(help="Instead of an address: a connection in Flower's own settings.")
     ] = None,
-    task: Annotated[str, typer.Option(help="What to run: " + " or ".join(TASKS) + ".")] = "evaluate",
+    task: Annotated[str, typer.Option(help="What to run: " + ", ".join(TASKS) + ".")] = "evaluate",
     timeout: Annotated[float, typer.Option(help="Seconds that a site has for each leg.")] = 120.0,
     wait: Annotated[float, typer.Option(help="Seconds to wait for sites that are not there yet.")] = 60.0,
     *,
-    evaluation: dict[str, Any],
-    second_model: dict[str, Any],
-    calibration: Calibration,
+    wanted: Wanted,
     terms: options.Terms,
     no_seed: None,
     delivery: output.Delivery,
@@ -99,7 +96,7 @@ def submit_command(
     asked = Study(
         name=study,
         task=task,
-        parameters=evaluation | second_model | calibration.parameters,
+        parameters=wanted.of(task),
         privacy=terms.trust.name,
         privacy_parameters=asdict(terms.trust),  # type: ignore[call-overload]
         epsilon=None if budget is None else budget.epsilon,
@@ -122,7 +119,7 @@ def submit_command(
                 print(f"Warning: {event.get('message')}", file=sys.stderr)
 
         document = submit(folder, asked, reached, heard=heard)
-    calibration.deliver(_result(document), delivery)
+    wanted.deliver(_result(document), delivery)
 
 
 def _result(document: str) -> Result:

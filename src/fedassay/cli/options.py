@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -19,7 +19,7 @@ from fedassay.protocol import Budget, Neighbours, Protection, TrustModel, Unit
 from fedassay.simulation import Simulation
 from fedassay.trust import TRUST_MODELS
 
-LATER = ("two-server", "shuffle")
+LATER = ("shuffle",)
 """Trust models of the contract that this version does not have yet."""
 
 
@@ -31,6 +31,7 @@ class Mode(StrEnum):
     AGGREGATE = "aggregate"
 
 
+T = TypeVar("T")
 Source = Path | Database
 """Where rows are."""
 
@@ -57,24 +58,24 @@ class Terms:
     protection: Protection
 
 
-def takes(*groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes(*groups: Callable[..., Any]) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Give a command shared options: where it has a parameter named like a group, it gets what the group makes.
 
     A group is a function from options to an object, such as `terms`. Its options stand in the place of the
-    parameter, in the help too.
+    parameter, in the help too. A group may be made of groups.
     """
     signatures = {group.__name__: inspect.signature(group, eval_str=True) for group in groups}
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Callable[..., T]) -> Callable[..., T]:
         @wraps(command)
-        def called(**given: Any) -> None:
+        def called(**given: Any) -> T:
             made = {
                 group.__name__: group(
                     **{name: given.pop(name) for name in signatures[group.__name__].parameters}
                 )
                 for group in groups
             }
-            command(**given, **made)
+            return command(**given, **made)
 
         parameters: list[inspect.Parameter] = []
         for parameter in inspect.signature(command, eval_str=True).parameters.values():

@@ -13,9 +13,19 @@ import typer
 from rich.console import Console
 
 from fedassay.cli import options, output, plan_words
+from fedassay.cli.ecdf import Mechanism
 from fedassay.errors import FederationError, UsageError
 from fedassay.files import write_atomically
-from fedassay.planning import Expectation, Study, plan_calibration, plan_evaluation
+from fedassay.planning import (
+    Expectation,
+    PlannedRelease,
+    Shape,
+    Size,
+    Study,
+    plan_calibration,
+    plan_distribution,
+    plan_evaluation,
+)
 from fedassay.planning.expectation import MOST_ROWS
 from fedassay.tasks.calibration.calibrate import Calibrate
 from fedassay.tasks.evaluation.evaluate import Evaluate
@@ -32,6 +42,14 @@ Target = Annotated[
         "Also asks for the smallest epsilon and the fewest rows that reach it.",
     ),
 ]
+DistributionTarget = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=WIDTH",
+        help="What is short enough: noise=0.01 (what noise adds to the band) or band=0.05 (half of all of it). Also "
+        "asks for the smallest epsilon and the fewest rows that reach it.",
+    ),
+]
 Height = Annotated[int | None, typer.Option(help="2^HEIGHT score bins. Default: that of the task.")]
 Level = Annotated[float, typer.Option(help="Confidence level of the intervals.")]
 
@@ -45,9 +63,23 @@ def expectation(
     ] = None,
 ) -> Expectation:
     """What the data are expected to be."""
-    if clients is None:
-        clients = round(rows) if 1 <= rows < MOST_ROWS else 1
-    return Expectation(rows=rows, clients=clients, prevalence=prevalence, auc=auc)
+    return Expectation(rows=rows, clients=_clients(rows, clients), prevalence=prevalence, auc=auc)
+
+
+def size(
+    rows: Annotated[float, typer.Option(help="How many rows there will be, in all.")],
+    clients: Annotated[
+        int | None, typer.Option(help="How many clients, of equal size. Default: each row is one.")
+    ] = None,
+) -> Size:
+    """How many rows are expected, at how many clients."""
+    return Size(rows=rows, clients=_clients(rows, clients))
+
+
+def _clients(rows: float, given: int | None) -> int:
+    if given is not None:
+        return given
+    return round(rows) if 1 <= rows < MOST_ROWS else 1
 
 
 @plan_app.command()
@@ -97,6 +129,52 @@ def calibrate(
             task=Calibrate(height=height, level=level, bins=bins),
             holdout=holdout,
             targets=_targets(target),
+        )
+    _deliver(plan.to_dict(), json=json, quiet=quiet)
+
+
+@plan_app.command()
+@options.takes(size, options.terms)
+def ecdf(
+    size: Size,
+    terms: options.Terms,
+    points: Annotated[int, typer.Option(help="How many points, a power of two (rounded up).")] = 1024,
+    quantile: Annotated[
+        list[float] | None, typer.Option(help="A quantile to predict; may be repeated. Default: 0.5.")
+    ] = None,
+    mechanism: Annotated[
+        Mechanism, typer.Option(help="The one that verdict and target are about.")
+    ] = Mechanism.AUTO,
+    labelled: Annotated[bool, typer.Option("--labelled", help="One curve for each of two labels.")] = False,
+    public_labels: Annotated[
+        bool, typer.Option("--public-labels", help="Labels are no secret (replace-one only).")
+    ] = False,
+    precision: Annotated[
+        float | None,
+        typer.Option(help="The most that noise may add to the band; the same as --target noise=WIDTH."),
+    ] = None,
+    level: Level = 0.95,
+    target: DistributionTarget = None,
+    json: options.JsonFile = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Predict a distribution function: noise, band and quantile errors of each mechanism."""
+    output.check_writable(json)
+    noise = {} if precision is None else {"noise": precision}
+    with _no_federation():
+        plan = plan_distribution(
+            PlannedRelease(
+                expectation=size, trust=terms.trust, budget=terms.budget, protection=terms.protection
+            ),
+            shape=Shape(
+                points=points,
+                labelled=labelled,
+                public_labels=public_labels,
+                mechanism=mechanism.value,
+                quantiles=tuple(quantile or (0.5,)),
+                level=level,
+            ),
+            targets=_targets(target) | noise,
         )
     _deliver(plan.to_dict(), json=json, quiet=quiet)
 

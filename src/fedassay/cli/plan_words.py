@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fedassay.reports.figures import counted
+
 _SHOWN = {
     "enough data": "[green]enough[/]",
     "not enough": "[red]few[/]",
@@ -25,6 +27,21 @@ _SHORT = {
 
 def render(plan: Mapping[str, Any], console: Console) -> None:
     """Print a plan, from its JSON alone."""
+    if plan["plan"] == "ecdf":
+        _distribution(plan, console)
+    else:
+        _classifier(plan, console)
+    for one in plan["inverse"]:
+        _inverse(one, console)
+    if "published" in plan:
+        console.print(_published(plan["published"]))
+    for warning in plan["warnings"]:
+        console.print(f"[yellow]Note:[/] {escape(warning)}", soft_wrap=True, highlight=False)
+    console.print(f"[bold]{escape(plan['verdict'])}[/]", soft_wrap=True, highlight=False)
+
+
+def _classifier(plan: Mapping[str, Any], console: Console) -> None:
+    """An evaluation or a calibration."""
     _assumptions(plan["assumptions"], console)
     if plan["plan"] == "evaluate":
         console.print(_metrics(plan))
@@ -32,22 +49,66 @@ def render(plan: Mapping[str, Any], console: Console) -> None:
         console.print(_methods(plan["methods"]))
         console.print(_held_out(plan["held_out"]))
     _resolution(plan, console)
-    for one in plan["inverse"]:
-        _inverse(one, console)
-    console.print(_published(plan["published"]))
-    for warning in plan["warnings"]:
-        console.print(f"[yellow]Note:[/] {escape(warning)}", soft_wrap=True, highlight=False)
-    console.print(f"[bold]{escape(plan['verdict'])}[/]", soft_wrap=True, highlight=False)
 
 
-def _assumptions(given: Mapping[str, Any], console: Console) -> None:
-    budget = "" if given["epsilon"] is None else f", ε = {given['epsilon']:g}, δ = {given['delta']:g}"
+def _distribution(plan: Mapping[str, Any], console: Console) -> None:
+    """Each mechanism beside the others, then quantiles."""
+    given, parameters = plan["assumptions"], plan["parameters"]
     console.print(
-        f"{given['rows_used']:,.0f} rows at {given['clients']:,} clients, {given['prevalence']:.3g} of them "
-        f"positive, AUC {given['auc']:g}; {given['trust_model']}{budget}. Scores are taken to be calibrated.",
+        f"{_size(given)}, {counted(parameters['points'], 'point')}; {given['trust_model']}{_budget(given)}. Values are "
+        "taken to be spread evenly over the range.",
         soft_wrap=True,
         highlight=False,
     )
+    console.print(_mechanisms(plan))
+    console.print(_quantiles(plan["mechanisms"][plan["used"]]))
+    if plan["recommended"] != plan["used"]:
+        console.print(f"Recommended: {plan['recommended']} instead of {plan['used']}.", highlight=False)
+    elif plan["used"] != "none":
+        console.print(f"Recommended: {plan['recommended']}, which has the least noise.", highlight=False)
+    for name, one in plan["mechanisms"].items():
+        if "reason" in one:
+            console.print(f"{name}: {escape(one['reason'])}", soft_wrap=True, highlight=False)
+
+
+def _mechanisms(plan: Mapping[str, Any]) -> Table:
+    level = plan["parameters"]["level"]
+    table = _table(
+        f"What to expect of the curve ({level:.0%} band, shares of rows)",
+        *("mechanism", "noise at a point", "noise in band ±", "band ±", "data"),
+    )
+    for name, one in plan["mechanisms"].items():
+        used = name == plan["used"]
+        verdict = (
+            "\n".join(f"{_coloured(v)} ({what})" for what, v in plan["verdicts"].items()) if used else ""
+        )
+        numbers = (_number(one.get(key)) for key in ("standard_deviation", "noise", "band"))
+        table.add_row(f"{name} (used)" if used else name, *numbers, verdict)
+    return table
+
+
+def _quantiles(predicted: Mapping[str, Any]) -> Table:
+    table = _table("Standard errors of quantiles, as shares of the range", "quantile", "sampling", "privacy")
+    for one in predicted.get("quantiles", ()):
+        table.add_row(f"{one['quantile']:g}", _number(one["sampling"]), _number(one["privacy"]))
+    return table
+
+
+def _budget(given: Mapping[str, Any]) -> str:
+    return "" if given["epsilon"] is None else f", ε = {given['epsilon']:g}, δ = {given['delta']:g}"
+
+
+def _assumptions(given: Mapping[str, Any], console: Console) -> None:
+    console.print(
+        f"{_size(given)}, {given['prevalence']:.3g} of them "
+        f"positive, AUC {given['auc']:g}; {given['trust_model']}{_budget(given)}. Scores are taken to be calibrated.",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def _size(given: Mapping[str, Any]) -> str:
+    return f"{counted(given['rows_used'], 'row')} at {counted(given['clients'], 'client')}"
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -131,7 +192,7 @@ def _inverse(one: Mapping[str, Any], console: Console) -> None:
     by_rows = (
         rows["reason"]
         if rows["value"] is None
-        else f"at least {rows['value']:,.0f} rows ({rows['clients']:,} clients)"
+        else f"at least {counted(rows['value'], 'row')} ({counted(rows['clients'], 'client')})"
     )
     console.print(
         f"For {escape(one['metric'])} within {one['target']:g}: {escape(by_epsilon)}; or {escape(by_rows)}.",

@@ -15,7 +15,7 @@ import numpy as np
 
 from fedassay.data.federation import sites_of
 from fedassay.data.findings import Finding, Severity, error, listed
-from fedassay.data.profile import BINS, LabelProfile, ScoreProfile
+from fedassay.data.profile import BINS, LabelProfile, ScoreProfile, ValueProfile
 from fedassay.data.roster import Counts, Roster
 from fedassay.data.scan import Chunk, Scan
 from fedassay.data.schema import Columns
@@ -86,7 +86,7 @@ class _Look:
         self._source, self._columns = source, columns
         self._sites = sites_of(source, columns)
         self._roster = Roster(site.client for site in self._sites if site.client is not None)
-        self._scores, self._labels = ScoreProfile(), LabelProfile()
+        self._scores, self._labels, self._values = ScoreProfile(), LabelProfile(), ValueProfile()
         self._rows = 0
         self._differ = False
         self._findings: list[Finding] = []
@@ -106,7 +106,9 @@ class _Look:
         self._rows += chunk.length
         good = np.ones(chunk.length, dtype=np.bool_)
         positive = np.zeros(chunk.length, dtype=np.bool_)
-        score, label = chunk.columns.get("score"), chunk.columns.get("label")
+        score, label, value = (chunk.columns.get(role) for role in ("score", "label", "value"))
+        if value is not None:
+            self._values.add(value[~chunk.bad.get("value", ~good)])
         if score is not None:
             self._scores.add(score[~chunk.bad.get("score", ~good)])
         if label is not None:
@@ -121,7 +123,8 @@ class _Look:
     def report(self) -> CheckReport:
         """Everything found, errors first."""
         counts = self._counts()
-        found = self._findings + self._about_rows(counts) + self._about_labels(counts) + self._about_scores()
+        found = self._findings + self._about_rows(counts) + self._about_labels(counts)
+        found += self._about_scores() + self._about_values()
         rank = list(Severity)
         return CheckReport(
             source=self._source.label,
@@ -159,6 +162,12 @@ class _Look:
                 "scores_at_1": self._scores.at_one,
                 "scores_in_densest_bin": self._scores.densest_bin,
             }
+        if self._values.count:
+            profile |= {
+                "distinct_values": self._values.distinct,
+                "smallest_value": self._values.smallest,
+                "largest_value": self._values.largest,
+            }
         return profile
 
     def _about_rows(self, counts: Counts | None) -> list[Finding]:
@@ -168,9 +177,9 @@ class _Look:
                 error(what=where, got="no rows", expected="at least one", fix="export the data again")
             )
         if not self._columns.names:
-            fix = "name the columns of the scores and the labels to have them checked"
+            fix = "name the columns of the scores and the labels, or of the values, to have them checked"
             found.append(
-                _note(what=f"{where}, columns", got="no roles", expected="a score and a label", fix=fix)
+                _note(what=f"{where}, columns", got="no roles", expected="a score or a value", fix=fix)
             )
         if counts is None:
             return found
@@ -180,7 +189,7 @@ class _Look:
             fix = "leave them if they have nothing to count, otherwise export them again"
             found.append(_warning(what=where, got=got, expected="rows for every client", fix=fix))
         if len(counts.names) < MINIMUM_COHORT:
-            got = f"{len(counts.names)} clients"
+            got = f"{len(counts.names)} client{'s' * (len(counts.names) != 1)}"
             expected = f"at least {MINIMUM_COHORT}, the smallest cohort of a secure sum"
             fix = "add clients, or use --privacy plain or server-dp"
             found.append(_warning(what=where, got=got, expected=expected, fix=fix))
@@ -235,6 +244,14 @@ class _Look:
                 )
             )
         return found
+
+    def _about_values(self) -> list[Finding]:
+        values = self._values
+        if values.count < 2 or values.distinct > 1:
+            return []
+        what = f"{self._source.label}, column {self._columns.names['value']!r} (value)"
+        fix = "check the column; its distribution is a single step"
+        return [_warning(what=what, got="one value in all rows", expected="different values", fix=fix)]
 
 
 def _repeated_names(site: Site, columns: Columns) -> list[Finding]:

@@ -78,6 +78,29 @@ class ScoreProfile:
         return float(self._bins.max() / self.count)
 
 
+class ValueProfile:
+    """How many values, how many different ones, and how far they reach: what a range has to hold."""
+
+    def __init__(self) -> None:
+        self._distinct = Distinct()
+        self.count = 0
+        self.smallest, self.largest = np.inf, -np.inf
+
+    def add(self, values: NDArray[np.float64]) -> None:
+        """Take account of some more valid values."""
+        if not len(values):
+            return
+        self.count += len(values)
+        self.smallest = min(self.smallest, float(values.min()))
+        self.largest = max(self.largest, float(values.max()))
+        self._distinct.add(values)
+
+    @property
+    def distinct(self) -> int:
+        """The number of different values, see `Distinct`; never more than there are values."""
+        return min(self._distinct.count(), self.count)
+
+
 class LabelProfile:
     """How many labels, and how many of them positive."""
 

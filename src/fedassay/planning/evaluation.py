@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedassay.planning.expectation import Study
+from fedassay.planning.expectation import PlannedRelease, Study
 from fedassay.planning.inverse import Inverse, fewest_rows, smallest_epsilon
 from fedassay.planning.published import beside_published
 from fedassay.planning.resolution import Resolution, predictions, recommended
@@ -167,7 +167,7 @@ def _buckets(study: Study, histogram: ScoreHistogram) -> int:
         return 1
 
 
-def unused_rows(study: Study) -> tuple[str, ...]:
+def unused_rows(study: PlannedRelease) -> tuple[str, ...]:
     """The warning that some rows will be left out."""
     if study.rows >= study.expectation.rows:
         return ()

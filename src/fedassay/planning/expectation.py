@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
 
 from fedassay.errors import UsageError
 from fedassay.protocol import Budget, Noise, Protection, Setting, Sum, TrustModel
@@ -23,7 +23,34 @@ _LEAST_AUC, _MOST_AUC = 0.51, 0.995
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expectation:
+class Size:
+    """So many rows at so many clients of equal size.
+
+    Examples
+    --------
+    >>> Size(rows=1000, clients=10).with_rows(2500).clients
+    25
+    """
+
+    rows: float
+    clients: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rows <= MOST_ROWS:
+            raise UsageError(f"rows: got {self.rows:g}, expected a number from 1 to {MOST_ROWS:.0e}.")
+        if not 1 <= self.clients <= self.rows:
+            raise UsageError(
+                f"clients: got {self.clients:,} for {self.rows:,.0f} rows, expected at least 1 and no more than "
+                "rows; leave out clients without rows."
+            )
+
+    def with_rows(self, rows: float) -> Self:
+        """More or fewer rows, at clients of the same size."""
+        return replace(self, rows=rows, clients=max(1, math.floor(self.clients * rows / self.rows)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectation(Size):
     """The data one expects: so many rows at so many clients of equal size, with this prevalence and AUC.
 
     Scores are assumed to be calibrated and binormal; see `accuracy.expected_evidence`.
@@ -34,19 +61,11 @@ class Expectation:
     0.14285714285714285
     """
 
-    rows: float
-    clients: int
     prevalence: float
     auc: float
 
     def __post_init__(self) -> None:
-        if not 1 <= self.rows <= MOST_ROWS:
-            raise UsageError(f"rows: got {self.rows:g}, expected a number from 1 to {MOST_ROWS:.0e}.")
-        if not 1 <= self.clients <= self.rows:
-            raise UsageError(
-                f"clients: got {self.clients:,} for {self.rows:,.0f} rows, expected at least 1 and no more than "
-                "rows; leave out clients without rows."
-            )
+        super().__post_init__()
         if not 0 < self.prevalence < 1:
             raise UsageError(
                 f"prevalence: got {self.prevalence}, expected the share of positive rows, between 0 and 1."
@@ -73,16 +92,12 @@ class Expectation:
         low, high = min(_LEAST_AUC, self.auc), max(_MOST_AUC, self.auc)
         return min(high, max(low, self.auc + shift))
 
-    def with_rows(self, rows: float) -> Expectation:
-        """More or fewer rows, at clients of the same size."""
-        return replace(self, rows=rows, clients=max(1, math.floor(self.clients * rows / self.rows)))
-
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
-    """An expectation under a trust model, a budget and a protection."""
+class PlannedRelease:
+    """Rows at clients under a trust model, a budget and a protection."""
 
-    expectation: Expectation
+    expectation: Size
     trust: TrustModel
     budget: Budget | None = None
     protection: Protection = field(default_factory=Protection)
@@ -105,31 +120,20 @@ class Study:
         rows, clients = self.expectation.rows, self.expectation.clients
         return rows if bound is None else min(rows, float(clients * bound))
 
-    def noise(self, histogram: ScoreHistogram) -> Noise:
-        """The noise of a release of this histogram."""
-        return self.setting.noise(Sum(of=histogram))
+    def with_rows(self, rows: float) -> Self:
+        """The same with more or fewer clients of the same size."""
+        return replace(self, expectation=self.expectation.with_rows(rows))
 
-    def with_expectation(self, expectation: Expectation) -> Study:
-        """The same study on other data."""
-        return replace(self, expectation=expectation)
-
-    def with_rows(self, rows: float) -> Study:
-        """The same study with more or fewer clients of the same size."""
-        return self.with_expectation(self.expectation.with_rows(rows))
-
-    def with_epsilon(self, epsilon: float) -> Study:
-        """The same study for another epsilon."""
+    def with_epsilon(self, epsilon: float) -> Self:
+        """The same for another epsilon."""
         assert self.budget is not None
         return replace(self, budget=replace(self.budget, epsilon=epsilon))
 
     def to_dict(self) -> dict[str, Any]:
         """The assumptions and terms, as plain values."""
         return {
-            "rows": self.expectation.rows,
             "rows_used": self.rows,
-            "clients": self.expectation.clients,
-            "prevalence": self.expectation.prevalence,
-            "auc": self.expectation.auc,
+            **asdict(self.expectation),
             "trust_model": self.trust.name,
             "unit": str(self.protection.unit),
             "neighbours": str(self.protection.neighbours),
@@ -137,3 +141,18 @@ class Study:
             "epsilon": None if self.budget is None else self.budget.epsilon,
             "delta": None if self.budget is None else self.budget.delta,
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study(PlannedRelease):
+    """What is expected of a classifier, under a trust model, a budget and a protection."""
+
+    expectation: Expectation
+
+    def noise(self, histogram: ScoreHistogram) -> Noise:
+        """The noise of a release of this histogram."""
+        return self.setting.noise(Sum(of=histogram))
+
+    def with_expectation(self, expectation: Expectation) -> Study:
+        """The same study on other data."""
+        return replace(self, expectation=expectation)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from fedassay.errors import FedassayError
-from fedassay.planning.expectation import MOST_ROWS, Study
+from fedassay.planning.expectation import MOST_ROWS, PlannedRelease
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-4, 64.0
 FEWEST_ROWS = 10.0
 
-Width = Callable[[Study], float]
+P = TypeVar("P", bound=PlannedRelease)
+Width = Callable[[P], float]
 """The error of a study that has to become small, such as the half-width of an interval; it may be infinite."""
 
 _CLOSE, _STRIDE = 1.02, 4.0
@@ -60,9 +61,7 @@ class Inverse:
         }
 
 
-def smallest_epsilon(
-    study: Study, width: Width, target: float, beside_noise: Callable[[Study], str]
-) -> Answer:
+def smallest_epsilon(study: P, width: Width[P], target: float, beside_noise: Callable[[P], str]) -> Answer:
     """The smallest epsilon for which the width is at most `target`, all else as planned.
 
     `beside_noise` says what is left of the width without noise, for studies where that alone is too much.
@@ -81,7 +80,7 @@ def smallest_epsilon(
     return Answer(value=_rounded_up(value))
 
 
-def fewest_rows(study: Study, width: Width, target: float) -> Answer:
+def fewest_rows(study: P, width: Width[P], target: float) -> Answer:
     """The fewest rows, at clients of the planned size, for which the width is at most `target`."""
 
     def enough(rows: float) -> bool:
@@ -97,7 +96,7 @@ def fewest_rows(study: Study, width: Width, target: float) -> Answer:
     return Answer(value=rows, clients=study.with_rows(rows).expectation.clients)
 
 
-def _tried(width: Width, study: Study) -> float:
+def _tried(width: Width[P], study: P) -> float:
     """What a trust model refuses (too few clients, sums that could wrap) is not enough."""
     try:
         return width(study)

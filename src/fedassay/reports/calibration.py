@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import altair as alt
 
 from fedassay.reports import figures, plots
-from fedassay.reports.comparisons import Cell, Sheet
-
-Document = Mapping[str, Any]
+from fedassay.reports.sheet import Cell, Document, Figure, Sheet, metric_cell, reasons
 
 SHOWN = (
     "log_loss",
@@ -21,6 +20,12 @@ SHOWN = (
     "calibration_slope",
     "roc_auc",
 )
+
+
+def contents(document: Document) -> Iterator[Sheet | Figure]:
+    """The reliability diagrams and the table."""
+    yield Figure(draw=partial(overview, document), alternative=alternative(document))
+    yield sheet(document)
 
 
 def sheet(document: Document) -> Sheet:
@@ -34,17 +39,17 @@ def sheet(document: Document) -> Sheet:
         )
         for name in SHOWN
     )
-    reasons = dict.fromkeys(
-        f"{figures.TITLES[name]}: {metric['reason']}"
+    missing = reasons(
+        (figures.TITLES[name], metric)
         for part in ("before", "after")
         for name, metric in results[part].items()
-        if metric["value"] is None and results["calibrator"] is not None
+        if results["calibrator"] is not None
     )
     return Sheet(
         title=title(document),
         head=("on held-out rows", "before", "after", f"change, {level:.0%} interval"),
         rows=rows,
-        notes=(results["reason"], *reasons),
+        notes=(results["reason"], *missing),
     )
 
 
@@ -63,11 +68,7 @@ def title(document: Document) -> str:
 
 
 def _cell(metric: Mapping[str, Any] | None) -> Cell:
-    if metric is None:
-        return Cell(text="")
-    if metric["value"] is None:
-        return Cell(text="-")
-    return Cell(text=figures.value(metric), detail=figures.interval(metric))
+    return Cell(text="") if metric is None else metric_cell(metric)
 
 
 def overview(document: Document) -> alt.HConcatChart:

@@ -1,12 +1,12 @@
-"""Tables about groups, sites and a second model, as plain text: the terminal and the page show the same ones."""
+"""Tables about groups, sites and a second model. Read only the result's JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedassay.reports import figures
+from fedassay.reports.sheet import Cell, Sheet, metric_cell, reasons
 
 Results = Mapping[str, Any]
 
@@ -20,24 +20,6 @@ SHOWN = (
 """The metrics of a group or site that a table has room for."""
 
 OTHER = "other"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """A value, and what stands smaller beneath or beside it."""
-
-    text: str
-    detail: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sheet:
-    """One table; the first column names, the others are numbers."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    notes: tuple[str, ...] = field(default=())
 
 
 def sheets(results: Results) -> Iterator[Sheet]:
@@ -62,9 +44,9 @@ def _difference(results: Results) -> Sheet:
     rows = [
         (
             Cell(text=figures.TITLES[name]),
-            _cell(results[name]),
-            _cell(results["versus"][name]),
-            _cell(difference),
+            metric_cell(results[name]),
+            metric_cell(results["versus"][name]),
+            metric_cell(difference),
         )
         for name, difference in results["difference"].items()
     ]
@@ -72,7 +54,7 @@ def _difference(results: Results) -> Sheet:
         title="Against the second model",
         head=("metric", "first model", "second model", f"difference, {level:.0%} interval"),
         rows=tuple(rows),
-        notes=_reasons((figures.TITLES[n], [m]) for n, m in results["difference"].items()),
+        notes=reasons((figures.TITLES[name], one) for name, one in results["difference"].items()),
     )
 
 
@@ -84,18 +66,18 @@ def _entries(title: str, what: str, entries: list[Mapping[str, Any]]) -> Sheet:
             (
                 Cell(text=entry[what]),
                 Cell(text=f"{entry['rows']:,.0f}"),
-                *(_cell(entry[name]) for name in SHOWN),
+                *(metric_cell(entry[name]) for name in SHOWN),
             )
             for entry in entries
         ),
-        notes=_reasons((entry[what], [entry[name] for name in SHOWN]) for entry in entries),
+        notes=reasons((entry[what], entry[name]) for entry in entries for name in SHOWN),
     )
 
 
 def _heterogeneity(results: Results) -> Sheet:
     entries = results["heterogeneity"]
     level = next(iter(entries.values()))["level"]
-    notes = _reasons((figures.TITLES[name], [entry]) for name, entry in entries.items())
+    notes = reasons((figures.TITLES[name], entry) for name, entry in entries.items())
     left_out = max(entry["left_out"] for entry in entries.values())
     if left_out:
         notes = (
@@ -127,27 +109,9 @@ def _pooled_row(name: str, entry: Mapping[str, Any]) -> tuple[Cell, ...]:
     scale = "" if entry["scale"] == "identity" else f"{entry['scale']} scale"
     return (
         *first,
-        _cell(entry),
+        metric_cell(entry),
         Cell(text=figures.interval({"interval": entry["prediction_interval"]})),
         Cell(text=f"{entry['tau2']:.3g}", detail=scale),
         Cell(text=f"{entry['i2']:.0%}"),
         Cell(text=f"{entry['q']:.1f}", detail=f"p {figures.p_value(entry['p_value'])}"),
-    )
-
-
-def _cell(metric: Mapping[str, Any]) -> Cell:
-    if metric["value"] is None:
-        return Cell(text="-")
-    return Cell(text=figures.value(metric), detail=figures.interval(metric))
-
-
-def _reasons(named: Iterable[tuple[str, list[Mapping[str, Any]]]]) -> tuple[str, ...]:
-    """Why there is no number, once for each name and reason."""
-    return tuple(
-        dict.fromkeys(
-            f"{name}: {metric['reason']}"
-            for name, metrics in named
-            for metric in metrics
-            if metric["value"] is None
-        )
     )

@@ -83,3 +83,66 @@ def p_value(p: float | None) -> str:
     if p is None:
         return "-"
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def error(value: float) -> str:
+    """An error with two digits.
+
+    Examples
+    --------
+    >>> error(0.0079321), error(3.2e-05), error(0.0), error(0.43)
+    ('0.0079', '3.2e-05', '0', '0.43')
+    """
+    return f"{value:.2g}" if value < 10 else f"{value:,.0f}"
+
+
+def amount(value: float | None, *, width: float | None = None) -> str:
+    """A value of any size, with as many digits as an interval of this width deserves.
+
+    Examples
+    --------
+    >>> amount(23456.789, width=800.0), amount(23.456789, width=0.5), amount(0.1234567), amount(None)
+    ('23,457', '23.46', '0.123457', '-')
+    >>> amount(99902.34), amount(1e7), amount(2.5e-12)
+    ('99,902.3', '10,000,000', '2.5e-12')
+    """
+    if value is None:
+        return "-"
+    if width is None or width <= 0 or not math.isfinite(width):
+        return f"{float(f'{value:.6g}'):,.12g}"
+    digits = min(8, max(0, 1 - math.floor(math.log10(width / 2))))
+    return f"{value:,.{digits}f}"
+
+
+def p_equals(p: float | None) -> str:
+    """Such as ``p = 0.031`` or ``p < 0.001``."""
+    shown = p_value(p)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
+
+
+def chi_squared(test: Mapping[str, Any]) -> str:
+    """A test in words, such as ``statistic 12.3, p = 0.031, 10 degrees of freedom``."""
+    degrees = test["degrees_of_freedom"]
+    freedom = "" if degrees is None else f", {counted(degrees, 'degree')} of freedom"
+    return f"statistic {test['value']:.1f}, {p_equals(test['p_value'])}{freedom}"
+
+
+def counted(number: float, what: str) -> str:
+    """A number of things.
+
+    Examples
+    --------
+    >>> counted(1, "client"), counted(1200, "row"), counted(0, "row")
+    ('1 client', '1,200 rows', '0 rows')
+    """
+    shown = f"{number:,.0f}"
+    return f"{shown} {what}" if shown == "1" else f"{shown} {what}s"
+
+
+def rows(document: Mapping[str, Any]) -> str:
+    """How many rows a result is about: under noise, about how many."""
+    number = document["cohort"]["rows"]
+    if number is None:
+        return "an unknown number of rows"
+    about = "" if document["privacy"]["epsilon"] is None else "about "
+    return f"{about}{counted(number, 'row')}"

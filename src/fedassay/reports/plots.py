@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import altair as alt
 
 from fedassay.errors import UsageError
 
 Document = Mapping[str, Any]
+Chart = TypeVar("Chart", alt.LayerChart, alt.HConcatChart)
 
 BLUE, GREY = "#2166ac", "#999999"
-_SIDE = 300
+_SIDE, _LINE = 300, 48
+"""Pixels of a plot, and how many characters fit into them."""
 
 
 def roc_plot(document: Document) -> alt.LayerChart:
     """The ROC curve with its simultaneous band."""
     curve = document["results"]["roc_curve"]
     if curve.get("fpr") is None:
-        return _empty("ROC curve", curve["reason"])
+        return empty("ROC curve", curve["reason"])
     points = [
         {"fpr": fpr, "tpr": tpr, "lower": lower, "upper": upper}
         for fpr, tpr, lower, upper in zip(
@@ -34,14 +37,14 @@ def roc_plot(document: Document) -> alt.LayerChart:
     y = alt.Y("tpr:Q", title="true positive rate", scale=alt.Scale(domain=[0, 1]))
     band = base.mark_area(color=BLUE, opacity=0.2, clip=True).encode(x=x, y=alt.Y("lower:Q"), y2="upper:Q")
     line = base.mark_line(color=BLUE, clip=True).encode(x=x, y=y, order="fpr:Q")
-    return _square(alt.layer(_diagonal(), band, line), title)
+    return square(alt.layer(diagonal(), band, line), title)
 
 
 def reliability_plot(document: Document, *, name: str = "Reliability") -> alt.LayerChart:
     """Observed fraction against mean score in each bucket, with simultaneous bands."""
     curve = document["results"]["reliability_curve"]
     if curve.get("mean_score") is None:
-        return _empty(name, curve["reason"])
+        return empty(name, curve["reason"])
     points = [
         {"score": score, "observed": observed, "lower": lower, "upper": upper}
         for score, observed, lower, upper in zip(
@@ -58,12 +61,17 @@ def reliability_plot(document: Document, *, name: str = "Reliability") -> alt.La
         x=x, y=alt.Y("lower:Q"), y2="upper:Q"
     )
     line = base.mark_line(color=BLUE, point=True, clip=True).encode(x=x, y=y, order="score:Q")
-    return _square(alt.layer(_diagonal(), bars, line), title)
+    return square(alt.layer(diagonal(), bars, line), title)
 
 
 def overview(document: Document) -> alt.HConcatChart:
     """ROC curve and reliability diagram beside each other."""
-    return alt.hconcat(roc_plot(document), reliability_plot(document)).configure_view(stroke=GREY)
+    return framed(alt.hconcat(roc_plot(document), reliability_plot(document)))
+
+
+def framed(chart: Chart) -> Chart:
+    """With a thin frame around each plot."""
+    return chart.configure_view(stroke=GREY)
 
 
 def save_overview(document: Document, path: Path) -> None:
@@ -80,15 +88,19 @@ def as_svg(chart: alt.TopLevelMixin) -> str:
     return str(vl_convert.vegalite_to_svg(chart.to_json()))
 
 
-def _diagonal() -> alt.Chart:
+def diagonal() -> alt.Chart:
+    """The dashed line on which both axes agree."""
     ends = [{"x": 0, "y": 0}, {"x": 1, "y": 1}]
     return alt.Chart(alt.Data(values=ends)).mark_line(color=GREY, strokeDash=[4, 4]).encode(x="x:Q", y="y:Q")
 
 
-def _square(chart: alt.LayerChart, title: str) -> alt.LayerChart:
+def square(chart: alt.LayerChart, title: str) -> alt.LayerChart:
+    """With as many pixels up as across."""
     return chart.properties(width=_SIDE, height=_SIDE, title=title)
 
 
-def _empty(title: str, reason: str) -> alt.LayerChart:
-    note = alt.Chart(alt.Data(values=[{"x": 0.5, "y": 0.5}])).mark_text(text=reason, limit=_SIDE)
-    return _square(alt.layer(_diagonal(), note.encode(x="x:Q", y="y:Q")), title)
+def empty(title: str, reason: str) -> alt.LayerChart:
+    """A plot of something that is not there, with the reason in its place."""
+    lines = textwrap.wrap(reason, _LINE)
+    note = alt.Chart(alt.Data(values=[{"x": 0.5, "y": 0.5}])).mark_text(text=lines)
+    return square(alt.layer(diagonal(), note.encode(x="x:Q", y="y:Q")), title)

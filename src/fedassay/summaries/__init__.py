@@ -7,10 +7,12 @@ from types import MappingProxyType
 from typing import Any
 
 from fedassay.protocol import Summary
+from fedassay.summaries.group_statistics import AllGroupStatistics, GroupStatistics
 from fedassay.summaries.grouped_histogram import GroupedHistogram
 from fedassay.summaries.paired_histograms import PairedHistograms, VersusHistogram
 from fedassay.summaries.paired_moments import PairedMoments
 from fedassay.summaries.score_histogram import ScoreHistogram
+from fedassay.summaries.score_path import ScorePath
 from fedassay.summaries.site_sums import EligibleSites, SiteSums
 from fedassay.summaries.value_path import ValuePath
 from fedassay.summaries.value_roots import ValueRoots
@@ -27,6 +29,9 @@ _SUMMARIES: tuple[type[Summary[Any]], ...] = (
     ValueTree,
     ValuePath,
     ValueRoots,
+    ScorePath,
+    GroupStatistics,
+    AllGroupStatistics,
 )
 
 CATALOGUE: Mapping[str, type[Summary[Any]]] = MappingProxyType(

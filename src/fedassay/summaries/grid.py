@@ -66,10 +66,9 @@ class Grid:
         if not 1 <= self.reach <= LARGEST_REACH:
             raise UsageError(f"reach: got {self.reach}, expected a logit from 1 to {LARGEST_REACH:.0f}.")
         thresholds = tuple(sorted({float(threshold) for threshold in self.thresholds}))
-        if not all(0 <= threshold <= 1 for threshold in thresholds):
-            raise UsageError(
-                f"thresholds: got {list(thresholds)}, expected numbers in [0, 1], as scores are."
-            )
+        outside = [threshold for threshold in thresholds if not 0 <= threshold <= 1]
+        if outside:
+            raise UsageError(f"thresholds: got {outside}, expected numbers in [0, 1], as scores are.")
         if sum(threshold > 0 for threshold in thresholds) >= self.leaves:
             raise UsageError(
                 f"thresholds: got {len(thresholds)}, expected at most {self.leaves - 1} for {self.leaves} "

@@ -19,6 +19,7 @@ from fedassay.protocol import (
     Total,
     Vector,
 )
+from fedassay.summaries.columns import column
 from fedassay.summaries.grid import LARGEST_REACH, Grid
 from fedassay.summaries.tree import Tree
 
@@ -140,7 +141,8 @@ class ScoreHistogram(Summary[LabelledHistogram]):
         grid = self.grid
         counts = np.zeros(2 * grid.leaves, dtype=np.int64)
         for batch in rows.batches():
-            scores, labels = np.asarray(batch["score"], dtype=np.float64), np.asarray(batch["label"])
+            scores = np.asarray(column(batch, "score"), dtype=np.float64)
+            labels = np.asarray(column(batch, "label"))
             for start in range(0, len(scores), _BLOCK):
                 counts += _count(grid, scores[start : start + _BLOCK], labels[start : start + _BLOCK])
         return self.from_leaves(np.concatenate([counts[1::2], counts[::2]])), memory

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import Memory, Neighbours, Protection, Rows, Summary, Total, Unit, Vector
+from fedassay.summaries.columns import column
 from fedassay.summaries.value_grid import LARGEST_WHOLE, ValueGrid
 
 if TYPE_CHECKING:
@@ -126,8 +127,8 @@ class ValueSummary(Summary[Distribution]):
         grid = self.grid
         counts = np.zeros(self.classes * self.points, dtype=np.int64)
         for batch in rows.batches():
-            values = np.asarray(batch["value"], dtype=np.float64)
-            labels = np.asarray(batch["label"]) if self.labelled else None
+            values = np.asarray(column(batch, "value"), dtype=np.float64)
+            labels = np.asarray(column(batch, "label")) if self.labelled else None
             for start in range(0, len(values), _BLOCK):
                 part = slice(start, start + _BLOCK)
                 code = grid.locate(values[part])

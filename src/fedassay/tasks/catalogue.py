@@ -10,9 +10,20 @@ from typing import Any
 from fedassay.errors import UsageError
 from fedassay.protocol import Task
 from fedassay.tasks.calibration import Calibrate
+from fedassay.tasks.distribution.ecdf import Ecdf
+from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
+from fedassay.tasks.distribution.search import SearchQuantiles
 from fedassay.tasks.evaluation import Evaluate
 
-TASKS: Mapping[str, type[Any]] = MappingProxyType({"evaluate": Evaluate, "calibrate": Calibrate})
+TASKS: Mapping[str, type[Any]] = MappingProxyType(
+    {
+        "evaluate": Evaluate,
+        "calibrate": Calibrate,
+        "ecdf": Ecdf,
+        "hosmer-lemeshow": HosmerLemeshow,
+        "quantiles": SearchQuantiles,
+    }
+)
 """Name to task. A task is a frozen dataclass whose fields are plain values; all of them have defaults."""
 
 

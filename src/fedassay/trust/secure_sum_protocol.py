@@ -128,8 +128,8 @@ class DoubleMasking:
         """Refuse a cohort that is too small, or for which no parameters exist."""
         if clients < self.minimum_cohort:
             raise TooFewClients(
-                f"secure sum: got {clients} clients, expected at least {self.minimum_cohort}, because a "
-                "total over fewer reveals too much of each."
+                f"secure sum: got {clients} client{'s' * (clients != 1)}, expected at least {self.minimum_cohort}, "
+                "because a total over fewer reveals too much of each."
             )
         parameters(clients, self.dropout, self.collusion)
 

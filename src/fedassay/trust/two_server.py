@@ -59,8 +59,8 @@ class TwoServer(TrustModel):
     rows (128 bits). A client counts each of its rows exactly once, or is left out (up to a probability of 2^-58).
 
     Assumption: the two servers do not collude, and clients know their keys. Both follow the protocol: one that does not
-    can make the result wrong, and can test one guess about each client's rows with each query; a wrong guess shows up
-    as the rejection of an honest client.
+    can make the result wrong, and can test one guess about each client's rows with each query, however little epsilon
+    that query spends. A wrong guess rejects an honest client, unless that server breaks the exchange off when it knows.
 
     What counts as public: who is in the cohort, who answered and was accepted, and how many keys each client sends:
     exactly R with ``rows_per_client=R``, else as many as it has rows.
@@ -173,7 +173,8 @@ class TwoServer(TrustModel):
             f"and adds {mechanism} noise of its own, drawn exactly and in full; what is published carries the noise "
             "of both. The servers check that every client counts each row exactly once, and leave out who does not. "
             "Both are assumed to follow the protocol: a server that does not can falsify the result, and can test one "
-            "guess about the rows of a client with each query, which shows if it is wrong. "
+            "guess about the rows of a client with each query, however small its epsilon; the other server sees a "
+            "client that is left out, or only that the exchange broke off. "
             f"{sizes}. Which clients took part, and which were left out, is known to both servers."
         )
 

@@ -24,8 +24,11 @@ of D and E are masked by that one's shares of α and β. What the other opens in
 (w + ε)(Q + q + ε'). As w contains the other's own uniform number, this is uniform, whatever the values, unless
 Q + q + ε' = 0. So server 0 learns whether its guess about this client's values was right, one bit, and nothing
 else. A wrong guess makes w·Q ≠ 0: an honest client is rejected, and the other server sees it, for both commit to their
-shares of w·Q before either is opened. (A server that shifts its shares of the function itself can test a guess in the
-same way. Boneh et al., IEEE S&P 2021, prevent that too, by keys of twice the size that take twice as long.)
+shares of w·Q before either is opened; but server 0, which gets the other's share first if it withholds its own, may
+then break the exchange off, and the other sees no more than that. The bit is not paid for: it is the same for a query
+of any epsilon, and there is one for each query of an exchange. (A server that shifts its shares of the function itself
+can test a guess in the same way. Boneh et al., IEEE S&P 2021, prevent that too, by keys of twice the size that take
+twice as long.)
 """
 
 from __future__ import annotations

@@ -28,7 +28,10 @@ LARGEST_DEPOSIT = 1 << 25
 """Bytes of keys that one client may send to one server for one query: half of what fits into a request."""
 
 LARGEST_DEPOSITS = 1 << 27
-"""Bytes of keys that a server may hold for one exchange: its state, of which they are a part, is one message."""
+"""Bytes of sealed keys that a server may hold for one exchange: its state, of which they are a part, is one message."""
+
+TEXT_OVERHEAD = 96
+"""More bytes than a sealed text has besides its keys: 62 for its form and the triple, 28 for the seal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +109,11 @@ class Layout:
     def client_bytes(self) -> int:
         """The most bytes of keys that a client can send to one server."""
         return self.most_rows * key_bytes(self.bits)
+
+    @property
+    def text_bytes(self) -> int:
+        """More bytes than any sealed text of an honest client has: whoever sends more is not one."""
+        return self.client_bytes + TEXT_OVERHEAD
 
     def values(self, counts: Vector, randomness: Randomness) -> NDArray[np.int64]:
         """The values of a client's keys, in random order: its rows, and dummies up to the public number."""

@@ -8,6 +8,7 @@ checked content of a request or raises `ProtocolError`, and the party stays sile
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,10 +18,8 @@ from fedassay.crypto.keys import KEY_BYTES, is_usable
 from fedassay.errors import ProtocolError
 from fedassay.protocol import Vector
 from fedassay.trust.two_server_keys import Pair
-from fedassay.trust.two_server_layout import LARGEST_DEPOSIT
 
 SIGNATURE_BYTES = 64
-LARGEST_SEALED = LARGEST_DEPOSIT + 1024
 MOST_PLACES = 1 << 16
 """So many entries may be asked for at once."""
 
@@ -77,8 +76,12 @@ def read_key(reply: object, *, server: str) -> tuple[bytes, bytes]:
     return public, signature
 
 
-def read_deposit(reply: object, *, plans: int) -> Sealed | None:
-    """A client's reply, well formed from outside; only the servers can look into it."""
+def read_deposit(reply: object, *, longest: Sequence[int]) -> Sealed | None:
+    """A client's reply, well formed from outside; only the servers can look into it.
+
+    `longest` has for each query the most bytes of a text (`Layout.text_bytes`). Longer ones would count against what
+    a server can hold, and one client could end the exchange for all.
+    """
     if not isinstance(reply, dict) or reply.keys() != {"public", "sealed"}:
         return None
     public, sealed = reply["public"], reply["sealed"]
@@ -87,9 +90,11 @@ def read_deposit(reply: object, *, plans: int) -> Sealed | None:
     ):
         return None
     for texts in sealed:
-        if not isinstance(texts, list) or len(texts) != plans:
+        if not isinstance(texts, list) or len(texts) != len(longest):
             return None
-        if not all(isinstance(text, bytes) and len(text) <= LARGEST_SEALED for text in texts):
+        if not all(
+            isinstance(text, bytes) and len(text) <= most for text, most in zip(texts, longest, strict=True)
+        ):
             return None
     return Sealed(public, (tuple(sealed[0]), tuple(sealed[1])))
 

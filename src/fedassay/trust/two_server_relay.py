@@ -47,8 +47,8 @@ def relay(exchange: Exchange) -> Generator[Round, Replies, tuple[Released[Any], 
     if exchange.first_leg == 0:
         layouts = [Layout.of(plan.query, plan.setting) for plan in exchange.plans]
         if all(layout.rows is not None for layout in layouts):
-            _check_size(exchange, len(exchange.cohort) * sum(layout.client_bytes for layout in layouts))
-        sealed = yield from _deposit(exchange, servers)
+            _check_size(exchange, len(exchange.cohort) * sum(layout.text_bytes for layout in layouts))
+        sealed = yield from _deposit(exchange, servers, layouts)
         for _ in range(_SWAPS):
             replies = yield from _ask(servers, ({"sealed": sealed[1]}, {"sealed": sealed[0]}))
             sealed = _sealed(replies, servers)
@@ -77,7 +77,9 @@ def _check_size(exchange: Exchange, size: int) -> None:
         )
 
 
-def _deposit(exchange: Exchange, servers: tuple[str, str]) -> Generator[Round, Replies, _Both]:
+def _deposit(
+    exchange: Exchange, servers: tuple[str, str], layouts: Sequence[Layout]
+) -> Generator[Round, Replies, _Both]:
     """Legs 0 to 2: the servers' keys to the clients, and what those seal to the servers."""
     hello = {"servers": list(servers)}
     replies = yield from _ask(servers, (hello, hello))
@@ -88,9 +90,9 @@ def _deposit(exchange: Exchange, servers: tuple[str, str]) -> Generator[Round, R
         "signatures": [signature for _, signature in read],
     }
     answers = yield Round(requests={name: dict(introduction) for name in exchange.cohort})
-    deposits = {}
+    deposits, longest = {}, [layout.text_bytes for layout in layouts]
     for name in sorted(exchange.cohort):
-        found = messages.read_deposit(answers.get(name), plans=len(exchange.plans))
+        found = messages.read_deposit(answers.get(name), longest=longest)
         if found is not None:
             deposits[name] = found
     if not deposits:

@@ -5,6 +5,7 @@ The arithmetic and the argument are in `two_server_check`; the order of the step
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,8 @@ from fedassay.trust.two_server_check import Counts
 from fedassay.trust.two_server_deposits import Deposits
 from fedassay.trust.two_server_keys import Channel, commitment
 from fedassay.trust.two_server_messages import fields, require
+
+log = logging.getLogger("fedassay.two_server")
 
 NONCE_BYTES = 32
 COMMITMENT_BYTES = 32
@@ -105,7 +108,10 @@ def opened(request: Request, state: Message, randomness: Randomness) -> tuple[Me
 
 
 def verdict(message: Message, state: Message) -> Deposits:
-    """What the accepted clients deposited, from both servers' shares of the products."""
+    """What the accepted clients deposited, from both servers' shares of the products.
+
+    Who is rejected goes to the log: that honest clients are rejected is how a server finds out that the other one lies.
+    """
     channel = _channel(state)
     heard = _heard(channel, "opened", message)
     nonce = heard.pop("nonce", None)
@@ -119,6 +125,14 @@ def verdict(message: Message, state: Message) -> Deposits:
     passed: NDArray[np.bool_] = np.ones(len(deposits.names), np.bool_)
     for own, other in zip(state["products"], products, strict=True):
         passed = passed & check.accepted(own, other)
+    if not passed.all():
+        rejected = deposits.select(~passed).names
+        log.warning(
+            "%d of %d clients did not pass the check: %s. They sent false keys, or the other server lies.",
+            len(rejected),
+            len(passed),
+            ", ".join(rejected),
+        )
     return deposits.select(passed)
 
 

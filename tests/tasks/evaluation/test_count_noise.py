@@ -20,8 +20,8 @@ from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
 from fedassay.summaries.tree import LeastSquares, Tree
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation.bands import (
-    _noise_half_width,
     bernstein_half_width,
+    half_width_of,
     noise_half_width,
     sharp_half_width,
 )
@@ -245,7 +245,7 @@ def test_the_tail_bound_is_chernoff_s_or_wider(law: str, scale: float, copies: f
     """For one coordinate: no t gives a smaller valid bound than the one that is used."""
     one = noise_of(law, Fraction(scale))
     noise = replace(one, variance=copies * one.variance, copies=copies)
-    used = _noise_half_width(noise, noise.variance, 100, 0.05)
+    used = half_width_of(noise, noise.variance, points=100, error=0.05)
     t = np.linspace(1e-4, min(30.0, (1 - 1e-9) / scale if law == LAPLACE else 12 / scale), 2_000)
     best = ((math.log(2 * 100 / 0.05) + copies * generating(one, t)) / t).min()
     assert used >= best * (1 - 1e-3)

@@ -1,1 +1,18 @@
 """Private distribution functions: noisy prefix counts of any scalar, and what can be read from them."""
+
+from __future__ import annotations
+
+from fedassay.tasks.distribution.ecdf import Ecdf
+from fedassay.tasks.distribution.roc import area_between
+from fedassay.tasks.distribution.search import SearchQuantiles, inverse_by_search, search
+from fedassay.tasks.distribution.stored import quantile_at, value_at
+
+__all__ = [
+    "Ecdf",
+    "SearchQuantiles",
+    "area_between",
+    "inverse_by_search",
+    "quantile_at",
+    "search",
+    "value_at",
+]

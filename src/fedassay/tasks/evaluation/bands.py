@@ -20,7 +20,7 @@ from fedassay.tasks.evaluation.count_noise import LevelReports
 from fedassay.tasks.evaluation.evidence import Evidence, Floats
 from fedassay.tasks.evaluation.intervals import z_value
 
-_NOISE_SHARE = 0.1
+NOISE_SHARE = 0.1
 """The part of the allowed error that the noise may use."""
 
 _SMALL_SCALE = 0.5
@@ -59,7 +59,7 @@ def rate_band(evidence: Evidence, label: int, *, error: float) -> RateBand:
     law = evidence.count_noise
     if isinstance(law, LevelReports):
         variances = law.rate_variances(label, rates)
-        half_width = _report_half_width(evidence.noise, float(variances.max()), len(below) - 2, error) / total
+        half_width = report_half_width(evidence.noise, float(variances.max()), len(below) - 2, error) / total
     else:
         noise = law.positives if label else law.negatives
         fewest = max(1.0, total - z_value(1 - error) * math.sqrt(noise.total))
@@ -67,8 +67,14 @@ def rate_band(evidence: Evidence, label: int, *, error: float) -> RateBand:
         # The noise of (rows above the edge)/(all rows): the first minus the rate times the second, over the
         # total.
         variance = float((noise.above - 2 * rates * joint + rates**2 * noise.total).max())
-        reach = _noise_half_width(evidence.noise, variance, len(below) - 2, _NOISE_SHARE * error) / total
-        half_width = dkw_half_width(fewest, (1 - _NOISE_SHARE) * error) + reach
+        of_noise = half_width_of(
+            evidence.noise,
+            variance,
+            points=len(below) - 2,
+            error=NOISE_SHARE * error,
+            reach=evidence.fit.reach,
+        )
+        half_width = dkw_half_width(fewest, (1 - NOISE_SHARE) * error) + of_noise / total
     monotone = np.asarray(isotonic_regression(rates, increasing=False).x)
     return RateBand(rates=np.clip(monotone, 0.0, 1.0), half_width=half_width)
 
@@ -84,12 +90,15 @@ def dkw_half_width(rows: float, error: float) -> float:
     return math.sqrt(math.log(2 / error) / (2 * rows))
 
 
-def _noise_half_width(noise: Noise, variance: float, points: int, error: float) -> float:
-    """`noise_half_width` for the law of a node's noise.
+def half_width_of(noise: Noise, variance: float, *, points: int, error: float, reach: float = 1.0) -> float:
+    """`noise_half_width` for the law of a draw.
 
-    `variance` is that of the whole sum, however many draws (`Noise.copies`) a node's noise amounts to: the
-    cumulants of independent draws add up.
+    `variance` is that of the whole sum, however many draws (`Noise.copies`) the noise of a node amounts to: the
+    cumulants of independent draws add up. `reach` is the largest weight of a draw in the sum: the bounds are for
+    weights up to 1, and sums scale.
     """
+    if reach != 1.0:
+        return reach * half_width_of(noise, variance / reach**2, points=points, error=error)
     if noise.law == "discrete-gaussian":
         # Its generating function is below that of a normal with σ² (Canonne, Kamath, Steinke 2020), of which
         # the variance falls short if σ is small.
@@ -123,8 +132,9 @@ def noise_half_width(variance: float, scale: float, *, points: int, error: float
     76.5
     """
     x = math.log(2 * points / error)
-    largest = 20 / math.sqrt(variance) if scale == 0 else (1 - 1e-9) / scale
-    t = np.linspace(0, largest, 4001)[1:-1]
+    if scale == 0:
+        return math.sqrt(2 * variance * x)
+    t = np.linspace(0, (1 - 1e-9) / scale, 4001)[1:-1]
     return float(((x + variance / 2 * t**2 / (1 - (scale * t) ** 2)) / t).min())
 
 
@@ -160,7 +170,7 @@ def bernstein_half_width(variance: float, largest: float, *, points: int, error:
     return shift + math.sqrt(shift**2 + 2 * variance * x)
 
 
-def _report_half_width(noise: Noise, variance: float, points: int, error: float) -> float:
+def report_half_width(noise: Noise, variance: float, points: int, error: float) -> float:
     """The same for bits of clients that report on one level each; sampling is in the variance already.
 
     A client on level k adds Σ_j w_j (bit_j - q)/(½ - q)/f_k to a sum. With x_j = t w_j/(f_k (½ - q)) its generating

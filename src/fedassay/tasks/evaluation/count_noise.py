@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,56 @@ from numpy.typing import NDArray
 from fedassay.summaries.tree import LeastSquares
 
 Floats = NDArray[np.float64]
+
+
+class LeafCovariance(Protocol):
+    """The covariance C that noise gives to the leaf estimates of one class, without approximation.
+
+    Of counts on a tree it is `LeastSquares`; `tasks.distribution.noise` has those of other mechanisms.
+    """
+
+    @property
+    def exact(self) -> bool:
+        """Whether there is no noise."""
+        ...
+
+    @property
+    def reach(self) -> float:
+        """No draw of noise weighs more in the sum of the first leaves, nor in that of the others."""
+        ...
+
+    @property
+    def total_variance(self) -> float:
+        """The variance of the sum of all leaves."""
+        ...
+
+    @property
+    def leaf_variance(self) -> float:
+        """The variance of one leaf estimate; if they differ, the mean."""
+        ...
+
+    @property
+    def prefix_variances(self) -> Floats:
+        """The variance of the sum of the first r leaves, for r = 0..leaves."""
+        ...
+
+    @property
+    def prefix_total_covariances(self) -> Floats:
+        """The covariance of the sum of the first r leaves with the sum of all, for r = 0..leaves."""
+        ...
+
+    @property
+    def sign_trace(self) -> float:
+        """tr(S^T C S C) with S_ij = sign(i - j)."""
+        ...
+
+    def variance(self, weights: Floats) -> float:
+        """The variance of a weighted sum of leaf estimates."""
+        ...
+
+    def covariance(self, weights: Floats) -> Floats:
+        """The joint covariance of several such sums, one per row of `weights`."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,9 +94,9 @@ class PrefixNoise:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NodeNoise:
-    """Independent noise in every node, of one variance per level. All formulas are exact."""
+    """Noise that is the same whatever was counted, drawn for each class anew. All formulas are exact."""
 
-    fit: LeastSquares
+    fit: LeafCovariance
 
     def covariance(self, of_positive: Floats, of_negative: Floats) -> Floats:
         """The joint noise covariance of several sums."""

@@ -162,8 +162,8 @@ def _spread_out(tpr: RateBand, fpr: RateBand) -> NDArray[np.int64]:
 
 
 def _thresholds(evidence: Evidence, edges: NDArray[np.int64]) -> list[float | None]:
-    top = evidence.grid.leaves
-    return [None if edge == top else float(evidence.grid.edges[edge]) for edge in edges]
+    top, at = evidence.grid.leaves, evidence.grid.edges
+    return [float(at[edge]) if edge < top and math.isfinite(at[edge]) else None for edge in edges]
 
 
 def _list(values: Floats) -> list[float]:

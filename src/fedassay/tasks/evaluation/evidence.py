@@ -11,16 +11,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from fedassay.protocol import Noise
-from fedassay.summaries.grid import Grid
 from fedassay.summaries.score_histogram import LabelledHistogram
 from fedassay.summaries.tree import LeastSquares, Tree
-from fedassay.tasks.evaluation.count_noise import LevelReports, NodeNoise
+from fedassay.tasks.evaluation.count_noise import LeafCovariance, LevelReports, NodeNoise
 from fedassay.tasks.evaluation.intervals import Estimate
 from fedassay.tasks.evaluation.metric import Undefined
 
@@ -35,7 +35,7 @@ def dot(a: Floats, b: Floats) -> float:
     return float(np.einsum("i,i->", a, b))
 
 
-def least_squares(tree: Tree, multipliers: Sequence[int], noise: Noise) -> LeastSquares:
+def least_squares(tree: Tree, multipliers: Sequence[int], noise: Noise, *, classes: int = 2) -> LeastSquares:
     """The fit of a release with this noise whose levels were multiplied by these numbers.
 
     Where each client reported on one level, the variance of a node also depends on the rows in it (see
@@ -43,7 +43,7 @@ def least_squares(tree: Tree, multipliers: Sequence[int], noise: Noise) -> Least
     """
     if not noise.reporting:
         return LeastSquares(tree=tree, variances=tuple(noise.variance / m**2 for m in multipliers))
-    rows_per_leaf = reporting_clients(noise) / (2 * tree.leaves)
+    rows_per_leaf = reporting_clients(noise) / (classes * tree.leaves)
     return LeastSquares(
         tree=tree,
         variances=tuple(
@@ -51,6 +51,24 @@ def least_squares(tree: Tree, multipliers: Sequence[int], noise: Noise) -> Least
             for bits, width, part in zip(bit_variances(noise), tree.widths, noise.reporting, strict=True)
         ),
     )
+
+
+class Bins(Protocol):
+    """What leaves are: intervals between edges, one more edge than leaves."""
+
+    @property
+    def leaves(self) -> int:
+        """How many."""
+        ...
+
+    @property
+    def edges(self) -> Floats:
+        """The edges, increasing."""
+        ...
+
+    def nearest_edge(self, threshold: float) -> int:
+        """The place of the edge that is nearest to a threshold."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,7 +81,7 @@ class Evidence:
     Parameters
     ----------
     grid : the score bins.
-    fit : the least-squares fit that the leaf estimates come from.
+    fit : the covariance of the leaf estimates: the least-squares fit that they come from, or another mechanism's.
     positives, negatives : the leaf estimates.
     noise : the law of a node's noise.
 
@@ -77,8 +95,8 @@ class Evidence:
     (6.0, 5.0)
     """
 
-    grid: Grid
-    fit: LeastSquares
+    grid: Bins
+    fit: LeafCovariance
     positives: Floats
     negatives: Floats
     noise: Noise
@@ -104,7 +122,8 @@ class Evidence:
         """The law of the error that privacy adds to sums over leaves."""
         if self.exact or not self.noise.reporting:
             return NodeNoise(fit=self.fit)
-        counts = np.stack([_plausible(self.positives_below), _plausible(self.negatives_below)])
+        assert isinstance(self.fit, LeastSquares)  # only counts on a tree can be reported level by level
+        counts = np.stack([plausible(self.positives_below), plausible(self.negatives_below)])
         return LevelReports(
             fit=self.fit,
             bits=bit_variances(self.noise),
@@ -211,18 +230,8 @@ class Evidence:
     # --- is there enough? -----------------------------------------------------------------------------------
 
     def require(self, what: str, amount: float, noise_variance: float) -> float:
-        """The amount, if it can carry a ratio: above zero and above `ENOUGH` noise standard deviations."""
-        if self.exact:
-            if amount <= 0:
-                raise Undefined(f"there are no {what}")
-            return amount
-        deviation = math.sqrt(noise_variance)
-        if amount < ENOUGH * deviation or amount <= 0:
-            raise Undefined(
-                f"not enough evidence: about {amount:.0f} {what} under privacy noise with standard deviation "
-                f"{deviation:.0f}; at least {ENOUGH:.0f} standard deviations are needed"
-            )
-        return amount
+        """The amount, if it can carry a ratio; see `enough`."""
+        return enough(what, amount, 0.0 if self.exact else noise_variance)
 
     def require_rows(self) -> float:
         """n, if there are enough rows for any statement."""
@@ -233,6 +242,24 @@ class Evidence:
         noise = self.count_noise
         P = self.require("positive rows", self.positive_rows, noise.positives.total)
         return P, self.require("negative rows", self.negative_rows, noise.negatives.total)
+
+
+def enough(what: str, amount: float, noise_variance: float) -> float:
+    """The amount, if it can carry a ratio: above zero and above `ENOUGH` noise standard deviations.
+
+    Edge case: no variance is no noise.
+    """
+    if noise_variance == 0:
+        if amount <= 0:
+            raise Undefined(f"there are no {what}")
+        return amount
+    deviation = math.sqrt(noise_variance)
+    if amount < ENOUGH * deviation or amount <= 0:
+        raise Undefined(
+            f"not enough evidence: about {amount:.0f} {what} under privacy noise with standard deviation "
+            f"{deviation:.0f}; at least {ENOUGH:.0f} standard deviations are needed"
+        )
+    return amount
 
 
 def bit_variances(noise: Noise) -> tuple[float, ...]:
@@ -256,7 +283,7 @@ def reporting_clients(noise: Noise) -> float:
     return noise.variance / noise.copies * math.sinh(1 / (2 * noise.scale)) ** 2 / len(noise.reporting)
 
 
-def _plausible(below: Floats) -> Floats:
+def plausible(below: Floats) -> Floats:
     """Leaf counts that are not negative and have the same total, from noisy counts below each edge.
 
     They are for variances only. Clipping each count at zero would multiply the rows under strong noise;

@@ -1,34 +1,24 @@
-"""The Python entry points: one function per task, from data to a `Result`.
-
->>> import numpy as np, fedassay
->>> rng = np.random.default_rng(0)
->>> score = rng.random(3000)
->>> data = {"site": rng.integers(0, 5, 3000), "p": score, "y": rng.random(3000) < score}
->>> result = fedassay.evaluate(data, client="site", score="p", label="y")
->>> low, high = result["roc_auc"]["interval"]
->>> bool(low < 5 / 6 < high)  # the true AUC of this model
-True
-"""
+"""Entry points about the scores of a binary classifier."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedassay.api.terms import Terms, columns_of
 from fedassay.data.groups import client_names, group_names, reread
-from fedassay.data.schema import Columns
 from fedassay.data.split import HELD_OUT
 from fedassay.errors import UsageError
-from fedassay.protocol import Budget, Protection, Setting, TrustModel
+from fedassay.protocol import Budget, Protection, TrustModel
 from fedassay.result import Result
 from fedassay.run import rehearse
-from fedassay.simulation import LARGEST_FAITHFUL, Simulation, simulate
+from fedassay.simulation import Simulation
 from fedassay.tasks.calibration import Calibrate
+from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
 from fedassay.tasks.evaluation import Evaluate, with_site_names
-from fedassay.trust.secure_sum import SecureSum
 
 
 def evaluate(
@@ -75,15 +65,9 @@ def evaluate(
     A `Result`; ``result["roc_auc"]`` is ``{"value", "interval", "level", "error"}``.
     """
     _check_comparison(score=score, by=by, groups=groups, versus=versus)
-    if per_site and client is None and not _is_folder(data):
-        raise UsageError(
-            "per-site: got no client column, so that every row would be a site of its own; give --client with "
-            "the column that names the site."
-        )
-    roles = {"score": score, "label": label, "versus": versus, "group": by}
-    columns = Columns(names={role: name for role, name in roles.items() if name is not None}, client=client)
-    trust = trust if trust is not None else SecureSum()
-    protection = protection if protection is not None else Protection()
+    if per_site:
+        _check_sites(data, client)
+    terms = Terms.of(trust, budget, protection, simulation)
     looked_up = by is not None and not groups
     data = reread(data) if looked_up or per_site else data
     task = Evaluate(
@@ -98,28 +82,10 @@ def evaluate(
     )
     if by is not None and looked_up:
         # What can be refused without the data is refused before they are opened, here too.
-        rehearse(task, Setting(trust=trust, protection=protection, budget=budget, clients=LARGEST_FAITHFUL))
+        rehearse(task, terms.setting)
         task = replace(task, groups=group_names(data, by))
-    parameters = {
-        "client": client,
-        "score": score,
-        "label": label,
-        **asdict(task),
-        "by": by,
-        "versus": versus,
-    }
-    result = simulate(
-        "evaluate",
-        task,
-        data,
-        columns=columns.names,
-        client=client,
-        trust=trust,
-        budget=budget,
-        protection=protection,
-        parameters=parameters,
-        simulation=simulation if simulation is not None else Simulation(),
-    )
+    columns = columns_of(client, score=score, label=label, versus=versus, group=by)
+    result = terms.simulate("evaluate", task, data, columns, {"by": by, "versus": versus})
     if looked_up:
         result = replace(result, warnings=(*result.warnings, _LOOKED_UP))
     if result.results.get("sites") is not None:
@@ -179,30 +145,51 @@ def calibrate(
     task = Calibrate(
         method=method, bins=bins, height=height, buckets=buckets, transform=transform, level=level
     )
-    parameters = {
-        "client": client,
-        "score": score,
-        "label": label,
-        "method": method,
-        "holdout": holdout,
-        "bins": bins,
-        "height": height,
-        "buckets": buckets,
-        "transform": transform,
-        "level": level,
-    }
-    return simulate(
-        "calibrate",
-        task,
-        data,
-        columns={"score": score, "label": label},
-        client=client,
-        trust=trust if trust is not None else SecureSum(),
-        budget=budget,
-        protection=protection if protection is not None else Protection(),
-        parameters=parameters,
-        simulation=replace(simulation if simulation is not None else Simulation(), held_out=holdout),
+    terms = Terms.of(trust, budget, protection, replace(simulation or Simulation(), held_out=holdout))
+    columns = columns_of(client, score=score, label=label)
+    return terms.simulate("calibrate", task, data, columns, {"holdout": holdout})
+
+
+def hosmer_lemeshow(
+    data: Any,
+    *,
+    score: str,
+    label: str,
+    client: str | None = None,
+    method: str = "free",
+    groups: int = 10,
+    degrees: str = "Q",
+    points: int = 1024,
+    height: int | None = None,
+    transform: str = "auto",
+    level: float = 0.95,
+    trust: TrustModel | None = None,
+    budget: Budget | None = None,
+    protection: Protection | None = None,
+    simulation: Simulation | None = None,
+) -> Result:
+    """The Hosmer-Lemeshow test that a model's probabilities are right, with the noise in its p-value.
+
+    Parameters
+    ----------
+    data, score, label, client, trust, budget, protection, height, transform, level : as in `evaluate`.
+    method, groups, degrees, points : as in the task `HosmerLemeshow`.
+
+    Returns
+    -------
+    A `Result`; ``result["hosmer_lemeshow"]`` has ``value``, ``p_value``, ``degrees_of_freedom`` and the ``groups``.
+    """
+    task = HosmerLemeshow(
+        method=method,
+        groups=groups,
+        degrees=degrees,
+        points=points,
+        height=height,
+        transform=transform,
+        level=level,
     )
+    terms = Terms.of(trust, budget, protection, simulation)
+    return terms.simulate("hosmer-lemeshow", task, data, columns_of(client, score=score, label=label))
 
 
 _LOOKED_UP = (
@@ -221,5 +208,11 @@ def _check_comparison(*, score: str, by: str | None, groups: Sequence[str], vers
         raise UsageError("groups: got names without a column, expected both; give --by with the column.")
 
 
-def _is_folder(data: Any) -> bool:
-    return isinstance(data, str | os.PathLike) and Path(data).is_dir()
+def _check_sites(data: Any, client: str | None) -> None:
+    """Refuse a comparison of sites where nothing says which they are."""
+    folder = isinstance(data, str | os.PathLike) and Path(data).is_dir()
+    if client is None and not folder:
+        raise UsageError(
+            "per-site: got no client column, so that every row would be a site of its own; give --client with "
+            "the column that names the site."
+        )

@@ -1,0 +1,153 @@
+"""Entry points about the distribution of a scalar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from fedassay.api.terms import Terms, columns_of
+from fedassay.data.groups import reread
+from fedassay.data.values import count_outside
+from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.protocol import Budget, Protection, TrustModel
+from fedassay.result import Result
+from fedassay.simulation import Simulation
+from fedassay.tasks.distribution.ecdf import Ecdf
+from fedassay.tasks.distribution.search import SearchQuantiles
+from fedassay.trust.two_server import TwoServer
+
+
+def ecdf(
+    data: Any,
+    *,
+    value: str,
+    label: str | None = None,
+    client: str | None = None,
+    lower: float | None = None,
+    upper: float | None = None,
+    points: int = 1024,
+    grid: str = "uniform",
+    given: Sequence[float] = (),
+    quantiles: Sequence[float] = (),
+    mechanism: str = "auto",
+    smoothing: str = "isotonic",
+    smoothed_points: int | None = None,
+    public_labels: bool = False,
+    precision: float | None = None,
+    expected_rows: float | None = None,
+    level: float = 0.95,
+    trust: TrustModel | None = None,
+    budget: Budget | None = None,
+    protection: Protection | None = None,
+    simulation: Simulation | None = None,
+) -> Result:
+    """The distribution function of a scalar over many clients, with its band, and any quantile of it.
+
+    Parameters
+    ----------
+    data, client, trust, budget, protection : as in `evaluate`.
+    value : the column of numbers; a missing or infinite one is an error.
+    label : a column of 0 and 1: then positives and negatives are released together, with ROC curve and AUC.
+    lower, upper : the range, which must be public. Values outside it are counted at its ends.
+    points, grid, mechanism, smoothing, smoothed_points, public_labels, precision, expected_rows, level : as in
+        the task `Ecdf`.
+    given : the points themselves, in the place of range, number and grid.
+    quantiles : to be listed in ``result["quantiles"]``. Others can be asked later, for nothing (`quantile_at`).
+
+    Returns
+    -------
+    A `Result`: ``result["points"]``, ``result["values"]`` with the band ``result["lower"]``, ``result["upper"]``.
+
+    Examples
+    --------
+    >>> import numpy as np, fedassay
+    >>> rng = np.random.default_rng(0)
+    >>> data = {"site": rng.integers(0, 5, 5000), "age": rng.normal(60, 12, 5000)}
+    >>> result = fedassay.ecdf(data, client="site", value="age", lower=0, upper=128, quantiles=[0.5])
+    >>> result["quantiles"][0]["value"]  # rounded up to a point
+    60.0
+    """
+    task = Ecdf(
+        **_range(lower, upper, given),
+        points=points,
+        grid=grid,
+        given=tuple(given),
+        mechanism=mechanism,
+        smoothing=smoothing,
+        smoothed_points=smoothed_points,
+        quantiles=tuple(quantiles),
+        level=level,
+        labelled=label is not None,
+        public_labels=public_labels,
+        precision=precision,
+        expected_rows=expected_rows,
+    )
+    terms, data = Terms.of(trust, budget, protection, simulation), reread(data)
+    result = terms.simulate("ecdf", task, data, columns_of(client, value=value, label=label))
+    return result if given else _with_outside(result, data, value, task.lower, task.upper)
+
+
+def quantiles(
+    data: Any,
+    *,
+    value: str,
+    quantiles: Sequence[float],
+    lower: float,
+    upper: float,
+    client: str | None = None,
+    points: int = 4096,
+    grid: str = "uniform",
+    level: float = 0.95,
+    trust: TrustModel | None = None,
+    budget: Budget | None = None,
+    protection: Protection | None = None,
+    simulation: Simulation | None = None,
+) -> Result:
+    """Quantiles of a scalar by search: single points of a distribution function that nobody sees as a whole.
+
+    Only servers that keep what clients have sent can answer: `TwoServer`, the default here. Clients are asked once,
+    and their rows are checked at every point, which takes long for many points. `ecdf` gives quantiles under every
+    trust model. The parameters are those of `ecdf`.
+    """
+    trust = TwoServer() if trust is None else trust
+    if not trust.helpers_needed:
+        raise UnsupportedQuery(
+            f"quantiles: {trust.name} keeps nothing of what clients send, so that points cannot be searched; use "
+            "--privacy two-server, or `fedassay ecdf`, which lists quantiles under every trust model."
+        )
+    task = SearchQuantiles(
+        lower=lower, upper=upper, points=points, quantiles=tuple(quantiles), grid=grid, level=level
+    )
+    terms, data = Terms.of(trust, budget, protection, simulation), reread(data)
+    result = terms.simulate("quantiles", task, data, columns_of(client, value=value))
+    return _with_outside(result, data, value, task.lower, task.upper)
+
+
+def _range(lower: float | None, upper: float | None, given: Sequence[float]) -> dict[str, float]:
+    """The range of a distribution: as it is said, or that of the points."""
+    if given and (lower is not None or upper is not None):
+        raise UsageError(
+            "range: got a range and points, expected one of them; leave --lower and --upper out."
+        )
+    if given:
+        return {"lower": float(min(given)), "upper": float(max(given))}
+    if lower is None or upper is None:
+        raise UsageError(
+            "range: got no lower or no upper end, expected both, public and not read from the data; give --lower and "
+            "--upper, or points with --grid."
+        )
+    return {"lower": float(lower), "upper": float(upper)}
+
+
+def _with_outside(result: Result, data: Any, value: str, lower: float, upper: float) -> Result:
+    """The warning about values outside the range, if there are any. Sites would keep their number to themselves."""
+    outside, rows = count_outside(data, value, lower=lower, upper=upper)
+    if outside == 0:
+        return result
+    lie = "value lies outside the range and is" if outside == 1 else "values lie outside the range and are"
+    warning = (
+        f"{outside:,} of {rows:,} {lie} counted at its ends, {lower:g} and {upper:g}. Only a simulation can say so: in "
+        "a release no site tells."
+    )
+    return replace(result, warnings=(*result.warnings, warning))

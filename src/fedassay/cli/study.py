@@ -1,0 +1,57 @@
+"""The options of all tasks together, for commands that run any of them between sites."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedassay.cli import options, output
+from fedassay.cli.calibrate import Calibration, calibration, deliver
+from fedassay.cli.ecdf import SEARCHED, distribution, labels
+from fedassay.cli.evaluate import evaluation, second_model
+from fedassay.cli.hosmer_lemeshow import goodness
+from fedassay.errors import UsageError
+from fedassay.result import Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What was given: the parameters of the task, and where a calibrator goes."""
+
+    parameters: dict[str, Any]
+    out: Path | None
+
+    def of(self, task: str) -> dict[str, Any]:
+        """The parameters for this task; a range is public knowledge that somebody has to state."""
+        ranged = task in ("ecdf", "quantiles") and "given" not in self.parameters
+        if ranged and not {"lower", "upper"} <= self.parameters.keys():
+            raise UsageError(
+                f"{task}: got no lower or no upper end, expected both; give --lower and --upper (for ecdf also points "
+                "with --grid)."
+            )
+        # Servers check every row at every point: the default of the task is for small clients.
+        return {"points": SEARCHED, **self.parameters} if task == "quantiles" else self.parameters
+
+    def deliver(self, result: Result, delivery: output.Delivery) -> None:
+        """Deliver the result, and write the calibrator if there should be one."""
+        deliver(result, delivery, out=self.out)
+
+
+@options.takes(evaluation, second_model, calibration, distribution, labels, goodness)
+def wanted(
+    evaluation: dict[str, Any],
+    second_model: dict[str, Any],
+    calibration: Calibration,
+    distribution: dict[str, Any],
+    labels: dict[str, Any],
+    goodness: dict[str, Any],
+) -> Wanted:
+    """What is asked of a study; parameters that its task does not have are refused where the task is made."""
+    if "groups" in evaluation and "groups" in goodness:
+        raise UsageError(
+            "--group and --groups: the first names subgroups of an evaluation, the second says how many groups "
+            "hosmer-lemeshow has; give one of them."
+        )
+    given = evaluation | second_model | calibration.parameters | distribution | labels | goodness
+    return Wanted(parameters=given, out=calibration.out)

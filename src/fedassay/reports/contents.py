@@ -1,0 +1,31 @@
+"""What the report of each task holds, in the order in which it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+
+from fedassay.reports import calibration, distribution, evaluation, goodness
+from fedassay.reports.sheet import Document, Figure, Sheet
+
+_Contents = Callable[[Document], Iterator[Sheet | Figure]]
+
+_TASKS: Mapping[str, tuple[str, _Contents]] = MappingProxyType(
+    {
+        "evaluate": ("Evaluation of a binary classifier", evaluation.contents),
+        "calibrate": ("Calibration of a binary classifier", calibration.contents),
+        "ecdf": ("Distribution function", distribution.contents),
+        "quantiles": ("Quantiles", distribution.quantiles_only),
+        "hosmer-lemeshow": ("Hosmer-Lemeshow test of a binary classifier", goodness.contents),
+    }
+)
+
+
+def heading(document: Document) -> str:
+    """What the result is about."""
+    return _TASKS[document["task"]][0]
+
+
+def contents(document: Document) -> Iterator[Sheet | Figure]:
+    """Tables and plots."""
+    return _TASKS[document["task"]][1](document)

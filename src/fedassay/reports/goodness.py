@@ -1,0 +1,81 @@
+"""A Hosmer-Lemeshow test as a table and a plot of its groups. Reads only the result's JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import altair as alt
+
+from fedassay.reports import figures, plots
+from fedassay.reports.sheet import Cell, Document, Figure, Sheet
+
+
+def contents(document: Document) -> Iterator[Sheet | Figure]:
+    """Observed beside expected rates, then the groups and the verdict."""
+    test = document["results"]["hosmer_lemeshow"]
+    if test.get("groups"):
+        yield Figure(
+            draw=partial(groups_plot, test), alternative=f"Observed and expected rates; {verdict(test)}"
+        )
+    yield sheet(document)
+
+
+def sheet(document: Document) -> Sheet:
+    """One row per group: whom it holds, how many, and how many of them are positive."""
+    test = document["results"]["hosmer_lemeshow"]
+    return Sheet(
+        title=f"Hosmer-Lemeshow, {document['parameters']['method']}",
+        head=("scores", "rows", "observed", "expected", "difference"),
+        rows=tuple(_group(group) for group in test.get("groups", ())),
+        notes=(verdict(test), *test.get("warnings", ())),
+    )
+
+
+def verdict(test: Mapping[str, Any]) -> str:
+    """The statistic, its p-value, and what that means."""
+    if test["value"] is None:
+        return f"There is no test: {test['reason']}."
+    if test["p_value"] is None:
+        return f"Statistic {test['value']:.1f}; {test['reason']}."
+    words = figures.chi_squared(test)
+    means = (
+        "the probabilities are wrong by more than chance"
+        if test["p_value"] < 0.05
+        else "no evidence against the probabilities"
+    )
+    return f"{words[0].upper()}{words[1:]}: {means}."
+
+
+def _group(group: Mapping[str, Any]) -> tuple[Cell, ...]:
+    gap = group["observed"] - group["expected"]
+    texts = (
+        f"{group['lower']:.4g} to {group['upper']:.4g}",
+        f"{group['rows']:,.0f}",
+        f"{group['observed']:,.1f}",
+        f"{group['expected']:,.1f}",
+        f"{gap:+,.1f}",
+    )
+    return tuple(Cell(text=text) for text in texts)
+
+
+def groups_plot(test: Mapping[str, Any]) -> alt.LayerChart:
+    """The observed against the expected rate of each group, larger groups as larger points."""
+    marks = [
+        {
+            "expected": group["expected"] / group["rows"],
+            "observed": group["observed"] / group["rows"],
+            "rows": group["rows"],
+        }
+        for group in test["groups"]
+        if group["rows"] > 0
+    ]
+    base = alt.Chart(alt.Data(values=marks))
+    x = alt.X("expected:Q", title="expected rate", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("observed:Q", title="observed rate", scale=alt.Scale(domain=[0, 1]))
+    line = base.mark_line(color=plots.BLUE, point=True, clip=True).encode(x=x, y=y, order="expected:Q")
+    title = "Observed and expected rates"
+    if test.get("p_value") is not None:
+        title += f", {figures.p_equals(test['p_value'])}"
+    return plots.framed(plots.square(alt.layer(plots.diagonal(), line), title))

@@ -1,0 +1,74 @@
+"""One evaluation under several trust models, a column each. Reads only the results' JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from fedassay.reports import figures
+from fedassay.reports.sheet import Cell, Document, Sheet, metric_cell, reasons
+from fedassay.reports.terminal import print_sheet
+
+_NARROW = 9
+"""Characters of a column: six trust models fit 80."""
+
+_AT_THRESHOLD = ("accuracy", "precision", "recall", "specificity")
+
+_LEARNS = {
+    "plain": "the server learns every site's histogram",
+    "secure-sum": "the server learns the exact total only",
+    "distributed-dp": "server and readers learn a noisy total only",
+    "local-dp": "server and readers learn noisy messages only",
+    "server-dp": "the server learns every site's histogram, readers a noisy total",
+    "two-server": "each of two servers that do not collude learns a noisy total only",
+}
+
+
+def print_side_by_side(documents: Mapping[str, Document], console: Console) -> None:
+    """Print the same evaluation under several trust models."""
+    print_sheet(sheet(documents), console)
+    for document in documents.values():
+        name = document["privacy"]["trust_model"]
+        drawn = "; totals drawn from their law" if document["runtime"]["mode"] == "aggregate" else ""
+        console.print(f"[bold]{name}[/]: {_LEARNS.get(name, 'see the statement')}{drawn}", highlight=False)
+
+
+def sheet(documents: Mapping[str, Document]) -> Sheet:
+    """All metrics, a test, and what each run took."""
+    every = list(documents.values())
+    first = every[0]["results"]["thresholds"][0]["threshold"]
+    shown = {name: figures.TITLES[name] for name in figures.OVERALL}
+    shown |= {name: f"{name} at {first:g}" for name in _AT_THRESHOLD}
+    rows = [(title, [metric_cell(d["results"][name]) for d in every]) for name, title in shown.items()]
+    tests = [figures.p_value(d["results"]["hosmer_lemeshow"].get("p_value")) for d in every]
+    rows += [
+        ("HL test, p", [Cell(text=p) for p in tests]),
+        ("rounds", [_sent(d, "rounds") for d in every]),
+        ("bytes per client", [_sent(d, "bytes_per_client") for d in every]),
+        ("seconds", [Cell(text=f"{d['runtime']['seconds']:.1f}") for d in every]),
+    ]
+    return Sheet(
+        title="One model, one federation, every trust model",
+        head=("metric", *(_head(d["privacy"]) for d in every)),
+        rows=tuple((Cell(text=title), *cells) for title, cells in rows),
+        notes=reasons(
+            (f"{title} under {document['privacy']['trust_model']}", document["results"][name])
+            for document in every
+            for name, title in shown.items()
+        ),
+    )
+
+
+def _sent(document: Document, what: str) -> Cell:
+    """What was sent; nothing was where totals were drawn from their law."""
+    runtime = document["runtime"]
+    return Cell(text="-" if runtime["mode"] == "aggregate" else f"{runtime[what]:,}")
+
+
+def _head(privacy: Mapping[str, Any]) -> str:
+    name = str(privacy["trust_model"])
+    if len(name) > _NARROW:
+        name = name.replace("-", "- ")  # a line may end here
+    return name if privacy["epsilon"] is None else f"{name} ε={privacy['epsilon']:g}"

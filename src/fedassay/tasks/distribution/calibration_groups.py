@@ -1,0 +1,237 @@
+"""Observed against expected outcomes, group by group, and how far apart they are if a model is right.
+
+| symbol | meaning |
+|---|---|
+| n_j, O_j, E_j | rows, positive rows and sum of scores of group j, with noise |
+| D = O - E | the gaps |
+| B = diag(E_j (1 - E_j/n_j)) | what chance makes of them, as in the classical test |
+| N | what noise makes of them |
+| V = B + N | both |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.linalg import orth
+from scipy.special import logit
+
+from fedassay.protocol import Noise
+from fedassay.summaries.group_statistics import ONE, GroupTotals
+from fedassay.summaries.tree import LeastSquares
+from fedassay.tasks.distribution.null_with_noise import Floats, fourth_cumulant
+from fedassay.tasks.distribution.score_groups import enough_rows
+from fedassay.tasks.evaluation.buckets import Buckets, equi_depth_edges
+from fedassay.tasks.evaluation.evidence import Evidence
+from fedassay.tasks.evaluation.metric import Undefined
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CalibrationGroups:
+    """Groups with enough rows each.
+
+    Parameters
+    ----------
+    edges : one more than there are groups.
+    rows, observed, expected : n, O and E.
+    rounding : how far binning, or fixed point, can have moved each E.
+    noise : N, the covariance of the gaps that the noise makes.
+    loads : the gaps as sums over independent draws of noise, one column for each, in units in which the fourth
+        cumulant of each draw is 1; no columns if the noise counts as normal.
+    """
+
+    edges: tuple[float, ...]
+    rows: Floats
+    observed: Floats
+    expected: Floats
+    rounding: Floats
+    noise: Floats
+    loads: Floats
+
+    def __post_init__(self) -> None:
+        if not self.exact:
+            return
+        if (self.rows <= 0).any():
+            raise Undefined("there are no rows in a group")
+        if (self.chance <= 0).any():
+            raise Undefined(
+                "in some group all scores are 0 or all are 1, so that no outcome is left to chance"
+            )
+
+    @property
+    def number(self) -> int:
+        """Q."""
+        return len(self.rows)
+
+    @property
+    def exact(self) -> bool:
+        """Whether there is no noise."""
+        return not self.noise.any()
+
+    @cached_property
+    def chance(self) -> Floats:
+        """The diagonal of B; noise can make a variance negative, which then counts as zero."""
+        share: Floats = self.expected / np.where(self.rows > 0, self.rows, np.inf)
+        return np.maximum(0.0, self.expected * (1 - share))
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        return np.asarray(np.linalg.inv(np.diag(self.chance) + self.noise), dtype=np.float64)
+
+    @property
+    def gaps(self) -> Floats:
+        """D."""
+        return self.observed - self.expected
+
+    @cached_property
+    def statistic(self) -> float:
+        """X² = D^T V^{-1} D; without noise the classical statistic."""
+        return float(self.gaps @ self._inverse @ self.gaps)
+
+    @cached_property
+    def statistic_rounding(self) -> float:
+        """To first order, how far the rounding of E can have moved the statistic, by D and by V."""
+        weights = self._inverse @ self.gaps
+        by_expected = 2 * np.abs(weights) + weights**2 * np.abs(1 - 2 * self.expected / self.rows)
+        return float(by_expected @ self.rounding)
+
+    def moments(self, removed: Floats) -> tuple[float, float]:
+        """The mean and the variance of X² if the model is right and V is as estimated.
+
+        With the covariance Σ of the gaps, E X² = tr(V^{-1}Σ) and
+
+            Var X² = 2 tr((V^{-1}Σ)²) + Σ_d κ_4(d) (w_d^T V^{-1} w_d)²,
+
+        where draw d of the noise enters the gaps as w_d: the last sum is what tails heavier than normal ones add.
+        Chance counts as normal. Σ is V without what is `removed` (orthonormal directions in units of √B) by fitting.
+        """
+        root = np.sqrt(self.chance)
+        chance = np.diag(self.chance) - np.outer(root, root) * (removed @ removed.T)
+        relative = self._inverse @ (chance + self.noise)
+        heavy = np.einsum("jd,ji,id->d", self.loads, self._inverse, self.loads)
+        return float(np.trace(relative)), float(2 * np.trace(relative @ relative) + (heavy**2).sum())
+
+    @property
+    def nothing_removed(self) -> Floats:
+        """The directions that a frozen model leaves no gaps in: none."""
+        return np.zeros((self.number, 0))
+
+    def fitted(self) -> Floats:
+        """The two directions in which a logistic fit to these rows leaves no gaps: Σ(y-s) = Σ(y-s)·logit s = 0."""
+        if self.number < 3:
+            raise Undefined(
+                f"there are {self.number} groups, and a model fitted to the rows needs at least 3"
+            )
+        half = 0.5 / np.maximum(1.0, self.rows)
+        slopes = logit(np.clip(self.expected / self.rows, half, 1 - half))
+        return np.asarray(
+            orth(np.sqrt(self.chance)[:, None] * np.stack([np.ones_like(slopes), slopes], axis=1))
+        )
+
+    @property
+    def drowned(self) -> int:
+        """In how many groups noise makes up more than half of the variance of the gap, the other gaps given.
+
+        1/(V^{-1})_jj is the variance of D_j given the other gaps. It matters where their noise has much in common, as
+        that of neighbours in a histogram.
+        """
+        return int(np.count_nonzero(2 * self.chance * np.diag(self._inverse) < 1))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The table."""
+        return table(self.edges, self.rows, self.observed, self.expected)
+
+
+def table(edges: tuple[float, ...], rows: Floats, observed: Floats, expected: Floats) -> list[dict[str, Any]]:
+    """One entry per group, with the scores between which it lies."""
+    names = ("lower", "upper", "rows", "observed", "expected")
+    columns = (edges[:-1], edges[1:], rows, observed, expected)
+    return [
+        {name: float(value) for name, value in zip(names, values, strict=True)}
+        for values in zip(*columns, strict=True)
+    ]
+
+
+def from_totals(totals: GroupTotals, noise: Noise) -> CalibrationGroups:
+    """The groups of a release of (O_1, O_0, E_1), neighbours joined where one has too few rows."""
+    v = noise.variance / ONE**2
+    rows = totals.observed_positives + totals.observed_negatives
+    cuts = enough_rows(rows, lambda i, j: float(np.sqrt(2 * v * (j - i))))
+    _require_parts(cuts, rows, np.sqrt(2 * v * len(rows)))
+    joins = np.zeros((len(cuts) - 1, len(rows)))
+    for part, (i, j) in enumerate(pairwise(cuts)):
+        joins[part, i:j] = 1.0
+    size = joins.sum(axis=1)
+    heavy = fourth_cumulant(noise) ** 0.25 / ONE
+    return CalibrationGroups(
+        edges=tuple(totals.edges[cut] for cut in cuts),
+        rows=joins @ rows,
+        observed=joins @ totals.observed_positives,
+        expected=joins @ totals.expected_positives,
+        rounding=np.maximum(0.0, joins @ rows) / (2 * ONE),
+        noise=np.diag(2 * v * size),
+        loads=heavy * np.concatenate([joins, -joins], axis=1),
+    )
+
+
+def from_evidence(evidence: Evidence, groups: int) -> CalibrationGroups:
+    """Equi-depth groups of a released score histogram, neighbours joined where one has too few rows.
+
+    The scores of a bin count as its middle. Groups here hold the scores from `lower` up to but not `upper`.
+    """
+    edges = equi_depth_edges(evidence, groups)
+    leaves = np.arange(evidence.grid.leaves)
+
+    def members(i: int, j: int) -> Floats:
+        return ((leaves >= edges[i]) & (leaves < edges[j])).astype(np.float64)
+
+    def deviation(i: int, j: int) -> float:
+        return float(np.sqrt(evidence.privacy_variance(members(i, j), members(i, j))))
+
+    rows = np.add.reduceat(evidence.counts, edges[:-1])
+    cuts = enough_rows(rows, deviation)
+    _require_parts(cuts, rows, deviation(0, len(rows)))
+    buckets = Buckets(evidence=evidence, edges=tuple(edges[cut] for cut in cuts))
+    within = np.stack([members(i, j) for i, j in pairwise(cuts)])
+    return CalibrationGroups(
+        edges=tuple(float(evidence.grid.edges[edge]) for edge in buckets.edges),
+        rows=buckets.rows,
+        observed=buckets.observed,
+        expected=buckets.expected,
+        rounding=buckets.expected_bound,
+        noise=buckets.gap_noise_covariance,
+        loads=_loads(evidence, within * (1 - evidence.scores), -within * evidence.scores),
+    )
+
+
+def _loads(evidence: Evidence, of_positive: Floats, of_negative: Floats) -> Floats:
+    """How the noise of each node enters sums over leaves, in units of its fourth cumulant."""
+    fit, noise = evidence.fit, evidence.noise
+    fourth = fourth_cumulant(noise)
+    if fourth == 0 or not isinstance(fit, LeastSquares):
+        return np.zeros((len(of_positive), 0))
+    # The counts of a level were divided by its multiplier, and so was the noise in them.
+    divided = np.sqrt(np.array(fit.variances) / noise.variance)
+    return np.concatenate(
+        [
+            weights * (by * fourth**0.25)
+            for side in (of_positive, of_negative)
+            for weights, by in zip(fit.node_weights(side), divided, strict=True)
+        ],
+        axis=1,
+    )
+
+
+def _require_parts(cuts: list[int], rows: Floats, deviation: float) -> None:
+    if len(cuts) > 1:
+        return
+    if deviation == 0:
+        raise Undefined("there are no rows")
+    raise Undefined(
+        f"not enough evidence: about {rows.sum():.0f} rows under privacy noise with standard deviation "
+        f"{deviation:.0f}"
+    )

@@ -1,0 +1,203 @@
+"""The task: are a model's probabilities right? The Hosmer-Lemeshow test, with the noise in its p-value.
+
+Three ways to the same question, for the budget epsilon and N = 2^L points:
+
+* ``free``: one score histogram, which pays for everything else that `Evaluate` says too.
+* ``corrected``: a distribution of the scores for the groups, then (O_1, O_0, E_1) of each group, with the
+  sensitivities that they have: ⌈(L+1)/2⌉ and 2 for add-remove, L and 4 for replace-one.
+* ``published``: Algorithm 2 of Barczewski, Mawass and Ramon, noise of scale (L+9)/epsilon on everything.
+
+docs/explanation/hosmer-lemeshow.md has the formulas and what was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedassay.errors import UsageError
+from fedassay.protocol import Released, Setting, Sum
+from fedassay.summaries.group_statistics import (
+    MOST_GROUPS,
+    ONE,
+    AllGroupStatistics,
+    GroupStatistics,
+    GroupTotals,
+    capacity_for,
+)
+from fedassay.summaries.score_histogram import LabelledHistogram
+from fedassay.summaries.score_path import ScorePath
+from fedassay.summaries.value_grid import LARGEST_WHOLE, power_of_two
+from fedassay.summaries.values import Distribution
+from fedassay.tasks.distribution.calibration_groups import from_evidence, from_totals
+from fedassay.tasks.distribution.hosmer_lemeshow_verdict import FITTED, Verdict
+from fedassay.tasks.distribution.published_groups import PublishedGroups
+from fedassay.tasks.distribution.score_groups import ScoreCurve
+from fedassay.tasks.evaluation.evaluate import Evaluate
+from fedassay.tasks.evaluation.evidence import Evidence
+from fedassay.tasks.evaluation.metric import LEVEL, Metric, Undefined, undefined
+from fedassay.tasks.evaluation.stored import histogram_to_json
+
+METHODS = ("free", "corrected", "published")
+DEGREES = ("Q", FITTED)
+
+Flow = Generator[Sum[Any], Any, dict[str, Any]]
+
+_MULTIPLIERS = (1, 1 << 10)
+"""Of the distribution, compared by the noise they get: for noise calibrated in L1, and in L2."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HosmerLemeshow:
+    """A test that observed outcomes differ from a model's probabilities by chance only, group by group.
+
+    Parameters
+    ----------
+    method : ``free``, ``corrected`` or ``published``; see above.
+    groups : Q, how many groups of about equal size. Fewer are used, and it is said, where quantiles coincide or
+        (not as published) a group would have fewer rows than four standard deviations of the noise in them.
+    degrees : ``Q`` for a frozen model on rows that it was not fitted to. ``Q-2`` is for the very rows that a
+        logistic model was fitted to, where the fit has taken two directions out of the gaps; elsewhere it rejects
+        too often.
+    points : N, of the distribution of the scores in which groups are searched; rounded up to a power of two.
+    curve_share : ``corrected``: the part of the budget for the groups. The sums decide the test and get the rest.
+    height, transform : ``free``: the score histogram, as in `Evaluate`.
+    level : of the contract only; a test has no interval.
+
+    Guarantee: everything returned is computed from what is released for the one budget. If the model is right and
+    rows are independent, ``p_value`` is below 5 % in about 5 % of runs, with the noise.
+
+    Edge cases: no rows, groups whose scores are all 0 or all 1 (without noise) and too few rows beside the noise give
+    a null value with a reason. As published, a p-value may be null while the statistic is not.
+
+    Reference: Hosmer, Lemeshow and Sturdivant (2013), Section 5.2.2; Barczewski, Mawass and Ramon, Section 5.2.
+    """
+
+    method: str = "free"
+    groups: int = 10
+    degrees: str = "Q"
+    points: int = 1024
+    curve_share: float = 0.1
+    height: int | None = None
+    transform: str = "auto"
+    level: float = LEVEL
+
+    def __post_init__(self) -> None:
+        for what, got, known in (("method", self.method, METHODS), ("degrees", self.degrees, DEGREES)):
+            if got not in known:
+                raise UsageError(f"{what}: got {got!r}, expected one of {', '.join(known)}.")
+        fewest = 3 if self.degrees == FITTED else 2
+        if type(self.groups) is not int or not fewest <= self.groups <= MOST_GROUPS:
+            raise UsageError(
+                f"groups: got {self.groups}, expected a whole number from {fewest} to {MOST_GROUPS}."
+            )
+        if type(self.points) is not int or not 2 <= self.points <= LARGEST_WHOLE:
+            raise UsageError(
+                f"points: got {self.points}, expected a whole number from 2 to {LARGEST_WHOLE:,}."
+            )
+        if not 0 < self.curve_share < 1:
+            raise UsageError(f"curve share: got {self.curve_share:.3g}, expected a number between 0 and 1.")
+        self._evaluate()  # refuses bad heights, transforms and levels
+
+    def _evaluate(self) -> Evaluate:
+        return Evaluate(height=self.height, transform=self.transform, level=self.level)
+
+    def steps(self, setting: Setting) -> Flow:
+        """Ask for what the method needs; ``{"hosmer_lemeshow": ..}``."""
+        if self.method == "free":
+            return (yield from self._free(setting))
+        return (yield from self._in_two_steps(setting))
+
+    def _free(self, setting: Setting) -> Flow:
+        released: Released[LabelledHistogram] = yield Sum(of=self._evaluate().histogram(setting))
+        evidence = Evidence.of(released.value, released.noise)
+        try:
+            metric = self._verdict().of(from_evidence(evidence, self.groups))
+        except Undefined as error:
+            metric = undefined(str(error), level=self.level)
+        return {
+            "hosmer_lemeshow": metric.to_json(),
+            "histogram": {"rows": evidence.rows, **histogram_to_json(released.value, released.noise)},
+        }
+
+    def _in_two_steps(self, setting: Setting) -> Flow:
+        asked = self._published(setting) if self.method == "published" else self._corrected(setting)
+        # Whatever cannot be answered is refused before anything is spent.
+        setting.noise(Sum(of=asked.path, share=asked.for_path))
+        setting.noise(Sum(of=asked.sums, share=asked.for_sums))
+        found: Released[Distribution] = yield Sum(of=asked.path, share=asked.for_path)
+        curve = ScoreCurve(counts=found.value.classes[0] / asked.path.multiplier)
+        as_it_is = self.method == "published" or found.noise.variance == 0
+        edges = (curve if as_it_is else curve.monotone).edges(self.groups)
+        released = yield Sum(of=replace(asked.sums, edges=edges), share=asked.for_sums)
+        try:
+            metric = self._metric(released, curve)
+        except Undefined as error:
+            metric = undefined(str(error), level=self.level)
+        return {"hosmer_lemeshow": metric.to_json()}
+
+    def _metric(self, released: Released[GroupTotals], curve: ScoreCurve) -> Metric:
+        if self.method == "published":
+            groups = PublishedGroups(totals=released.value, noise=released.noise, curve=curve)
+            return self._verdict().as_published(groups)
+        return self._verdict().of(from_totals(released.value, released.noise))
+
+    def _verdict(self) -> Verdict:
+        points = power_of_two(self.points)
+        rounded = self.method != "free" and points != self.points
+        said = f"The distribution of the scores has {points:,} points, the next power of two."
+        return Verdict(
+            method=self.method,
+            groups=self.groups,
+            degrees=self.degrees,
+            level=self.level,
+            said=(said,) if rounded else (),
+        )
+
+    def _corrected(self, setting: Setting) -> _Asked:
+        """The path, multiplied as serves it best, for its share of the budget; the rest for the sums."""
+
+        def noise(path: ScorePath) -> float:
+            return setting.noise(Sum(of=path, share=self.curve_share)).variance / path.multiplier**2
+
+        paths = [ScorePath(points=power_of_two(self.points), multiplier=m) for m in _MULTIPLIERS]
+        return _Asked(
+            path=min(paths, key=noise),
+            for_path=self.curve_share,
+            sums=GroupStatistics(edges=(0.0, 1.0), capacity=capacity_for(setting.clients)),
+            for_sums=1 - self.curve_share,
+        )
+
+    def _published(self, setting: Setting) -> _Asked:
+        """Noise as published: Laplace noise of scale 1/ε' with ε' = ε/(L+9), on the curve and on all 4Q sums.
+
+        A trust model draws noise of scale Δ/(share·ε) for the true sensitivity Δ: L and 4 if a row is replaced, less
+        if one is added or removed. So a share of Δ/(L+9) gives exactly the published scale, and the shares add up
+        to (L+4)/(L+9) at most: Theorem 2 charges L+1 for the curve and 8 for the sums, more than they cost.
+        """
+        if setting.budget is not None and setting.budget.delta > 0:
+            raise UsageError(
+                f"published: got delta {setting.budget.delta:.3g}, expected 0, because Algorithm 2 is for pure "
+                "epsilon; use the method corrected."
+            )
+        protection = setting.protection
+        path = ScorePath(points=power_of_two(self.points))
+        sums = AllGroupStatistics(edges=(0.0, 1.0), capacity=capacity_for(setting.clients))
+        parts = protection.rows_per_unit * (path.height + 9)
+        return _Asked(
+            path=path,
+            for_path=path.sensitivity(protection).l1 / parts,
+            sums=sums,
+            for_sums=sums.sensitivity(protection).l1 / (ONE * parts),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What is asked in two steps, and the shares of the budget; the edges of the groups are still to be found."""
+
+    path: ScorePath
+    for_path: float
+    sums: GroupStatistics
+    for_sums: float

@@ -1,0 +1,139 @@
+"""The statistic of Algorithm 2: four noisy sums per group, two of them in denominators.
+
+    H = Σ_j (O_1j - E_1j)²/E_1j + (O_0j - E_0j)²/E_0j           (Barczewski, Mawass and Ramon, Eq. 5)
+
+Where an expected count is small beside its noise, its term says nothing about the model. What H looks like if the
+model is right has no closed form; it is simulated, from expected counts that come from the released distribution of
+the scores. Their errors are independent of the noise in H, and small where it matters: the noise in a count of rows
+enters E_1 times a score, and E_0 times one minus it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fedassay.protocol import Noise
+from fedassay.summaries.group_statistics import ONE, GroupTotals
+from fedassay.tasks.distribution.calibration_groups import CalibrationGroups, table
+from fedassay.tasks.distribution.null_with_noise import DRAWS, Floats, noise_like, simulated_tail
+from fedassay.tasks.distribution.score_groups import ScoreCurve
+from fedassay.tasks.evaluation.metric import Undefined
+
+TELLING = 2.0
+"""A denominator is one if the expected count has at least so many standard deviations of its noise."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PublishedGroups:
+    """A release of (O_1, O_0, E_1, E_0) for each group, and what the distribution of scores says of E_1 and E_0."""
+
+    totals: GroupTotals
+    noise: Noise
+    curve: ScoreCurve
+
+    def __post_init__(self) -> None:
+        if (self.expected == 0).any():
+            raise Undefined("in some group nothing is expected, by its scores, in one of the classes")
+
+    @cached_property
+    def observed(self) -> Floats:
+        """O_1 and O_0, one row each."""
+        return np.stack([self.totals.observed_positives, self.totals.observed_negatives])
+
+    @cached_property
+    def expected(self) -> Floats:
+        """E_1 and E_0, one row each."""
+        assert self.totals.expected_negatives is not None
+        return np.stack([self.totals.expected_positives, self.totals.expected_negatives])
+
+    @property
+    def number(self) -> int:
+        """Q."""
+        return len(self.totals.edges) - 1
+
+    @property
+    def exact(self) -> bool:
+        """Whether there is no noise."""
+        return self.noise.variance == 0
+
+    @property
+    def deviation(self) -> float:
+        """The noise standard deviation of each of the sums."""
+        return float(np.sqrt(self.noise.variance)) / ONE
+
+    @cached_property
+    def statistic(self) -> float:
+        """H, as published; under noise it can even be negative."""
+        return float(((self.observed - self.expected) ** 2 / self.expected).sum())
+
+    @cached_property
+    def statistic_rounding(self) -> float:
+        """To first order, how far the rounding of each score can have moved H."""
+        ratio = (self.observed - self.expected) / self.expected
+        return float((np.abs(2 * ratio + ratio**2) * self.observed.sum(axis=0) / (2 * ONE)).clip(0.0).sum())
+
+    @cached_property
+    def foreseen(self) -> Floats:
+        """E_1 and E_0 by the distribution of the scores, one row each; not below zero."""
+        return np.maximum(0.0, np.stack(self.curve.expected(self.totals.edges)))
+
+    @property
+    def smallest(self) -> float:
+        """The smallest of them, in standard deviations of the noise in a sum."""
+        return float(self.foreseen.min()) / self.deviation
+
+    def p_value(self, *, fitted: bool) -> float | None:
+        """P(H at least as large) if the model is right, with the noise; None if too little can be said.
+
+        Outcomes are drawn from binomials (for a model that was fitted to these rows, from normals without the two
+        directions that a fit removes), and each sum gets noise of its own. Draws in which an expected count is not
+        above zero are left out, as such releases are.
+        """
+        if self.smallest < TELLING or (self.expected <= 0).any():
+            return None
+
+        def draw(rng: np.random.Generator) -> Floats:
+            shape = (DRAWS, *self.expected.shape)
+            expected = self.foreseen + noise_like(self.noise, shape, rng) / ONE
+            observed = self._outcomes(rng, fitted=fitted) + noise_like(self.noise, shape, rng) / ONE
+            defined = (expected > 0).all(axis=(1, 2))
+            safe = np.where(expected > 0, expected, 1.0)
+            return np.where(defined, ((observed - expected) ** 2 / safe).sum(axis=(1, 2)), np.nan)
+
+        return simulated_tail(self.statistic, draw)
+
+    def _outcomes(self, rng: np.random.Generator, *, fitted: bool) -> Floats:
+        """Draws of the true O_1 and O_0."""
+        positives, rows = self.foreseen[0], self.foreseen.sum(axis=0)
+        if fitted:
+            groups = self.foreseen_groups
+            removed, size = groups.fitted(), (DRAWS, groups.number)
+            free = rng.normal(size=size)
+            drawn = positives + np.sqrt(groups.chance) * (free - free @ removed @ removed.T)
+        else:
+            whole = np.maximum(1, np.rint(rows)).astype(np.int64)
+            drawn = rng.binomial(whole, positives / rows, (DRAWS, len(rows))) * (rows / whole)
+        return np.stack([drawn, rows - drawn], axis=1)
+
+    @cached_property
+    def foreseen_groups(self) -> CalibrationGroups:
+        """The groups as the distribution of scores foresees them: what chance and noise make of their gaps."""
+        positives, rows = self.foreseen[0], self.foreseen.sum(axis=0)
+        number = len(rows)
+        return CalibrationGroups(
+            edges=self.totals.edges,
+            rows=rows,
+            observed=self.observed[0],
+            expected=positives,
+            rounding=np.zeros(number),
+            noise=2 * self.deviation**2 * np.eye(number),
+            loads=np.zeros((number, 0)),
+        )
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The table."""
+        return table(self.totals.edges, self.observed.sum(axis=0), self.observed[0], self.expected[0])
