@@ -31,7 +31,8 @@ BUDGET = Budget(epsilon=2.0)
 class Town:
     """Three clients and two servers; `asleep` clients answer nothing."""
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(self, seed: int = 1, budget: Budget = BUDGET) -> None:
+        self.budget = budget
         source, federation = SimulatedRandomness(seed), load(DATA, client="site", columns={"value": "x"})
         self.asleep = False
         clients = [
@@ -41,7 +42,7 @@ class Town:
                     dataset=name,
                     rows=lambda name=name: federation.rows_of(name),
                     policy=AllowAll(),
-                    ledger=MemoryLedger(BUDGET),
+                    ledger=MemoryLedger(budget),
                     randomness=source.child(name),
                     split_key=bytes(32),
                 )
@@ -49,14 +50,19 @@ class Town:
             for name in federation.clients
         ]
         helpers = [Helper(name, randomness=source.child(name)) for name in SERVERS]
-        self.runtime = Faithful(clients, helpers=helpers, drops=lambda name, leg: self.asleep and name not in SERVERS)
-        self.journal, self.ledger = MemoryJournal(), MemoryLedger(BUDGET)
+        self.runtime = Faithful(
+            clients, helpers=helpers, drops=lambda name, leg: self.asleep and name not in SERVERS
+        )
+        self.journal, self.ledger = MemoryJournal(), MemoryLedger(budget)
         self.source = source
 
     def quantiles(self, *quantiles: float, trust: Any = None, points: int = 256) -> dict[str, Any]:
         task = SearchQuantiles(lower=0.0, upper=100.0, points=points, quantiles=quantiles)
         setting = Setting(
-            trust=trust or TwoServer(), protection=Protection(rows_per_client=ROWS), budget=BUDGET, clients=3
+            trust=trust or TwoServer(),
+            protection=Protection(rows_per_client=ROWS),
+            budget=self.budget,
+            clients=3,
         )
         job = Job(name="quantiles", task=task, setting=setting)
         results: dict[str, Any] = run(
@@ -100,11 +106,12 @@ def test_another_grid_is_another_release_that_must_be_paid_for() -> None:
 
 
 def test_the_quantile_is_near_and_in_its_interval() -> None:
-    found = Town(seed=3).quantiles(0.25, 0.5, 0.75)["quantiles"]
+    """How often intervals hold is measured elsewhere: here there is hardly any noise."""
+    found = Town(seed=3, budget=Budget(epsilon=200.0)).quantiles(0.25, 0.5, 0.75)["quantiles"]
     for entry, truth in zip(found, np.quantile(DATA["x"], [0.25, 0.5, 0.75]), strict=True):
         low, high = entry["interval"]
         assert low <= truth <= high
-        assert high - low < 100
+        assert high - low < 25
 
 
 def test_asleep_from_the_start_is_a_failure() -> None:
@@ -112,6 +119,22 @@ def test_asleep_from_the_start_is_a_failure() -> None:
     town.asleep = True
     with pytest.raises(FederationError):
         town.quantiles(0.5)
+
+
+def test_a_server_that_misses_a_message_is_asked_again_when_the_run_goes_on() -> None:
+    town = Town()
+    lost = town.runtime.helpers[1]
+    town.runtime._drops = lambda name, leg: name == lost and leg == 3
+    with pytest.raises(FederationError, match=lost):
+        town.quantiles(0.5)
+    town.runtime._drops = lambda name, leg: False
+    assert town.quantiles(0.5)["quantiles"][0]["value"] is not None
+    town.asleep = True
+    town.runtime._drops = lambda name, leg: name == lost and leg > 3
+    with pytest.raises(FederationError, match=lost):
+        town.quantiles(0.5, 0.9)
+    town.runtime._drops = lambda name, leg: name not in SERVERS
+    assert len(town.quantiles(0.5, 0.9)["quantiles"]) == 2
 
 
 def test_other_trust_models_refuse_points_before_a_row_is_read() -> None:

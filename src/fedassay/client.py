@@ -127,7 +127,8 @@ def _bounded(vector: Vector, plan: Plan) -> Vector:
     """The vector as the plan's proofs (no wrap, sensitivity) assume it: entries beyond the bound are cut.
 
     Cut, not refused: whether a client refuses is seen by the server, and a bound that the server chose would
-    then tell it what was measured. Cutting each entry moves no two vectors further apart.
+    then tell it what was measured. Cutting each entry moves no two vectors further apart, entry by entry; summaries
+    that spread their noise see to it themselves that nothing is cut.
     """
     summary = plan.measured
     if vector.dtype != np.int64 or vector.shape != (summary.length,):

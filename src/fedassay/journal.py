@@ -41,12 +41,8 @@ class Journal(ABC):
     @property
     def fewest_clients(self) -> int:
         """How many clients every release covers at least."""
-        return min(
-            one["clients"]
-            for entry in self.entries()
-            if entry["kind"] == "released"
-            for one in entry["values"]
-        )
+        released = [entry for entry in self.entries() if entry["kind"] == "released"]
+        return min(int(one["clients"]) for entry in released for one in entry["values"])
 
 
 class MemoryJournal(Journal):

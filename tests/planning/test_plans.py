@@ -104,11 +104,11 @@ def test_one_line_for_all_verdicts() -> None:
 @pytest.mark.parametrize("name", sorted(TRUST_MODELS))
 def test_every_trust_model_can_be_planned(name: str) -> None:
     kind = TRUST_MODELS[name]
-    rows_per_client = 1 if name == "local-dp" else None
+    rows_per_client = {"local-dp": 1, "two-server": 125}.get(name)
     planned = study(
         kind(),
         rows=5_000,
-        clients=5_000 if rows_per_client else 40,
+        clients=5_000 if name == "local-dp" else 40,
         epsilon=2.0 if kind.private else None,
         protection=Protection(rows_per_client=rows_per_client),
     )

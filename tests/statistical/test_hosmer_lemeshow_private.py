@@ -55,6 +55,7 @@ class Rejections:
     silent: int
 
 
+@cache
 def rejections(case: Case, runs: int, population: Population = CALIBRATED, groups: int = 10) -> Rejections:
     task = HosmerLemeshow(method=case.method, groups=groups)
     trust = DistributedDP() if case.shared else None

@@ -9,7 +9,7 @@ from typing import Any
 from fedassay.data.schema import Columns
 from fedassay.protocol import Budget, Protection, Setting, TrustModel
 from fedassay.result import Result
-from fedassay.simulation import LARGEST_FAITHFUL, Simulation, simulate
+from fedassay.simulation import Simulation, simulate
 from fedassay.trust.secure_sum import SecureSum
 
 
@@ -40,10 +40,8 @@ class Terms:
 
     @property
     def setting(self) -> Setting:
-        """What can be known before the data are opened."""
-        return Setting(
-            trust=self.trust, protection=self.protection, budget=self.budget, clients=LARGEST_FAITHFUL
-        )
+        """What can be known before the data are opened: not how many clients there are."""
+        return Setting(trust=self.trust, protection=self.protection, budget=self.budget, clients=0)
 
     def simulate(
         self, name: str, task: Any, data: Any, columns: Columns, more: Mapping[str, Any] | None = None

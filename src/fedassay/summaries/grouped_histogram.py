@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -69,6 +69,16 @@ class GroupedHistogram(LikeHistogram, Summary[dict[str, LabelledHistogram]]):
         """Each level of the tree, all groups together: a row is in one cell of one group."""
         starts = np.arange(len(self.groups) + 1)[:, None] * self.histogram.length
         return tuple((starts + cells).reshape(-1) for cells in self.histogram.partitions)
+
+    @property
+    def leaves(self) -> GroupedHistogram:
+        """The bins alone, of all groups and both classes."""
+        return replace(self, widths=(1,), multipliers=())
+
+    def from_leaves(self, counts: Vector) -> Vector:
+        """That of one histogram, group by group."""
+        parts = np.split(counts, len(self.groups) + 1)
+        return np.concatenate([self.histogram.from_leaves(part) for part in parts])
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Count. Linear in the rows, constant in memory, one pass."""

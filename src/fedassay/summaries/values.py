@@ -10,7 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import Memory, Neighbours, Protection, Rows, Summary, Total, Unit, Vector
+from fedassay.protocol import (
+    LARGEST_ROWS_PER_CLIENT,
+    Memory,
+    Neighbours,
+    Protection,
+    Rows,
+    Summary,
+    Total,
+    Unit,
+    Vector,
+)
 from fedassay.summaries.columns import column
 from fedassay.summaries.value_grid import LARGEST_WHOLE, ValueGrid
 
@@ -135,6 +145,11 @@ class ValueSummary(Summary[Distribution]):
                 if labels is not None:
                     code = code + self.points * (1 - _checked(labels[part]))
                 counts += np.bincount(code, minlength=len(counts))
+        if counts.sum() > LARGEST_ROWS_PER_CLIENT:
+            # Entries beyond their bound would be cut, and a sum that is cut is not hidden by noise on paths.
+            raise DataError(
+                f"values: got {counts.sum():,} rows, expected at most {LARGEST_ROWS_PER_CLIENT:,}."
+            )
         return self.from_leaves(counts), memory
 
     def read(self, total: Total) -> Distribution:

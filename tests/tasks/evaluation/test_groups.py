@@ -154,6 +154,8 @@ def test_groups_run_under_every_trust_model(trust: str, mode: Any) -> None:
         groups=["F", "M"],
         trust=model,
         budget=Budget(epsilon=8.0) if model.private else None,
+        protection=fedassay.Protection(rows_per_client=700 if trust == "two-server" else None),
+        height=6 if trust == "two-server" else None,  # every key is evaluated at every bin
         simulation=fedassay.Simulation(seed=1, mode=mode),
     )
     sizes = [entry["rows"] for entry in result["groups"]]

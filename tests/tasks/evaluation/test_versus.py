@@ -149,8 +149,18 @@ def test_more_noise_than_rows_is_said() -> None:
         assert entry["reason"].startswith("not enough evidence")
 
 
-@pytest.mark.parametrize("trust", sorted(TRUST_MODELS))
-def test_it_runs_under_every_trust_model(trust: str, data: dict[str, np.ndarray]) -> None:
+def test_two_servers_refuse_it_because_a_row_is_in_two_histograms(data: dict[str, np.ndarray]) -> None:
+    with pytest.raises(UnsupportedQuery, match="encodes each row by the cell"):
+        evaluated(
+            data,
+            trust=TRUST_MODELS["two-server"](),
+            budget=Budget(epsilon=8.0),
+            protection=Protection(rows_per_client=700),
+        )
+
+
+@pytest.mark.parametrize("trust", sorted(set(TRUST_MODELS) - {"two-server"}))
+def test_it_runs_under_every_other_trust_model(trust: str, data: dict[str, np.ndarray]) -> None:
     model = TRUST_MODELS[trust]()
     result = evaluated(
         data,

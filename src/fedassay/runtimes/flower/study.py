@@ -15,7 +15,7 @@ from fedassay.tasks.catalogue import task_of
 from fedassay.trust import TRUST_MODELS
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_ANY_NUMBER = 1000
+_NOT_KNOWN = 0
 
 Config = dict[str, str | int | float]
 
@@ -56,7 +56,7 @@ class Study:
             )
         if not (0 < self.timeout <= 86_400 and 0 <= self.wait <= 86_400):
             raise UsageError("timeout and wait: expected seconds, at most a day.")
-        rehearse(self._task(), self._setting(_ANY_NUMBER))
+        rehearse(self._task(), self._setting(_NOT_KNOWN))
 
     def job(self, *, clients: int) -> Job:
         """The study as `fedassay.run` takes it."""

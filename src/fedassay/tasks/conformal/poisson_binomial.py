@@ -68,8 +68,9 @@ def _inverted(p: Floats, counts: Ints, rank: Ints, length: Ints, last: Ints, sta
     """Σ_{s >= rank} P(S = start + s), with the sum over s done in closed form for each frequency."""
     j = np.arange(1, int(last.max()) + 1)
     omega = 2 * np.pi * j / length[:, None]
-    phi = _characteristic(p, counts, omega) * np.exp(-1j * omega * start[:, None])
-    weight = np.where(j <= last[:, None], -phi / np.expm1(-1j * omega), 0)
+    weight = np.where(
+        j <= last[:, None], -_characteristic(p, counts, omega, start) / np.expm1(-1j * omega), 0
+    )
     rank = np.clip(rank, 0, length[:, None])
     waves = np.expm1(-1j * omega[:, :, None] * rank[:, None, :])
     tails: Floats = (length[:, None] - rank + 2 * np.einsum("ij,ijk->ik", weight, waves).real) / length[
@@ -78,20 +79,21 @@ def _inverted(p: Floats, counts: Ints, rank: Ints, length: Ints, last: Ints, sta
     return tails.clip(0, 1)
 
 
-def _characteristic(p: Floats, counts: Ints, omega: Floats) -> NDArray[np.complex128]:
-    """φ at a row of frequencies for each row of probabilities.
+def _characteristic(p: Floats, counts: Ints, omega: Floats, start: Ints) -> NDArray[np.complex128]:
+    """φ(ω) e^{-iω start} at a row of frequencies for each row of probabilities.
 
-    Where a coin is repeated often, its power is taken in polar form with log1p: the logarithm of a number next to 1
-    would lose as many digits as the count has.
+    Two things keep the digits. A likely coin is one, less an unlikely coin: the ones are whole turns of ω, which are
+    counted exactly. And the power of a coin that is repeated is taken in polar form with log1p, since the logarithm
+    of a number next to 1 would lose as many digits as the count has.
     """
+    likely = p > 0.5
+    q, sign = np.where(likely, 1 - p, p)[:, None, :], np.where(likely, -1.0, 1.0)[:, None, :]
+    turns = (likely @ counts - start)[:, None]
+    sine, half = np.sin(omega)[:, :, None], np.sin(omega / 2)[:, :, None]
     once = counts == 1
-    single, p, counts = p[:, None, once], p[:, None, ~once], counts[~once]
-    turn, sine, half = (
-        np.expm1(1j * omega)[:, :, None],
-        np.sin(omega)[:, :, None],
-        np.sin(omega / 2)[:, :, None],
-    )
-    size = np.log1p(-4 * p * (1 - p) * half**2) @ counts / 2
-    angle = np.arctan2(p * sine, 1 - 2 * p * half**2) @ counts
-    phi: NDArray[np.complex128] = np.prod(1 + single * turn, axis=2) * np.exp(size + 1j * angle)
+    single = np.prod(1 + q[..., once] * (1j * sine * sign[..., once] - 2 * half**2), axis=2)
+    q, sign, counts = q[..., ~once], sign[..., ~once], counts[~once]
+    size = np.log1p(-4 * q * (1 - q) * half**2) @ counts / 2
+    angle = (sign * np.arctan2(q * sine, 1 - 2 * q * half**2)) @ counts
+    phi: NDArray[np.complex128] = single * np.exp(size + 1j * (angle + omega * turns))
     return phi

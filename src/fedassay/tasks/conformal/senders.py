@@ -9,7 +9,7 @@ smooth on them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import betainc, betainccinv, betaincinv, rel_entr
+from scipy.special import betainc, betaincinv, rel_entr
 
 from fedassay.tasks.conformal.coverage import TAIL
 from fedassay.tasks.conformal.poisson_binomial import upper_tails
@@ -66,16 +66,9 @@ class Senders:
         P(S >= s) <= exp(-m·KL(s/m | E S/m)) for E S <= s (Hoeffding 1963, Theorem 1), and S grows with t: what is
         left is to find where its mean is as small as that allows. The same for the clients that S does not count.
         """
-        a, b, counts = self.ranks, self.rows - self.ranks + 1, self.counts
-        few, many = (
-            _mean_for_tail(self.clients, int(s.min())),
-            _mean_for_tail(self.clients, self.clients + 1 - int(s.max())),
-        )
-        lo = _crossing(lambda t: float(betainc(a, b, t) @ counts), few, betaincinv(a, b, few / self.clients))
-        hi = _crossing(
-            lambda t: float(betainc(b, a, 1 - t) @ counts), many, betainccinv(a, b, many / self.clients)
-        )
-        return lo, hi
+        a, b, m = self.ranks, self.rows - self.ranks + 1, self.clients
+        lo = self._crossing(a, b, _mean_for_tail(m, int(s.min())))
+        return lo, 1 - self._crossing(b, a, _mean_for_tail(m, m + 1 - int(s.max())))
 
     def moments(self, s: Ints) -> tuple[Floats, Floats]:
         """Mean and variance of W_(s) for each s, within 1e-12."""
@@ -88,6 +81,18 @@ class Senders:
         shift = np.where(above, beyond, -beyond).sum(axis=0)
         square = 2 * (slopes + np.abs(middle - c) * beyond).sum(axis=0)
         return c + shift, np.maximum(0, square - shift**2)
+
+    def _crossing(self, a: Ints, b: Ints, target: float) -> float:
+        """Where the sum of I_x(a, b) over clients is about `target`."""
+        bounds = betaincinv(a, b, target / self.clients)
+        low, high = float(bounds.min()), float(bounds.max())
+        if high - low <= 1e-9 * high:
+            return low
+
+        def excess(x: float) -> float:
+            return math.log(max(float(betainc(a, b, x) @ self.counts), 1e-300) / target)
+
+        return float(brentq(excess, low, high, xtol=1e-18, rtol=1e-6))
 
     def _panels(self, s: Ints) -> tuple[Floats, Floats, Floats]:
         """Edges, and for each panel between them ∫P(W_(s) > t)dt and ∫(t - middle)P(W_(s) > t)dt."""
@@ -121,11 +126,3 @@ def _mean_for_tail(coins: int, s: int) -> float:
             s,
         )
     )
-
-
-def _crossing(mean: Callable[[float], float], target: float, bounds: Floats) -> float:
-    """Where a monotone mean is about `target`; `bounds` are where the clients' own shares of it are."""
-    low, high = float(bounds.min()), float(bounds.max())
-    if high - low <= 1e-9 * high:
-        return low
-    return float(brentq(lambda t: math.log(max(mean(t), 1e-300) / target), low, high, xtol=1e-18, rtol=1e-6))
