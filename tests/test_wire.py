@@ -119,3 +119,13 @@ def test_only_plain_values_can_be_sent(value: object) -> None:
 def test_a_key_that_stands_twice_is_refused() -> None:
     with pytest.raises(ProtocolError, match="stands twice"):
         wire.decode(b"\x82\xa1a\x01\xa1a\x02")
+
+
+@pytest.mark.parametrize("filler", [b"\x80", b"\x90"], ids=["mappings", "lists"])
+def test_a_small_message_does_not_become_a_large_one(filler: bytes) -> None:
+    count = wire.MOST_CONTAINERS + 1
+    data = b"\x81\xa1x\xdd" + count.to_bytes(4, "big") + filler * count
+    with pytest.raises(ProtocolError, match="more lists"):
+        wire.decode(data)
+    fewer = 1000
+    assert len(wire.decode(b"\x81\xa1x\xdd" + fewer.to_bytes(4, "big") + filler * fewer)["x"]) == fewer

@@ -23,6 +23,11 @@ LARGEST_MESSAGE = 1 << 28
 
 DEEPEST_NESTING = 16
 
+MOST_CONTAINERS, MOST_ITEMS = 1 << 18, 1 << 24
+"""Lists and mappings in one message, and what all of them hold: an empty mapping is one byte on the wire and a hundred
+in memory.
+"""
+
 _ARRAY = 1
 _DTYPES = {1: "<i8", 2: "<u8", 3: "<f8", 4: "|u1"}
 _CODES = {np.dtype(text): code for code, text in _DTYPES.items()}
@@ -47,8 +52,16 @@ def decode(data: bytes, *, largest: int = LARGEST_MESSAGE) -> Message:
     if len(data) > largest:
         raise ProtocolError(f"message of {len(data):,} bytes: expected at most {largest:,}.")
     try:
+        limits = _Limits()
         message = msgpack.unpackb(
-            data, ext_hook=_unpack_array, object_pairs_hook=_mapping, raw=False, strict_map_key=True
+            data,
+            ext_hook=_unpack_array,
+            object_pairs_hook=limits.mapping,
+            list_hook=limits.items,
+            max_array_len=MOST_ITEMS,
+            max_map_len=MOST_ITEMS,
+            raw=False,
+            strict_map_key=True,
         )
     except ProtocolError:
         raise
@@ -87,11 +100,26 @@ def _unpack_array(code: int, data: bytes) -> np.ndarray[Any, Any]:
     return np.frombuffer(data, dtype=dtype, offset=start).reshape(shape)
 
 
-def _mapping(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    mapping = dict(pairs)
-    if len(mapping) != len(pairs):
-        raise ProtocolError("message: a key stands twice in one mapping.")
-    return mapping
+class _Limits:
+    """Counts what a message holds while it is parsed, so that a small one cannot become a large one."""
+
+    def __init__(self) -> None:
+        self._containers = self._items = 0
+
+    def items(self, items: list[Any]) -> list[Any]:
+        """A list, counted."""
+        self._containers += 1
+        self._items += len(items)
+        if self._containers > MOST_CONTAINERS or self._items > MOST_ITEMS:
+            raise ProtocolError("message: it holds more lists, mappings or items than any message needs.")
+        return items
+
+    def mapping(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+        """A mapping, counted; its keys are different."""
+        mapping = dict(self.items(pairs))
+        if len(mapping) != len(pairs):
+            raise ProtocolError("message: a key stands twice in one mapping.")
+        return mapping
 
 
 def _check(value: Any, *, depth: int) -> None:
