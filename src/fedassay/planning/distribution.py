@@ -14,7 +14,7 @@ from fedassay.planning.expectation import PlannedRelease
 from fedassay.planning.inverse import Inverse, fewest_rows, smallest_epsilon
 from fedassay.planning.verdict import Verdict, checked_targets, in_words, judged
 from fedassay.protocol import NO_NOISE, Noise, Setting, Sum
-from fedassay.summaries.value_grid import LARGEST_WHOLE, power_of_two
+from fedassay.summaries.value_grid import MOST_POINTS, power_of_two
 from fedassay.summaries.value_tree import ValueTree
 from fedassay.summaries.values import ValueSummary
 from fedassay.tasks.distribution.accuracy import (
@@ -51,7 +51,7 @@ class Shape:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "quantiles", tuple(self.quantiles))
-        if not 2 <= self.points <= LARGEST_WHOLE:
+        if not 2 <= self.points <= MOST_POINTS:
             raise UsageError(f"points: got {self.points:,}, expected a whole number from 2 to 2^20.")
         if self.mechanism not in ("auto", *MECHANISMS):
             raise UsageError(

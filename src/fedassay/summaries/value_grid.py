@@ -13,11 +13,8 @@ from fedassay.errors import DataError, UsageError
 
 SPACINGS = ("uniform", "logarithmic", "given")
 
-LARGEST_WHOLE = 1 << 20
-"""The most points of a whole grid."""
-
-LARGEST_DOMAIN = 1 << 32
-"""The most points of a grid of which only some are ever looked at."""
+MOST_POINTS = 1 << 20
+"""As many as can be measured, and checked by two servers, as a whole."""
 
 Floats = NDArray[np.float64]
 
@@ -34,7 +31,7 @@ class ValueGrid:
     spacing : ``uniform`` (τ_i = lower + (i+1)·(upper-lower)/N), ``logarithmic`` (the same for logarithms; lower
         above zero) or ``given``.
     lower, upper : the range; for ``given`` the first and the last point.
-    points : N, a power of two from 2 to 2^32. For ``given`` it is larger than the number of given points: what
+    points : N, a power of two from 2 to 2^20. For ``given`` it is larger than the number of given points: what
         lies above the last one falls into the next leaf, and leaves behind it stay empty.
     given : increasing points, for the spacing ``given``.
 
@@ -63,10 +60,10 @@ class ValueGrid:
             raise UsageError(f"grid: got {self.spacing!r}, expected one of {', '.join(SPACINGS)}.")
         if (
             type(self.points) is not int
-            or not 2 <= self.points <= LARGEST_DOMAIN
+            or not 2 <= self.points <= MOST_POINTS
             or self.points.bit_count() != 1
         ):
-            raise UsageError(f"points: got {self.points}, expected a power of two from 2 to 2^32.")
+            raise UsageError(f"points: got {self.points}, expected a power of two from 2 to 2^20.")
         if not (math.isfinite(self.lower) and math.isfinite(self.upper)):
             raise UsageError(f"range: got {self.lower} to {self.upper}, expected two finite numbers.")
         if (self.spacing == "given") != bool(self.given):
@@ -82,6 +79,8 @@ class ValueGrid:
         points = tuple(float(point) for point in np.asarray(given, dtype=np.float64).reshape(-1))
         if not points:
             raise UsageError("grid: got no points, expected one at least.")
+        if len(points) >= MOST_POINTS:
+            raise UsageError(f"grid: got {len(points):,} given points, expected fewer than 2^20.")
         return cls(
             lower=points[0],
             upper=points[-1],
@@ -94,12 +93,9 @@ class ValueGrid:
         points = np.array(self.given)
         if not np.isfinite(points).all() or (points[1:] <= points[:-1]).any():
             raise UsageError("grid: the given points must be finite and increasing.")
-        if len(points) >= LARGEST_WHOLE:
-            raise UsageError(f"grid: got {len(points):,} given points, expected fewer than 2^20.")
-        if not len(points) < self.points <= LARGEST_WHOLE:
+        if not len(points) < self.points:
             raise UsageError(
-                f"points: got {self.points:,} for {len(points):,} given ones, expected more than that, at most "
-                "2^20."
+                f"points: got {self.points:,} for {len(points):,} given ones, expected more than that."
             )
         if (self.lower, self.upper) != (self.given[0], self.given[-1]):
             raise UsageError("range: expected the first and the last of the given points.")
@@ -185,8 +181,6 @@ class ValueGrid:
 
 @lru_cache(maxsize=16)
 def _thresholds(grid: ValueGrid) -> Floats:
-    if grid.points > LARGEST_WHOLE:
-        raise UsageError(f"grid: got {grid.points:,} points, expected at most 2^20 to see all of them.")
     if grid.spacing == "given":
         points = np.concatenate([grid.given, np.full(grid.points - len(grid.given), np.inf)])
     else:

@@ -34,7 +34,6 @@ from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
 from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, Protection, Sensitivity, Vector
-from fedassay.summaries.value_grid import LARGEST_DOMAIN
 from fedassay.summaries.values import ValueSummary
 
 LARGEST_MULTIPLIER = 1 << 16
@@ -68,11 +67,6 @@ class ValuePath(ValueSummary):
         m = self.multiplier
         if type(m) is not int or not 1 <= m <= LARGEST_MULTIPLIER or m.bit_count() != 1:
             raise UsageError(f"multiplier: got {m}, expected a power of two up to {LARGEST_MULTIPLIER}.")
-
-    @property
-    def most_points(self) -> int:
-        """More than can be measured as a whole: single points can be asked for."""
-        return LARGEST_DOMAIN
 
     @property
     def entries(self) -> int:
@@ -162,8 +156,6 @@ def steepest(height: int) -> float:
     >>> round(steepest(10), 2)
     1.79
     """
-    if height > 20:
-        raise UsageError(f"height: got {height}, expected at most 20 for noise calibrated in the L2 norm.")
     length = np.arange((1 << height) + 1)
     # |Π_k 1_{<r}|² = q·w + ρ²/w for r = q·w + ρ; suffixes mirror prefixes.
     total = np.zeros(len(length))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.errors import DataError, UsageError
+from fedassay.errors import DataError
 from fedassay.protocol import (
     LARGEST_ROWS_PER_CLIENT,
     Memory,
@@ -22,7 +22,7 @@ from fedassay.protocol import (
     Vector,
 )
 from fedassay.summaries.columns import column
-from fedassay.summaries.value_grid import LARGEST_WHOLE, ValueGrid
+from fedassay.summaries.value_grid import ValueGrid
 
 if TYPE_CHECKING:
     from fedassay.summaries.value_tree import ValueTree
@@ -65,18 +65,11 @@ class ValueSummary(Summary[Distribution]):
     def __post_init__(self) -> None:
         for name in ("lower", "upper", "given"):
             object.__setattr__(self, name, getattr(self.grid, name))
-        if self.points > self.most_points:
-            raise UsageError(f"points: got {self.points:,}, expected at most {self.most_points:,} here.")
 
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
         """The value, and the label if rows are labelled."""
         return ("value", "label") if self.labelled else ("value",)
-
-    @property
-    def most_points(self) -> int:
-        """The most points of a grid that is measured as a whole."""
-        return LARGEST_WHOLE
 
     @property
     def grid(self) -> ValueGrid:

@@ -64,16 +64,16 @@ def test_a_domain_of_32_bits_takes_32_evaluations() -> None:
 
 def test_without_noise_quantiles_are_numpys() -> None:
     x = np.random.default_rng(1).gamma(3, 2, 5001)
-    task = SearchQuantiles(lower=0, upper=100, points=1 << 32, quantiles=(0.01, 0.5, 0.99))
+    task = SearchQuantiles(lower=0, upper=100, points=1 << 20, quantiles=(0.01, 0.5, 0.99))
     servers = Servers(x)
     results = servers.run(task)
     assert results["rows"]["interval"] == [5001, 5001]
     assert results["mechanism"] == "none"
-    assert servers.asked[0] == (1 << 32) - 1
+    assert servers.asked[0] == (1 << 20) - 1
     assert results["evaluations"] == len(servers.asked) == len(set(servers.asked))
     for entry in results["quantiles"]:
         exact = np.quantile(x, entry["quantile"], method="inverted_cdf")
-        assert entry["value"] == pytest.approx(exact, abs=100 / 2**32)
+        assert entry["value"] == pytest.approx(exact, abs=100 / 2**20)
         assert entry["value"] >= exact
         assert entry["interval"][0] < exact < entry["interval"][1]
 
@@ -124,7 +124,7 @@ def test_too_few_rows_end_the_search_at_once() -> None:
         ({"quantiles": (1.5,)}, "quantile: got 1.5"),
         ({"grid": "quantile"}, "grid: got 'quantile'"),
         ({"lower": 2.0}, "range: got 2 to 1"),
-        ({"points": 2**32 + 1}, "points"),
+        ({"points": 2**20 + 1}, "points"),
         ({"points": 0}, "points: got 0"),
         ({"level": 0.0}, "level: got 0.0"),
     ],

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedassay.errors import UsageError
 from fedassay.protocol import Released, Setting, Step, Sum
-from fedassay.summaries.value_grid import LARGEST_WHOLE, ValueGrid, power_of_two
+from fedassay.summaries.value_grid import MOST_POINTS, ValueGrid, power_of_two
 from fedassay.summaries.value_tree import ValueTree
 from fedassay.summaries.values import Distribution
 from fedassay.tasks.distribution.described import Description
@@ -89,7 +89,7 @@ class Ecdf:
         self._leaves(self._grid())  # refuses bad ranges and points before any row is read
 
     def _check_numbers(self) -> None:
-        if type(self.points) is not int or not 2 <= self.points <= LARGEST_WHOLE:
+        if type(self.points) is not int or not 2 <= self.points <= MOST_POINTS:
             raise UsageError(f"points: got {self.points}, expected a whole number from 2 to 2^20.")
         if self.smoothed_points is not None and (
             type(self.smoothed_points) is not int or self.smoothed_points < 1

@@ -28,7 +28,7 @@ from fedassay.summaries.group_statistics import (
 )
 from fedassay.summaries.score_histogram import LabelledHistogram
 from fedassay.summaries.score_path import ScorePath
-from fedassay.summaries.value_grid import LARGEST_WHOLE, power_of_two
+from fedassay.summaries.value_grid import MOST_POINTS, power_of_two
 from fedassay.summaries.values import Distribution
 from fedassay.tasks.distribution.calibration_groups import from_evidence, from_totals
 from fedassay.tasks.distribution.hosmer_lemeshow_verdict import FITTED, Verdict
@@ -92,9 +92,9 @@ class HosmerLemeshow:
             raise UsageError(
                 f"groups: got {self.groups}, expected a whole number from {fewest} to {MOST_GROUPS}."
             )
-        if type(self.points) is not int or not 2 <= self.points <= LARGEST_WHOLE:
+        if type(self.points) is not int or not 2 <= self.points <= MOST_POINTS:
             raise UsageError(
-                f"points: got {self.points}, expected a whole number from 2 to {LARGEST_WHOLE:,}."
+                f"points: got {self.points}, expected a whole number from 2 to {MOST_POINTS:,}."
             )
         if not 0 < self.curve_share < 1:
             raise UsageError(f"curve share: got {self.curve_share:.3g}, expected a number between 0 and 1.")

@@ -1,7 +1,7 @@
 """Quantiles by search: single points of a distribution function that is never looked at as a whole.
 
 Servers that keep what clients have sent (see `Points`) evaluate any point later, with the noise that belongs to it. A
-quantile among 2^L points takes L of them (Barczewski, Mawass and Ramon, Algorithm 1), so that the grid may have 2^32.
+quantile among 2^L points takes L of them (Barczewski, Mawass and Ramon, Algorithm 1), and no other is ever opened.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def inverse_by_search(at: Callable[[int], float], points: int, target: float) ->
 
 @dataclass(frozen=True, kw_only=True)
 class SearchQuantiles:
-    """Quantiles of a scalar among up to 2^32 points, from single evaluations on the same stored noise.
+    """Quantiles of a scalar among up to 2^20 points, from single evaluations on the same stored noise.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class SearchQuantiles:
             raise UsageError(f"grid: got {self.grid!r}, expected one of {', '.join(SPACINGS)}.")
         z_value(self.level)
         if type(self.points) is not int or self.points < 2:
-            raise UsageError(f"points: got {self.points}, expected a whole number from 2 to 2^32.")
+            raise UsageError(f"points: got {self.points}, expected a whole number from 2 to 2^20.")
         _ = self.summary  # refuses bad ranges before any row is read
 
     @property

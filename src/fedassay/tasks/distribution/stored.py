@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
 from fedassay.protocol import Noise, Total
-from fedassay.summaries.value_grid import LARGEST_WHOLE
+from fedassay.summaries.value_grid import MOST_POINTS
 from fedassay.summaries.value_path import ValuePath
 from fedassay.summaries.value_roots import ValueRoots
 from fedassay.summaries.value_tree import ValueTree
@@ -37,7 +37,7 @@ _KINDS: Mapping[str, Callable[..., ValueSummary]] = {
     kind.name: kind for kind in (ValueTree, ValuePath, ValueRoots)
 }
 _TYPES = ("<i1", "<i2", "<i4", "<i8", "<f8")
-_MOST_NUMBERS = 4 * LARGEST_WHOLE
+_MOST_NUMBERS = 4 * MOST_POINTS
 """Two classes of the largest tree have no more nodes."""
 
 _LABELS = {"positives": 1, "negatives": 0}
