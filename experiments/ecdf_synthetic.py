@@ -45,14 +45,15 @@ class Scope:
 
 
 def by_epsilon(scope: Scope, neighbours: Neighbours) -> Runs:
-    """Ratios of smoothing, and mean squared errors of the curve and its inverse, at the density of the scope."""
+    """Mean squared errors of the curve and its inverse, at the density of the scope; for replace-one also ratios."""
     found: Runs = {}
     for run in range(scope.runs):
         counts = _counts(scope, scope.density, run)
         for name in mechanisms(neighbours):
             for epsilon in scope.epsilons:
-                ratios, errors = _measured(scope, counts, name, epsilon, neighbours, run)
-                for what, value in {**ratios, **errors}.items():
+                noisy = _Noisy.released(scope, counts, name, epsilon, neighbours, run)
+                seen = noisy.errors() | (noisy.ratios() if neighbours is REPLACE else {})
+                for what, value in seen.items():
                     found.setdefault((name, what), {}).setdefault(epsilon, []).append(value)
     return found
 
@@ -64,8 +65,7 @@ def by_density(scope: Scope) -> Runs:
         for density in scope.densities:
             counts = _counts(scope, density, run)
             for name in MECHANISMS:
-                ratios, _ = _measured(scope, counts, name, 1.0, REPLACE, run)
-                for what, value in ratios.items():
+                for what, value in _Noisy.released(scope, counts, name, 1.0, REPLACE, run).ratios().items():
                     found.setdefault((name, what), {}).setdefault(density, []).append(value)
     return found
 
@@ -96,32 +96,55 @@ def _counts(scope: Scope, density: float, run: int) -> NDArray[np.int64]:
     return rng.poisson(density, (1, 1 << scope.height))
 
 
-def _measured(
-    scope: Scope, counts: NDArray[np.int64], name: str, epsilon: float, neighbours: Neighbours, run: int
-) -> tuple[dict[str, float], dict[str, float]]:
-    mechanism = Mechanism(name=name, epsilon=epsilon, points=counts.shape[1], neighbours=neighbours)
-    path = (name, neighbours, str(epsilon), str(counts.sum()), str(run))
-    (noisy,) = mechanism.curves(counts, SimulatedRandomness(scope.seed, *path))
-    truth, rows = np.cumsum(counts[0]).astype(np.float64), float(counts.sum())
-    top = mechanism.top(noisy, int(counts.sum()))
-    before = ((noisy - truth) ** 2).mean()
-    smooth = {which: smoothing(noisy, top=top).curve for which, smoothing in SMOOTHINGS.items()}
-    # Without any noise, which happens at a large epsilon, there is nothing to smooth.
-    ratios = {
-        which: float(((curve - truth) ** 2).mean() / before) if before else 1.0
-        for which, curve in smooth.items()
-    }
-    places = searched(truth / rows, LEVELS)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Noisy:
+    """A noisy curve beside the true one, both in rows, and what it is thought to end at."""
 
-    def off(curve: Floats) -> float:
-        return float((((searched(curve / top, LEVELS) - places) / len(truth)) ** 2).mean())
+    curve: Floats
+    truth: Floats
+    top: float
 
-    errors = {
-        CURVE: float(((noisy / top - truth / rows) ** 2).mean()),
-        SEARCHED: off(noisy),
-        INVERSE: off(smooth[ISOTONIC]),
-    }
-    return ratios, errors
+    @classmethod
+    def released(
+        cls,
+        scope: Scope,
+        counts: NDArray[np.int64],
+        name: str,
+        epsilon: float,
+        neighbours: Neighbours,
+        run: int,
+    ) -> _Noisy:
+        mechanism = Mechanism(name=name, epsilon=epsilon, points=counts.shape[1], neighbours=neighbours)
+        path = (name, neighbours, str(epsilon), str(counts.sum()), str(run))
+        (curve,) = mechanism.curves(counts, SimulatedRandomness(scope.seed, *path))
+        truth = np.cumsum(counts[0]).astype(np.float64)
+        return cls(curve=curve, truth=truth, top=mechanism.top(curve, int(truth[-1])))
+
+    def ratios(self) -> dict[str, float]:
+        """Squared error after each smoothing over before."""
+        before = ((self.curve - self.truth) ** 2).sum()
+        if before == 0:  # no noise at all, which happens at a large epsilon: nothing to smooth
+            return dict.fromkeys(SMOOTHINGS, 1.0)
+        return {
+            which: float(((self._smooth(which) - self.truth) ** 2).sum() / before) for which in SMOOTHINGS
+        }
+
+    def errors(self) -> dict[str, float]:
+        """Mean squared errors, in shares of the rows and of the range."""
+        shares = self.truth / self.truth[-1]
+        places = searched(shares, LEVELS)
+
+        def off(curve: Floats) -> float:
+            return float((((searched(curve / self.top, LEVELS) - places) / len(shares)) ** 2).mean())
+
+        return {
+            CURVE: float(((self.curve / self.top - shares) ** 2).mean()),
+            SEARCHED: off(self.curve),
+            INVERSE: off(self._smooth(ISOTONIC)),
+        }
+
+    def _smooth(self, which: str) -> Floats:
+        return SMOOTHINGS[which](self.curve, top=self.top).curve
 
 
 # --- figures ------------------------------------------------------------------------------------------------------
@@ -178,8 +201,3 @@ def inverse(found: Mapping[Neighbours, Runs], scope: Scope) -> Drawing:
 def curve(found: Runs, *what: str) -> Sequence[Spot]:
     """One curve of what was measured."""
     return [Spot.of(x, runs) for x, runs in sorted(found[what].items())]
-
-
-def mean(found: Runs, x: float, *what: str) -> float:
-    """The mean at one x."""
-    return float(np.mean(found[what][x]))

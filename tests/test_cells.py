@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,12 @@ from fedassay.protocol import Select
 from fedassay.tasks.catalogue import TASKS, task_of
 from fedassay.trust import TRUST_MODELS
 
+the_page = functools.cache(cells_page)
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cells.md"
 
 
 def test_the_page_in_the_docs_is_what_the_code_says() -> None:
-    assert PAGE.read_text(encoding="utf-8") == cells_page(), "run `make docs`"
+    assert PAGE.read_text(encoding="utf-8") == the_page(), "run `make docs`"
 
 
 @pytest.mark.parametrize("trust", sorted(TRUST_MODELS))
@@ -31,7 +33,7 @@ def test_a_search_runs_where_servers_keep_what_clients_sent() -> None:
 
 
 def test_what_a_trust_model_asks_for_everywhere_is_said_first() -> None:
-    head = cells_page().split("## Tasks")[0]
+    head = the_page().split("## Tasks")[0]
     assert "`two-server` everywhere: " in head
     assert "--rows-per-client" in head
     assert "server-dp" not in head
@@ -40,7 +42,7 @@ def test_what_a_trust_model_asks_for_everywhere_is_said_first() -> None:
 def test_a_refused_cell_has_a_reason() -> None:
     reason = query_cell(Select, TRUST_MODELS["secure-sum"]())
     assert reason is not None
-    assert reason in cells_page()
+    assert reason in the_page()
 
 
 def test_every_query_is_answered_by_somebody() -> None:

@@ -76,7 +76,7 @@ def test_with_a_huge_budget_all_mechanisms_say_the_truth(name: str) -> None:
 
 
 def test_a_noisy_curve_errs_by_what_theorem_1_says() -> None:
-    """E = 2(L+1)³/ε² (for integers, a little less); over 400 runs the mean moves by less than 5 % at one in 10^4."""
+    """E = 2(L+1)³/ε². The mean of 400 runs has a relative standard error of 3 %; 13 % are four of them."""
     counts = np.random.default_rng(2).poisson(3, (1, 64))
     mechanism = Mechanism(name=PUBLISHED, epsilon=0.1, points=64)
     truth = np.cumsum(counts, axis=1)
@@ -84,11 +84,11 @@ def test_a_noisy_curve_errs_by_what_theorem_1_says() -> None:
         ((mechanism.curves(counts, SimulatedRandomness(run)) - truth) ** 2).mean() for run in range(400)
     ]
     expected = 2 * 7**3 / 0.1**2
-    assert np.mean(errors) == pytest.approx(expected, rel=0.2)
-    # The exact constant would be rejected: 36/49 of the variance.
+    assert np.mean(errors) == pytest.approx(expected, rel=0.13)
+    # The exact constant, 36/49 of the variance, is told apart.
     exact = Mechanism(name=EXACT, epsilon=0.1, points=64)
     errors = [((exact.curves(counts, SimulatedRandomness(run)) - truth) ** 2).mean() for run in range(400)]
-    assert np.mean(errors) < 0.8 * expected
+    assert np.mean(errors) < (1 - 0.13) * expected
 
 
 def by_search(curve: np.ndarray, level: float) -> int:
@@ -217,5 +217,5 @@ def test_the_page_shows_what_is_there() -> None:
     assert shown == {path.name for path in folder.glob("ecdf-*.svg")}
     assert shown == {f"ecdf-{name}.svg" for name in distributions.FIGURES}
     assert all((folder / name).stat().st_size < 150_000 for name in shown)
-    for linked in re.findall(r"\]\(([^)#:]+)\)", page):
+    for linked in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page):
         assert (folder / linked).exists(), linked

@@ -41,6 +41,11 @@ from fedassay.trust import two_server_deposits
 from fedassay.trust.two_server import TwoServer
 
 SERVERS = ("coordinator", "helper")
+LEGS = {"coordinator": (0, 2, 3, 5, 7), "helper": (0, 2, 3, 4, 6)}
+"""When each server is asked, if deposits fit into one message."""
+LAST = {name: legs[-1] for name, legs in LEGS.items()}
+"""When each server answers the question."""
+ASKED = [(name, leg) for name, legs in LEGS.items() for leg in legs]
 EXACT = Budget(epsilon=900.0)
 """Noise of this budget is of the smallest scale that is drawn, 1/64: zero but for a probability of 2·e^-64 a draw."""
 

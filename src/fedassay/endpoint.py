@@ -26,14 +26,12 @@ from fedassay.errors import (
 )
 from fedassay.files import Lock, sync_folder
 from fedassay.protocol import Memory, Message, Part
+from fedassay.trust.doubts import DOUBT
 
 log = logging.getLogger("fedassay.endpoint")
 
 KEPT_EXCHANGES = 4
 """Replies of older exchanges are forgotten; a question about one of those is refused, not answered anew."""
-
-KEPT_BY_SERVERS = 1024
-"""What clients gave a second server is asked about later, so that it keeps more."""
 
 
 @dataclass
@@ -45,6 +43,23 @@ class Conversation:
     replies: dict[int, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
     """Leg to (digest of the request, reply)."""
 
+    def to_message(self) -> Message:
+        """As plain values."""
+        return {
+            "terms": self.terms,
+            "state": self.state,
+            "replies": [[leg, digest, reply] for leg, (digest, reply) in self.replies.items()],
+        }
+
+    @classmethod
+    def from_message(cls, message: Message) -> Conversation:
+        """What `to_message` was made from."""
+        return cls(
+            terms=message["terms"],
+            state=message["state"],
+            replies={leg: (digest, reply) for leg, digest, reply in message["replies"]},
+        )
+
 
 Memories = dict[tuple[str, str, Part], Memory]
 """Study, task and part of the rows, to what a summary remembers between rounds."""
@@ -52,7 +67,7 @@ Memories = dict[tuple[str, str, Part], Memory]
 
 @dataclass
 class Store:
-    """What an endpoint remembers between messages; `FileStore` keeps the same things on disk.
+    """What an endpoint remembers between messages; `FileStore` and `ServerStore` keep the same things on disk.
 
     It holds keys, shares and answers: whoever can read it can undo the masks of its endpoint.
     """
@@ -61,6 +76,10 @@ class Store:
     closed: set[bytes] = field(default_factory=set, repr=False)
     memories: Memories = field(default_factory=dict, repr=False)
     kept: int = KEPT_EXCHANGES
+
+    def find(self, exchange: bytes) -> Conversation | None:
+        """What was said in an exchange, if it has begun and is remembered."""
+        return self.conversations.get(exchange)
 
     def begin(self, exchange: bytes, terms: bytes) -> Conversation:
         """Open a conversation, forgetting the oldest if there are too many."""
@@ -71,20 +90,24 @@ class Store:
         self.conversations[exchange] = Conversation(terms=terms)
         return self.conversations[exchange]
 
+    def doubts(self) -> list[str]:
+        """Why some exchanges of a server should be asked about (see `fedassay.trust.doubts`)."""
+        states = (talk.state for talk in self.conversations.values())
+        return [str(state[DOUBT]) for state in states if DOUBT in state]
+
     def save(self) -> None:
         """Called before a reply leaves: a store that outlives the process makes sure of it here."""
+
+    def save_exchange(self, exchange: bytes) -> None:
+        """The same, if only this exchange has changed."""
+        self.save()
 
     def dump(self) -> bytes:
         """Everything, as bytes."""
         return wire.encode(
             {
                 "conversations": [
-                    {
-                        "exchange": exchange,
-                        "terms": talk.terms,
-                        "state": talk.state,
-                        "replies": [[leg, digest, reply] for leg, (digest, reply) in talk.replies.items()],
-                    }
+                    {"exchange": exchange, **talk.to_message()}
                     for exchange, talk in self.conversations.items()
                 ],
                 "closed": sorted(self.closed),
@@ -99,17 +122,24 @@ class Store:
         """Become what was dumped."""
         content = wire.decode(data)
         self.conversations = {
-            talk["exchange"]: Conversation(
-                terms=talk["terms"],
-                state=talk["state"],
-                replies={leg: (digest, reply) for leg, digest, reply in talk["replies"]},
-            )
-            for talk in content["conversations"]
+            talk["exchange"]: Conversation.from_message(talk) for talk in content["conversations"]
         }
         self.closed = set(content["closed"])
         self.memories = {
             (study, task, Part(part)): memory for study, task, part, memory in content["memories"]
         }
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Replace a file that only its owner may read, as a whole; when this returns, it is on the disk."""
+    partial = path.with_name(path.name + ".partial")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    sync_folder(path.parent)
 
 
 class FileStore(Store):
@@ -128,14 +158,7 @@ class FileStore(Store):
 
     def save(self) -> None:
         """Write everything to the disk; when this returns it is there."""
-        partial = self.path.with_name(self.path.name + ".partial")
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(self.dump())
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.path)
-        sync_folder(self.path.parent)
+        write_durably(self.path, self.dump())
 
     def close(self) -> None:
         """Let another process go on."""
@@ -185,7 +208,7 @@ class Endpoint(ABC):
         request, terms = opened.request, _terms(opened)
         if request.recipient != self.name:
             raise ProtocolError(f"request: it is for {request.recipient!r}.")
-        conversation = self.store.conversations.get(request.exchange)
+        conversation = self.store.find(request.exchange)
         if conversation is None:
             if request.exchange in self.store.closed:
                 raise _OutOfTurn("request: the exchange is over.")
@@ -212,7 +235,7 @@ class Endpoint(ABC):
         conversation.state = state
         conversation.replies[request.leg] = (digest, reply)
         try:
-            self.store.save()
+            self.store.save_exchange(request.exchange)
         except BaseException:
             # What is not on the disk has not been said: it must not be said later from memory either.
             conversation.state = before

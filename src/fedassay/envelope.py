@@ -213,6 +213,8 @@ def _rebuild_plan(described: object, trust: TrustModel, summaries: Summaries) ->
         epsilon = _optional(described["epsilon"], float)
         budget = None if epsilon is None else Budget(epsilon=epsilon, delta=float(described["delta"]))
         clients = int(described["clients"])
+        if clients < 0:
+            raise ValueError("a negative number of clients")
     except (FedassayError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise ProtocolError("request: a query's fields are not valid.") from error
     setting = Setting(trust=trust, protection=protection, budget=budget, clients=clients)

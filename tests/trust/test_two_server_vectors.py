@@ -84,7 +84,9 @@ def test_what_was_sealed_then_opens_now() -> None:
                 )
                 text = route.open(own, deposit["public"], deposit["sealed"][party][place])
                 assert text is not None
-                assert content(text, Layout.of(plan.query, plan.setting), party=party) is not None
+                assert (
+                    content(text, Layout.of(plan.query, plan.setting), party=party, place=place) is not None
+                )
 
 
 if __name__ == "__main__":

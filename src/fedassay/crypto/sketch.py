@@ -37,9 +37,7 @@ honest. But a and c serve for *one* check only: z + a and z' + a, for two seeds,
 d + δ, and then reads the other's second one, learns 2δ times the other's share of a, hence z, hence the value. D.
 Boneh, E. Boyle, H. Corrigan-Gibbs, N. Gilboa, Y. Ishai, Lightweight Techniques for Private Heavy Hitters (IEEE S&P
 2021, Section 4), from which the sketch is taken, prevent it by an authenticated second payload at every level, for
-larger keys. Short of that, let each server send a hash of its second message before either is opened: then a server
-that has sent a false first one can make up a second one that matches only by guessing the value; all clients of which
-it guesses wrong are rejected, for the other server to see.
+larger keys. Short of that, do not open P and S: `fedassay.trust.two_server_check` does not.
 """
 
 from __future__ import annotations
@@ -61,6 +59,7 @@ from fedassay.crypto.field61 import (
     multiply,
     negate,
     require_reduced,
+    sums,
     weighted_sums,
 )
 from fedassay.crypto.keys import Secret, context, derive
@@ -124,16 +123,25 @@ def begin(keys: Keys, challenge: Challenge) -> tuple[Half, Elements]:
     Nearly all the work is here: the whole grid is evaluated for every key, in bounded memory. Use a key in one check
     only (see above): a second one, under another seed, would tell the other server the value.
     """
+    half, masked, _ = begin_and_total(keys, challenge)
+    return half, masked
+
+
+def begin_and_total(keys: Keys, challenge: Challenge) -> tuple[Half, Elements, Elements]:
+    """`begin`, and from the same pass over the keys what `dcf.totals` gives at the points of the challenge."""
     if int(challenge.points[-1]) != 2**keys.bits - 1:
         raise UsageError(f"challenge: got one for another domain, expected one for {keys.bits} bits.")
     linear = np.zeros((3, len(keys)), np.uint64)
+    total = np.zeros(len(challenge.points), np.uint64)
     for rows, columns, shares in in_blocks(keys, challenge.points):
         linear[:2, rows] = add(linear[:2, rows], weighted_sums(challenge.weights[:, columns], shares))
         linear[2, rows] = shares[-1]
+        total[columns] = add(total[columns], sums(shares))
     z, squares, last = linear
     a, c = _mask_shares(keys)
     masked = add(z, a)
-    return Half(party=keys.party, numbers=np.stack([masked, a, c, squares, last], axis=1)), masked
+    half = Half(party=keys.party, numbers=np.stack([masked, a, c, squares, last], axis=1))
+    return half, masked, total
 
 
 def answer(half: Half, received: object) -> Elements:

@@ -55,7 +55,7 @@ def _sheet(sheet: Sheet) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in sheet.head)
     rows = "".join("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in sheet.rows)
     notes = "".join(f"<p>{escape(note)}</p>" for note in sheet.notes)
-    table = f"<div class='wide'><table><tr>{head}</tr>{rows}</table></div>"
+    table = f"<div class='wide'><table><tr>{head}</tr>{rows}</table></div>" if sheet.rows else ""
     return f"<h2>{escape(sheet.title)}</h2>{table}{notes}"
 
 

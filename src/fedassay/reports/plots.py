@@ -22,7 +22,7 @@ _SIDE, _LINE = 300, 48
 def roc_plot(document: Document) -> alt.LayerChart:
     """The ROC curve with its simultaneous band."""
     curve = document["results"]["roc_curve"]
-    if curve.get("fpr") is None:
+    if not curve.get("fpr"):
         return empty("ROC curve", curve["reason"])
     points = [
         {"fpr": fpr, "tpr": tpr, "lower": lower, "upper": upper}
@@ -43,7 +43,7 @@ def roc_plot(document: Document) -> alt.LayerChart:
 def reliability_plot(document: Document, *, name: str = "Reliability") -> alt.LayerChart:
     """Observed fraction against mean score in each bucket, with simultaneous bands."""
     curve = document["results"]["reliability_curve"]
-    if curve.get("mean_score") is None:
+    if not curve.get("mean_score"):
         return empty(name, curve["reason"])
     points = [
         {"score": score, "observed": observed, "lower": lower, "upper": upper}
@@ -101,6 +101,5 @@ def square(chart: alt.LayerChart, title: str) -> alt.LayerChart:
 
 def empty(title: str, reason: str) -> alt.LayerChart:
     """A plot of something that is not there, with the reason in its place."""
-    lines = textwrap.wrap(reason, _LINE)
-    note = alt.Chart(alt.Data(values=[{"x": 0.5, "y": 0.5}])).mark_text(text=lines)
-    return square(alt.layer(diagonal(), note.encode(x="x:Q", y="y:Q")), title)
+    note = alt.Chart(alt.Data(values=[{}])).mark_text(text=textwrap.wrap(reason, _LINE), align="center")
+    return square(alt.layer(note), title)

@@ -49,7 +49,7 @@ def print_sheet(sheet: Sheet, console: Console) -> None:
         table.add_column(escape(name), justify="right" if place else "left", width=width, overflow="fold")
     for row in sheet.rows:
         table.add_row(*(_markup(cell) for cell in row))
-    console.print(table)
+    console.print(table if sheet.rows else f"[bold]{escape(sheet.title)}[/]")
     for note in sheet.notes:
         console.print(escape(note), highlight=False)
     console.print()

@@ -67,10 +67,16 @@ def shared_total(summary: Summary[Any], leaves: Elements) -> Elements:
     return total
 
 
-def noisy_share(keys: Keys, plan: Plan, layout: Layout, randomness: Randomness) -> Elements:
-    """This server's share of a whole total, with one full draw of the plan's noise."""
+def noisy_share(
+    keys: Keys, plan: Plan, layout: Layout, randomness: Randomness, *, up_to: Elements | None = None
+) -> Elements:
+    """This server's share of a whole total, with one full draw of the plan's noise.
+
+    `up_to` are its shares of how many rows are in the leaves up to each, if they have been computed already.
+    """
     summary = plan.query.of
-    up_to = totals(keys, layout.points)
+    if up_to is None:
+        up_to = totals(keys, layout.points)
     leaves = add(up_to, negate(np.concatenate([np.zeros(1, np.uint64), up_to[:-1]])))
     noise = spread(summary, accounting.draw(plan.noise, summary.draws, randomness))
     return add(shared_total(summary, leaves), to_field(noise))

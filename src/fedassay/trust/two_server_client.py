@@ -23,7 +23,7 @@ def deposit(request: Request, measure: Measure, randomness: Randomness) -> Messa
     sealed: tuple[list[bytes], list[bytes]] = ([], [])
     for place, (plan, counts) in enumerate(zip(request.plans, measure(), strict=True)):
         layout = Layout.of(plan.query, plan.setting)
-        for party, text in enumerate(make(counts, layout, randomness)):
+        for party, text in enumerate(make(counts, layout, randomness, place=place)):
             route = Route(
                 session=session,
                 client=request.recipient,

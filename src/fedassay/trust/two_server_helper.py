@@ -10,15 +10,17 @@ step            is told                                 replies
 ``deposits``    both keys; what clients have sealed     after the last: which clients' texts were good, and the
                                                         masked values of their keys (first message of the check)
 ``masked``      the other's masked values               its shares of the masked factors of each client's product
-``factors``     the other's factors                     a commitment to its share of each product
-``commitment``  the other's commitment                  that share
-``opened``      the other's share; what is asked for    noisy shares of what is asked for
+``factors``     the second server: the first's factors  a commitment to its share of each product
+``factors``     the first server: the second's factors  its share of each product
+                and commitment
+``products``    the other's shares of the products;     noisy shares of what is asked for (from the second server also
+                what is asked for                       its shares of the products); or that there will be none
 ``answers``     what is asked for next (`Points`)       noisy shares of it: the same draws of noise, where they recur
 ``over``        nothing                                 nothing
 ==============  ======================================  =============================================================
 
 What one server says to the other is sealed for it: the relay only hands it on. The steps from ``masked`` to
-``opened`` are in `two_server_verification`.
+``products`` are in `two_server_verification`.
 """
 
 from __future__ import annotations
@@ -30,11 +32,12 @@ import numpy as np
 
 from fedassay.crypto.dcf_keys import Keys
 from fedassay.crypto.keys import KeyPair, Secret
-from fedassay.crypto.sketch import Challenge, begin
+from fedassay.crypto.sketch import Challenge, begin_and_total
 from fedassay.errors import ProtocolError
 from fedassay.protocol import Message, Points, Randomness, Request
 from fedassay.trust import two_server_messages as messages
 from fedassay.trust import two_server_verification as verification
+from fedassay.trust.doubts import DOUBT
 from fedassay.trust.two_server_answers import noisy_points, noisy_share
 from fedassay.trust.two_server_deposits import Deposits, content
 from fedassay.trust.two_server_keys import SIGNED_KEY, Channel, Pair, Route, session_of, signed_words
@@ -130,7 +133,9 @@ def _opened(
             servers=keys,
         )
         text = route.open(own, piece.public, piece.sealed)
-        found = None if text is None else content(text, of[piece.place], party=state["party"])
+        found = (
+            None if text is None else content(text, of[piece.place], party=state["party"], place=piece.place)
+        )
         mine[str(piece.place)] = found
     return opened
 
@@ -144,13 +149,16 @@ def _masked(
         client: found for client, found in opened.items() if all(one is not None for one in found.values())
     }
     deposits = Deposits.of(good, of)
-    halves, masked = [], []
+    halves, masked, totals = [], [], []
     for place, layout in enumerate(of):
         challenge = Challenge.of(channel.challenge(place), bits=layout.bits, points=layout.checked)
-        half, message = begin(deposits.keys_of(place, layout, party=channel.party), challenge)
+        keys = deposits.keys_of(place, layout, party=channel.party)
+        half, message, total = begin_and_total(keys, challenge)
         halves.append(half.numbers)
         masked.append(message)
-    return verification.first(deposits, halves, masked, channel, randomness)
+        totals.append(None if isinstance(request.plans[place].query, Points) else total[: layout.leaves])
+    reply, state = verification.first(deposits, halves, masked, channel, randomness)
+    return reply, {**state, "totals": totals}
 
 
 # --- answers ------------------------------------------------------------------------------------------------------
@@ -158,17 +166,21 @@ def _masked(
 
 def _first_answers(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
     told = messages.fields(request.message, {"sealed", "places"})
-    kept = verification.verdict({"sealed": told["sealed"]}, state)
-    deposits = kept.to_message()
+    verdict = verification.verdict(told["sealed"], state, randomness)
+    if verdict.refused:
+        return {"refused": True}, {"step": "over", **verdict.doubt}
     no_draws = {"of": np.empty(0, np.int64), "draws": np.empty(0, np.int64)}
     begun = {
         "step": "answers",
         "party": state["party"],
-        "clients": len(kept.names),
-        "keys": deposits["keys"],
+        "clients": len(verdict.kept.names),
+        "keys": list(verdict.kept.keys),
+        "totals": verdict.totals,
         "drawn": [no_draws for _ in request.plans],
+        **verdict.doubt,
     }
-    return _answered(request, begun, told["places"], randomness)
+    reply, after = _answered(request, begun, told["places"], randomness)
+    return {**reply, **verdict.opening}, after
 
 
 def _more_answers(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
@@ -192,23 +204,23 @@ def _answered(
         layout, wanted = Layout.of(plan.query, plan.setting), asked[i]
         held = Keys.from_bytes(keys[i], party=state["party"], bits=layout.bits)
         if wanted is None:
-            shares.append(noisy_share(held, plan, layout, randomness))
+            shares.append(noisy_share(held, plan, layout, randomness, up_to=state["totals"][i]))
             keys[i] = keys[i][:0]
         else:
             answer, drawn[i] = noisy_points(held, plan, wanted, drawn[i], randomness)
             shares.append(answer)
     reply = {"shares": shares, "clients": state["clients"]}
     if all(length is None for length in lengths):
-        return reply, {"step": "over"}
-    return reply, {**state, "keys": keys, "drawn": drawn}
+        return reply, {"step": "over", **{name: state[name] for name in (DOUBT,) if name in state}}
+    kept = {name: value for name, value in state.items() if name != "totals"}
+    return reply, {**kept, "keys": keys, "drawn": drawn}
 
 
 _STEPS: Mapping[str, Step] = {
     "hello": _hello,
     "deposits": _deposits,
     "masked": verification.factors,
-    "factors": verification.committed,
-    "commitment": verification.opened,
-    "opened": _first_answers,
+    "factors": verification.products,
+    "products": _first_answers,
     "answers": _more_answers,
 }

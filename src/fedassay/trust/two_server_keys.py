@@ -39,7 +39,7 @@ class Pair(NamedTuple):
 def session_of(*, exchange: bytes, plans: Sequence[Plan], servers: Sequence[str]) -> bytes:
     """The digest that everything of one exchange is bound to."""
     asked = question(plans)
-    return hashlib.sha256(context("fedassay two-server 1", exchange, asked, *servers)).digest()
+    return hashlib.sha256(context("fedassay two-server 2", exchange, asked, *servers)).digest()
 
 
 def signed_words(session: bytes, party: int, public: bytes) -> bytes:
@@ -118,6 +118,6 @@ class Channel:
         return derive(self.secret, salt=self.session, info=info, length=length)
 
 
-def commitment(session: bytes, party: int, nonce: bytes, content: Sequence[bytes]) -> bytes:
-    """A commitment of one server; it hides because the nonce has 32 random bytes."""
-    return hashlib.sha256(context("two-server commitment", session, party, nonce, *content)).digest()
+def commitment(session: bytes, nonce: bytes, content: bytes) -> bytes:
+    """What the second server commits itself by; it hides because the nonce has 32 random bytes."""
+    return hashlib.sha256(context("two-server commitment", session, nonce, content)).digest()

@@ -15,8 +15,8 @@ import numpy as np
 
 from fedassay.crypto.field61 import Elements, require_reduced
 from fedassay.crypto.keys import KEY_BYTES, is_usable
-from fedassay.errors import ProtocolError
-from fedassay.protocol import Vector
+from fedassay.errors import FederationError, ProtocolError
+from fedassay.protocol import Message, Vector
 from fedassay.trust.two_server_keys import Pair
 
 SIGNATURE_BYTES = 64
@@ -107,8 +107,16 @@ def read_sealed(reply: object, *, server: str) -> bytes:
     return sealed
 
 
+def read_verdict(reply: object, *, server: str) -> tuple[Message, bytes]:
+    """The second server's answer, and what it has sealed for the first: whom it accepted."""
+    _check_answered(reply, server=server)
+    found = dict(fields(reply, {"sealed", "shares", "clients"}, who=server))
+    return found, read_sealed({"sealed": found.pop("sealed")}, server=server)
+
+
 def read_shares(reply: object, *, lengths: list[int], server: str) -> tuple[list[Elements], int]:
     """A server's answer: its noisy share for each query, and how many clients it accepted."""
+    _check_answered(reply, server=server)
     found = fields(reply, {"shares", "clients"}, who=server)
     shares, clients = found["shares"], found["clients"]
     if not isinstance(shares, list) or len(shares) != len(lengths) or type(clients) is not int:
@@ -117,6 +125,15 @@ def read_shares(reply: object, *, lengths: list[int], server: str) -> tuple[list
     return [
         require_reduced(one, shape=(n,), what=what) for one, n in zip(shares, lengths, strict=True)
     ], clients
+
+
+def _check_answered(reply: object, *, server: str) -> None:
+    """Who did not pass stays with the server: who asks may be who gave it reason to refuse."""
+    if isinstance(reply, dict) and reply.keys() == {"refused"}:
+        raise FederationError(
+            f"two-server: {server} ends the exchange, as too many clients do not pass the check; ask whoever runs it: "
+            "its log names them."
+        )
 
 
 # --- what clients and servers are told --------------------------------------------------------------------------

@@ -9,9 +9,12 @@ leg     asked        for
 0       servers      a public key each
 1       clients      their rows, encoded and sealed for each server; the only leg that clients see
 2 ..    servers      (what clients sealed, in as many legs as needed) the first message of the check
-then    servers      three more messages of the check
-then    servers      noisy shares of what is asked for
-later   servers      the same, for other points (`Points`): an exchange that begins there, with this identity
+then    servers      the factors of the check
+then    second       a commitment to its part of the verdict
+then    first        its part of the verdict
+then    second       noisy shares of what is asked for, and its part of the verdict; or nothing, if too many fail
+then    first        noisy shares of what is asked for
+later   servers      such shares, for other points (`Points`): an exchange that begins there, with this identity
 ======  ===========  =============================================================================================
 """
 
@@ -30,8 +33,6 @@ from fedassay.trust.two_server_answers import from_field
 from fedassay.trust.two_server_layout import LARGEST_DEPOSIT, LARGEST_DEPOSITS, Layout
 from fedassay.trust.two_server_messages import Piece, Sealed
 
-_SWAPS = 3
-
 _Both = tuple[Any, Any]
 """One thing for, or of, each server."""
 
@@ -43,21 +44,33 @@ def relay(exchange: Exchange) -> Generator[Round, Replies, tuple[Released[Any], 
         np.array(plan.query.at, dtype=np.int64) if isinstance(plan.query, Points) else None
         for plan in exchange.plans
     ]
-    question: _Both = ({"places": places}, {"places": places})
     if exchange.first_leg == 0:
-        layouts = [Layout.of(plan.query, plan.setting) for plan in exchange.plans]
-        if all(layout.rows is not None for layout in layouts):
-            _check_size(exchange, len(exchange.cohort) * sum(layout.text_bytes for layout in layouts))
-        sealed = yield from _deposit(exchange, servers, layouts)
-        for _ in range(_SWAPS):
-            replies = yield from _ask(servers, ({"sealed": sealed[1]}, {"sealed": sealed[0]}))
-            sealed = _sealed(replies, servers)
-        question = (
-            {"sealed": sealed[1], "places": places},
-            {"sealed": sealed[0], "places": places},
-        )
-    replies = yield from _ask(servers, question)
+        replies = yield from _first_answers(exchange, servers, places)
+    else:
+        replies = yield from _ask_both(servers, ({"places": places}, {"places": places}))
     return _released(exchange, replies, servers)
+
+
+def _first_answers(
+    exchange: Exchange, servers: tuple[str, str], places: list[Any]
+) -> Generator[Round, Replies, _Both]:
+    """All legs of the table. The second server is the last to say anything about who passes the check."""
+    layouts = [Layout.of(plan.query, plan.setting) for plan in exchange.plans]
+    if all(layout.rows is not None for layout in layouts):
+        _check_size(exchange, len(exchange.cohort) * sum(layout.text_bytes for layout in layouts))
+    first, second = servers
+    masked = yield from _deposit(exchange, servers, layouts)
+    factors = _sealed(
+        (yield from _ask_both(servers, ({"sealed": masked[1]}, {"sealed": masked[0]}))), servers
+    )
+    committed = yield from _ask(second, {"sealed": factors[0]})
+    commitment = messages.read_sealed(committed, server=second)
+    opened = yield from _ask(first, {"sealed": factors[1], "commitment": commitment})
+    opening = messages.read_sealed(opened, server=first)
+    of_second = yield from _ask(second, {"sealed": opening, "places": places})
+    answer, verdict = messages.read_verdict(of_second, server=second)
+    of_first = yield from _ask(first, {"sealed": verdict, "places": places})
+    return of_first, answer
 
 
 def _servers(exchange: Exchange) -> tuple[str, str]:
@@ -82,7 +95,7 @@ def _deposit(
 ) -> Generator[Round, Replies, _Both]:
     """Legs 0 to 2: the servers' keys to the clients, and what those seal to the servers."""
     hello = {"servers": list(servers)}
-    replies = yield from _ask(servers, (hello, hello))
+    replies = yield from _ask_both(servers, (hello, hello))
     read = [messages.read_key(reply, server=name) for reply, name in zip(replies, servers, strict=True)]
     introduction: Message = {
         "servers": list(servers),
@@ -101,7 +114,7 @@ def _deposit(
     batches = list(_batches(deposits))
     for number, batch in enumerate(batches, start=1):
         last = number == len(batches)
-        replies = yield from _ask(
+        replies = yield from _ask_both(
             servers,
             (
                 {**introduction, "pieces": [dict(pair[0]) for pair in batch], "last": last},
@@ -127,15 +140,24 @@ def _batches(deposits: Mapping[str, Sealed]) -> Iterator[list[tuple[Message, Mes
     yield batch
 
 
-def _ask(servers: tuple[str, str], requests: _Both) -> Generator[Round, Replies, _Both]:
+def _ask_both(servers: tuple[str, str], requests: _Both) -> Generator[Round, Replies, _Both]:
     """One leg to both servers; without either there is no release."""
     replies = yield Round(to=Party.HELPER, requests=dict(zip(servers, requests, strict=True)))
-    for name in servers:
-        if name not in replies:
-            raise FederationError(
-                f"two-server: {name} did not answer, or refused; both servers are needed. See its log, and run again."
-            )
-    return replies[servers[0]], replies[servers[1]]
+    return _reply(replies, servers[0]), _reply(replies, servers[1])
+
+
+def _ask(server: str, request: Message) -> Generator[Round, Replies, Any]:
+    """One leg to one server."""
+    replies = yield Round(to=Party.HELPER, requests={server: request})
+    return _reply(replies, server)
+
+
+def _reply(replies: Replies, server: str) -> Any:
+    if server not in replies:
+        raise FederationError(
+            f"two-server: {server} did not answer, or refused; both servers are needed. See its log, and run again."
+        )
+    return replies[server]
 
 
 def _sealed(replies: _Both, servers: Sequence[str]) -> _Both:

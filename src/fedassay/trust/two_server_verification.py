@@ -1,6 +1,8 @@
 """The check of `two-server` as messages between the two servers, each sealed for the other.
 
-The arithmetic and the argument are in `two_server_check`; the order of the steps in `two_server_helper`.
+The arithmetic and the argument are in `two_server_check`; the order of the steps in `two_server_helper`. Up to the
+factors both servers do the same. Then the second server commits to its shares of the products, the first one opens its
+own, and the second one sees who passes before it says anything about it.
 """
 
 from __future__ import annotations
@@ -8,17 +10,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedassay import wire
-from fedassay.crypto.field61 import Elements, require_reduced
+from fedassay.crypto.field61 import Elements, add, require_reduced
 from fedassay.crypto.keys import Secret
 from fedassay.crypto.sketch import Half
 from fedassay.errors import ProtocolError
 from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, Message, Randomness, Request
 from fedassay.trust import two_server_check as check
+from fedassay.trust.doubts import DOUBT
 from fedassay.trust.two_server_check import Counts
 from fedassay.trust.two_server_deposits import Deposits
 from fedassay.trust.two_server_keys import Channel, commitment
@@ -26,8 +30,18 @@ from fedassay.trust.two_server_messages import fields, require
 
 log = logging.getLogger("fedassay.two_server")
 
+_OTHER = "the other server"
+
 NONCE_BYTES = 32
 COMMITMENT_BYTES = 32
+SECOND = 1
+"""The party that opens last. The coordinator's server, which has the relay in its hand, is the other one."""
+
+MOST_REJECTED = 1
+"""If more clients do not pass, there is no release, and nobody is told who they are.
+
+Not a share of the clients: the coordinator, which a server that lies may be, can make up as many as it likes.
+"""
 
 
 def first(
@@ -48,92 +62,130 @@ def first(
 
 
 def factors(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
-    """The clients that both servers can read: each one's Q, multiplied by nothing yet, under the client's masks."""
+    """The clients that both servers can read: each one's Q over all queries, under the client's masks."""
     channel, own = _channel(state), Deposits.from_message(state["deposits"])
-    other = _First.read(_heard(channel, "masked", request.message), queries=len(request.plans))
+    sealed = fields(request.message, {"sealed"})["sealed"]
+    other = _First.read(_heard(channel, "masked", sealed), queries=len(request.plans))
     mine = _common(own.names, own.counts, other.names, other.counts)
     theirs = _common(other.names, other.counts, own.names, own.counts)
     kept = own.select(mine)
-    masked = []
+    claims = np.zeros(len(kept.names), np.uint64)
     for place in range(len(request.plans)):
         half = Half(party=channel.party, numbers=state["halves"][place][own.rows(place, mine)])
         received = other.masked[place][np.repeat(theirs, other.counts[:, place])]
-        claims = check.claim(half, received, kept.counts[:, place], channel.weights(place))
-        masked.append(check.masked_factors(claims, kept.triples[place], randomness))
+        claims = add(claims, check.claim(half, received, kept.counts[:, place], channel.weights(place)))
+    masked = check.masked_factors(claims, kept.triples, randomness)
     return _said(channel, "factors", {"factors": masked}, randomness), {
         "step": "factors",
         **_channel_state(channel),
         "deposits": kept.to_message(),
+        "totals": _still(state["totals"], mine),
         "factors": masked,
     }
 
 
-def committed(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
-    """The shares of the products; only a commitment to them leaves."""
-    channel, deposits = _channel(state), Deposits.from_message(state["deposits"])
-    received = _arrays(
-        _heard(channel, "factors", request.message), "factors", [one.shape for one in state["factors"]]
-    )
-    products = [
-        check.product(own, other, triples, party=channel.party)
-        for own, other, triples in zip(state["factors"], received, deposits.triples, strict=True)
-    ]
+def products(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
+    """The shares of the products: the second server commits to its own, then the first one opens its own."""
+    step = _committed if state["party"] == SECOND else _opened
+    return step(request, state, randomness)
+
+
+def _committed(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
+    channel = _channel(state)
+    sealed = fields(request.message, {"sealed"})["sealed"]
+    mine = _products(channel, sealed, state)
     nonce = randomness.bytes(NONCE_BYTES)
-    said = {"commitment": _commitment(channel.session, channel.party, nonce, products)}
+    said = {"commitment": _commitment(channel.session, nonce, mine)}
     return _said(channel, "commitment", said, randomness), {
-        "step": "commitment",
+        "step": "products",
         **_channel_state(channel),
         "deposits": state["deposits"],
-        "products": products,
+        "totals": state["totals"],
+        "products": mine,
         "nonce": nonce,
+        DOUBT: "it was broken off after this server had committed itself to the check",
     }
 
 
-def opened(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
-    """The shares themselves, once the other server has committed to its own."""
-    channel = _channel(state)
-    told = fields(_heard(channel, "commitment", request.message), {"commitment"}, who="the other server")
+def _opened(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
+    channel, told = _channel(state), fields(request.message, {"sealed", "commitment"})
+    mine = _products(channel, told["sealed"], state)
+    committed = fields(_heard(channel, "commitment", told["commitment"]), {"commitment"}, who=_OTHER)[
+        "commitment"
+    ]
     require(
-        isinstance(told["commitment"], bytes) and len(told["commitment"]) == COMMITMENT_BYTES,
+        isinstance(committed, bytes) and len(committed) == COMMITMENT_BYTES,
         "got no commitment of the other server.",
     )
-    said = {"nonce": state["nonce"], "products": state["products"]}
-    return _said(channel, "opened", said, randomness), {
-        "step": "opened",
+    return _said(channel, "opened", {"products": mine}, randomness), {
+        "step": "products",
         **_channel_state(channel),
         "deposits": state["deposits"],
-        "products": state["products"],
-        "commitment": told["commitment"],
+        "totals": state["totals"],
+        "products": mine,
+        "commitment": committed,
+        DOUBT: "it was broken off after this server had opened its part of the check",
     }
 
 
-def verdict(message: Message, state: Message) -> Deposits:
+class Verdict(NamedTuple):
+    """Whose deposits count, their totals as far as known, and how many clients did not pass.
+
+    `opening` is for the other server, if it has none yet. With more than `MOST_REJECTED` nothing of it must leave.
+    """
+
+    kept: Deposits
+    totals: list[Elements | None]
+    rejected: int
+    opening: Message
+
+    @property
+    def refused(self) -> bool:
+        """Whether so many did not pass that there is no release."""
+        return self.rejected > MOST_REJECTED
+
+    @property
+    def doubt(self) -> Message:
+        """What is to be remembered of it, besides the deposits."""
+        return {DOUBT: f"{self.rejected} clients did not pass the check"} if self.rejected else {}
+
+
+def verdict(sealed: object, state: Message, randomness: Randomness) -> Verdict:
     """What the accepted clients deposited, from both servers' shares of the products.
 
-    Who is rejected goes to the log: that honest clients are rejected is how a server finds out that the other one lies.
+    Who is rejected goes to the log, and nowhere else if there are many: that honest clients are rejected is how a
+    server finds out that the other one lies.
     """
-    channel = _channel(state)
-    heard = _heard(channel, "opened", message)
-    nonce = heard.pop("nonce", None)
-    products = _arrays(heard, "products", [one.shape for one in state["products"]])
-    require(isinstance(nonce, bytes) and len(nonce) == NONCE_BYTES, "got no nonce of the other server.")
-    require(
-        _commitment(channel.session, 1 - channel.party, nonce, products) == state["commitment"],
-        "the other server has opened something else than it committed to.",
+    channel, own = _channel(state), state["products"]
+    heard, opening = _heard(channel, "opened", sealed), {}
+    if channel.party == SECOND:
+        opening = _said(channel, "opened", {"nonce": state["nonce"], "products": own}, randomness)
+    else:
+        nonce = heard.pop("nonce", None)
+        require(isinstance(nonce, bytes) and len(nonce) == NONCE_BYTES, "got no nonce of the other server.")
+    other = _array(heard, "products", own.shape)
+    if channel.party != SECOND:
+        require(
+            _commitment(channel.session, nonce, other) == state["commitment"],
+            "the other server has opened something else than it committed to.",
+        )
+    deposits, passed = Deposits.from_message(state["deposits"]), check.accepted(own, other)
+    rejected = deposits.select(~passed).names
+    found = Verdict(
+        kept=deposits.select(passed),
+        totals=_still(state["totals"], passed),
+        rejected=len(rejected),
+        opening=opening,
     )
-    deposits = Deposits.from_message(state["deposits"])
-    passed: NDArray[np.bool_] = np.ones(len(deposits.names), np.bool_)
-    for own, other in zip(state["products"], products, strict=True):
-        passed = passed & check.accepted(own, other)
-    if not passed.all():
-        rejected = deposits.select(~passed).names
+    if rejected:
         log.warning(
-            "%d of %d clients did not pass the check: %s. They sent false keys, or the other server lies.",
+            "%d of %d clients did not pass the check: %s. They sent false keys, or the other server lies.%s",
             len(rejected),
             len(passed),
             ", ".join(rejected),
+            " This ends the exchange; the other server is not told who they are." if found.refused else "",
         )
-    return deposits.select(passed)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,7 +198,7 @@ class _First:
 
     @classmethod
     def read(cls, heard: Message, *, queries: int) -> _First:
-        told = fields(heard, {"names", "counts", "masked"}, who="the other server")
+        told = fields(heard, {"names", "counts", "masked"}, who=_OTHER)
         names, counts, masked = told["names"], told["counts"], told["masked"]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ProtocolError("two-server: got no list of clients from the other server.")
@@ -159,7 +211,12 @@ class _First:
             "the other server's numbers of keys are out of range.",
         )
         shapes = [(int(total),) for total in counts.sum(axis=0)]
-        arrays = _arrays({"masked": masked}, "masked", shapes)
+        if not isinstance(masked, list) or len(masked) != len(shapes):
+            raise ProtocolError("two-server: got no masked values for each query from the other server.")
+        arrays = [
+            require_reduced(array, shape=shape, what="masked values of the other server")
+            for array, shape in zip(masked, shapes, strict=True)
+        ]
         return cls(names=tuple(names), counts=counts, masked=tuple(arrays))
 
 
@@ -170,6 +227,11 @@ def _common(
     others = {name: tuple(row) for name, row in zip(other_names, other_counts.tolist(), strict=True)}
     same = [others.get(name) == tuple(row) for name, row in zip(names, counts.tolist(), strict=True)]
     return np.array(same, dtype=np.bool_)
+
+
+def _still(totals: list[Elements | None], kept: NDArray[np.bool_]) -> list[Elements | None]:
+    """Totals over all clients so far, as far as they are those of the clients that are kept."""
+    return totals if kept.all() else [None for _ in totals]
 
 
 def _channel(state: Message) -> Channel:
@@ -184,24 +246,25 @@ def _said(channel: Channel, step: str, said: Message, randomness: Randomness) ->
     return {"sealed": channel.seal(step, wire.encode(said), randomness)}
 
 
-def _heard(channel: Channel, step: str, message: Message) -> Message:
+def _heard(channel: Channel, step: str, sealed: object) -> Message:
     """What the other server said at this step. That it follows the protocol is assumed, but not its arithmetic."""
-    sealed = fields(message, {"sealed"})["sealed"]
     text = channel.open(step, sealed) if isinstance(sealed, bytes) else None
     if text is None:
         raise ProtocolError(f"two-server: got something that the other server did not say ({step}).")
     return wire.decode(text.data)
 
 
-def _arrays(heard: Message, name: str, shapes: Sequence[tuple[int, ...]]) -> list[Elements]:
-    arrays = fields(heard, {name}, who="the other server")[name]
-    if not isinstance(arrays, list) or len(arrays) != len(shapes):
-        raise ProtocolError(f"two-server: got no {name} for each query from the other server.")
-    return [
-        require_reduced(array, shape=shape, what=f"{name} of the other server")
-        for array, shape in zip(arrays, shapes, strict=True)
-    ]
+def _products(channel: Channel, sealed: object, state: Message) -> Elements:
+    """This server's share of each client's product, from the other's factors."""
+    own, triples = state["factors"], Deposits.from_message(state["deposits"]).triples
+    received = _array(_heard(channel, "factors", sealed), "factors", own.shape)
+    return check.product(own, received, triples, party=channel.party)
 
 
-def _commitment(session: bytes, party: int, nonce: bytes, products: Sequence[Elements]) -> bytes:
-    return commitment(session, party, nonce, [one.astype("<u8").tobytes() for one in products])
+def _array(heard: Message, name: str, shape: tuple[int, ...]) -> Elements:
+    found = fields(heard, {name}, who=_OTHER)[name]
+    return require_reduced(found, shape=shape, what=f"{name} of the other server")
+
+
+def _commitment(session: bytes, nonce: bytes, products: Elements) -> bytes:
+    return commitment(session, nonce, products.astype("<u8").tobytes())

@@ -11,7 +11,7 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
-from fedassay.endpoint import KEPT_BY_SERVERS, Endpoint, FileStore
+from fedassay.endpoint import Endpoint
 from fedassay.envelope import Refusal
 from fedassay.errors import FederationError, Refused, TooFewClients
 from fedassay.helper import Helper
@@ -26,6 +26,7 @@ from fedassay.runtimes.flower.post import Post
 from fedassay.runtimes.flower.runtime import FlowerRuntime, Warn
 from fedassay.runtimes.flower.study import Study
 from fedassay.runtimes.in_process import Progress
+from fedassay.server_store import ServerStore, forget_old
 from fedassay.sites import COORDINATOR
 from fedassay.tasks.evaluation import with_site_names
 
@@ -116,13 +117,18 @@ class Coordinator:
 
     @contextmanager
     def _first_server(self, study: Study, job: Job) -> Iterator[Endpoint | None]:
-        """This machine's own server, for trust models that have two: a store for each study."""
+        """This machine's own server, for trust models that have two: a store for each study.
+
+        Studies may run at the same time, and nobody may ever open the store of a finished one again: what is old is
+        deleted from all of them.
+        """
         if not job.setting.trust.helpers_needed:
             yield None
             return
         folder = self.file.state / "first-server"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        store = FileStore(folder / f"{study.name}.store", kept=KEPT_BY_SERVERS)
+        store = ServerStore(folder / study.name)
+        for other in filter(Path.is_dir, folder.iterdir()):
+            forget_old(other)
         try:
             yield Helper(
                 COORDINATOR, randomness=SecureRandomness(), store=store, credentials=self.file.credentials

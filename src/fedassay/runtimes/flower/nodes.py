@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from fedassay.crypto.identity import Credentials, Identity, key_from_text
-from fedassay.endpoint import KEPT_BY_SERVERS, Endpoint, FileStore
+from fedassay.endpoint import Endpoint, FileStore
 from fedassay.errors import UsageError
 from fedassay.helper import Helper
 from fedassay.privacy.randomness import SecureRandomness
+from fedassay.server_store import ServerStore
 from fedassay.sites import SiteFile
 
 _HELPER_ENTRIES = {"name", "key", "state", "roster"}
@@ -45,7 +46,7 @@ class Node:
             try:
                 yield endpoint
             finally:
-                if isinstance(endpoint.store, FileStore):
+                if isinstance(endpoint.store, FileStore | ServerStore):
                     endpoint.store.close()
         finally:
             os.close(descriptor)
@@ -83,7 +84,7 @@ def _helper(path: Path) -> Node:
         return Helper(
             name,
             randomness=SecureRandomness(),
-            store=FileStore(state / "store", kept=KEPT_BY_SERVERS),
+            store=ServerStore(state / "exchanges"),
             credentials=credentials,
         )
 

@@ -163,11 +163,11 @@ class UnequalLaw:
         """The coverage that is reached with probability 1 - p: F^{-1}(p)."""
         if not 0 <= p <= 1:
             raise UsageError(f"probability: got {p:g}, expected a number from 0 to 1.")
-        if self.is_trivial or p == 1:
+        if p == 0 and not self.is_trivial:
+            return 0.0
+        if p == 1 or self.is_trivial:
             return 1.0
         lo, hi = self._senders.ends(self._rank)
-        if p == 0:
-            return 0.0
 
         def excess(w: float) -> float:
             return 1 - p - float(self._senders.tails(np.array([w]), self._rank)[0, 0])
