@@ -187,8 +187,9 @@ class Town:
     back: Callable[[str, int, Any], Any] = same
     cheats: Mapping[str, Cheat] = field(default_factory=dict)
     credentials: Mapping[str, Credentials] = field(default_factory=dict)
+    first: type[TrustModel] = TwoServer
     second: type[TrustModel] = TwoServer
-    """What the second server runs."""
+    """What the servers run."""
     strangers: Mapping[str, Message] = field(default_factory=dict)
     told: Mapping[str, tuple[Plan, ...]] = field(default_factory=dict)
     """What somebody is told to be the question, if not `plans`."""
@@ -203,7 +204,7 @@ class Town:
         self.asked: dict[tuple[str, int], bytes] = {}
 
     def helper(self, name: str, source: SimulatedRandomness, store: Store | None = None) -> Helper:
-        kind = TwoServer if name == SERVERS[0] else self.second
+        kind = self.first if name == SERVERS[0] else self.second
         return Helper(
             name,
             randomness=source,

@@ -96,23 +96,21 @@ HEARS = [(server, leg) for server, leg in ASKED if leg > 2]
 """When a server hears something that the other one has sealed for it."""
 
 
-@pytest.mark.parametrize(("server", "leg"), HEARS)
-def test_nobody_can_change_what_one_server_says_to_the_other(server: str, leg: int) -> None:
-    for field in ("sealed", "commitment"):
+@pytest.mark.parametrize(
+    ("server", "leg", "field"), [*((*one, "sealed") for one in HEARS), ("coordinator", 5, "commitment")]
+)
+def test_nobody_can_change_what_one_server_says_to_the_other(server: str, leg: int, field: str) -> None:
+    def flip(name: str, now: int, message: Any) -> Any:
+        if (name, now) != (server, leg):
+            return message
+        sealed = bytearray(message[field])
+        sealed[20] ^= 1
+        return {**message, field: bytes(sealed)}
 
-        def flip(name: str, now: int, message: Any, field: str = field) -> Any:
-            if (name, now) != (server, leg) or field not in message:
-                return message
-            sealed = bytearray(message[field])
-            sealed[20] ^= 1
-            return {**message, field: bytes(sealed)}
-
-        town = Town(plans=PLANS, counts=COUNTS, to=flip)
-        if field == "commitment" and (server, leg) != ("coordinator", 5):
-            continue
-        with pytest.raises(FederationError, match=f"{server} did not answer"):
-            town.go()
-        assert "the other server did not say" in str(town.helpers[server].reason)
+    town = Town(plans=PLANS, counts=COUNTS, to=flip)
+    with pytest.raises(FederationError, match=f"{server} did not answer"):
+        town.go()
+    assert "the other server did not say" in str(town.helpers[server].reason)
 
 
 def said_before(town: Town, by: str, leg: int, *, back: int) -> bytes:

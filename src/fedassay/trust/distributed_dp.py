@@ -46,7 +46,7 @@ from fedassay.protocol import (
 from fedassay.trust.local_noise import spread
 from fedassay.trust.secure_sum_graph import LARGEST_COMPLETE, tolerated
 from fedassay.trust.secure_sum_protocol import DoubleMasking, measured
-from fedassay.trust.words import exactly, protected
+from fedassay.trust.words import exactly, protected, refuse_points
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +92,7 @@ class DistributedDP(DoubleMasking, TrustModel):
         `Plan.noise` is what a total over all clients would carry. `setting.clients` of 0 stands for a number
         that is not known yet.
         """
+        refuse_points(query)
         if not isinstance(query, Sum):
             raise UnsupportedQuery(
                 f"{type(query).__name__} of {query.of.name}: a secure sum hides who sent what, so it cannot "

@@ -51,7 +51,7 @@ from fedassay.trust.unary_encoding import (
     chosen_row,
     simulated_partition,
 )
-from fedassay.trust.words import exactly, protected
+from fedassay.trust.words import exactly, protected, refuse_points
 
 ENCODINGS = ("auto", "unary", "noise")
 
@@ -103,6 +103,7 @@ class LocalDP(TrustModel):
 
     def plan(self, query: Query[Any], setting: Setting) -> Plan:
         """Choose the encoding and its noise; refuse what single private messages cannot answer."""
+        refuse_points(query)
         if setting.budget is None:
             raise UsageError("local-dp: got no privacy budget, expected one; give --epsilon (and --delta).")
         if not isinstance(query, Sum | Collect):

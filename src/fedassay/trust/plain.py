@@ -27,6 +27,7 @@ from fedassay.protocol import (
     Vector,
 )
 from fedassay.trust import clear
+from fedassay.trust.words import refuse_points
 
 LIMIT = 2**63
 """Totals stay below: they are int64."""
@@ -46,6 +47,7 @@ class Plain(TrustModel):
 
     def plan(self, query: Query[Any], setting: Setting) -> Plan:
         """Refuse a budget (there is no noise to spend it on) and sums that could wrap."""
+        refuse_points(query)
         if setting.budget is not None:
             raise UsageError(
                 "plain: got a privacy budget, but plain adds no noise; leave out --epsilon and --delta."

@@ -13,6 +13,7 @@ from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.protocol import NO_NOISE, Plan, Query, Randomness, Released, Setting, Sum, TrustModel, Vector
 from fedassay.trust.secure_sum_graph import parameters, survivable, tolerated
 from fedassay.trust.secure_sum_protocol import DoubleMasking
+from fedassay.trust.words import refuse_points
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,7 @@ class SecureSum(DoubleMasking, TrustModel):
 
         `setting.clients` of 0 stands for a number that is not known yet.
         """
+        refuse_points(query)
         if not isinstance(query, Sum):
             raise UnsupportedQuery(
                 f"{type(query).__name__} of {query.of.name}: a secure sum hides who sent what, so it cannot "

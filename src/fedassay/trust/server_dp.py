@@ -26,7 +26,7 @@ from fedassay.protocol import (
 )
 from fedassay.trust import clear
 from fedassay.trust.local_noise import room_beside, spread
-from fedassay.trust.words import exactly, protected
+from fedassay.trust.words import exactly, protected, refuse_points
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +51,7 @@ class ServerDP(TrustModel):
 
     def plan(self, query: Query[Any], setting: Setting) -> Plan:
         """Choose the noise from the budget, the summary's sensitivity and the query's share; sums only."""
+        refuse_points(query)
         if setting.budget is None:
             raise UsageError("server-dp: got no privacy budget, expected one; give --epsilon (and --delta).")
         if not isinstance(query, Sum):

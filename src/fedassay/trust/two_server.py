@@ -59,8 +59,9 @@ class TwoServer(TrustModel):
     rows (128 bits). A client counts each of its rows exactly once, or is left out (up to a probability of 2^-58).
 
     Assumption: the two servers do not collude, and clients know their keys. Both follow the protocol: one that does not
-    can make the result wrong, and can test one guess about each client's rows with each query, however little epsilon
-    that query spends. A wrong guess rejects an honest client, unless that server breaks the exchange off when it knows.
+    can make the result wrong, and can test guesses about rows, however little epsilon is spent. With an exchange the
+    first server can test one (the second one, a guess about each client); a wrong guess is in the other server's books,
+    which begins nothing new after `doubts.MOST_DOUBTS` of them. The details are in `two_server_check`.
 
     What counts as public: who is in the cohort, who answered and was accepted, and how many keys each client sends:
     exactly R with ``rows_per_client=R``, else as many as it has rows.
@@ -68,8 +69,9 @@ class TwoServer(TrustModel):
     Answers: `Sum` of summaries that have `leaves`, and `Points` of cumulative ones. For `Points` the servers keep what
     clients have sent and answer later questions by themselves, from the same noise.
 
-    Edge cases: a client whose message is malformed, does not open or does not pass the check is a dropout. A server
-    that falls silent or answers anything else than it should ends the exchange.
+    Edge cases: a client whose message is malformed or does not open is a dropout, and so is one that does not pass the
+    check; if more than one does not pass, there is no release. A server that falls silent or answers anything else than
+    it should ends the exchange.
     """
 
     name: ClassVar[str] = "two-server"
@@ -172,9 +174,10 @@ class TwoServer(TrustModel):
             "row. Each server holds one half of every encoded row, which says nothing by itself (128-bit security), "
             f"and adds {mechanism} noise of its own, drawn exactly and in full; what is published carries the noise "
             "of both. The servers check that every client counts each row exactly once, and leave out who does not. "
-            "Both are assumed to follow the protocol: a server that does not can falsify the result, and can test one "
-            "guess about the rows of a client with each query, however small its epsilon; the other server sees a "
-            "client that is left out, or only that the exchange broke off. "
+            "Both are assumed to follow the protocol: a server that does not can falsify the result, and can test "
+            "guesses about rows, however small its epsilon: the coordinator's one with each exchange, the other one a "
+            "guess about each client; a guess that is right does not show, and after a few that are wrong the server "
+            "that is honest begins nothing new. "
             f"{sizes}. Which clients took part, and which were left out, is known to both servers."
         )
 

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from fedassay.protocol import Neighbours, Protection, Unit
+from typing import Any
+
+from fedassay.errors import UnsupportedQuery
+from fedassay.protocol import Neighbours, Points, Protection, Query, Unit
+
+
+def refuse_points(query: Query[Any]) -> None:
+    """Refuse to go on with points later: nobody keeps what clients have sent."""
+    if isinstance(query, Points):
+        raise UnsupportedQuery(
+            f"Points of {query.of.name}: only two servers keep what clients have sent, so that points can be asked for "
+            "later; use two-server, or ask for the whole curve at once (ecdf)."
+        )
 
 
 def protected(protection: Protection) -> str:
