@@ -64,7 +64,7 @@ class Delivery:
         render(document, self.console)
         for path in (None if self.json == "-" else self.json, self.report, *also):
             if path is not None:
-                self.console.print(f"Written: {path}", highlight=False)
+                self.console.print(f"Written: {path}", highlight=False, soft_wrap=True)
 
 
 def delivery(
