@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import dcf_reference as reference
 from fedassay.crypto import dcf
-from fedassay.crypto.dcf import evaluate, generate, whole_domain
+from fedassay.crypto.dcf import evaluate, generate, totals, whole_domain
 from fedassay.crypto.dcf_keys import Keys, key_bytes, well_formed
 from fedassay.crypto.field61 import PRIME, add
-from fedassay.crypto.sketch import Challenge, Half, accepted, answer, begin
+from fedassay.crypto.sketch import Challenge, Half, accepted, answer, begin, begin_and_total
 from fedassay.errors import ProtocolError, UsageError
 from secure_sum_driver import Seeded
 from stated import Verify
@@ -73,6 +73,15 @@ def test_a_grid_that_is_evaluated_in_parts(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(dcf, "_NODES_AT_ONCE", 64)
     for party, expected in zip(keys, whole, strict=True):
         np.testing.assert_array_equal(begin(party, challenge)[1], expected)
+        np.testing.assert_array_equal(begin_and_total(party, challenge)[2], totals(party, challenge.points))
+
+
+def test_totals_come_with_the_check():
+    points = [3, 4, 9, 15]
+    for party in generate([0, 3, 9, 9, 10, 15], bits=4, randomness=Seeded("totals")):
+        found = begin_and_total(party, Challenge.of(seed(), bits=4, points=points))
+        np.testing.assert_array_equal(found[2], totals(party, points))
+        np.testing.assert_array_equal(found[1], begin(party, Challenge.of(seed(), bits=4, points=points))[1])
 
 
 @pytest.mark.full

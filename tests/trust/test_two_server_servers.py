@@ -218,6 +218,18 @@ def test_servers_that_were_told_different_questions_do_not_answer() -> None:
         Town(plans=PLANS, counts=COUNTS, told={"helper": dear}).go()
 
 
+@pytest.mark.parametrize("clients", [-1, -(10**18)])
+def test_a_negative_number_of_clients_is_no_question(clients: int) -> None:
+    """It would pass for a total that cannot wrap."""
+    town = Town(
+        plans=PLANS, counts=COUNTS, told={"helper": plans_of(Sum(of=Cells()), of=setting(clients=clients))}
+    )
+    with pytest.raises(FederationError, match="helper did not answer"):
+        town.go()
+    assert ("helper", 0) not in town.said
+    assert "a query's fields are not valid" in str(town.helpers["helper"].reason)
+
+
 # --- a server that lies -------------------------------------------------------------------------------------
 
 

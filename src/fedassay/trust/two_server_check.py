@@ -1,16 +1,20 @@
-"""The check of `two-server`: one verdict per client, from which a server that lies learns a yes or a no at most.
+"""The check of `two-server`: one verdict per client, and what a server that lies can learn from it.
 
 `fedassay.crypto.sketch` reduces "each of these keys counts exactly once" to two numbers P and S for each key, of which
 the servers hold additive shares, and which are 0 for an honest client. Opening them, as it does by itself, would tell a
 server that lied in its first message the values of the keys. Here they stay shared:
 
 1. The servers take random numbers ρ, σ that no client could know when it made its keys, and add up, for each client,
-   Q = Σ ρP + σS over its keys. If any P or S is not 0, Q is 0 with a probability of at most 2^-60.
-2. Each server draws a number w_b of its own. With w = w_0 + w_1 they compute and open w·Q only, by a multiplication
+   Q = Σ ρP + σS over all its keys, of all queries of the exchange. If any P or S is not 0, Q is 0 with a probability of
+   at most 2^-60.
+2. Each server draws a number w_b of its own. With w = w_0 + w_1 they compute shares of w·Q only, by a multiplication
    triple (α, β, γ = αβ) that the client has dealt in shares (D. Beaver, CRYPTO 1991): both open D = w + α and
    E = Q + β; then w·Q = DE − Dβ − Eα + γ.
+3. The second server commits to its shares of w·Q. The first one opens its own. The second one sees for whom w·Q = 0. If
+   more than one client fails, it says that there will be no release, and no more. Else it answers, and opens its
+   shares, which the first one compares with the commitment.
 
-The client is accepted if w·Q = 0.
+A client is accepted if w·Q = 0.
 
 **Complete.** An honest client has Q = 0 and a true triple.
 
@@ -18,17 +22,29 @@ The client is accepted if w·Q = 0.
 of at most 2^-60, as w is drawn when keys, triple and ρ, σ are fixed. Together with the sketch (2^-59): a client that
 does not count exactly once with every key, at every point, is accepted with a probability of at most 2^-58.
 
-**A server that lies.** Say server 0 lies in its masked values, by numbers of its choice: what the servers then share is
-Q + q, where q depends on the client's values. It may lie about D by ε and about E by ε' as well. The other's shares
-of D and E are masked by that one's shares of α and β. What the other opens in the end is, but for what server 0 knows,
-(w + ε)(Q + q + ε'). As w contains the other's own uniform number, this is uniform, whatever the values, unless
-Q + q + ε' = 0. So server 0 learns whether its guess about this client's values was right, one bit, and nothing
-else. A wrong guess makes w·Q ≠ 0: an honest client is rejected, and the other server sees it, for both commit to their
-shares of w·Q before either is opened; but server 0, which gets the other's share first if it withholds its own, may
-then break the exchange off, and the other sees no more than that. The bit is not paid for: it is the same for a query
-of any epsilon, and there is one for each query of an exchange. (A server that shifts its shares of the function itself
-can test a guess in the same way. Boneh et al., IEEE S&P 2021, prevent that too, by keys of twice the size that take
-twice as long.)
+**A server that follows the protocol** learns of an honest client that it is honest: the masked values, D and E are
+uniform given its own shares, and the other's share of w·Q is minus its own.
+
+**A server that lies** may add numbers of its choice to its masked values and its factors: what the servers then share
+is not w·Q but (w + ε)·u, with u = Q + q + ε', where q depends on the client's values. All that it sees until then
+is masked by numbers that it does not know (the other's shares of a, α and β), or is a commitment, which hides. As w
+contains the other's own uniform number, (w + ε)·u is uniform, whatever the values, unless u = 0; then it is 0. So all
+it can learn of a client from an exchange is whether u = 0: whether a guess was right, *one bit*. The guess is about the
+values of any of the client's keys; of a row that k queries ask about it can be that the row is in one of k leaves (u is
+linear in one number for each query). The bit is not paid for: it is the same for any epsilon.
+
+- *The first server, with the relay in its hand,* gets these bits of the clients that it lied about as far as the second
+  one lets it: that all guesses were right; or which one was wrong, if one was; or that more were. About one client
+  that is one bit, about m clients log2(m + 2) at most. If it does not open its own share it learns nothing, and it must
+  open before it hears anything that depends on the other's share: it cannot make a wrong guess look right.
+- *The second server* hears first, and gets the bit of every client. Being committed, it cannot make a wrong guess look
+  right either: it shows the first one who fails, or breaks off.
+
+Either way the honest server has an exchange in its books for a wrong guess, as not finished or as one in which clients
+failed, and after a few of them it begins no other (`fedassay.trust.doubts`). A right guess does not show; who tests
+only what is nearly sure can do so for long, and learns little each time. A client that cheats looks like a wrong guess,
+which is why one is put up with. It is one, and not a share of the clients, because a coordinator can make up clients.
+(Boneh et al., IEEE S&P 2021, prevent all of this by an authenticated payload, for larger keys that take longer.)
 """
 
 from __future__ import annotations

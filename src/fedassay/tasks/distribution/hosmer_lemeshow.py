@@ -93,9 +93,7 @@ class HosmerLemeshow:
                 f"groups: got {self.groups}, expected a whole number from {fewest} to {MOST_GROUPS}."
             )
         if type(self.points) is not int or not 2 <= self.points <= MOST_POINTS:
-            raise UsageError(
-                f"points: got {self.points}, expected a whole number from 2 to {MOST_POINTS:,}."
-            )
+            raise UsageError(f"points: got {self.points}, expected a whole number from 2 to {MOST_POINTS:,}.")
         if not 0 < self.curve_share < 1:
             raise UsageError(f"curve share: got {self.curve_share:.3g}, expected a number between 0 and 1.")
         self._evaluate()  # refuses bad heights, transforms and levels
