@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,8 +18,10 @@ from flower_lab import Lab, hospitals, parsed, pooled, running
 import fedassay
 from fedassay.errors import FederationError
 from fedassay.protocol import Budget, Protection
+from fedassay.runtimes.flower.coordinator import Coordinator
 from fedassay.runtimes.flower.study import Study
 from fedassay.runtimes.flower.submission import submit
+from fedassay.server_store import DAYS_KEPT, ServerStore
 from fedassay.trust.two_server import TwoServer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -42,6 +48,23 @@ def test_a_simulation_on_flower_equals_the_pooled_rows() -> None:
     assert result.cohort["clients"] == 3
     assert result["roc_auc"]["value"] == pytest.approx(exact["roc_auc"]["value"], abs=0.02)
     assert result["histogram"]["rows"] == pytest.approx(180, abs=1e-6)
+
+
+def test_the_coordinator_clears_the_stores_of_all_its_studies(tmp_path: Path) -> None:
+    """Nobody opens the store of a finished study again, and it may hold one half of every row."""
+    stores = {name: tmp_path / "first-server" / name for name in ("old", "recent", "this")}
+    for name in ("old", "recent"):
+        ServerStore(stores[name]).close()
+        (stores[name] / "ab.talk").write_bytes(b"keys")
+    long_ago = time.time() - (DAYS_KEPT + 1) * 86_400
+    os.utime(stores["old"] / "ab.talk", (long_ago, long_ago))
+    coordinator: Any = Coordinator(file=SimpleNamespace(state=tmp_path, credentials=None))
+    job = SimpleNamespace(setting=SimpleNamespace(trust=TwoServer()))
+    with coordinator._first_server(SimpleNamespace(name="this"), job) as server:
+        assert isinstance(server.store, ServerStore)
+        assert server.store.folder == stores["this"]
+    assert not (stores["old"] / "ab.talk").exists()
+    assert (stores["recent"] / "ab.talk").exists()
 
 
 @pytest.mark.full
