@@ -67,6 +67,7 @@ def evaluate(
     _check_comparison(score=score, by=by, groups=groups, versus=versus)
     if per_site:
         _check_sites(data, client)
+    columns = columns_of(client, score=score, label=label, versus=versus, group=by)
     terms = Terms.of(trust, budget, protection, simulation)
     looked_up = by is not None and not groups
     data = reread(data) if looked_up or per_site else data
@@ -84,7 +85,6 @@ def evaluate(
         # What can be refused without the data is refused before they are opened, here too.
         rehearse(task, terms.setting)
         task = replace(task, groups=group_names(data, by))
-    columns = columns_of(client, score=score, label=label, versus=versus, group=by)
     result = terms.simulate("evaluate", task, data, columns, {"by": by, "versus": versus})
     if looked_up:
         result = replace(result, warnings=(*result.warnings, _LOOKED_UP))

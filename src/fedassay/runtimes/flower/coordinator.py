@@ -38,7 +38,7 @@ class Coordinator:
     file: CoordinatorFile
 
     def runtime(
-        self, grid: Grid, study: Study, *, local: Endpoint | None, progress: Progress, warn: Warn
+        self, grid: Grid, study: Study, *, local: Endpoint | None = None, progress: Progress, warn: Warn
     ) -> FlowerRuntime:
         """The runtime that asks this coordinator's sites, and with `local` as first server two servers."""
         post = Post(grid=grid, credentials=self.file.credentials)
