@@ -89,6 +89,10 @@ class Protection:
     rows_per_client: int | None = None
 
     def __post_init__(self) -> None:
+        for name, kind in (("unit", Unit), ("neighbours", Neighbours)):
+            if getattr(self, name) not in list(kind):
+                raise UsageError(f"{name}: got {getattr(self, name)!r}, expected one of {', '.join(kind)}.")
+            object.__setattr__(self, name, kind(getattr(self, name)))
         if self.rows_per_client is not None and not 1 <= self.rows_per_client <= LARGEST_ROWS_PER_CLIENT:
             raise UsageError(f"rows per client: got {self.rows_per_client}, expected at least 1.")
         if self.unit is Unit.CLIENT and self.rows_per_client is None:

@@ -76,4 +76,7 @@ def describe_cohort(
     counted = results.get("histogram", {}).get("rows")
     if counted is None and isinstance(results.get("rows"), Mapping):
         counted = results["rows"]["value"]
+    tested = results.get("hosmer_lemeshow")
+    if counted is None and isinstance(tested, Mapping) and isinstance(tested.get("groups"), list):
+        counted = sum(group["rows"] for group in tested["groups"])
     return {"clients": answered, "dropped": asked - answered, "truncated": truncated, "rows": counted}

@@ -241,7 +241,10 @@ BAD_USAGE = {
         [*RANGE, *SERVER, 0.1, "--precision", 0.01, "--rows", 1500],
         "noise alone makes the band",
     ),
-    "a precision of nobody knows how many": ([*RANGE, *SERVER, 1, "--precision", 0.1], "expected rows"),
+    "a precision of nobody knows how many": (
+        [*RANGE, *SERVER, 1, "--precision", 0.1],
+        "give how many you expect (--rows)",
+    ),
     "useless budget": ([*RANGE, *SERVER, 1e-4, "--rows", 1500], "else the band says nothing"),
     "precision": ([*RANGE, *SERVER, 1, "--precision", 0, "--rows", 1500], "precision: got 0"),
     "two servers see how many rows there are": (

@@ -80,3 +80,9 @@ def test_a_check_warns_of_one_value_in_all_rows() -> None:
 def test_a_column_plays_one_role() -> None:
     with pytest.raises(UsageError, match="two different columns"):
         load({"y": [0, 1]}, columns={"value": "y", "label": "y"})
+
+
+def test_a_column_of_32_bits_holds_the_decimals_that_it_shows() -> None:
+    values = np.round(np.random.default_rng(1).normal(4, 1, 1000), 1)
+    batch = next(iter(load({"k": values.astype(np.float32)}, columns={"value": "k"}).pooled().batches()))
+    assert (batch["value"] == values).all()

@@ -47,7 +47,12 @@ def test_uniform_grids_find_the_leaf(lower: float, width: float, height: int, se
     except UsageError:
         assume(False)
     check(g, seed)
-    assert np.allclose(g.thresholds, np.linspace(g.lower, g.upper, g.points + 1)[1:], rtol=1e-12, atol=0)
+    assert np.allclose(
+        g.thresholds,
+        np.linspace(g.lower, g.upper, g.points + 1)[1:],
+        rtol=1e-12,
+        atol=1e-14 * max(abs(lower), abs(lower + width)),
+    )
 
 
 @given(st.floats(-300, 300), st.floats(1e-6, 300), st.integers(1, 12), st.integers(0, 99))
@@ -224,3 +229,14 @@ def test_powers_of_two(points: int) -> None:
     power = power_of_two(points)
     assert power.bit_count() == 1
     assert max(points, 2) <= power < max(2 * points, 3)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "points"), [(0.7, 7.1, 64), (-51.2, 51.2, 1024), (0, 12.8, 128), (-0.3, 0.5, 8)]
+)
+def test_points_are_the_decimals_that_are_meant(lower: float, upper: float, points: int) -> None:
+    """A lab value of 3.9 is a value up to 3.9, whatever lower + i·step rounds to."""
+    decimals = [round(lower + (i + 1) * (upper - lower) / points, 9) for i in range(points)]
+    found = ValueGrid(lower=lower, upper=upper, points=points)
+    assert found.thresholds.tolist() == decimals
+    assert found.locate(decimals).tolist() == list(range(points))

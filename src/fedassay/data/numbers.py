@@ -44,6 +44,28 @@ def is_text(array: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
+def is_single(array: Any) -> bool:
+    """Whether the values are floats of 32 bits."""
+    return bool(pa.types.is_float32(plain(array).type))
+
+
+def as_decimals(numbers: Numbers) -> Numbers:
+    """Floats of 32 bits as the decimals of up to seven digits that they stand for; others as they are.
+
+    In a column of 32 bits, 3.9 is 3.9000000953674316, which is not a value up to 3.9.
+
+    Examples
+    --------
+    >>> as_decimals(np.array([np.float32(3.9), np.float32(1) / 3, np.nan], dtype=np.float64))
+    array([3.9       , 0.33333334,        nan])
+    """
+    with np.errstate(all="ignore"):
+        digits = 6 - np.floor(np.log10(np.abs(numbers)))
+        scale = 10.0 ** np.clip(np.nan_to_num(digits, posinf=0.0, neginf=0.0), -22, 22)
+        decimals = np.rint(numbers * scale) / scale
+        return np.where(decimals.astype(np.float32) == numbers.astype(np.float32), decimals, numbers)
+
+
 def to_numbers(array: Any) -> Numbers:
     """Each value as a float, NaN where it is missing or not a number.
 

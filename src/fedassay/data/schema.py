@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.data.findings import Finding, error, listed
-from fedassay.data.numbers import to_clients, to_numbers, to_truth
+from fedassay.data.numbers import as_decimals, is_single, to_clients, to_numbers, to_truth
 from fedassay.errors import UsageError
 from fedassay.summaries.group_names import LONGEST_NAME, fingerprints
 
@@ -60,7 +60,7 @@ def _label(array: Any) -> tuple[NDArray[Any], Bad]:
 
 def _value(array: Any) -> tuple[NDArray[Any], Bad]:
     values = to_numbers(array) + 0.0  # -0.0 is 0.0, as for scores
-    return values, ~np.isfinite(values)
+    return as_decimals(values) if is_single(array) else values, ~np.isfinite(values)
 
 
 def _group(array: Any) -> tuple[NDArray[Any], Bad]:

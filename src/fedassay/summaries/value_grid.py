@@ -132,11 +132,23 @@ class ValueGrid:
             return self.thresholds[places]
         share = (places + 1.0) / self.points  # exact, N is a power of two
         if self.spacing == "uniform":
-            inner = self.lower + share * (self.upper - self.lower)
+            inner = self._decimal(self.lower + share * (self.upper - self.lower))
         else:
             low, high = math.log(self.lower), math.log(self.upper)
             inner = np.exp(np.minimum(low + share * (high - low), high))
         return np.where(places >= self.points - 1, self.upper, np.minimum(inner, self.upper))
+
+    def _decimal(self, points: Floats) -> Floats:
+        """The decimal numbers that are meant: 3.9, and not 3.8999999999999995, below which a value of 3.9 would not be.
+
+        Rounded to the 15th digit of the larger end of the range, unless points are close to that themselves. Powers of
+        ten up to the 22nd are exact, so that the quotient is the number that a decimal is read as.
+        """
+        digits = 14 - math.floor(math.log10(max(abs(self.lower), abs(self.upper))))
+        step = (self.upper - self.lower) / self.points
+        if not 0 <= digits <= 22 or step * 10.0**digits < 100:
+            return points
+        return np.asarray(np.rint(points * 10.0**digits) / 10.0**digits + 0.0)
 
     @property
     def thresholds(self) -> Floats:

@@ -133,11 +133,15 @@ def test_what_is_asked_later_is_what_would_have_been_listed() -> None:
     results = drive(task, PLAIN, {"value": x})
     for entry in results["quantiles"]:
         assert quantile_at(results, entry["quantile"]) == entry
-    for place in (0, 7, 63):
+    for place in (0, 7, 62):
         at = value_at(results, results["points"][place])
         assert at["applied"] == results["points"][place]
         assert at["value"] == results["values"][place]
         assert at["error"]["discretisation"] == 0
+    last = value_at(results, results["points"][63])  # where values above the range are counted too
+    assert last["value"] is None
+    assert last["interval"] == [value_at(results, results["points"][62])["interval"][0], 1.0]
+    assert "values above 9 are counted" in last["reason"]
     between = value_at(results, results["points"][30] + 0.03)
     exact = ECDF(np.clip(x, 1, 9))(results["points"][30] + 0.03)
     assert between["applied"] == results["points"][30]

@@ -323,7 +323,7 @@ def test_a_useless_budget_is_refused_where_rows_are_known() -> None:
 
 
 def test_a_precision_needs_a_number_of_rows_and_noise() -> None:
-    with pytest.raises(UsageError, match="give expected rows"):
+    with pytest.raises(UsageError, match="give how many you expect"):
         next(Ecdf(precision=0.1).steps(server(1.0)))
     assert isinstance(next(Ecdf(precision=1e-6).steps(PLAIN)), Sum)
 

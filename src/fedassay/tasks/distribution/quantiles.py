@@ -20,9 +20,13 @@ Entry = dict[str, Any]
 
 def checked_quantile(quantile: float) -> float:
     """The quantile as a number; refused unless between 0 and 1."""
-    if not 0 < float(quantile) < 1:
-        raise UsageError(f"quantile: got {quantile}, expected a number between 0 and 1, such as 0.5.")
-    return float(quantile)
+    try:
+        number = float(quantile)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 < number < 1:
+        raise UsageError(f"quantile: got {quantile}, expected a number above 0 and below 1, such as 0.5.")
+    return number
 
 
 def quantile_entry(curve: Curve, shown: Shown, quantile: float, *, level: float) -> Entry:

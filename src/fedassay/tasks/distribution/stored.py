@@ -161,8 +161,8 @@ def value_at(
     It holds at the nearest point of the grid, which the answer names as ``applied``; ``error.discretisation`` is how
     much the share can change on the way from there to x. The parameters are those of `quantile_at`.
     """
-    if not np.isfinite(x):
-        raise UsageError(f"x: got {x}, expected a finite number.")
+    if isinstance(x, str) or x is None or not np.isfinite(x):
+        raise UsageError(f"x: got {x!r}, expected a finite number.")
     level = _level(results, level)
     curve = Release.from_results(results).named(of)
     points = curve.grid.thresholds[: curve.grid.named]
@@ -171,9 +171,22 @@ def value_at(
         shown = _shown(results, curve)
         place = int(shown.places[np.argmin(np.abs(points[shown.places] - x))])
         metric = _share(curve, shown, place, float(x), level=level)
+        if place == curve.grid.points - 1:
+            metric = _beyond(metric, curve, shown, level=level)
     except Undefined as reason:
         metric = undefined(str(reason), level=level).to_json()
     return {"x": float(x), "applied": point_of(curve.grid, place), **metric}
+
+
+def _beyond(metric: dict[str, Any], curve: Curve, shown: Shown, *, level: float) -> dict[str, Any]:
+    """What can be said about the last leaf of a range: how much is below it, and nothing about what is above it."""
+    before = int(shown.places[-2]) if len(shown.places) > 1 else None
+    lowest = 0.0
+    if before is not None:
+        known = _share(curve, shown, before, point_of(curve.grid, before), level=level)
+        lowest = known["interval"][0]
+    reason = f"values above {curve.grid.upper:g} are counted in the last leaf too, so that only a lower bound is known"
+    return {**metric, "value": None, "interval": [lowest, 1.0], "reason": reason}
 
 
 def _share(curve: Curve, shown: Shown, place: int, x: float, *, level: float) -> dict[str, Any]:
@@ -204,6 +217,8 @@ def _shown(results: Mapping[str, Any], curve: Curve) -> Shown:
 
 
 def _level(results: Mapping[str, Any], level: float | None) -> float:
+    if "distribution" not in results:
+        raise UsageError('results: got something else, expected the part "results" of the JSON of an ecdf.')
     chosen = results.get("level") if level is None else level
     if not isinstance(chosen, float) or not 0 < chosen < 1:
         raise UsageError(f"level: got {chosen}, expected a number between 0 and 1, such as 0.95.")
