@@ -60,7 +60,7 @@ class Layout:
         if leaves is None:
             raise UnsupportedQuery(
                 f"{query.of.name}: two-server encodes each row by the cell that it falls into, and this summary does "
-                "not say which cells; use server-dp or distributed-dp."
+                "not say which cells; use server-dp or distributed-dp (for hosmer-lemeshow, --method free does)."
             )
         if not 1 <= leaves.length <= LARGEST_LEAVES:
             raise UnsupportedQuery(
@@ -71,7 +71,8 @@ class Layout:
         if layout.rows is None and not _sizes_are_public(query, setting.protection):
             raise UsageError(
                 "two-server: both servers see how many rows a client sends, expected a number that is public; give "
-                "--rows-per-client R (clients with fewer rows fill up with dummies)."
+                "--rows-per-client R (clients with fewer rows fill up with dummies), or --neighbours replace-one, which "
+                "takes the sizes of clients as known."
             )
         if layout.client_bytes > LARGEST_DEPOSIT:
             raise UnsupportedQuery(

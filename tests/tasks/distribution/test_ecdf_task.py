@@ -175,8 +175,8 @@ def test_two_points_are_enough(mechanism: str, neighbours: Neighbours) -> None:
         assert results["points"] == [0.5, 1.0]
         assert results["values"][0] == pytest.approx((rows()["value"] <= 0.5).mean(), abs=0.05)
         assert [entry["value"] for entry in results["quantiles"]] == [0.5, 1.0]
-        assert results["quantiles"][0]["reason"].startswith("at or below 0.5, in the first leaf")
-        assert results["quantiles"][1]["reason"].startswith("above 0.5, in the last leaf")
+        assert results["quantiles"][0]["reason"].startswith("at or below 0.5, in the first cell")
+        assert results["quantiles"][1]["reason"].startswith("above 0.5, in the last cell")
 
 
 def test_long_lists_are_thinned_and_the_release_is_not() -> None:
@@ -272,7 +272,7 @@ def test_ends_of_given_points_are_open() -> None:
     results = drive(Ecdf(given=(-1.0, 0.0, 1.0), quantiles=(0.1, 0.5, 0.9)), PLAIN, data)
     low, middle, high = results["quantiles"]
     assert (low["value"], low["interval"]) == (-1.0, [None, -1.0])
-    assert low["reason"] == "at or below -1, in the first leaf"
+    assert low["reason"] == "at or below -1, in the first cell"
     assert (middle["value"], "reason" in middle) == (1.0, False)
     assert (high["value"], high["interval"], high["reason"]) == (
         None,

@@ -286,7 +286,7 @@ def test_one_score_for_all_is_one_group() -> None:
         test = judged(HosmerLemeshow(method=method), PLAIN, *rows)
         assert (len(test["groups"]), test["degrees_of_freedom"]) == (1, 1)
         assert test["value"] == pytest.approx(0, abs=0.1)
-        assert "There are 1 groups instead of 10" in test["warnings"][0]
+        assert "There is 1 group instead of 10" in test["warnings"][0]
         fitted = judged(HosmerLemeshow(method=method, degrees="Q-2"), PLAIN, *rows)
         assert fitted["value"] is None
         assert "1 groups" in fitted["reason"]

@@ -105,9 +105,9 @@ def test_the_ends_of_the_range() -> None:
     results = Servers(np.array([-1.0] * 50 + [2.0] * 50)).run(task)
     first, last = results["quantiles"]
     assert (first["value"], first["interval"][0]) == (0.25, 0.0)
-    assert "first leaf" in first["reason"]
+    assert "first cell" in first["reason"]
     assert (last["value"], last["interval"][1]) == (1.0, 1.0)
-    assert "last leaf" in last["reason"]
+    assert "last cell" in last["reason"]
 
 
 def test_too_few_rows_end_the_search_at_once() -> None:

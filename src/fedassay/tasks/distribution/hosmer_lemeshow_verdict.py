@@ -83,8 +83,9 @@ class Verdict:
     def _fewer(self, number: int) -> list[str]:
         if number == self.groups:
             return []
+        there_are = "There is 1 group" if number == 1 else f"There are {number} groups"
         return [
-            f"There are {number} groups instead of {self.groups}: quantiles of the scores coincide, or groups "
+            f"{there_are} instead of {self.groups}: quantiles of the scores coincide, or groups "
             "had too few rows beside the noise."
         ]
 

@@ -95,12 +95,12 @@ def entry_at(grid: ValueGrid, quantile: float, place: int, *, ends: tuple[int, i
 def _end_leaf(grid: ValueGrid, place: int) -> str | None:
     if place == 0:
         also = "" if grid.spacing == "given" else f", where all values below {grid.lower:g} are counted too"
-        return f"at or below {point_of(grid, 0):g}, in the first leaf{also}"
+        return f"at or below {point_of(grid, 0):g}, in the first cell{also}"
     if grid.spacing == "given":
         return f"above {grid.upper:g}, the last of the given points" if place >= grid.named else None
     if place == grid.points - 1:
         return (
-            f"above {point_of(grid, place - 1):g}, in the last leaf, where all values above {grid.upper:g} are counted "
+            f"above {point_of(grid, place - 1):g}, in the last cell, where all values above {grid.upper:g} are counted "
             "too"
         )
     return None

@@ -185,7 +185,7 @@ def _beyond(metric: dict[str, Any], curve: Curve, shown: Shown, *, level: float)
     if before is not None:
         known = _share(curve, shown, before, point_of(curve.grid, before), level=level)
         lowest = known["interval"][0]
-    reason = f"values above {curve.grid.upper:g} are counted in the last leaf too, so that only a lower bound is known"
+    reason = f"values above {curve.grid.upper:g} are counted in the last cell too, so that only a lower bound is known"
     return {**metric, "value": None, "interval": [lowest, 1.0], "reason": reason}
 
 
