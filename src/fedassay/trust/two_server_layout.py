@@ -71,8 +71,8 @@ class Layout:
         if layout.rows is None and not _sizes_are_public(query, setting.protection):
             raise UsageError(
                 "two-server: both servers see how many rows a client sends, expected a number that is public; give "
-                "--rows-per-client R (clients with fewer rows fill up with dummies), or --neighbours replace-one, which "
-                "takes the sizes of clients as known."
+                "--rows-per-client R (clients with fewer rows fill up with dummies), or --neighbours replace-one, "
+                "which takes the sizes of clients as known."
             )
         if layout.client_bytes > LARGEST_DEPOSIT:
             raise UnsupportedQuery(
