@@ -13,12 +13,13 @@ all keys share, as a server does.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -89,6 +90,47 @@ def comparison() -> list[str]:
                 f"{count:>10,} {work:>9} {mine.wall:>8.3f}s {peer.wall:>8.3f}s {peer.wall / mine.wall:>6.1f}x"
                 f"  {mine.cpu:>8.3f}s {peer.cpu:>8.3f}s {peer.cpu / mine.cpu:>6.1f}x"
             )
+    return lines
+
+
+_together: Any = None
+
+
+def _wait_here(barrier: Any) -> None:
+    global _together
+    _together = barrier
+
+
+def _share_of_keys(count: int) -> tuple[tuple[float, float], tuple[float, float]]:
+    """One of several processes: makes its share of the keys and evaluates them, beginning when all others do."""
+    x, source = values(count, 32), SecureRandomness()
+    keys, _ = generate(x[:1000], bits=32, randomness=source)
+    _together.wait()
+    begun = perf_counter()
+    keys, _ = generate(x, bits=32, randomness=source)
+    made = perf_counter()
+    _together.wait()
+    again = perf_counter()
+    evaluate(keys, [123_456_789])
+    return (begun, made), (again, perf_counter())
+
+
+def on_all_cores() -> list[str]:
+    """By the clock, with a process for each core: clients make their own keys, and servers can share theirs out."""
+    if LeFactory is None:
+        return ["On all cores: sycret is not installed"]
+    count, cores, context = SIZES[-1], os.cpu_count() or 1, get_context("spawn")
+    _, theirs = against_sycret(count)
+    with ProcessPoolExecutor(
+        cores, mp_context=context, initializer=_wait_here, initargs=(context.Barrier(cores),)
+    ) as pool:
+        spans = list(pool.map(_share_of_keys, [count // cores] * cores))
+    lines = [
+        f"On all {cores} cores, by the clock, {count:,} keys of 32 bits: {cores} processes of ours, sycret's threads"
+    ]
+    for phase, (work, peer) in enumerate(zip(("make", "evaluate"), theirs, strict=True)):
+        taken = max(span[phase][1] for span in spans) - min(span[phase][0] for span in spans)
+        lines.append(f"{work:>10} {taken:>8.3f}s {peer.wall:>8.3f}s {peer.wall / taken:>6.1f}x")
     return lines
 
 
@@ -166,7 +208,7 @@ def memory() -> list[str]:
 
 
 def main() -> None:
-    for table in (comparison, by_itself, grids, memory):
+    for table in (comparison, on_all_cores, by_itself, grids, memory):
         print("\n".join(table()), end="\n\n", flush=True)
 
 
