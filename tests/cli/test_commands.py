@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from fedassay.cli import run_command
+from command_line import call
 from fedassay.trust import TRUST_MODELS
 from trust_terms import terms
 
@@ -38,12 +38,6 @@ def csv(tmp_path: Path) -> Path:
     path = tmp_path / "scores.csv"
     frame().to_csv(path, index=False)
     return path
-
-
-def call(capsys: Any, *arguments: object) -> tuple[int, str, str]:
-    code = run_command([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 @pytest.mark.parametrize("trust", sorted(TRUST_MODELS))

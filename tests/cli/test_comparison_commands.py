@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedassay.cli import run_command
+from command_line import call
 from fedassay.trust import TRUST_MODELS
 from trust_terms import terms
 
@@ -40,12 +40,6 @@ def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "scores.csv"
     frame().to_csv(path, index=False)
     return path
-
-
-def call(capsys: Any, *arguments: object) -> tuple[int, str, str]:
-    code = run_command([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 @pytest.mark.parametrize("trust", sorted(TRUST_MODELS))

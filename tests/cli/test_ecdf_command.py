@@ -16,7 +16,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import fedassay
-from fedassay.cli import run_command
+from command_line import call
 from fedassay.trust import TRUST_MODELS
 from trust_terms import terms
 
@@ -47,12 +47,6 @@ def csv(tmp_path: Path) -> Path:
     path = tmp_path / "rows.csv"
     frame().to_csv(path, index=False)
     return path
-
-
-def call(capsys: Any, *arguments: object) -> tuple[int, str, str]:
-    code = run_command([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 def results_of(capsys: Any, *arguments: object) -> dict[str, Any]:
@@ -177,6 +171,14 @@ def test_values_outside_the_range_are_counted_at_its_ends_and_reported(capsys: A
     assert given["warnings"] == []  # nothing is moved: what is above has a leaf of its own
 
 
+def test_some_of_the_points_can_be_smoothed_and_shown(capsys: Any, csv: Path) -> None:
+    arguments = ("ecdf", csv, *COLUMNS, *RANGE, *SERVER, 1, "--smoothing", "l2")
+    some = results_of(capsys, *arguments, "--smoothed-points", 8)["results"]
+    assert len(some["points"]) == len(some["values"]) == 8
+    assert some["values"] == sorted(some["values"])
+    assert len(results_of(capsys, *arguments)["results"]["points"]) > 8
+
+
 def test_points_are_rounded_up_and_it_is_said(capsys: Any, csv: Path) -> None:
     code, out, _ = call(capsys, "ecdf", csv, *COLUMNS, "--lower", 0, "--upper", 128, "--points", 50)
     assert code == 0
@@ -234,6 +236,14 @@ BAD_USAGE = {
     "level": ([*RANGE, "--level", 1], "level: got 1"),
     "mechanism": ([*RANGE, "--mechanism", "magic"], "magic"),
     "smoothing": ([*RANGE, "--smoothing", "magic"], "magic"),
+    "public labels that change nothing": (
+        [*RANGE, *SERVER, 1, "--label", "y", "--public-labels"],
+        "takes its label with it",
+    ),
+    "a number of points beside the points": (
+        ["--grid", "18,40,65", "--points", 8],
+        "beside the points of --grid",
+    ),
     "public labels without labels": ([*RANGE, "--public-labels"], "rows have no labels"),
     "value as label": ([*RANGE, "--label", "age"], "expected two different columns"),
     "no epsilon": ([*RANGE, "--privacy", "server-dp"], "--epsilon"),

@@ -11,6 +11,7 @@ import typer
 from fedassay import api
 from fedassay.cli import options, output
 from fedassay.errors import UsageError
+from fedassay.protocol import Neighbours
 from fedassay.simulation import Simulation
 
 
@@ -74,6 +75,13 @@ def distribution(
     smoothing: Annotated[
         Smoothing | None, typer.Option(rich_help_panel=PANEL, help="How the noisy curve is made monotone.")
     ] = None,
+    smoothed_points: Annotated[
+        int | None,
+        typer.Option(
+            rich_help_panel=PANEL,
+            help="Smooth and show so many of the points only, evenly spread. Default: all.",
+        ),
+    ] = None,
     public_labels: Annotated[
         bool,
         typer.Option(
@@ -99,11 +107,16 @@ def distribution(
         "quantiles": quantile or None,
         "mechanism": None if mechanism is None else mechanism.value,
         "smoothing": None if smoothing is None else smoothing.value,
+        "smoothed_points": smoothed_points,
         "public_labels": public_labels or None,
         "precision": precision,
         "expected_rows": rows,
         **({} if grid is None else spacing(grid)),
     }
+    if "given" in given and points is not None:
+        raise UsageError(
+            f"--points: got {points} beside the points of --grid, expected one of them; leave it out."
+        )
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -156,6 +169,12 @@ def ecdf(
     delivery: output.Delivery,
 ) -> None:
     """Release the distribution function of a scalar: a curve with its band, and any quantile."""
+    changes_nothing = label is not None and terms.protection.neighbours is Neighbours.ADD_REMOVE
+    if "public_labels" in distribution and changes_nothing:
+        raise UsageError(
+            "--public-labels: a row that is added or removed takes its label with it, so that this changes nothing; "
+            "leave it out, or give --neighbours replace-one."
+        )
     with delivery.progress() as advance:
         result = api.ecdf(
             data,

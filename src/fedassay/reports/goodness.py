@@ -72,8 +72,11 @@ def groups_plot(test: Mapping[str, Any]) -> alt.LayerChart:
         if group["rows"] > 0
     ]
     base = alt.Chart(alt.Data(values=marks))
-    x = alt.X("expected:Q", title="expected rate", scale=alt.Scale(domain=[0, 1]))
-    y = alt.Y("observed:Q", title="observed rate", scale=alt.Scale(domain=[0, 1]))
+    rates = [mark[name] for mark in marks for name in ("expected", "observed")]
+    # Rates of a rare event fill the plot too; under noise an observed one can be below zero.
+    scale = alt.Scale(domain=[min(0.0, *rates), min(1.0, 1.05 * max(rates))] if rates else [0, 1])
+    x = alt.X("expected:Q", title="expected rate", scale=scale)
+    y = alt.Y("observed:Q", title="observed rate", scale=scale)
     line = base.mark_line(color=plots.BLUE, point=True, clip=True).encode(x=x, y=y, order="expected:Q")
     title = "Observed and expected rates"
     if test.get("p_value") is not None:

@@ -91,7 +91,11 @@ def as_svg(chart: alt.TopLevelMixin) -> str:
 def diagonal() -> alt.Chart:
     """The dashed line on which both axes agree."""
     ends = [{"x": 0, "y": 0}, {"x": 1, "y": 1}]
-    return alt.Chart(alt.Data(values=ends)).mark_line(color=GREY, strokeDash=[4, 4]).encode(x="x:Q", y="y:Q")
+    return (
+        alt.Chart(alt.Data(values=ends))
+        .mark_line(color=GREY, strokeDash=[4, 4], clip=True)
+        .encode(x="x:Q", y="y:Q")
+    )
 
 
 def square(chart: alt.LayerChart, title: str) -> alt.LayerChart:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.errors import DataError, UsageError
+from fedassay.errors import DataError
 from fedassay.protocol import (
     LARGEST_ROWS_PER_CLIENT,
     Memory,
@@ -22,8 +22,6 @@ from fedassay.protocol import (
 from fedassay.summaries.columns import column
 from fedassay.summaries.grid import LARGEST_REACH, Grid
 from fedassay.summaries.tree import Tree
-
-LARGEST_MULTIPLIER = 16
 
 _BLOCK = 1 << 17
 """Rows per pass: temporary arrays stay small, and the counts of a pass are cheap to add up."""
@@ -89,14 +87,7 @@ class ScoreHistogram(Summary[LabelledHistogram]):
     def __post_init__(self) -> None:
         object.__setattr__(self, "thresholds", self.grid.thresholds)
         object.__setattr__(self, "widths", self.tree.widths)
-        object.__setattr__(self, "multipliers", tuple(self.multipliers) or (1,) * self.tree.levels)
-        if len(self.multipliers) != self.tree.levels or not all(
-            type(m) is int and 1 <= m <= LARGEST_MULTIPLIER for m in self.multipliers
-        ):
-            raise UsageError(
-                f"multipliers: got {list(self.multipliers)}, expected one whole number from 1 to "
-                f"{LARGEST_MULTIPLIER} per level."
-            )
+        object.__setattr__(self, "multipliers", self.tree.checked_multipliers(self.multipliers))
 
     @property
     def grid(self) -> Grid:
@@ -134,7 +125,7 @@ class ScoreHistogram(Summary[LabelledHistogram]):
     @property
     def _factors(self) -> NDArray[np.int64]:
         """The multiplier of each node of a class."""
-        return np.repeat(self.multipliers, [self.tree.leaves // width for width in self.tree.widths])
+        return self.tree.factors(self.multipliers)
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Count. Linear in the rows, constant in memory."""

@@ -16,7 +16,7 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -29,6 +29,8 @@ from fedassay.errors import UsageError
 
 Floats = NDArray[np.float64]
 T = TypeVar("T", bound=np.generic)
+
+LARGEST_MULTIPLIER = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,22 @@ class Tree:
     def length(self) -> int:
         """The number of nodes."""
         return sum(self.leaves // width for width in self.widths)
+
+    def checked_multipliers(self, given: Sequence[int]) -> tuple[int, ...]:
+        """By how much the counts of each level are multiplied: what is given, or 1 on all of them."""
+        multipliers = tuple(given) or (1,) * self.levels
+        if len(multipliers) != self.levels or not all(
+            type(m) is int and 1 <= m <= LARGEST_MULTIPLIER for m in multipliers
+        ):
+            raise UsageError(
+                f"multipliers: got {list(multipliers)}, expected one whole number from 1 to {LARGEST_MULTIPLIER} "
+                "per level."
+            )
+        return multipliers
+
+    def factors(self, multipliers: Sequence[int]) -> NDArray[np.int64]:
+        """The multiplier of each node."""
+        return np.repeat(multipliers, [self.leaves // width for width in self.widths])
 
     def build(self, leaf_counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """All nodes from the leaves, along the last axis."""

@@ -8,12 +8,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.errors import UsageError
 from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, Protection, Sensitivity
 from fedassay.summaries.tree import Tree
 from fedassay.summaries.values import ValueSummary
-
-LARGEST_MULTIPLIER = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +40,7 @@ class ValueTree(ValueSummary):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "widths", self.tree.widths)
-        object.__setattr__(self, "multipliers", tuple(self.multipliers) or (1,) * self.tree.levels)
-        if len(self.multipliers) != self.tree.levels or not all(
-            type(m) is int and 1 <= m <= LARGEST_MULTIPLIER for m in self.multipliers
-        ):
-            raise UsageError(
-                f"multipliers: got {list(self.multipliers)}, expected one whole number from 1 to "
-                f"{LARGEST_MULTIPLIER} per level."
-            )
+        object.__setattr__(self, "multipliers", self.tree.checked_multipliers(self.multipliers))
 
     @property
     def tree(self) -> Tree:
@@ -80,7 +70,7 @@ class ValueTree(ValueSummary):
     @property
     def factors(self) -> NDArray[np.int64]:
         """The multiplier of each node."""
-        return np.repeat(self.multipliers, [self.points // width for width in self.tree.widths])
+        return self.tree.factors(self.multipliers)
 
     def of_counts(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """All nodes, multiplied."""
