@@ -10,10 +10,10 @@ import pytest
 from scipy.special import betainc
 
 from conformal_oracles import exact_cdf, exact_moments
+from fedassay.coverage import CoverageLaw, Rule, best_pair, scores_needed
+from fedassay.coverage.law import largest_miss, mirrored_moments
+from fedassay.coverage.pairs import smallest
 from fedassay.errors import DataError, UsageError
-from fedassay.tasks.conformal import CoverageLaw, Rule, best_pair, scores_needed
-from fedassay.tasks.conformal.coverage import largest_miss, mirrored_moments
-from fedassay.tasks.conformal.pairs import smallest
 
 RULES: tuple[Rule, ...] = ("spread", "paper")
 FEDERATIONS = [(1, 1), (1, 19), (2, 9), (3, 3), (4, 12), (5, 7), (7, 10), (8, 2), (12, 3), (19, 1)]

@@ -7,7 +7,7 @@ A client with ℓ_j > n_j has too few rows and sends +∞. The k-th smallest of 
 others, so that such a client changes nothing, for better or worse; if k is larger than the number of the others, the
 threshold is +∞ and everything is covered.
 
-Reference: the paper's A.1. Symbols are those of `coverage.py`; accuracy: docs/explanation/conformal-coverage.md.
+Reference: the paper's A.1. Symbols are those of `law.py`; accuracy: docs/explanation/conformal-coverage.md.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
+from fedassay.coverage.law import checked_level, split_rank, split_rows
+from fedassay.coverage.senders import Senders
 from fedassay.errors import UsageError
-from fedassay.tasks.conformal.coverage import checked_level, split_rank, split_rows
-from fedassay.tasks.conformal.senders import Senders
 
 
 class TooSmall(NamedTuple):

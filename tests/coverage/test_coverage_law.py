@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from conformal_oracles import as_the_paper_writes_it, exact_cdf, exact_moments, precise_moments
+from fedassay.coverage import CoverageLaw
+from fedassay.coverage.law import mirrored_moments, moments, split_rank, split_rows
 from fedassay.errors import UsageError
-from fedassay.tasks.conformal import CoverageLaw
-from fedassay.tasks.conformal.coverage import mirrored_moments, moments, split_rank, split_rows
 from stated import Verify
 
 EXACT = 1e-12

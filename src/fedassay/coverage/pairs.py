@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv, ndtri
 
-from fedassay.errors import DataError, UsageError
-from fedassay.tasks.conformal.coverage import (
+from fedassay.coverage.law import (
     TIE,
     CoverageLaw,
     checked_level,
@@ -30,6 +29,7 @@ from fedassay.tasks.conformal.coverage import (
     mirrored_moments,
     split_rows,
 )
+from fedassay.errors import DataError, UsageError
 
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]

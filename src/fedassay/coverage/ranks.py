@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaln, xlog1py, xlogy
 
+from fedassay.coverage.law import largest_miss, split_rows
+from fedassay.coverage.pairs import Rule, best_of, best_pair, check_request, scores_needed, told
+from fedassay.coverage.senders import Senders
+from fedassay.coverage.unequal import UnequalLaw, split_ranks
 from fedassay.errors import DataError
-from fedassay.tasks.conformal.coverage import largest_miss, split_rows
-from fedassay.tasks.conformal.pairs import Rule, best_of, best_pair, check_request, scores_needed, told
-from fedassay.tasks.conformal.senders import Senders
-from fedassay.tasks.conformal.unequal import UnequalLaw, split_ranks
 
 Ints = NDArray[np.int64]
 

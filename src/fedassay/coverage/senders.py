@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv, rel_entr
 
-from fedassay.tasks.conformal.coverage import TAIL
-from fedassay.tasks.conformal.poisson_binomial import upper_tails
+from fedassay.coverage.law import TAIL
+from fedassay.coverage.poisson_binomial import upper_tails
 
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
@@ -74,7 +74,7 @@ class Senders:
         """Mean and variance of W_(s) for each s, within 1e-12."""
         edges, levels, slopes = self._panels(s)
         middle, width = ((edges[1:] + edges[:-1]) / 2)[:, None], np.diff(edges)[:, None]
-        # About an edge c next to the mean, as in `coverage.moments`: P(W > t) above it, P(W <= t) below.
+        # About an edge c next to the mean, as in `law.moments`: P(W > t) above it, P(W <= t) below.
         c = edges[np.abs(edges[:, None] - (edges[0] + levels.sum(axis=0))).argmin(axis=0)]
         above = middle > c
         beyond = np.where(above, levels, width - levels)

@@ -11,8 +11,7 @@ from scipy.special import betainc
 from scipy.stats import binom
 
 from conformal_oracles import as_the_paper_writes_it, exact_cdf, exact_moments
-from fedassay.errors import DataError, UsageError
-from fedassay.tasks.conformal import (
+from fedassay.coverage import (
     CoverageLaw,
     Rule,
     TooSmall,
@@ -24,10 +23,11 @@ from fedassay.tasks.conformal import (
     split_ranks,
     too_small,
 )
-from fedassay.tasks.conformal.coverage import largest_miss
-from fedassay.tasks.conformal.poisson_binomial import upper_tails
-from fedassay.tasks.conformal.ranks import SHIFTS, shifted_ranks
-from fedassay.tasks.conformal.senders import Senders
+from fedassay.coverage.law import largest_miss
+from fedassay.coverage.poisson_binomial import upper_tails
+from fedassay.coverage.ranks import SHIFTS, shifted_ranks
+from fedassay.coverage.senders import Senders
+from fedassay.errors import DataError, UsageError
 from stated import Verify
 
 EXACT = 1e-12
@@ -81,7 +81,7 @@ def test_memory_is_used_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     p, counts, k = rng.random((17, 40)), np.ones(40, dtype=np.int64), np.arange(41)
     whole = upper_tails(p, counts, k)
-    monkeypatch.setattr("fedassay.tasks.conformal.poisson_binomial._AT_ONCE", 5000)
+    monkeypatch.setattr("fedassay.coverage.poisson_binomial._AT_ONCE", 5000)
     assert (upper_tails(p, counts, k) == whole).all()
 
 

@@ -1,0 +1,25 @@
+"""How well prediction sets cover, before any score is seen: pure mathematics that clients and server share.
+
+A client works out its own rank from public numbers, the server works out what the ranks of all clients guarantee:
+both from here, which is why it is below summaries and tasks.
+"""
+
+from __future__ import annotations
+
+from fedassay.coverage.law import CoverageLaw
+from fedassay.coverage.pairs import Rule, best_pair, scores_needed
+from fedassay.coverage.ranks import best_ranks, best_server_rank
+from fedassay.coverage.unequal import TooSmall, UnequalLaw, split_ranks, too_small
+
+__all__ = [
+    "CoverageLaw",
+    "Rule",
+    "TooSmall",
+    "UnequalLaw",
+    "best_pair",
+    "best_ranks",
+    "best_server_rank",
+    "scores_needed",
+    "split_ranks",
+    "too_small",
+]
