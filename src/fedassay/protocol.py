@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.errors import UsageError
+from fedassay.errors import UnsupportedQuery, UsageError
 
 Vector = NDArray[np.int64]
 """What clients measure and what is summed: whole numbers, so that sums and noise are exact."""
@@ -175,11 +175,11 @@ class Noise:
     Parameters
     ----------
     law : one of ``none``, ``discrete-laplace`` (P(x) ∝ exp(-|x|/b)), ``discrete-gaussian``
-        (P(x) ∝ exp(-x²/2σ²)), ``skellam`` (the difference of two Poisson draws of mean σ²/2) and ``unary``
-        (answers randomised bit by bit).
+        (P(x) ∝ exp(-x²/2σ²)), ``skellam`` (the difference of two Poisson draws of mean σ²/2), ``unary``
+        (answers randomised bit by bit) and ``choice`` (a candidate with probability ∝ exp(-loss/b)).
     scale : b, σ, or for ``unary`` 1/ε. Law and scale are what the privacy guarantee rests on.
     variance : of a coordinate, exactly; for ``unary`` of one that no row falls into, if equally many clients
-        report on every partition of the summary.
+        report on every partition of the summary; for ``choice`` that of discrete Laplace noise of this scale.
     copies : how many such draws the noise of a coordinate amounts to. Not whole where clients add shares of
         a draw and more of them stayed than were needed.
     reporting : where each client reports on one partition of the summary only (`Summary.partitions`), the
@@ -294,6 +294,16 @@ class Summary(ABC, Generic[S]):
     @abstractmethod
     def sensitivity(self, protection: Protection) -> Sensitivity:
         """How far one unit can move the total, from the bounds that `measure` and `client.py` enforce."""
+
+    def loss_range(self, protection: Protection) -> float:
+        """Of losses (see `Select`): the length of an interval in which all changes lie that one unit makes to them.
+
+        What matters for a choice is how losses move relative to each other: a change of all by the same amount
+        changes nothing. At most twice the largest change, and less where losses move together.
+        """
+        raise UnsupportedQuery(
+            f"Select of {self.name}: it measures no losses, so that there is nothing to choose among."
+        )
 
     @abstractmethod
     def read(self, total: Total) -> S:

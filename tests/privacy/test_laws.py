@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fedassay.errors import UsageError
 from fedassay.privacy import laws, shares
 from fedassay.privacy.accounting import (
+    CHOICE,
     GAUSSIAN,
     LAPLACE,
     SKELLAM,
@@ -30,7 +31,7 @@ from fedassay.protocol import NO_NOISE
 @settings(max_examples=60)
 @given(
     st.sampled_from([LAPLACE, SKELLAM]),
-    st.floats(2.0**-30, 2.0**39),
+    st.floats(2.0**-25, 2.0**39),
     st.fractions(min_value=Fraction(1, 10**7), max_value=12),
 )
 def test_parts_stay_within_as_many_largest_shares(law: str, scale: float, parts: Fraction) -> None:
@@ -58,7 +59,7 @@ def test_shares_of_skellam_noise_have_their_part_of_the_exact_variance() -> None
     assert seen == [Fraction(2, 7) * Fraction(noise.scale) ** 2]
 
 
-@pytest.mark.parametrize("law", [GAUSSIAN, UNARY])
+@pytest.mark.parametrize("law", [GAUSSIAN, UNARY, CHOICE])
 def test_other_laws_have_no_shares(law: str) -> None:
     noise = noise_of(law, Fraction(3))
     with pytest.raises(UsageError, match="no shares"):
@@ -87,11 +88,11 @@ def test_nothing_is_drawn_without_noise() -> None:
 
 
 def test_each_law_has_its_largest_scale() -> None:
-    for law in (LAPLACE, GAUSSIAN, UNARY):
+    for law in (LAPLACE, GAUSSIAN, UNARY, CHOICE):
         check_law(law, 2.0**52)
     check_law(SKELLAM, 2.0**40)
     with pytest.raises(UsageError, match="2\\^40"):
         check_law(SKELLAM, 2.0**41)
     with pytest.raises(UsageError, match="expected none, discrete-laplace"):
         check_law("laplace", 1.0)
-    assert set(laws._LARGEST) == {LAPLACE, GAUSSIAN, SKELLAM, UNARY}
+    assert set(laws._LARGEST) == {LAPLACE, GAUSSIAN, SKELLAM, UNARY, CHOICE}

@@ -29,6 +29,7 @@ import numpy as np
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.privacy import renyi, samplers, shares
 from fedassay.privacy.laws import (
+    CHOICE,
     GAUSSIAN,
     LAPLACE,
     SKELLAM,
@@ -46,11 +47,13 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 __all__ = [
+    "CHOICE",
     "GAUSSIAN",
     "LAPLACE",
     "SKELLAM",
     "UNARY",
     "calibrate",
+    "calibrate_choice",
     "calibrate_shared",
     "check_law",
     "draw",
@@ -90,13 +93,8 @@ def calibrate(budget: Budget, sensitivity: Sensitivity, share: float = 1.0) -> N
     l1, l2_squared = whole_sensitivity(sensitivity)
     if budget.delta == 0:
         return _pure(budget, l1, share)
-    rho = _part(share) * Fraction(renyi.rho_of(budget.epsilon, budget.delta))
-    if rho <= 0:
-        raise _too_small(budget)
-    pure = root(2 * rho)
-    if share == 1:
-        pure = max(pure, Fraction(budget.epsilon))
-    laplace = _HEADROOM * l1 / pure
+    rho = _rho(budget, share)
+    laplace = _HEADROOM * l1 / _pure_part(budget, share)
     gaussian = _HEADROOM * root(l2_squared / (2 * rho))
     candidates = []
     if gaussian <= samplers.LARGEST_SCALE:
@@ -149,6 +147,38 @@ def calibrate_shared(budget: Budget, sensitivity: Sensitivity, share: float = 1.
     return min(candidates, key=lambda noise: noise.variance)
 
 
+def calibrate_choice(budget: Budget, loss_range: float, share: float = 1.0) -> Noise:
+    """The law ``choice`` for losses that one unit moves by amounts within an interval of this length.
+
+    Guarantee: as for `calibrate`, together with whose releases it may share a budget: a choice of scale b is
+    (range/b)-differentially private (`choices.choose`), which is all that step 3 uses of Laplace noise.
+
+    Examples
+    --------
+    >>> round(calibrate_choice(Budget(epsilon=1.0), 2.0).scale, 6)
+    2.0
+    """
+    reach, _ = whole_sensitivity(Sensitivity(l1=loss_range, l2=loss_range))
+    wanted = _HEADROOM * reach / _pure_part(budget, share)
+    return noise_of(CHOICE, samplers.laplace_scale(wanted))
+
+
+def _rho(budget: Budget, share: float) -> Fraction:
+    """The zCDP that a share of a budget with a delta may spend."""
+    rho = _part(share) * Fraction(renyi.rho_of(budget.epsilon, budget.delta))
+    if rho <= 0:
+        raise _too_small(budget)
+    return rho
+
+
+def _pure_part(budget: Budget, share: float) -> Fraction:
+    """The pure epsilon that a query with this share may spend."""
+    if budget.delta == 0:
+        return _part(share) * Fraction(budget.epsilon)
+    pure = root(2 * _rho(budget, share))
+    return max(pure, Fraction(budget.epsilon)) if share == 1 else pure
+
+
 def _part(share: float) -> Fraction:
     if not 0 < share <= 1:
         raise UsageError(f"share of the budget: got {share:.3g}, expected a number in (0, 1].")
@@ -157,7 +187,7 @@ def _part(share: float) -> Fraction:
 
 def _pure(budget: Budget, l1: int, share: float) -> Noise:
     """Laplace noise for a share of a pure epsilon."""
-    wanted = _HEADROOM * l1 / (_part(share) * Fraction(budget.epsilon))
+    wanted = _HEADROOM * l1 / _pure_part(Budget(epsilon=budget.epsilon), share)
     return noise_of(LAPLACE, samplers.laplace_scale(wanted))
 
 
@@ -197,7 +227,8 @@ def event(noise: Noise, sensitivity: Sensitivity) -> DpEvent:
 
     Any other pure mechanism may be charged as discrete Laplace noise of scale 1/epsilon and L1 sensitivity 1:
     that is randomised response, which dominates it (Kairouz, Oh, Viswanath 2015). So are `UNARY` releases,
-    whatever the sensitivity: each client's answers are 1/scale-DP for what it holds.
+    whatever the sensitivity: each client's answers are 1/scale-DP for what it holds. And so is a `CHOICE`, whose L1
+    sensitivity stands for the range of its losses.
     """
     from dp_accounting import NonPrivateDpEvent, ZCDpEvent  # late: this import takes half a second
     from dp_accounting.dp_event import DiscreteLaplaceDpEvent
@@ -208,6 +239,8 @@ def event(noise: Noise, sensitivity: Sensitivity) -> DpEvent:
         return NonPrivateDpEvent()
     check_law(noise.law, noise.scale)
     l1, l2_squared = whole_sensitivity(sensitivity)
+    if noise.law == CHOICE:
+        return DiscreteLaplaceDpEvent(noise_parameter=l1 / noise.scale, sensitivity=1)
     if noise.law in (LAPLACE, UNARY):
         moved = l1 if noise.law == LAPLACE else 1
         return DiscreteLaplaceDpEvent(noise_parameter=1 / noise.scale, sensitivity=moved)

@@ -7,6 +7,7 @@ law                 probabilities                               scale        in 
 `GAUSSIAN`          P(x) ∝ exp(-x²/2σ²)                         σ            no
 `SKELLAM`           two Poisson draws of mean σ²/2, subtracted  σ            Skellam
 `UNARY`             answers randomised bit by bit, 1/b-DP       b = 1/ε      no: nothing is added
+`CHOICE`            a candidate, P ∝ exp(-loss/b)               b            no: nothing is added
 ==================  ==========================================  ===========  =======================
 """
 
@@ -25,8 +26,15 @@ LAPLACE = "discrete-laplace"
 GAUSSIAN = "discrete-gaussian"
 SKELLAM = "skellam"
 UNARY = "unary"
+CHOICE = "choice"
 
-_LARGEST = {LAPLACE: 2.0**52, GAUSSIAN: 2.0**52, SKELLAM: float(shares.LARGEST_SKELLAM), UNARY: 2.0**52}
+_LARGEST = {
+    LAPLACE: 2.0**52,
+    GAUSSIAN: 2.0**52,
+    SKELLAM: float(shares.LARGEST_SKELLAM),
+    UNARY: 2.0**52,
+    CHOICE: 2.0**52,
+}
 
 
 def check_law(law: str, scale: float) -> None:
@@ -46,7 +54,7 @@ def noise_of(law: str, scale: Fraction) -> Noise:
     Discrete Laplace: 2a/(1-a)² with a = exp(-1/b). Discrete Gaussian: the sum, which from σ = 2 on is
     σ² to the last bit of a float (the relative difference is of the order of exp(-2π²σ²) < 1e-34). Skellam: σ².
     Unary: 4e^ε/(e^ε-1)² with ε = 1/scale, the variance of one client's estimate of a bit that is zero, under
-    optimised unary encoding (Wang, Blocki, Li, Jha 2017, "OUE").
+    optimised unary encoding (Wang, Blocki, Li, Jha 2017, "OUE"). Choice: as discrete Laplace.
 
     Examples
     --------
@@ -57,8 +65,8 @@ def noise_of(law: str, scale: Fraction) -> Noise:
     """
     value = float(scale)
     check_law(law, value)
-    if law in (LAPLACE, UNARY):
-        times = 2 if law == LAPLACE else 4
+    if law in (LAPLACE, UNARY, CHOICE):
+        times = 4 if law == UNARY else 2
         variance = times * math.exp(-1 / value) / math.expm1(-1 / value) ** 2
     elif law == SKELLAM or value > 2:
         variance = value * value
@@ -83,8 +91,10 @@ def draw(noise: Noise, count: int, randomness: Randomness) -> Vector:
     if noise.law in (NO_NOISE.law, SKELLAM):
         return draw_parts(noise, count, Fraction(1), randomness)
     check_law(noise.law, noise.scale)
-    if noise.law == UNARY:
-        raise UsageError(f"noise: got {UNARY}, expected noise that is added; answers are randomised instead.")
+    if noise.law in (UNARY, CHOICE):
+        raise UsageError(
+            f"noise: got {noise.law}, expected noise that is added; answers are randomised instead."
+        )
     sampler = samplers.discrete_laplace if noise.law == LAPLACE else samplers.discrete_gaussian
     numerator, denominator = noise.scale.as_integer_ratio()
     return sampler(count, numerator=numerator, denominator=denominator, randomness=randomness)

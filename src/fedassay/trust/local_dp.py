@@ -1,23 +1,27 @@
 """Local differential privacy: every message is private before it leaves its client. Nobody is trusted.
 
-Two encodings:
+Two encodings of what is summed or collected:
 
 * `unary`: a client says in which cell of one public partition of the summary it is, by randomised bits (see
   `unary_encoding`). For clients with one row, or none.
 * `noise`: a client adds noise to its own vector. For clients with many rows.
+
+Where clients choose among public candidates (`Select`), each draws its choice (`privacy.choices`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fedassay.errors import ProtocolError, TooFewClients, UnsupportedQuery, UsageError
 from fedassay.privacy import accounting
-from fedassay.privacy.accounting import UNARY
+from fedassay.privacy.accounting import CHOICE, UNARY
+from fedassay.privacy.choices import choose
 from fedassay.protocol import (
     Budget,
     Collect,
@@ -35,6 +39,7 @@ from fedassay.protocol import (
     Replies,
     Request,
     Round,
+    Select,
     Sensitivity,
     Setting,
     Sum,
@@ -106,11 +111,8 @@ class LocalDP(TrustModel):
         refuse_points(query)
         if setting.budget is None:
             raise UsageError("local-dp: got no privacy budget, expected one; give --epsilon (and --delta).")
-        if not isinstance(query, Sum | Collect):
-            raise UnsupportedQuery(
-                f"{type(query).__name__}: local-dp answers Sum and Collect; clients that choose among candidates "
-                "in private are not supported yet."
-            )
+        if not isinstance(query, Sum | Collect | Select):
+            raise UnsupportedQuery(f"{type(query).__name__}: local-dp answers Sum, Collect and Select.")
         if self._may_be_unary(setting) and query.part is not Part.ALL:
             _check_parts_are_clients(query, setting)
         if self._is_unary(query, setting):
@@ -121,6 +123,12 @@ class LocalDP(TrustModel):
             # So that the promise is the same for all queries: whatever rows the client has, and pure.
             protection = replace(protection, neighbours=Neighbours.REPLACE_ONE)
             budget = Budget(epsilon=budget.epsilon)
+        if isinstance(query, Select):
+            moved = query.of.loss_range(protection)
+            noise = accounting.calibrate_choice(budget, moved, query.share)
+            return Plan(
+                query=query, setting=setting, sensitivity=Sensitivity(l1=moved, l2=moved), noise=noise
+            )
         sensitivity = query.of.sensitivity(protection)
         one = accounting.calibrate(budget, sensitivity, query.share)
         messages = setting.clients if isinstance(query, Sum) else 1
@@ -140,6 +148,8 @@ class LocalDP(TrustModel):
 
     def _is_unary(self, query: Query[Any], setting: Setting) -> bool:
         if not self._may_be_unary(setting):
+            return False
+        if isinstance(query, Select):
             return False
         partitions = query.of.partitions if isinstance(query, Sum) else ()
         cells = np.sort(np.concatenate(partitions)) if partitions else np.empty(0, dtype=np.int64)
@@ -187,6 +197,8 @@ class LocalDP(TrustModel):
                 encoding = UnaryEncoding(scale=plan.noise.scale)
                 row = chosen_row(vector[cells], randomness)
                 reports.append(encoding.report(row, len(cells), randomness))
+            elif plan.noise.law == CHOICE:
+                reports.append(choose(vector, scale=Fraction(plan.noise.scale), randomness=randomness))
             else:
                 drawn = accounting.draw(plan.noise, plan.query.of.draws, randomness)
                 reports.append(vector + spread(plan.query.of, drawn))
@@ -229,7 +241,9 @@ class LocalDP(TrustModel):
         return (
             "Every message is differentially private by itself, against everyone who reads it, the server "
             "included: nobody is trusted. What one client sends for this task is differentially private for "
-            f"{whom}, with epsilon = {epsilon} and delta = {delta}. {how}"
+            f"{whom}, with epsilon = {epsilon} and delta = {delta}. {how} Where clients are asked to choose one of "
+            "several public candidates, each draws its choice, the better ones with a higher probability (exponential "
+            "mechanism)."
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedassay.errors import ProtocolError, TooFewClients
-from fedassay.privacy.accounting import UNARY
+from fedassay.privacy.accounting import CHOICE, UNARY
 from fedassay.protocol import Exchange, Noise, Plan, Released, Sum, Summary, Vector
 from fedassay.trust.local_noise import reach, several
 from fedassay.trust.unary_encoding import Partitions, UnaryEncoding, assigned, ones_of, well_formed
@@ -48,6 +48,8 @@ class Question:
         """Whether an honest client of this name could have sent this."""
         if self.partitions:
             return well_formed(report, len(self.partitions[self.partition_of(client)]))
+        if self.plan.noise.law == CHOICE:
+            return type(report) is int and 0 <= report < self.plan.query.of.length
         shape = (self.plan.query.of.length,)
         if not isinstance(report, np.ndarray) or report.dtype != np.int64 or report.shape != shape:
             return False
@@ -64,6 +66,9 @@ class Question:
                 groups[self.partition_of(name)].append(report)
             ones = [ones_of(group, len(cells)) for group, cells in zip(groups, self.partitions, strict=True)]
             return estimated(plan, ones, [len(group) for group in groups])
+        if plan.noise.law == CHOICE:
+            chosen = tuple(_one_hot(place, plan.query.of.length) for place in reports.values())
+            return Released(value=chosen, noise=plan.noise, clients=clients)
         if not isinstance(plan.query, Sum):
             return Released(value=tuple(reports.values()), noise=plan.noise, clients=clients)
         if clients * largest_report(plan.query.of, plan.noise) >= LIMIT:
@@ -72,6 +77,12 @@ class Question:
         for vector in reports.values():
             total += vector
         return Released(value=total, noise=several(plan.noise, clients), clients=clients)
+
+
+def _one_hot(place: int, length: int) -> Vector:
+    vector = np.zeros(length, dtype=np.int64)
+    vector[place] = 1
+    return vector
 
 
 def opened(reply: Any, questions: Sequence[Question], client: str) -> list[Any] | None:
