@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.data.findings import listed, raise_first
+from fedassay.data.logits import Width
 from fedassay.data.names import RowNames
 from fedassay.data.roster import Roster
 from fedassay.data.rows import PooledRows
@@ -116,20 +117,21 @@ def load(
     for site in sites:
         raise_first(Scan(site.table, wanted).absent)
     roster = Roster(site.client for site in sites if site.client is not None)
-    gathered, row_count = Gathered(wanted, memory_limit), 0
+    gathered, row_count, width = Gathered(wanted, memory_limit), 0, None
     for site in sites:
-        scan = Scan(site.table, wanted)
+        scan = Scan(site.table, wanted, width)
         for chunk in site.chunks(scan):
             row_count += chunk.length
             gathered.add(chunk)
             if chunk.clients is not None:
                 roster.add(chunk.clients, np.zeros(chunk.length, dtype=np.bool_))
         raise_first(scan.findings())
+        width = scan.width
     if row_count == 0 and not empty_is_fine:
         raise DataError(f"{source.label}: got no rows, expected at least one; export the data again.")
     if isinstance(source, Folder) or client is not None:
-        return _by_name(sites, wanted, roster, gathered)
-    return _by_row(sites, wanted, row_count, gathered)
+        return _by_name(sites, wanted, width, roster, gathered)
+    return _by_row(sites, wanted, width, row_count, gathered)
 
 
 def sites_of(source: Source, columns: Columns) -> tuple[Site, ...]:
@@ -140,13 +142,15 @@ def sites_of(source: Source, columns: Columns) -> tuple[Site, ...]:
     return tuple(Site(table=t, client=name if by_file else None) for name, t in source.sites.items())
 
 
-def _by_name(sites: tuple[Site, ...], columns: Columns, roster: Roster, gathered: Gathered) -> Federation:
+def _by_name(
+    sites: tuple[Site, ...], columns: Columns, width: Width | None, roster: Roster, gathered: Gathered
+) -> Federation:
     counts = roster.counts()
     store: Store
     if gathered.complete:
         store = MemoryStore.of(gathered.take_columns(), gathered.take_codes(counts.names), counts.rows)
     else:
-        store = StreamStore(sites=sites, columns=columns, names=counts.names, counts=counts.rows)
+        store = StreamStore(sites=sites, columns=columns, width=width, names=counts.names, counts=counts.rows)
     silent = [counts.names[int(position)] for position in np.flatnonzero(counts.rows == 0)]
     return Federation(
         clients=counts.names,
@@ -156,14 +160,16 @@ def _by_name(sites: tuple[Site, ...], columns: Columns, roster: Roster, gathered
     )
 
 
-def _by_row(sites: tuple[Site, ...], columns: Columns, count: int, gathered: Gathered) -> Federation:
+def _by_row(
+    sites: tuple[Site, ...], columns: Columns, width: Width | None, count: int, gathered: Gathered
+) -> Federation:
     names = RowNames(count)
     ones = np.broadcast_to(np.int64(1), count)
     store: Store
     if gathered.complete:
         store = RowStore(columns=gathered.take_columns())
     else:
-        store = StreamStore(sites=sites, columns=columns, names=names, counts=ones)
+        store = StreamStore(sites=sites, columns=columns, width=width, names=names, counts=ones)
     return Federation(clients=names, rows_per_client=ones, store=store, one_row_each=True)
 
 

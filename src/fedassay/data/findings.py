@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from fedassay.errors import DataError
 
@@ -107,3 +108,11 @@ def shown(value: object) -> str:
         return "a missing value"
     text = repr(value)
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+def value_at(raw: Any, row: int) -> str:
+    """What stands in a row of an Arrow array, short enough for a sentence."""
+    try:
+        return shown(raw[row].as_py())
+    except Exception:  # a value that Python cannot represent, such as the year 300000
+        return str(raw.type)

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedassay.data.findings import Finding, error, shown
+from fedassay.data.findings import Finding, error, value_at
+from fedassay.data.logits import LogitsReader, Width
 from fedassay.data.numbers import LocalClients, plain, to_clients
-from fedassay.data.schema import CLIENT, Columns, Role
+from fedassay.data.schema import CLASS, CLIENT, LOGITS, Columns, Role
 from fedassay.data.tables import NoRows, Table
 from fedassay.protocol import Batch
 
@@ -41,12 +42,16 @@ class Tally:
         self._first: tuple[int, str] | None = None
         self._values: dict[str, None] = {}
 
+    def expect(self, expected: str) -> None:
+        """Say from now on what exactly is expected."""
+        self._expected = expected
+
     def add(self, raw: Any, bad: NDArray[np.bool_]) -> None:
         """Take account of the next rows."""
         if bad.any():
             row = int(np.argmax(bad))
             self._count += int(np.count_nonzero(bad))
-            self._first = self._first or (self._rows + row, _value(raw, row))
+            self._first = self._first or (self._rows + row, value_at(raw, row))
             if self._lists_values and len(self._values) <= MOST_VALUES_LISTED:
                 self._values.update(dict.fromkeys(_some_values(raw)))
         self._rows += len(raw)
@@ -65,37 +70,42 @@ class Tally:
         return error(what=self._what, got=got, expected=self._expected, fix=self._fix)
 
 
-def _value(raw: Any, row: int) -> str:
-    try:
-        return shown(raw[row].as_py())
-    except Exception:  # a value that Python cannot represent, such as the year 300000
-        return str(raw.type)
-
-
 def _some_values(raw: Any) -> list[str]:
     try:
         distinct = pc.unique(plain(raw))
     except Exception:  # nested values have no order and no hash
         distinct = raw.slice(0, MOST_VALUES_LISTED + 1)
-    return [_value(distinct, row) for row in range(min(len(distinct), MOST_VALUES_LISTED + 1))]
+    return [value_at(distinct, row) for row in range(min(len(distinct), MOST_VALUES_LISTED + 1))]
 
 
 class Scan:
     """One pass over one table. Read `chunks` to the end; then `findings` are complete.
 
-    Columns that are missing are left out of the chunks, so that the others can still be looked at.
+    Columns that are missing are left out of the chunks, so that the others can still be looked at. `width` is
+    how many classes the logits of the other tables have, if that is known.
     """
 
-    def __init__(self, table: Table, columns: Columns) -> None:
+    def __init__(self, table: Table, columns: Columns, width: Width | None = None) -> None:
         self._table, self._columns = table, columns
         self._absent = (
             {} if isinstance(table, NoRows) else columns.missing_from(table.names, where=table.label)
         )
-        self._tallies = {role.name: self._tally(role) for role in columns.roles}
+        self._found = {
+            role: found
+            for role, found in columns.in_table(table.names).items()
+            if found and columns.names[role] not in self._absent
+        }
+        self._tallies = {role.name: self._tally(role) for role in columns.roles if not role.wide}
         self._tallies[CLIENT] = Tally(
             what=f"{table.label}, column {columns.client!r} (client)",
             expected="the name or number of a client in every row",
             fix="fill in the client or remove these rows",
+        )
+        self._logits = LogitsReader(
+            label=table.label,
+            name=columns.names.get(LOGITS, ""),
+            columns=self._found.get(LOGITS, ()),
+            agreed=width,
         )
 
     def _tally(self, role: Role) -> Tally:
@@ -111,32 +121,42 @@ class Scan:
         """The columns that are missing or ambiguous, known before any row is read."""
         return list(self._absent.values())
 
+    @property
+    def width(self) -> Width | None:
+        """How many classes the logits have, as far as it is known by now."""
+        return self._logits.width
+
     def findings(self) -> list[Finding]:
         """Everything found so far that makes the table unusable."""
         found = [tally.finding() for tally in self._tallies.values()]
-        return self.absent + [finding for finding in found if finding is not None]
+        return self.absent + self._logits.findings() + [finding for finding in found if finding is not None]
 
     def chunks(self) -> Iterator[Chunk]:
         """The rows, converted; unacceptable values are marked and counted, not raised."""
-        needed = [name for name in self._columns.needed if name not in self._absent]
+        needed = [name for names in self._found.values() for name in names]
+        if self._columns.client is not None and self._columns.client not in self._absent:
+            needed.append(self._columns.client)
         if not needed:  # any column tells how many rows there are
             needed = [name for name in self._table.names if self._table.names.count(name) == 1][:1]
-        if not needed:
+        if not needed or isinstance(self._table, NoRows):
             return
+        needed = list(dict.fromkeys(needed))
         for batch in self._table.batches(needed):
             if len(batch):
                 yield self._chunk({name: batch.column(i) for i, name in enumerate(needed)}, len(batch))
 
     def _chunk(self, raw: Mapping[str, Any], length: int) -> Chunk:
-        columns, bad = {}, {}
+        read = {}
+        if LOGITS in self._found:  # first: they say how many classes there are
+            read[LOGITS] = self._logits.read([raw[name] for name in self._found[LOGITS]])
         for role in self._columns.roles:
-            name = self._columns.names[role.name]
-            if name in raw:
-                values, wrong = role.convert(raw[name])
+            if role.name in self._found and not role.wide:
+                (name,) = self._found[role.name]
+                values, wrong = self._bounded(role, *role.convert(raw[name]))
                 self._tallies[role.name].add(raw[name], wrong)
-                columns[role.name] = values
-                if wrong.any():
-                    bad[role.name] = wrong
+                read[role.name] = values, wrong
+        columns = {role: read[role][0] for role in self._columns.names if role in read}
+        bad = {role: wrong for role, (_, wrong) in read.items() if wrong.any()}
         clients = None
         owner = self._columns.client
         if owner is not None and owner in raw:
@@ -146,3 +166,15 @@ class Scan:
             if nameless.any():
                 bad[CLIENT] = nameless
         return Chunk(length=length, columns=columns, bad=bad, clients=clients)
+
+    def _bounded(
+        self, role: Role, values: NDArray[Any], wrong: NDArray[np.bool_]
+    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """A class must be one of those that have a logit."""
+        if role.name != CLASS or self.width is None:
+            return values, wrong
+        classes = self.width.classes
+        self._tallies[CLASS].expect(
+            f"a whole number from 0 to {classes - 1} in every row, one of the {classes} classes of the logits"
+        )
+        return values, wrong | (values >= classes)

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.data.findings import Finding, error, listed
+from fedassay.data.logits import EXPECTED, FIX, to_matrix
+from fedassay.data.numbered import numbered_columns, numbering_problem
 from fedassay.data.numbers import as_decimals, is_single, to_clients, to_numbers, to_truth
 from fedassay.errors import UsageError
 from fedassay.summaries.group_names import LONGEST_NAME, fingerprints
@@ -23,7 +25,11 @@ from fedassay.summaries.group_names import LONGEST_NAME, fingerprints
 CLIENT = "client"
 """Not a role of `ROLES`: the column that says whose row it is, and in pooled rows the client's index."""
 
+LOGITS = "logits"
+CLASS = "class"
+
 MOST_COLUMNS_LISTED = 20
+LARGEST_CLASS = 2**31 - 1
 
 Bad = NDArray[np.bool_]
 Convert = Callable[[Any], tuple[NDArray[Any], Bad]]
@@ -44,6 +50,8 @@ class Role:
     fix: str
     lists_values: bool = False
     """Whether an error lists the distinct values found, for columns that should hold very few."""
+    wide: bool = False
+    """Whether a row holds several numbers: a list, or one number in each of several numbered columns."""
 
 
 def _score(array: Any) -> tuple[NDArray[Any], Bad]:
@@ -63,6 +71,17 @@ def _value(array: Any) -> tuple[NDArray[Any], Bad]:
     return as_decimals(values) if is_single(array) else values, ~np.isfinite(values)
 
 
+def _positive(array: Any) -> tuple[NDArray[Any], Bad]:
+    values, bad = _value(array)
+    return values, bad | ~(values > 0.0)
+
+
+def _class(array: Any) -> tuple[NDArray[Any], Bad]:
+    values = to_truth(array)
+    good = (values >= 0.0) & (values <= LARGEST_CLASS) & (values == np.floor(values))
+    return np.where(good, values, 0.0).astype(np.int64), ~good
+
+
 def _group(array: Any) -> tuple[NDArray[Any], Bad]:
     # Names as for clients: 7 and 7.0 are one group, truth values are "true" and "false".
     found = to_clients(array)
@@ -70,6 +89,16 @@ def _group(array: Any) -> tuple[NDArray[Any], Bad]:
     prints = np.append(fingerprints(names), np.int64(0))
     too_long = np.append(np.array([len(name) > LONGEST_NAME for name in names], dtype=np.bool_), True)
     return prints[found.codes], too_long[found.codes]
+
+
+def _number(name: str, meaning: str, fix: str) -> Role:
+    return Role(
+        name=name,
+        dtype=np.dtype(np.float64),
+        convert=_value,
+        expected=f"a finite number in every row, {meaning}",
+        fix=fix,
+    )
 
 
 ROLES: Mapping[str, Role] = MappingProxyType(
@@ -112,6 +141,34 @@ ROLES: Mapping[str, Role] = MappingProxyType(
                 expected=f"a name of at most {LONGEST_NAME} characters, a whole number or a date in every row",
                 fix="fill in a word such as unknown, which then is a group of its own, or remove these rows",
             ),
+            _number("conformity", "large where the prediction is bad", "remove or repair these rows"),
+            _number("target", "what was to be predicted", "remove rows without a true value"),
+            _number("prediction", "the model's", "remove rows without a prediction"),
+            Role(
+                name="scale",
+                dtype=np.dtype(np.float64),
+                convert=_positive,
+                expected="a finite number above 0 in every row, the size of the error that the model expects",
+                fix="repair these rows (a tiny number may stand for 0)",
+            ),
+            _number("low", "the lower end that the model predicts", "remove rows without a prediction"),
+            _number("high", "the upper end that the model predicts", "remove rows without a prediction"),
+            Role(
+                name=CLASS,
+                dtype=np.dtype(np.int64),
+                convert=_class,
+                expected="a whole number from 0 in every row",
+                fix="number the classes 0, 1, 2, .. in the order of the logits, and remove rows without a class",
+                lists_values=True,
+            ),
+            Role(
+                name=LOGITS,
+                dtype=np.dtype(np.float64),
+                convert=to_matrix,
+                expected=EXPECTED,
+                fix=FIX,
+                wide=True,
+            ),
         )
     }
 )
@@ -153,18 +210,48 @@ class Columns:
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The user's columns that have to be read, each once."""
+        """The columns as the user names them, each once. What a table calls them: `in_table`."""
         client = () if self.client is None else (self.client,)
         return tuple(dict.fromkeys((*self.names.values(), *client)))
+
+    def in_table(self, existing: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """The columns of a table with these names that play each role: several if they are numbered, or none.
+
+        Examples
+        --------
+        >>> Columns(names={"class": "y", "logits": "z"}).in_table(["y", "z_1", "z_0"])
+        {'class': ('y',), 'logits': ('z_0', 'z_1')}
+        """
+        return {role.name: _columns_in(role, self.names[role.name], existing) for role in self.roles}
 
     def missing_from(self, existing: Sequence[str], *, where: str) -> dict[str, Finding]:
         """For each column that is absent, or there more than once, the error that says so."""
         roles = {name: role for role, name in self.names.items()}
-        return {
-            name: _absent(name, roles.get(name, CLIENT), existing, where=where)
-            for name in self.needed
-            if list(existing).count(name) != 1
+        found = {
+            name: self._problem(name, roles.get(name, CLIENT), existing, where=where) for name in self.needed
         }
+        return {name: finding for name, finding in found.items() if finding is not None}
+
+    def _problem(self, name: str, role: str, existing: Sequence[str], *, where: str) -> Finding | None:
+        if list(existing).count(name) == 1:
+            return None
+        columns = _columns_in(ROLES[role], name, existing) if role in ROLES else ()
+        if not columns or name in existing:
+            return _absent(name, role, existing, where=where)
+        what = f"{where}, columns {name!r} ({role})"
+        others = {column: other for other, column in {CLIENT: self.client, **self.names}.items()}
+        for column in columns:
+            if column in others:
+                got, expected = f"{column!r}, which is the {others[column]}", "columns of their own"
+                fix = "rename one of the columns"
+                return error(what=what, got=got, expected=expected, fix=fix)
+        return numbering_problem(name, existing, what=what)
+
+
+def _columns_in(role: Role, name: str, existing: Sequence[str]) -> tuple[str, ...]:
+    if name in existing:
+        return (name,)
+    return numbered_columns(name, existing) if role.wide else ()
 
 
 def _absent(name: str, role: str, existing: Sequence[str], *, where: str) -> Finding:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedassay.data.findings import raise_first
+from fedassay.data.logits import Width
 from fedassay.data.names import SortedNames
 from fedassay.data.numbers import LocalClients
 from fedassay.data.rows import ArrayRows, StreamedRows, batch_length, kept
@@ -59,9 +60,9 @@ class Site:
                 codes = np.zeros(chunk.length, dtype=np.int32)
                 yield replace(chunk, clients=LocalClients(codes=codes, names=names))
 
-    def checked_chunks(self, columns: Columns) -> Iterator[Chunk]:
+    def checked_chunks(self, columns: Columns, width: Width | None) -> Iterator[Chunk]:
         """Read the table again; raises if it has gone bad since it was checked."""
-        scan = Scan(self.table, columns)
+        scan = Scan(self.table, columns, width)
         raise_first(scan.absent)
         for chunk in self.chunks(scan):
             if chunk.bad:
@@ -78,7 +79,7 @@ class Gathered:
     def __init__(self, columns: Columns, limit: int) -> None:
         self._left = limit
         self._columns: dict[str, list[NDArray[Any]]] = {
-            role.name: [np.empty(0, role.dtype)] for role in columns.roles
+            role.name: [np.empty((0, 0) if role.wide else 0, role.dtype)] for role in columns.roles
         }
         self._clients: list[LocalClients] = []
         self.complete = True
@@ -115,7 +116,14 @@ class Gathered:
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    return _frozen(np.concatenate(parts))
+    """All parts in one array; each is let go of as soon as it is copied, so that memory holds one copy."""
+    joined = np.empty((sum(map(len, parts)), *parts[-1].shape[1:]), parts[0].dtype)
+    stop = len(joined)
+    while parts:
+        part = parts.pop()
+        joined[stop - len(part) : stop] = part.reshape(len(part), *joined.shape[1:])
+        stop -= len(part)
+    return _frozen(joined)
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -193,6 +201,7 @@ class StreamStore:
 
     sites: tuple[Site, ...]
     columns: Columns
+    width: Width | None
     names: Sequence[str]
     counts: NDArray[np.int64] = field(repr=False)
 
@@ -214,7 +223,7 @@ class StreamStore:
 
     def _chunks(self) -> Iterator[Chunk]:
         for site in self.sites:
-            yield from site.checked_chunks(self.columns)
+            yield from site.checked_chunks(self.columns, self.width)
 
     def _coded(self) -> Iterator[Batch]:
         assert isinstance(self.names, SortedNames)
@@ -225,7 +234,7 @@ class StreamStore:
     def _client(self, name: str, count: int) -> Iterator[Batch]:
         for site in self.sites:
             if count and site.client in (None, name):
-                for chunk in site.checked_chunks(self.columns):
+                for chunk in site.checked_chunks(self.columns, self.width):
                     assert chunk.clients is not None
                     mine = chunk.clients.codes == pc.index(chunk.clients.names, name).as_py()
                     if mine.any():

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.errors import DataError
+from fedassay.errors import DataError, UsageError
 from fedassay.protocol import (
     LARGEST_ROWS_PER_CLIENT,
+    Batch,
     Memory,
     Neighbours,
     Protection,
@@ -22,10 +23,14 @@ from fedassay.protocol import (
     Vector,
 )
 from fedassay.summaries.columns import column
+from fedassay.summaries.conditions import checked_condition, condition_columns, part_names, parts_of
+from fedassay.summaries.quantities import QUANTITIES, checked_quantity, scores_of
 from fedassay.summaries.value_grid import ValueGrid
 
 if TYPE_CHECKING:
     from fedassay.summaries.value_tree import ValueTree
+
+V = TypeVar("V", bound="ValueSummary")
 
 _BLOCK = 1 << 17
 """Rows per pass: temporary arrays stay small."""
@@ -41,10 +46,10 @@ class Distribution:
 
 @dataclass(frozen=True, kw_only=True)
 class ValueSummary(Summary[Distribution]):
-    """How a scalar is distributed over the rows, of each class if they are labelled.
+    """How a scalar is distributed over the rows, of each class if they are labelled or told apart.
 
-    Enforced in `measure`: every row is counted in exactly one leaf; a value that is NaN and a label other than
-    0 and 1 are a `DataError`.
+    Enforced in `measure`: every row is counted in exactly one leaf of one class; a value that is NaN and a label other
+    than 0 and 1 are a `DataError`.
 
     Parameters
     ----------
@@ -52,6 +57,8 @@ class ValueSummary(Summary[Distribution]):
     labelled : whether positives and negatives are counted apart, positives first.
     public_labels : whether two neighbouring data sets have the same labels. It is used for the unit example under
         replace-one without a bound on rows, and ignored elsewhere.
+    quantity, parameters : what the scalar is: a column, or a score that is computed from several (`quantities`).
+    by, groups : how else rows are told apart (`conditions`), if they are not labelled.
     """
 
     lower: float
@@ -61,15 +68,24 @@ class ValueSummary(Summary[Distribution]):
     given: tuple[float, ...] = ()
     labelled: bool = False
     public_labels: bool = False
+    quantity: str = "value"
+    parameters: tuple[float, ...] = ()
+    by: str = ""
+    groups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", checked_quantity(self.quantity, self.parameters))
+        object.__setattr__(self, "groups", checked_condition(self.by, self.groups))
+        if self.by and self.labelled:
+            raise UsageError("condition: rows are labelled already, expected one or the other.")
         for name in ("lower", "upper", "given"):
             object.__setattr__(self, name, getattr(self.grid, name))
 
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The value, and the label if rows are labelled."""
-        return ("value", "label") if self.labelled else ("value",)
+        """Those of the scalar, and what tells rows apart."""
+        apart = ("label",) if self.labelled else condition_columns(self.by)
+        return tuple(dict.fromkeys((*QUANTITIES[self.quantity].columns, *apart)))
 
     @property
     def grid(self) -> ValueGrid:
@@ -90,7 +106,7 @@ class ValueSummary(Summary[Distribution]):
     @property
     def classes(self) -> int:
         """How many distributions there are."""
-        return 2 if self.labelled else 1
+        return 2 if self.labelled else len(part_names(self.by, self.groups))
 
     @property
     @abstractmethod
@@ -111,15 +127,11 @@ class ValueSummary(Summary[Distribution]):
         """The counts per leaf."""
         from fedassay.summaries.value_tree import ValueTree  # it is one of these summaries itself
 
-        return ValueTree(
-            lower=self.lower,
-            upper=self.upper,
-            points=self.points,
-            spacing=self.spacing,
-            given=self.given,
-            labelled=self.labelled,
-            public_labels=self.public_labels,
-        )
+        return self.like(ValueTree)
+
+    def like(self, kind: type[V]) -> V:
+        """The same scalar, grid and classes in another mechanism."""
+        return kind(**{field.name: getattr(self, field.name) for field in fields(ValueSummary)})
 
     def from_leaves(self, counts: Vector) -> Vector:
         """`of_counts` for all classes."""
@@ -130,13 +142,13 @@ class ValueSummary(Summary[Distribution]):
         grid = self.grid
         counts = np.zeros(self.classes * self.points, dtype=np.int64)
         for batch in rows.batches():
-            values = np.asarray(column(batch, "value"), dtype=np.float64)
-            labels = np.asarray(column(batch, "label")) if self.labelled else None
+            values = scores_of(batch, self.quantity, self.parameters)
+            places = self._places(batch)
             for start in range(0, len(values), _BLOCK):
                 part = slice(start, start + _BLOCK)
                 code = grid.locate(values[part])
-                if labels is not None:
-                    code = code + self.points * (1 - _checked(labels[part]))
+                if places is not None:
+                    code = code + self.points * places[part]
                 counts += np.bincount(code, minlength=len(counts))
         if counts.sum() > LARGEST_ROWS_PER_CLIENT:
             # Entries beyond their bound would be cut, and a sum that is cut is not hidden by noise on paths.
@@ -145,16 +157,23 @@ class ValueSummary(Summary[Distribution]):
             )
         return self.from_leaves(counts), memory
 
+    def _places(self, batch: Batch) -> NDArray[np.int64] | None:
+        """The class of each row, None if there is one only."""
+        if self.labelled:
+            return 1 - _checked(np.asarray(column(batch, "label")))
+        return parts_of(batch, self.by, self.groups)
+
     def read(self, total: Total) -> Distribution:
         """One row per class."""
         return Distribution(summary=self, classes=total.reshape(self.classes, -1))
 
     def labels_stay(self, protection: Protection) -> bool:
         """Whether a replaced row stays in its class: there is one only, or labels are public."""
-        if not self.labelled:
+        if self.classes == 1:
             return True
         return (
-            self.public_labels
+            self.labelled
+            and self.public_labels
             and protection.unit is Unit.EXAMPLE
             and protection.neighbours is Neighbours.REPLACE_ONE
             and protection.rows_per_client is None

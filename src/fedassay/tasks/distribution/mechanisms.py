@@ -55,13 +55,13 @@ def chosen(leaves: ValueTree, setting: Setting, *, mechanism: str, share: float 
     if mechanism == "path":
         return best_path(leaves, setting, share=share)
     if mechanism == "factorised":
-        return _like(leaves, ValueRoots)
+        return leaves.like(ValueRoots)
     tree = best_tree(leaves, setting, share=share)
     if mechanism == "tree" or setting.noise(Sum(of=tree, share=share)).reporting:
         return tree
     others: list[ValueSummary] = [best_path(leaves, setting, share=share)]
     if setting.budget is not None and setting.budget.delta > 0:
-        others.append(_like(leaves, ValueRoots))
+        others.append(leaves.like(ValueRoots))
     return _least_noisy([tree, *others], setting, share=share) or tree
 
 
@@ -87,13 +87,15 @@ def best_tree(leaves: ValueTree, setting: Setting, *, share: float = 1.0) -> Val
 
     def noise_of(levels: int) -> Noise:
         # Noise depends on how many levels count a row, not on how wide their nodes are.
-        like = ValueTree(
+        like = replace(
+            leaves,
             lower=0,
             upper=1,
             points=1 << levels,
-            labelled=leaves.labelled,
-            public_labels=leaves.public_labels,
+            spacing="uniform",
+            given=(),
             widths=tuple(1 << level for level in range(levels)),
+            multipliers=(),
         )
         return setting.noise(Sum(of=like, share=share))
 
@@ -114,7 +116,7 @@ def best_path(leaves: ValueTree, setting: Setting, *, share: float = 1.0) -> Val
     Multipliers above 1 make noise of a Gaussian type smaller: 2^9·√N leaves half a percent to gain. Many clients need
     smaller ones, so that totals stay within 64 bits.
     """
-    single = _like(leaves, ValuePath)
+    single = leaves.like(ValuePath)
     candidates = [single]
     if setting.budget is not None and setting.budget.delta > 0:
         multiplier = min(LARGEST_MULTIPLIER, 1 << (single.height // 2 + 9))
@@ -122,16 +124,3 @@ def best_path(leaves: ValueTree, setting: Setting, *, share: float = 1.0) -> Val
             candidates.append(replace(single, multiplier=multiplier))
             multiplier //= 4
     return _least_noisy(candidates, setting, share=share) or single
-
-
-def _like(leaves: ValueTree, kind: type[S]) -> S:
-    """The same grid and classes in another mechanism."""
-    return kind(
-        lower=leaves.lower,
-        upper=leaves.upper,
-        points=leaves.points,
-        spacing=leaves.spacing,
-        given=leaves.given,
-        labelled=leaves.labelled,
-        public_labels=leaves.public_labels,
-    )

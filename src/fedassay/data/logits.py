@@ -1,0 +1,237 @@
+"""The scores of all classes of each row, as one array of rows and classes.
+
+They come as a column of lists (what a two-dimensional array becomes, too) or as numbered columns. Whatever
+they come as, rows are never looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fedassay.data.findings import Finding, error, value_at
+from fedassay.data.numbered import FEWEST_CLASSES, ONE_LOGIT
+from fedassay.data.numbers import plain, to_numbers
+
+Matrix = NDArray[np.float64]
+Bad = NDArray[np.bool_]
+
+SUM_TOLERANCE = 1e-3
+"""How far the probabilities of a row may sum to something else than one."""
+
+EXPECTED = "finite numbers in every row, one for each class"
+FIX = "remove or repair these rows (a probability of 0 has no logarithm: give a tiny one instead)"
+
+_IS_LIST = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
+_MISSING = -1
+
+
+def looks_like_probabilities(logits: NDArray[Any]) -> bool:
+    """Whether every row is made of numbers from 0 that sum to one: probabilities, most likely, not logits.
+
+    No rows look like nothing.
+
+    Examples
+    --------
+    >>> looks_like_probabilities(np.array([[0.2, 0.8], [1.0, 0.0]]))
+    True
+    >>> looks_like_probabilities(np.log([[0.2, 0.8]]))
+    False
+    """
+    if not len(logits) or not (logits >= 0).all():
+        return False
+    return bool((np.abs(logits.sum(axis=1) - 1.0) <= SUM_TOLERANCE).all())
+
+
+def to_matrix(array: Any) -> tuple[Matrix, Bad]:
+    """A column of lists as rows and classes, and which rows are not as long as the first or not finite.
+
+    Examples
+    --------
+    >>> values, bad = to_matrix(pa.array([[0.5, 1.0], [2.0], [3.0, None]]))
+    >>> values.shape, bad.tolist()
+    ((3, 2), [False, True, True])
+    """
+    lengths = _lengths(array)
+    values = _matrix(array, lengths, _first_length(lengths) or 0)
+    return values, ~np.isfinite(values).all(axis=1) | (lengths != values.shape[1])
+
+
+def _lengths(array: Any) -> NDArray[np.int64]:
+    """The number of entries of each row, -1 where there is no list."""
+    array = plain(array)
+    if not _is_list(array):
+        return np.full(len(array), _MISSING, dtype=np.int64)
+    lengths: NDArray[np.int64] = pc.fill_null(
+        pc.cast(pc.list_value_length(array), pa.int64()), _MISSING
+    ).to_numpy()
+    return lengths
+
+
+def _is_list(array: Any) -> bool:
+    return any(fits(array.type) for fits in _IS_LIST)
+
+
+def _first_length(lengths: NDArray[np.int64]) -> int | None:
+    there = lengths != _MISSING
+    return int(lengths[np.argmax(there)]) if there.any() else None
+
+
+def _matrix(array: Any, lengths: NDArray[np.int64], width: int) -> Matrix:
+    """The rows of this length; the others are NaN."""
+    fits = lengths == width
+    if not fits.any():
+        return np.full((len(lengths), width), np.nan)
+    # Only the entries of rows that are there, in the order of the rows.
+    entries = to_numbers(plain(array).flatten())
+    if fits.all():
+        return entries.reshape(len(lengths), width)
+    values = np.full((len(lengths), width), np.nan)
+    inside = np.repeat(fits, np.maximum(lengths, 0))
+    values[fits] = entries[inside].reshape(-1, width)
+    return values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Width:
+    """How many classes there are, and which table says so."""
+
+    classes: int
+    where: str
+
+
+class LogitsReader:
+    """Turns the logits of one table into arrays, batch by batch, and keeps what was wrong with them.
+
+    `columns` is the one column of lists, or all numbered columns. `agreed` is the width of the other tables, if
+    it is known.
+    """
+
+    def __init__(self, *, label: str, name: str, columns: tuple[str, ...], agreed: Width | None) -> None:
+        self._label, self._columns, self._agreed = label, columns, agreed
+        self._what = f"{label}, column {name!r} (logits)"
+        if len(columns) > 1:
+            self._what = f"{label}, columns {columns[0]!r} to {columns[-1]!r} (logits)"
+        self._rows = 0
+        self._own: tuple[int, int] | None = None  # the width, and the row that says so
+        self._no_list: str | None = None
+        self._other_length, self._not_finite = _Bad(), _Bad()
+
+    @property
+    def width(self) -> Width | None:
+        """The width that all tables have; None if nobody knows yet."""
+        if self._agreed is not None:
+            return self._agreed
+        return None if self._own is None else Width(classes=self._own[0], where=self._label)
+
+    def read(self, raw: Sequence[Any]) -> tuple[Matrix, Bad]:
+        """The next rows, contiguous, and which of them cannot be used."""
+        if len(raw) > 1:
+            values = np.empty((len(raw[0]), len(raw)))
+            for place, array in enumerate(raw):
+                values[:, place] = to_numbers(array)
+            lengths = np.full(len(values), len(raw), dtype=np.int64)
+        else:
+            values, lengths = self._lists(raw[0])
+        self._own = self._own or self._first(lengths)
+        short = (lengths != _MISSING) & (lengths != values.shape[1])
+        wrong = ~np.isfinite(values).all(axis=1) & ~short
+        self._other_length.add(self._rows, short, lambda row: str(int(lengths[row])))
+        self._not_finite.add(self._rows, wrong, lambda row: self._entry(raw, values, row))
+        self._rows += len(values)
+        unusable = len(self._about_the_table()) > 0
+        return values, short | wrong | unusable
+
+    def _lists(self, array: Any) -> tuple[Matrix, NDArray[np.int64]]:
+        if not _is_list(plain(array)) and not pa.types.is_null(array.type):
+            self._no_list = self._no_list or f"{array.type}, such as {value_at(array, 0)}"
+        lengths = _lengths(array)
+        width = _first_length(lengths) if self._own is None else self._own[0]
+        return _matrix(array, lengths, width or 0), lengths
+
+    def _first(self, lengths: NDArray[np.int64]) -> tuple[int, int] | None:
+        there = lengths != _MISSING
+        row = int(np.argmax(there))
+        return (int(lengths[row]), self._rows + row) if there.any() else None
+
+    def _entry(self, raw: Sequence[Any], values: Matrix, row: int) -> str:
+        """The first value of a row that is not a finite number, and where it is."""
+        place = int(np.argmax(~np.isfinite(values[row]))) if values.shape[1] else 0
+        if len(raw) > 1:
+            return f"{value_at(raw[place], row)} in column {self._columns[place]!r}"
+        if not raw[0][row].is_valid:
+            return "a missing value"
+        return f"{value_at(plain(raw[0])[row].values, place)} in place {place}"
+
+    def findings(self) -> list[Finding]:
+        """Everything found so far that makes the logits unusable."""
+        found = self._about_the_table()
+        if self._no_list is not None:
+            return found
+        if self._own is not None and self._other_length.count:
+            width, row = self._own
+            had = f"{self._other_length.value} where row {row} has {width}"
+            got = self._other_length.sentence("of another length", self._rows, had)
+            expected = "as many numbers in every row as there are classes"
+            fix = "repair or remove these rows"
+            found.append(error(what=self._what, got=got, expected=expected, fix=fix))
+        if self._not_finite.count:
+            got = self._not_finite.sentence("with a bad value", self._rows, self._not_finite.value)
+            found.append(error(what=self._what, got=got, expected=EXPECTED, fix=FIX))
+        return found
+
+    def _about_the_table(self) -> list[Finding]:
+        """What makes all rows unusable."""
+        if self._no_list is not None:
+            return [
+                error(
+                    what=self._what,
+                    got=f"single values ({self._no_list})",
+                    expected="a list of numbers in every row, one for each class",
+                    fix="give a column of lists, or what the names of numbered columns (logit_0, logit_1, ..) "
+                    "begin with",
+                )
+            ]
+        if self._own is None:
+            return []
+        classes = self._own[0]
+        if classes < FEWEST_CLASSES:
+            got = f"{classes} number{'s' * (classes != 1)} in row {self._own[1]}"
+            expected = f"at least {FEWEST_CLASSES}, one for each class"
+            return [error(what=self._what, got=got, expected=expected, fix=ONE_LOGIT)]
+        if self._agreed is not None and classes != self._agreed.classes:
+            expected = f"{self._agreed.classes} as in {self._agreed.where}"
+            fix = "export the logits of the same classes, in the same order, everywhere"
+            got = f"{classes} logits in a row"
+            return [error(what=self._what, got=got, expected=expected, fix=fix)]
+        return []
+
+
+class _Bad:
+    """How many rows have one defect, and the first of them."""
+
+    def __init__(self) -> None:
+        self.count, self.row, self.value = 0, 0, ""
+
+    def add(self, start: int, bad: Bad, describe: Any) -> None:
+        if bad.any():
+            first = int(np.argmax(bad))
+            if not self.count:
+                self.row, self.value = start + first, describe(first)
+            self.count += int(np.count_nonzero(bad))
+
+    def sentence(self, defect: str, rows: int, value: str) -> str:
+        these = "1 row" if self.count == 1 else f"{self.count} rows"
+        return f"{these} {defect} in {rows} rows, the first in row {self.row} (counting from 0): {value}"

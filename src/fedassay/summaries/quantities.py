@@ -1,0 +1,211 @@
+"""The conformity scores that can be asked for: one number per row, large where the prediction is bad.
+
+A score is part of the public question: a summary carries its name and its parameters, so that every client computes what
+was asked and not what it believes was meant. A prediction set holds what scores at most a threshold.
+
+==============  ==========================  ==========================================================================
+name            columns                     score
+==============  ==========================  ==========================================================================
+``value``       value                       the column itself
+``conformity``  conformity                  the column itself: a score that the user has computed
+``absolute``    target, prediction          \\|y - p\\|
+``normalised``  target, prediction, scale   \\|y - p\\| / s
+``cqr``         target, low, high           max(low - y, y - high), negative inside the band (Romano et al. 2019)
+``lac``         class, logits               one minus the probability of the class (Sadinle et al. 2019)
+``aps``         class, logits               probability of all classes at least as probable (Romano et al. 2020)
+``raps``        class, logits               aps, and lambda for each rank after k_reg (Angelopoulos et al. 2021)
+==============  ==========================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.errors import DataError, UsageError
+from fedassay.protocol import Batch
+from fedassay.summaries import softmax_scores
+from fedassay.summaries.columns import column
+
+Floats = NDArray[np.float64]
+Compute = Callable[[Batch, tuple[float, ...]], Floats]
+
+LARGEST_PENALTY = 1000.0
+MOST_RANKS = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantity:
+    """A conformity score: what it reads, how it is computed, and what everyone knows about its range.
+
+    Parameters
+    ----------
+    columns : the roles of the columns that it reads.
+    compute : of some rows and the parameters, the score of each row.
+    parameters : the names of the parameters.
+    defaults : what they are if nothing is said.
+    lower, upper : no score is outside; None where that depends on the data or, for ``raps``, on the parameters
+        (`public_range`).
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    compute: Compute
+    parameters: tuple[str, ...] = ()
+    defaults: tuple[float, ...] = ()
+    lower: float | None = None
+    upper: float | None = None
+
+    @property
+    def is_softmax(self) -> bool:
+        """Whether it is made of class probabilities, so that prediction sets are sets of classes."""
+        return "logits" in self.columns
+
+
+def _number(batch: Batch, role: str) -> Floats:
+    return np.asarray(column(batch, role), dtype=np.float64)
+
+
+def _absolute(batch: Batch, parameters: tuple[float, ...]) -> Floats:
+    return np.abs(_number(batch, "target") - _number(batch, "prediction"))
+
+
+def _normalised(batch: Batch, parameters: tuple[float, ...]) -> Floats:
+    scale = _number(batch, "scale")
+    if scale.size and not scale.min() > 0:  # NaN fails too
+        raise DataError(
+            "scale: got a number that is not above 0, expected positive numbers; a scale says how far predictions "
+            "are usually off."
+        )
+    return _absolute(batch, ()) / scale
+
+
+def _cqr(batch: Batch, parameters: tuple[float, ...]) -> Floats:
+    y = _number(batch, "target")
+    return np.maximum(_number(batch, "low") - y, y - _number(batch, "high"))
+
+
+def _classified(score: Callable[..., Floats]) -> Compute:
+    def compute(batch: Batch, parameters: tuple[float, ...]) -> Floats:
+        return score(column(batch, "logits"), column(batch, "class"), *parameters)
+
+    return compute
+
+
+_CLASSIFIED = ("class", "logits")
+
+QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
+    {
+        quantity.name: quantity
+        for quantity in (
+            Quantity(name="value", columns=("value",), compute=lambda batch, _: _number(batch, "value")),
+            Quantity(
+                name="conformity", columns=("conformity",), compute=lambda batch, _: _number(batch, "conformity")
+            ),
+            Quantity(name="absolute", columns=("target", "prediction"), compute=_absolute, lower=0.0),
+            Quantity(
+                name="normalised", columns=("target", "prediction", "scale"), compute=_normalised, lower=0.0
+            ),
+            Quantity(name="cqr", columns=("target", "low", "high"), compute=_cqr),
+            Quantity(
+                name="lac", columns=_CLASSIFIED, compute=_classified(softmax_scores.lac), lower=0.0, upper=1.0
+            ),
+            Quantity(
+                name="aps", columns=_CLASSIFIED, compute=_classified(softmax_scores.aps), lower=0.0, upper=1.0
+            ),
+            Quantity(
+                name="raps",
+                columns=_CLASSIFIED,
+                compute=_classified(softmax_scores.raps),
+                parameters=("lambda", "k_reg"),
+                defaults=(0.01, 5.0),
+                lower=0.0,
+            ),
+        )
+    }
+)
+
+
+def checked_quantity(name: str, parameters: Iterable[float] = ()) -> tuple[float, ...]:
+    """The parameters of a quantity, the defaults if none are given.
+
+    Examples
+    --------
+    >>> checked_quantity("raps"), checked_quantity("raps", [0.1, 2]), checked_quantity("cqr")
+    ((0.01, 5.0), (0.1, 2.0), ())
+    >>> checked_quantity("residual")
+    Traceback (most recent call last):
+    fedassay.errors.UsageError: conformity score: got 'residual', expected one of value, conformity, absolute, \
+normalised, cqr, lac, aps, raps.
+    """
+    if not isinstance(name, str) or name not in QUANTITIES:
+        raise UsageError(f"conformity score: got {name!r}, expected one of {', '.join(QUANTITIES)}.")
+    quantity = QUANTITIES[name]
+    given = tuple(float(number) for number in parameters)
+    if not given:
+        return quantity.defaults
+    if len(given) != len(quantity.defaults):
+        wanted = f"{', '.join(quantity.parameters)}" if quantity.parameters else "none"
+        raise UsageError(f"parameters of {name}: got {len(given)} numbers, expected {wanted}.")
+    if name == "raps":
+        _check_raps(*given)
+    return given
+
+
+def _check_raps(penalty: float, k_reg: float) -> None:
+    if not 0 <= penalty <= LARGEST_PENALTY:
+        raise UsageError(f"lambda of raps: got {penalty:g}, expected a number from 0 to {LARGEST_PENALTY:g}.")
+    if not (0 <= k_reg <= MOST_RANKS and k_reg == math.floor(k_reg)):
+        raise UsageError(f"k_reg of raps: got {k_reg:g}, expected a whole number from 0 to {MOST_RANKS}.")
+
+
+def public_range(
+    name: str, parameters: tuple[float, ...] = (), *, classes: int | None = None
+) -> tuple[float | None, float | None]:
+    """Between which numbers every score lies, whatever the rows are; None at an end that nobody can know.
+
+    Examples
+    --------
+    >>> public_range("aps"), public_range("cqr"), public_range("raps", (0.01, 5.0), classes=100)
+    ((0.0, 1.0), (None, None), (0.0, 1.95))
+    """
+    parameters, quantity = checked_quantity(name, parameters), QUANTITIES[name]
+    if name == "raps" and classes is not None:
+        penalty, k_reg = parameters
+        return 0.0, 1.0 + penalty * max(0.0, classes - k_reg)
+    return quantity.lower, quantity.upper
+
+
+def scores_of(batch: Batch, quantity: str, parameters: tuple[float, ...]) -> Floats:
+    """The score of each row, finite numbers.
+
+    Raises `DataError` for a column that is not there or holds what is no number, with its role.
+
+    Examples
+    --------
+    >>> scores_of({"target": np.array([1.0, 2.0]), "prediction": np.array([1.5, 2.0])}, "absolute", ())
+    array([0.5, 0. ])
+    """
+    known = QUANTITIES[quantity]
+    with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is found below
+        scores = known.compute(batch, parameters)
+    if not np.isfinite(scores).all():
+        raise DataError(_culprit(batch, known))
+    # Adding zero turns -0.0 into 0.0, so that the bits of two scores are ordered like the scores.
+    return np.asarray(scores + 0.0, dtype=np.float64)
+
+
+def _culprit(batch: Batch, quantity: Quantity) -> str:
+    """Which column makes a score that is no finite number."""
+    for role in quantity.columns:
+        if not np.isfinite(batch[role]).all():
+            return f"{role}: got a number that is NaN or infinite, expected finite ones; remove or repair these rows."
+    return (
+        f"{quantity.name}: the numbers in {', '.join(quantity.columns)} are so large that a score is infinite, "
+        "expected finite scores."
+    )

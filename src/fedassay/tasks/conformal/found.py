@@ -1,0 +1,142 @@
+"""A threshold, and what is known about how well it covers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+CURVE_POINTS = 101
+SHOWN_QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+
+IDENTICAL = (
+    "rows of all clients, and the rows to be predicted, come independently from one distribution; the model was not "
+    "trained on these rows"
+)
+PARTIAL = (
+    "rows are exchangeable within each client, and a new row comes from client j with probability (n_j+1)/(N+K), for "
+    "n_j of all N rows and K clients"
+)
+
+
+class Law(Protocol):
+    """The law of the coverage, given the calibration rows, or a law that lies below it."""
+
+    @property
+    def mean(self) -> float:
+        """The marginal coverage."""
+        ...
+
+    @property
+    def standard_deviation(self) -> float:
+        """How much it depends on the calibration rows that one happens to have."""
+        ...
+
+    def cdf(self, t: float) -> float:
+        """P(coverage <= t)."""
+        ...
+
+    def quantile(self, p: float) -> float:
+        """The inverse of it."""
+        ...
+
+    def probability_at_least(self, level: float) -> float:
+        """P(coverage >= level)."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """One threshold of a method.
+
+    Parameters
+    ----------
+    threshold : infinite if the set holds everything.
+    law : of the coverage; None if nothing is promised.
+    exact : whether `law` is that of continuous scores itself; otherwise it is a lower bound.
+    pair : (ℓ, k), if all clients have the same ℓ.
+    rows, clients : how many of each it was computed from; rows are estimated under noise.
+    assumption : under which the law holds.
+    reason : why there is no finite threshold, or no promise.
+    details : what else the method says, as JSON.
+    notes : sentences for the user.
+    """
+
+    threshold: float
+    law: Law | None
+    exact: bool = True
+    pair: tuple[int, int] | None = None
+    rows: float | None = None
+    clients: int | None = None
+    assumption: str = IDENTICAL
+    reason: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def infinite(self) -> bool:
+        """Whether the set holds everything."""
+        return self.threshold == math.inf
+
+    def to_json(self, *, level: float, confidence: float | None) -> dict[str, Any]:
+        """Threshold, guarantee, pair and law, as plain JSON."""
+        return {
+            "threshold": None if self.infinite else self.threshold,
+            "infinite": self.infinite,
+            **({} if self.reason is None else {"reason": self.reason}),
+            "guarantee": self._guarantee(level, confidence),
+            "pair": None if self.pair is None else list(self.pair),
+            "coverage_law": None if self.law is None else law_to_json(self.law, exact=self.exact),
+            "rows": self.rows,
+            "clients": self.clients,
+            **self.details,
+        }
+
+    def _guarantee(self, level: float, confidence: float | None) -> dict[str, Any]:
+        if self.law is None:
+            return {
+                "kind": "none",
+                "level": level,
+                "confidence": None,
+                "coverage": None,
+                "probability": None,
+                "assumption": None,
+                "text": f"No coverage is guaranteed: {self.reason}.",
+            }
+        kind = "marginal" if confidence is None else "training-conditional"
+        sign = "is" if self.exact else "is at least"
+        reached = self.law.probability_at_least(level)
+        text = (
+            f"A new row is covered with probability at least {level:g}, over the calibration rows and the new one. For "
+            f"continuous scores the probability {sign} {self.law.mean:.4f}; ties only make it larger."
+        )
+        if confidence is not None:
+            text += (
+                f" With probability at least {confidence:g} over the calibration rows, the set that was found covers "
+                f"a share of at least {level:g} of all new rows (computed: {reached:.4f})."
+            )
+        return {
+            "kind": kind,
+            "level": level,
+            "confidence": confidence,
+            "coverage": self.law.mean,
+            "probability": reached,
+            "assumption": self.assumption,
+            "text": f"{text} Assumed: {self.assumption}.",
+        }
+
+
+def law_to_json(law: Law, *, exact: bool) -> dict[str, Any]:
+    """Mean, spread, quantiles and the distribution function where it rises."""
+    low, high = law.quantile(1e-4), law.quantile(1 - 1e-4)
+    coverage = np.unique(np.linspace(low, high, CURVE_POINTS)).tolist()
+    return {
+        "mean": law.mean,
+        "standard_deviation": law.standard_deviation,
+        "exact": exact,
+        "quantiles": [{"probability": p, "coverage": law.quantile(p)} for p in SHOWN_QUANTILES],
+        "curve": {"coverage": coverage, "cdf": [min(1.0, max(0.0, law.cdf(t))) for t in coverage]},
+    }
