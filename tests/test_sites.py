@@ -85,6 +85,15 @@ def test_rows_from_a_database(folder: Path) -> None:
     assert batch["score"].tolist() == [0.25, 0.5]
 
 
+def test_logits_and_classes_of_a_site(folder: Path) -> None:
+    (folder / "scores.csv").write_text("y,z_0,z_1,z_2\n2,0.5,1,2\n0,3,4,5\n")
+    columns = '[columns]\nclass = "y"\nlogits = "z"'
+    site = SiteFile.read(written(folder, GOOD.replace('[columns]\nscore = "p"\nlabel = "y"', columns)))
+    (batch,) = site.open().site.rows().batches()
+    assert batch["logits"].tolist() == [[0.5, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    assert batch["class"].tolist() == [2, 0]
+
+
 def test_the_password_of_a_database_is_not_shown(folder: Path) -> None:
     data = 'data = "postgresql://me:sesame@host/db"\nquery = "select 1"'
     site = SiteFile.read(written(folder, GOOD.replace('data = "scores.csv"', data)))
@@ -122,6 +131,9 @@ def test_without_a_budget_nothing_noisy_is_answered(folder: Path) -> None:
         ('state = "state"', "", "state is missing"),
         ('state = "state"', 'state = "state"\nextra = 1', "unknown entry 'extra'"),
         ('[columns]\nscore = "p"\nlabel = "y"', "columns = 1", r"columns must be a section"),
+        ('score = "p"', 'skore = "p"', "site.toml: column role: got 'skore', expected one of score, label"),
+        ('score = "p"', "score = 3", "site.toml: score column: got 3, expected the name of a column"),
+        ('score = "p"', 'score = "y"', "got 'y' as score and as label, expected two different columns"),
         ('trust_models = ["secure-sum", "server-dp"]', "", "the policy needs trust_models"),
         ('["secure-sum", "server-dp"]', '"secure-sum"', "the policy needs trust_models"),
         ("smallest_cohort = 4", "smallest = 4", "the policy has an entry that cannot be used"),

@@ -9,8 +9,9 @@ from fedassay import version
 __version__ = version.VERSION
 
 if TYPE_CHECKING:
-    from fedassay.api import calibrate, ecdf, evaluate, hosmer_lemeshow, quantiles
+    from fedassay.api import calibrate, conformal, ecdf, evaluate, hosmer_lemeshow, quantiles
     from fedassay.artefacts.calibrator import Calibrator, load_calibrator
+    from fedassay.artefacts.conformal import ConformalPredictor
     from fedassay.artefacts.estimator import FederatedCalibrator
     from fedassay.data.sql import Database
     from fedassay.protocol import Budget, Neighbours, Protection, Unit
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Budget",
     "Calibrator",
+    "ConformalPredictor",
     "Database",
     "DistributedDP",
     "FederatedCalibrator",
@@ -37,6 +39,7 @@ __all__ = [
     "Unit",
     "__version__",
     "calibrate",
+    "conformal",
     "ecdf",
     "evaluate",
     "hosmer_lemeshow",
@@ -47,8 +50,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "fedassay.api": ("calibrate", "ecdf", "evaluate", "hosmer_lemeshow", "quantiles"),
+    "fedassay.api": ("calibrate", "conformal", "ecdf", "evaluate", "hosmer_lemeshow", "quantiles"),
     "fedassay.artefacts.calibrator": ("Calibrator", "load_calibrator"),
+    "fedassay.artefacts.conformal": ("ConformalPredictor",),
     "fedassay.artefacts.estimator": ("FederatedCalibrator",),
     "fedassay.data.sql": ("Database",),
     "fedassay.protocol": ("Budget", "Neighbours", "Protection", "Unit"),

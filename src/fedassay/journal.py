@@ -40,9 +40,9 @@ class Journal(ABC):
 
     @property
     def fewest_clients(self) -> int:
-        """How many clients every release covers at least."""
+        """How many clients every release covers at least; 0 if nobody was asked."""
         released = [entry for entry in self.entries() if entry["kind"] == "released"]
-        return min(int(one["clients"]) for entry in released for one in entry["values"])
+        return min((int(one["clients"]) for entry in released for one in entry["values"]), default=0)
 
 
 class MemoryJournal(Journal):

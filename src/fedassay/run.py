@@ -171,11 +171,16 @@ def _check_helpers(trust: TrustModel, runtime: Runtime) -> None:
         )
 
 
-def rehearse(task: Task[Any], setting: Setting) -> None:
-    """Plan the first step of a task, as a run would before it reads a row; raise what it would raise."""
-    step = next(task.steps(setting))
-    for query in step if isinstance(step, tuple) else (step,):
+def rehearse(task: Task[Any], setting: Setting) -> tuple[Query[Any], ...]:
+    """Plan the first step of a task, as a run would before it reads a row; raise what it would raise.
+
+    The queries of that step; none of a task that can tell, from what is public, that asking is of no use.
+    """
+    step = next(task.steps(setting), ())
+    queries = step if isinstance(step, tuple) else (step,)
+    for query in queries:
         setting.trust.plan(query, setting)
+    return queries
 
 
 def _start(job: Job, results: dict[str, Any]) -> _Running | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from fedassay.client import Client, Site
@@ -16,7 +16,7 @@ from fedassay.journal import MemoryJournal
 from fedassay.privacy.ledger import MemoryLedger
 from fedassay.privacy.policy import AllowAll
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
-from fedassay.protocol import Budget, Protection, Rows, Setting, Task, TrustModel
+from fedassay.protocol import Budget, Protection, Rows, Setting, Sum, Task, TrustModel
 from fedassay.result import Result, describe_cohort, describe_privacy
 from fedassay.run import Job, rehearse, run
 from fedassay.runtimes.in_process import SERVERS, Aggregate, Faithful, Progress
@@ -37,14 +37,16 @@ class Simulation:
     ----------
     seed : makes a simulation repeatable. A release never takes one.
     mode : `faithful` passes every client's own message through bytes; `aggregate` draws the total from
-        the same law; `auto` is faithful up to 250 clients.
+        the same law; `auto` is faithful up to 250 clients, and wherever single clients are asked.
     held_out : the share of the units that tasks which fit something keep to judge it.
+    split_key : decides which units are held out; made from the seed, or drawn, if it is not given.
     """
 
     seed: int | None = None
     mode: Mode = "auto"
     carrier: Carrier = "in-process"
     held_out: float = HELD_OUT
+    split_key: bytes | None = field(default=None, repr=False)
     progress: Progress | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -59,10 +61,17 @@ class Simulation:
         """The source of all randomness of this simulation."""
         return SecureRandomness() if self.seed is None else SimulatedRandomness(self.seed)
 
-    def carry(self, federation: Federation, body: Callable[[Any], T], *, two_servers: bool) -> T:
-        """Call `body` with a runtime for these clients, as long as it lives."""
+    def key_of_split(self) -> bytes:
+        """The key that decides which units are held out."""
+        return self.randomness().child("split").bytes(32) if self.split_key is None else self.split_key
+
+    def carry(
+        self, federation: Federation, body: Callable[[Any], T], *, two_servers: bool, single: bool = False
+    ) -> T:
+        """Call `body` with a runtime for these clients, as long as it lives; `single`: they are asked one by one."""
         if self.carrier == "in-process":
-            return body(self.runtime(federation))
+            faithful = single and self.mode == "auto"
+            return body((replace(self, mode="faithful") if faithful else self).runtime(federation))
         from fedassay.runtimes import flower  # an extra, imported only if asked for
 
         flower.require("flwr", "ray")
@@ -72,7 +81,7 @@ class Simulation:
             federation,
             body,
             randomness=self.randomness(),
-            split_key=self.randomness().child("split").bytes(32),
+            split_key=self.key_of_split(),
             held_out=self.held_out,
             two_servers=two_servers,
             progress=self.progress,
@@ -81,7 +90,7 @@ class Simulation:
     def runtime(self, federation: Federation) -> Faithful | Aggregate:
         """The in-process runtime for these clients."""
         randomness = self.randomness()
-        split_key = randomness.child("split").bytes(32)
+        split_key = self.key_of_split()
         if self.mode == "aggregate" or (self.mode == "auto" and federation.client_count > LARGEST_FAITHFUL):
             return Aggregate(
                 federation,
@@ -127,7 +136,7 @@ def simulate(
     started = time.perf_counter()
     # What can be refused without looking at the data is refused before they are opened.
     likely = trust.with_one_row_each(protection) if client is None else protection
-    rehearse(task, Setting(trust=trust, protection=likely, budget=budget, clients=0))
+    first = rehearse(task, Setting(trust=trust, protection=likely, budget=budget, clients=0))
     federation = load(data, client=client, columns=columns)
     protection = trust.with_one_row_each(protection) if federation.one_row_each else protection
     setting = Setting(trust=trust, protection=protection, budget=budget, clients=federation.client_count)
@@ -143,7 +152,12 @@ def simulate(
             journal=journal,
         )[name]
 
-    runtime, results = simulation.carry(federation, body, two_servers=trust.helpers_needed > 0)
+    runtime, results = simulation.carry(
+        federation,
+        body,
+        two_servers=trust.helpers_needed > 0,
+        single=any(not isinstance(query, Sum) for query in first),
+    )
     return Result(
         task=name,
         parameters=dict(parameters),

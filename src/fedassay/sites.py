@@ -8,9 +8,11 @@ data = "scores.parquet"                  # paths are relative to this file; or a
 key = "hospital-a.key"                   # made by `fedassay keys`
 state = "state"                          # folder: store, ledger, split key; nothing in it may be shared
 
-[columns]
+[columns]                                # by role
 score = "p"
 label = "y"
+# class = "species"                      # of several classes, 0, 1, .. in the order of the
+# logits = "z"                           # logits: a column of lists, or z_0, z_1, ..
 
 [policy]                                 # what is not listed is refused; trust_models is required
 trust_models = ["secure-sum"]
@@ -38,6 +40,7 @@ from typing import Any
 from fedassay.client import Client, Site
 from fedassay.crypto.identity import Credentials, Identity, key_from_text
 from fedassay.data.federation import load
+from fedassay.data.schema import Columns
 from fedassay.data.sources import source_named
 from fedassay.data.sql import Database
 from fedassay.endpoint import FileStore
@@ -99,7 +102,7 @@ class SiteFile:
             dataset=content["dataset"],
             data=_data(path, content, folder),
             state=folder / content["state"],
-            columns={role: str(name) for role, name in _table(path, content, "columns").items()},
+            columns=_columns(path, _table(path, content, "columns")),
             policy=policy if budget else _without_noise(policy),
             budget=_budget(path, budget) if budget else None,
             credentials=Credentials(identity=Identity.load(folder / content["key"]), roster=roster),
@@ -133,6 +136,13 @@ def _data(path: Path, content: dict[str, Any], folder: Path) -> Path | Database:
         raise UsageError(f"{path}: query must be a text in quotes.")
     try:
         return source_named(content["data"], query, folder=folder)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def _columns(path: Path, table: dict[str, Any]) -> dict[str, str]:
+    try:
+        return dict(Columns(names=table).names)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
 

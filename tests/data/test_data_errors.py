@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,33 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from data_forms import COLUMNS, FORMS, in_form, small, write
+from data_sentences import kind_of, sentence
 
-from fedassay.data.check import check
 from fedassay.data.federation import load
-from fedassay.data.findings import Finding
 from fedassay.errors import DataError, UsageError
-
-
-def kind_of(value: object) -> str:
-    """An id that is the same in every process."""
-    return value if isinstance(value, str) else re.sub(r"0x[0-9a-fA-F]+", "somewhere", repr(value))[:60]
-
-
-def sentence(data: Any, *, client: str | None = None, columns: dict[str, str] | None = None) -> str:
-    """What `load` says; `check` must find the same thing, and both modes of `load` must agree."""
-    said = set()
-    for limit in (0, 2**30):
-        with pytest.raises((DataError, UsageError)) as caught:
-            load(data, client=client, columns=columns or COLUMNS, memory_limit=limit)
-        said.add(str(caught.value))
-    (text,) = said
-    assert "\n" not in text
-    assert re.search(r": got .*, expected ", text), text
-    assert Finding.of_sentence(text).sentence() == text
-    report = check(data, client=client, columns=columns or COLUMNS)
-    assert not report.ok
-    assert text in [finding.sentence() for finding in report.findings]
-    return text
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "arrow stream"])
@@ -297,11 +273,13 @@ def test_pickled_arrays_are_never_opened(tmp_path: Path) -> None:
     assert "array 'p': got Python objects, expected numbers or text" in sentence(tmp_path / "a.npz")
 
 
-def test_arrays_of_another_shape(tmp_path: Path) -> None:
+def test_arrays_of_another_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(tmp_path / "a.npz", p=np.zeros((2, 2, 2)), y=[0, 1])
     assert "array 'p': got 3 dimensions, expected one entry per row" in sentence(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", p=np.asfortranarray(np.zeros((2, 2))), y=[0, 1])
-    assert "Fortran order" in sentence(tmp_path / "a.npz")
+    assert "got 2 bad values in 2 rows" in sentence(tmp_path / "a.npz")
+    monkeypatch.setattr("fedassay.data.files._LARGEST_TRANSPOSED", 31)
+    assert "32 bytes in Fortran order" in sentence(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", p=np.float64(1), y=[0, 1])
     assert "array 'p': got 0 dimensions" in sentence(tmp_path / "a.npz")
 

@@ -181,3 +181,82 @@ def test_one_damaged_byte(position: int, value: int, suffix: str) -> None:
         content[position % len(content)] = value
         path.write_bytes(content)
         survive(path)
+
+
+lists = st.lists(st.one_of(st.floats(-9, 9), st.integers(-9, 9)), min_size=2, max_size=2)
+rows_of_logits = st.one_of(lists, lists, lists, st.lists(cells, max_size=3), lists.map(np.array), cells)
+
+
+def survive_logits(data: Any) -> None:
+    """Load and check classes and logits, in memory and streamed."""
+    columns = {"class": "y", "logits": "z"}
+    outcomes = []
+    for limit in (0, 2**30):
+        try:
+            federation = load(data, columns=columns, memory_limit=limit)
+        except (DataError, UsageError) as problem:
+            outcomes.append(str(problem))
+            continue
+        batches = list(federation.pooled().batches())
+        for batch in batches:
+            assert batch["logits"].dtype == np.float64
+            assert batch["logits"].shape[1] == batches[0]["logits"].shape[1] >= 2
+            assert np.isfinite(batch["logits"]).all()
+            assert ((batch["class"] >= 0) & (batch["class"] < batch["logits"].shape[1])).all()
+        outcomes.append(str(federation) + str([batch["logits"].tolist() for batch in batches]))
+    assert outcomes[0] == outcomes[1]
+    assert "\n" not in outcomes[0]
+    report = check(data, columns=columns)
+    assert report.ok == outcomes[0].startswith("Federation")
+    json.dumps(report.to_dict(), allow_nan=False)
+
+
+@ROBUST
+@given(data=st.data(), kind=st.sampled_from(["lists", "objects", "pandas", "polars"]))
+def test_junk_in_logits(data: st.DataObject, kind: str) -> None:
+    length = data.draw(st.integers(0, 5))
+    of = data.draw(st.sampled_from([lists, rows_of_logits, junk]))
+    classes = data.draw(st.sampled_from([st.sampled_from([0, 1]), cells]))
+    columns = {
+        "y": data.draw(st.lists(classes, min_size=length, max_size=length)),
+        "z": data.draw(st.lists(of, min_size=length, max_size=length)),
+    }
+    survive_logits(form_of(kind, columns))
+
+
+@ROBUST
+@given(data=st.data())
+def test_junk_in_numbered_columns(data: st.DataObject) -> None:
+    names = data.draw(st.lists(st.sampled_from(["z0", "z1", "z_0", "z_1", "z2", "z", "z_x"]), unique=True))
+    length = data.draw(st.integers(1, 4))
+    of = data.draw(st.sampled_from([st.floats(-9, 9), cells]))
+    columns = {name: data.draw(st.lists(of, min_size=length, max_size=length)) for name in names}
+    survive_logits({"y": [0] * length, **columns})
+
+
+@ROBUST
+@given(data=st.data())
+def test_junk_arrow_lists(data: st.DataObject) -> None:
+    inner = [pa.int8(), pa.float16(), pa.float64(), pa.string(), pa.bool_(), pa.null(), pa.decimal128(5, 2)]
+    inner += [pa.list_(pa.int8()), pa.date32(), pa.dictionary(pa.int8(), pa.float64()), pa.binary()]
+    wrap = [pa.list_, pa.large_list, pa.list_view, pa.large_list_view, lambda kind: pa.list_(kind, 2)]
+    kind = data.draw(st.sampled_from(wrap))(data.draw(st.sampled_from(inner)))
+    entries = st.lists(st.sampled_from([0, 1, 1, 2, None]), min_size=2, max_size=2)
+    rows = data.draw(st.lists(st.one_of(entries, entries, st.none()), min_size=1, max_size=4))
+    survive_logits(pa.table({"y": [0] * len(rows), "z": arrow_array(kind, rows)}))
+
+
+@ROBUST
+@given(position=st.integers(0, 10**6), value=st.integers(0, 255), suffix=st.sampled_from(["parquet", "npz"]))
+def test_one_damaged_byte_of_logits(position: int, value: int, suffix: str) -> None:
+    z = np.linspace(-1, 1, 80).reshape(40, 2)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"a.{suffix}"
+        if suffix == "npz":
+            np.savez_compressed(path, y=np.arange(40) % 2, z=np.asfortranarray(z) if position % 2 else z)
+        else:
+            pd.DataFrame({"y": np.arange(40) % 2, "z": list(z)}).to_parquet(path)
+        content = bytearray(path.read_bytes())
+        content[position % len(content)] = value
+        path.write_bytes(content)
+        survive_logits(path)

@@ -107,3 +107,52 @@ def test_a_file_larger_than_the_memory_it_may_use(tmp_path: Path, suffix: str) -
     kept, peak = read_apart(path, 2**40)
     assert peak > 1.2 * allowed
     assert kept == streamed
+
+
+LOGITS_READER = """
+import json, sys
+from fedassay.data.check import check
+from fedassay.data.federation import load
+
+def bytes_of(field):
+    (line,) = [line for line in open("/proc/self/status") if line.startswith(field)]
+    return int(line.split()[1]) * 1024
+
+columns = {"class": "y", "logits": "z"}
+load({"y": [1], "z": [[0.5, 1.0]]}, columns=columns)
+before = bytes_of("VmRSS")
+federation = load(sys.argv[1], client="c", columns=columns, memory_limit=int(sys.argv[2]))
+found = [sum(float(b["logits"].sum()) for b in rows.batches()) for rows in (federation.pooled(), federation.rows_of("3"))]
+found.append(check(sys.argv[1], client="c", columns=columns).profile["accuracy"])
+print(json.dumps([found, bytes_of("VmHWM") - before]))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
+@pytest.mark.parametrize("suffix", ["parquet", "npz"])
+def test_logits_are_streamed_or_held_once(tmp_path: Path, suffix: str) -> None:
+    rows, classes = 300_000, 100
+    rng = np.random.default_rng(1)
+    z = rng.standard_normal((rows, classes), dtype=np.float32).astype(np.float64)
+    columns = {"c": rng.integers(0, 7, rows), "y": rng.integers(0, classes, rows)}
+    path = tmp_path / f"rows.{suffix}"
+    if suffix == "npz":
+        np.savez(path, **columns, z=z)
+    else:
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(z.reshape(-1)), classes)
+        parquet.write_table(pa.table({**columns, "z": lists}), path, row_group_size=rows, compression="none")
+    outcomes = []
+    for limit in (0, 2**40):
+        done = subprocess.run(
+            [sys.executable, "-c", LOGITS_READER, str(path), str(limit)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        outcomes.append(json.loads(done.stdout))
+    (streamed, low), (held, high) = outcomes
+    assert streamed[2] == held[2] == pytest.approx((z.argmax(axis=1) == columns["y"]).mean())
+    assert streamed[:2] == pytest.approx(held[:2], abs=1e-6)
+    assert streamed[0] == pytest.approx(z.sum(), abs=1e-6)
+    assert low < ALLOWED + z.nbytes / 10
+    assert z.nbytes < high < 1.75 * z.nbytes  # one copy, one client, what the reader needs

@@ -16,7 +16,7 @@ from fedassay.errors import FederationError, ProtocolError
 from fedassay.protocol import Budget, Message, Randomness, Request, Sum
 from fedassay.trust import two_server_relay
 from fedassay.trust.two_server import TwoServer
-from fedassay.trust.two_server_keys import SIGNED_KEY, Channel, Pair
+from fedassay.trust.two_server_keys import Channel, Pair
 from secure_sum_driver import Seeded
 from two_server_driver import (
     ASKED,
@@ -297,7 +297,7 @@ def unsigned(name: str, leg: int, reply: Any) -> Any:
 def signed_by_another(name: str, leg: int, reply: Any) -> Any:
     if (name, leg) != ("helper", 0):
         return reply
-    return {**reply, "signature": IDENTITIES["client0"].sign(SIGNED_KEY, b"anything")}
+    return {**reply, "signature": IDENTITIES["client0"].sign("two-server key", b"anything")}
 
 
 @pytest.mark.parametrize("back", [impostor, unsigned, signed_by_another])

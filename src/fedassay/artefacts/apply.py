@@ -1,9 +1,9 @@
-"""Apply an artefact to somebody's rows: read in batches, write Parquet, with one column more."""
+"""Apply an artefact to somebody's rows: read in batches, write Parquet, with the new columns last."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +11,17 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from fedassay.artefacts.calibrator import Calibrator
+from fedassay.artefacts.reading import Read, read
 from fedassay.data.findings import raise_first
-from fedassay.data.numbers import is_text
-from fedassay.data.scan import Tally
-from fedassay.data.schema import CLIENT, ROLES, Columns
+from fedassay.data.schema import Columns
 from fedassay.data.sources import Folder, open_source
 from fedassay.data.tables import NoRows, Table
 from fedassay.errors import DataError, UsageError
 
 COLUMN = "calibrated"
 
-Tables = tuple[tuple[str | None, Table], ...]
-"""Tables, each with the name of its site if it is one file of a folder."""
+Make = Callable[[Read], dict[str, Any]]
+"""The new columns of some rows, as Arrow arrays by name."""
 
 
 def apply_calibrator(
@@ -53,17 +52,39 @@ def apply_calibrator(
     DataError
         If the data have no such column, already have the new one, or hold a score that is not in [0, 1].
     """
-    target = _checked_target(Path(out), overwrite=overwrite)
     name = score if score is not None else calibrator.columns.get("score")
     if name is None:
         raise UsageError("score: the calibrator does not say which column it was fitted to; give --score.")
+
+    def calibrated(rows: Read) -> dict[str, Any]:
+        return {column: pa.array(calibrator.map(rows.chunk.columns["score"]))}
+
+    return write_applied(
+        data, out, Columns(names={"score": name}), calibrated, new=(column,), overwrite=overwrite
+    )
+
+
+def write_applied(
+    data: Any,
+    out: str | os.PathLike[str],
+    columns: Columns,
+    make: Make,
+    *,
+    new: Sequence[str],
+    overwrite: bool,
+) -> int:
+    """Write all columns of `data` and those that `make` computes from `columns`, called `new`; returns the rows.
+
+    Guarantee: `out` is complete or it is not there, and was not there before unless `overwrite`.
+    """
+    target = _checked_target(Path(out), overwrite=overwrite)
     source = open_source(data)
-    sites: Tables = tuple(source.sites.items()) if isinstance(source, Folder) else ((None, source),)
+    sites = tuple(source.sites.items()) if isinstance(source, Folder) else ((None, source),)
     tables = tuple((site, table) for site, table in sites if not isinstance(table, NoRows))
-    _check_columns([table for _, table in tables], name, column)
+    _check_columns([table for _, table in tables], columns, new)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
-        rows = _write(partial, _calibrated(tables, calibrator, name, column))
+        rows = _write(partial, (some.with_columns(make(some)) for some in read(tables, columns)))
         if rows == 0:
             raise DataError(f"{source.label}: got no rows, expected at least one; export the data again.")
         partial.replace(target)
@@ -84,15 +105,14 @@ def _checked_target(target: Path, *, overwrite: bool) -> Path:
     return target
 
 
-def _check_columns(tables: list[Table], score: str, column: str) -> None:
+def _check_columns(tables: list[Table], columns: Columns, new: Sequence[str]) -> None:
     for table in tables:
-        raise_first(
-            list(Columns(names={"score": score}).missing_from(table.names, where=table.label).values())
-        )
-        if column in table.names:
-            raise DataError(
-                f"{table.label}: it already has a column {column!r}; give the new one another name with --column."
-            )
+        raise_first(list(columns.missing_from(table.names, where=table.label).values()))
+        for column in new:
+            if column in table.names:
+                raise DataError(
+                    f"{table.label}: it already has a column {column!r}; give the new one another name with --column."
+                )
         twice = sorted({one for one in table.names if table.names.count(one) > 1})
         if twice:
             raise DataError(f"{table.label}: got two columns {twice[0]!r}, expected different names.")
@@ -100,25 +120,6 @@ def _check_columns(tables: list[Table], score: str, column: str) -> None:
             raise DataError(
                 f"{table.label}: its columns are not those of {tables[0].label}; expected the same in every file."
             )
-
-
-def _calibrated(tables: Tables, calibrator: Calibrator, score: str, column: str) -> Iterator[Any]:
-    """The batches of all tables, each with the new column."""
-    role = ROLES["score"]
-    for site, table in tables:
-        tally = Tally(what=f"{table.label}, column {score!r} (score)", expected=role.expected, fix=role.fix)
-        for batch in table.batches(table.names):
-            raw = batch.column(table.names.index(score))
-            values, bad = role.convert(raw)
-            tally.add(raw, bad)
-            raise_first([finding for finding in (tally.finding(),) if finding is not None])
-            columns = dict(zip(table.names, batch.columns, strict=True))
-            if is_text(raw):  # CSV files are read as text; a number that was checked may be one
-                columns[score] = pa.array(values)
-            named = (
-                {} if site is None or CLIENT in columns else {CLIENT: pa.repeat(pa.scalar(site), len(batch))}
-            )
-            yield pa.RecordBatch.from_pydict({**named, **columns, column: pa.array(calibrator.map(values))})
 
 
 def _write(path: Path, batches: Iterator[Any]) -> int:

@@ -13,6 +13,7 @@ from rich.console import Console
 from fedassay.cli.apply import apply
 from fedassay.cli.calibrate import calibrate
 from fedassay.cli.check import check
+from fedassay.cli.conformal import conformal
 from fedassay.cli.demo import demo
 from fedassay.cli.ecdf import ecdf, quantiles
 from fedassay.cli.evaluate import evaluate
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 app.command()(evaluate)
 app.command()(calibrate)
+app.command()(conformal)
 app.command()(apply)
 app.command()(ecdf)
 app.command()(quantiles)

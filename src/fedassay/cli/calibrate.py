@@ -10,11 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from fedassay import api
-from fedassay.artefacts.calibrator import Calibrator
 from fedassay.cli import options, output
+from fedassay.cli.artefact import deliver
 from fedassay.cli.evaluate import Transform
-from fedassay.errors import UsageError
-from fedassay.result import Result
 from fedassay.simulation import Simulation
 
 
@@ -34,16 +32,16 @@ def calibration(
         str | None,
         typer.Option(
             help="calibrate: auto (default), histogram, bbq, isotonic, platt or beta; hosmer-lemeshow: free "
-            "(default), corrected or published."
+            "(default), corrected or published; conformal: auto (default), qq, pooled or weighted."
         ),
     ] = None,
     bins: Annotated[
         int | None,
-        typer.Option(help="calibrate: buckets of histogram binning. Default: cube root of the rows."),
+        typer.Option(help="calibrate: buckets of histogram binning. Default: cube root of the rows. conformal: public points."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.json", help="calibrate: write the calibrator, for `fedassay apply`."),
+        typer.Option(metavar="FILE.json", help="calibrate, conformal: write what `fedassay apply` takes."),
     ] = None,
 ) -> Calibration:
     """The options of a calibration that were given, for commands that run several tasks."""
@@ -60,20 +58,6 @@ class Calibration:
 
     parameters: dict[str, Any]
     out: Path | None
-
-
-def deliver(result: Result, delivery: output.Delivery, *, out: Path | None) -> None:
-    """Deliver a result of any task; write the calibrator if there should be one, or say why there is none."""
-    if out is None:
-        delivery.deliver(result)
-        return
-    if result.task != "calibrate":
-        raise UsageError(f"--out: only calibrate writes a calibrator, not {result.task}; leave it out.")
-    if result["calibrator"] is None:
-        delivery.deliver(result)  # it has been paid for
-        Calibrator.of(result)  # says why there is none
-    Calibrator.of(result).save(out)
-    delivery.deliver(result, also=[out])
 
 
 @options.takes(options.data, options.terms, options.simulation, output.delivery)

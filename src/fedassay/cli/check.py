@@ -15,6 +15,7 @@ from rich.table import Table
 from fedassay.cli import options
 from fedassay.data.check import CheckReport
 from fedassay.data.check import check as check_data
+from fedassay.data.schema import CLASS, LOGITS
 from fedassay.files import write_atomically
 
 _STYLES = {"error": "[bold red]error[/]", "warning": "[yellow]warning[/]", "note": "[dim]note[/]"}
@@ -24,14 +25,42 @@ _STYLES = {"error": "[bold red]error[/]", "warning": "[yellow]warning[/]", "note
 def check(
     data: options.Source,
     score: Annotated[str | None, typer.Option(help="Column with the model's probabilities.")] = None,
-    label: Annotated[str | None, typer.Option(help="Column with the true labels.")] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(help="Column with the true labels; with --logits, with the true classes 0, 1, .."),
+    ] = None,
+    logits: Annotated[
+        str | None,
+        typer.Option(help="Column with a list of logits, or what the names of numbered columns begin with."),
+    ] = None,
     value: Annotated[str | None, typer.Option(help="Column with numbers of any size.")] = None,
+    conformity: Annotated[str | None, typer.Option(help="Column with your own conformity scores.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column with the true values of a regression.")] = None,
+    prediction: Annotated[str | None, typer.Option(help="Column with the predicted values.")] = None,
+    scale: Annotated[str | None, typer.Option(help="Column with the size of the error to expect.")] = None,
+    low: Annotated[
+        str | None, typer.Option("--lower", "--low", help="Column with the predicted lower ends.")
+    ] = None,
+    high: Annotated[
+        str | None, typer.Option("--upper", "--high", help="Column with the predicted upper ends.")
+    ] = None,
     client: options.ClientColumn = None,
     json: options.JsonFile = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Check a data file: everything that is wrong with it, and what it looks like."""
-    given = {"score": score, "label": label, "value": value}
+    given = {
+        "score": score,
+        "label" if logits is None else CLASS: label,
+        LOGITS: logits,
+        "value": value,
+        "conformity": conformity,
+        "target": target,
+        "prediction": prediction,
+        "scale": scale,
+        "low": low,
+        "high": high,
+    }
     columns = {role: name for role, name in given.items() if name is not None}
     report = check_data(data, client=client, columns=columns)
     text = json_module.dumps(report.to_dict(), indent=2, allow_nan=False) + "\n"

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from fedassay.crypto.identity import Identity, fingerprint, key_from_text, key_to_text
+from fedassay.data.schema import ROLES, Columns
 from fedassay.data.sources import source_named
 from fedassay.data.sql import Database
 from fedassay.errors import UsageError
@@ -33,7 +34,8 @@ def site(
         str | None, typer.Option(help="What the ledger calls these rows. Default: NAME/FILE.")
     ] = None,
     column: Annotated[
-        list[str] | None, typer.Option(help="ROLE=COLUMN, such as score=p; may be repeated.")
+        list[str] | None,
+        typer.Option(help=f"ROLE=COLUMN, such as score=p; may be repeated. Roles: {', '.join(ROLES)}."),
     ] = None,
     trust_model: Annotated[
         list[str] | None, typer.Option(help="A trust model that this site allows; may be repeated.")
@@ -121,8 +123,10 @@ def _columns(given: list[str]) -> dict[str, str]:
         role, equals, column = text.partition("=")
         if not (role and equals and column):
             raise UsageError(f"--column: got {text!r}, expected ROLE=COLUMN, such as score=p.")
+        if role in columns:
+            raise UsageError(f"--column: got {role} twice, expected one column for each role; leave one out.")
         columns[role] = column
-    return columns
+    return dict(Columns(names=columns).names)  # refuses what cannot be read before anything is written
 
 
 def _identity(key: Path) -> Identity:

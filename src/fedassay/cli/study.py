@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fedassay.cli import options, output
-from fedassay.cli.calibrate import Calibration, calibration, deliver
+from fedassay.cli.artefact import deliver
+from fedassay.cli.calibrate import Calibration, calibration
+from fedassay.cli.conformal import as_task, declared, prediction_sets
 from fedassay.cli.ecdf import SEARCHED, distribution, labels
 from fedassay.cli.evaluate import evaluation, second_model
 from fedassay.cli.hosmer_lemeshow import goodness
@@ -17,7 +19,7 @@ from fedassay.result import Result
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What was given: the parameters of the task, and where a calibrator goes."""
+    """What was given: the parameters of the task, and where its artefact goes."""
 
     parameters: dict[str, Any]
     out: Path | None
@@ -34,11 +36,13 @@ class Wanted:
         return {"points": SEARCHED, **self.parameters} if task == "quantiles" else self.parameters
 
     def deliver(self, result: Result, delivery: output.Delivery) -> None:
-        """Deliver the result, and write the calibrator if there should be one."""
+        """Deliver the result, and write its artefact if there should be one."""
         deliver(result, delivery, out=self.out)
 
 
-@options.takes(evaluation, second_model, calibration, distribution, labels, goodness)
+@options.takes(
+    evaluation, second_model, calibration, distribution, labels, goodness, prediction_sets, declared
+)
 def wanted(
     evaluation: dict[str, Any],
     second_model: dict[str, Any],
@@ -46,6 +50,8 @@ def wanted(
     distribution: dict[str, Any],
     labels: dict[str, Any],
     goodness: dict[str, Any],
+    prediction_sets: dict[str, Any],
+    declared: dict[str, Any],
 ) -> Wanted:
     """What is asked of a study; parameters that its task does not have are refused where the task is made."""
     if "groups" in evaluation and "groups" in goodness:
@@ -54,4 +60,5 @@ def wanted(
             "hosmer-lemeshow has; give one of them."
         )
     given = evaluation | second_model | calibration.parameters | distribution | labels | goodness
+    given = as_task(given | prediction_sets | declared)
     return Wanted(parameters=given, out=calibration.out)

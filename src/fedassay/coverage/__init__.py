@@ -6,16 +6,21 @@ both from here, which is why it is below summaries and tasks.
 
 from __future__ import annotations
 
+from fedassay.coverage.best_choice import Choice, best_choice
+from fedassay.coverage.choice import ChoiceLaw
 from fedassay.coverage.law import CoverageLaw
 from fedassay.coverage.pairs import Rule, best_pair, scores_needed
 from fedassay.coverage.ranks import best_ranks, best_server_rank
 from fedassay.coverage.unequal import TooSmall, UnequalLaw, split_ranks, too_small
 
 __all__ = [
+    "Choice",
+    "ChoiceLaw",
     "CoverageLaw",
     "Rule",
     "TooSmall",
     "UnequalLaw",
+    "best_choice",
     "best_pair",
     "best_ranks",
     "best_server_rank",

@@ -118,6 +118,22 @@ def seal(key: Secret, text: bytes, *, associated: bytes, randomness: Randomness)
     return nonce + ChaCha20Poly1305(key.data).encrypt(nonce, text, associated)
 
 
+def seal_for(
+    own: KeyPair, public: bytes, text: bytes, *, salt: bytes, words: bytes, randomness: Randomness
+) -> bytes:
+    """Seal for whoever holds the private half of `public`, as the holder of `own` and bound to `words`."""
+    return seal(own.agree(public, salt=salt, info=words), text, associated=words, randomness=randomness)
+
+
+def unseal_from(own: KeyPair, public: bytes, sealed: bytes, *, salt: bytes, words: bytes) -> Secret | None:
+    """What the holder of `public` sealed for `own` with these words; None if it was not so sealed."""
+    try:
+        key = own.agree(public, salt=salt, info=words)
+    except ProtocolError:
+        return None
+    return unseal(key, sealed, associated=words)
+
+
 def unseal(key: Secret, sealed: bytes, *, associated: bytes) -> Secret | None:
     """The text, or None if it was not sealed with this key for this `associated`, or was changed since."""
     if len(sealed) < SEAL_OVERHEAD:

@@ -13,9 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from fedassay.data.check_classes import ClassesLook
+from fedassay.data.check_numbers import NumbersLook
 from fedassay.data.federation import sites_of
-from fedassay.data.findings import Finding, Severity, error, listed
-from fedassay.data.profile import BINS, LabelProfile, ScoreProfile, ValueProfile
+from fedassay.data.findings import Finding, Severity, error, listed, note, warning
+from fedassay.data.logits import Width
+from fedassay.data.profile import BINS, LabelProfile, ScoreProfile
 from fedassay.data.roster import Counts, Roster
 from fedassay.data.scan import Chunk, Scan
 from fedassay.data.schema import Columns
@@ -86,33 +89,35 @@ class _Look:
         self._source, self._columns = source, columns
         self._sites = sites_of(source, columns)
         self._roster = Roster(site.client for site in self._sites if site.client is not None)
-        self._scores, self._labels, self._values = ScoreProfile(), LabelProfile(), ValueProfile()
+        self._scores, self._labels = ScoreProfile(), LabelProfile()
+        self._more = (NumbersLook(source.label, columns), ClassesLook(source.label, columns))
+        self._width: Width | None = None
         self._rows = 0
         self._differ = False
         self._findings: list[Finding] = []
 
     def at(self, site: Site) -> None:
         """Read one table to its end, or as far as it can be read."""
-        scan = Scan(site.table, self._columns)
+        scan = Scan(site.table, self._columns, self._width)
         broken = []
         try:
             for chunk in site.chunks(scan):
                 self._add(chunk)
         except FedassayError as problem:
             broken = [Finding.of_sentence(str(problem))]
+        self._width = scan.width
         self._findings += scan.findings() + broken + _repeated_names(site, self._columns)
 
     def _add(self, chunk: Chunk) -> None:
         self._rows += chunk.length
-        good = np.ones(chunk.length, dtype=np.bool_)
-        positive = np.zeros(chunk.length, dtype=np.bool_)
-        score, label, value = (chunk.columns.get(role) for role in ("score", "label", "value"))
-        if value is not None:
-            self._values.add(value[~chunk.bad.get("value", ~good)])
+        for look in self._more:
+            look.add(chunk)
+        score, label = chunk.columns.get("score"), chunk.columns.get("label")
         if score is not None:
-            self._scores.add(score[~chunk.bad.get("score", ~good)])
+            self._scores.add(score[~chunk.is_bad("score")])
+        positive = np.zeros(chunk.length, dtype=np.bool_)
         if label is not None:
-            valid = ~chunk.bad.get("label", ~good)
+            valid = ~chunk.is_bad("label")
             self._labels.add(label[valid])
             positive = valid & (label == 1)
         if score is not None and label is not None:
@@ -124,7 +129,7 @@ class _Look:
         """Everything found, errors first."""
         counts = self._counts()
         found = self._findings + self._about_rows(counts) + self._about_labels(counts)
-        found += self._about_scores() + self._about_values()
+        found += self._about_scores() + [finding for look in self._more for finding in look.findings()]
         rank = list(Severity)
         return CheckReport(
             source=self._source.label,
@@ -162,12 +167,8 @@ class _Look:
                 "scores_at_1": self._scores.at_one,
                 "scores_in_densest_bin": self._scores.densest_bin,
             }
-        if self._values.count:
-            profile |= {
-                "distinct_values": self._values.distinct,
-                "smallest_value": self._values.smallest,
-                "largest_value": self._values.largest,
-            }
+        for look in self._more:
+            profile |= look.profile()
         return profile
 
     def _about_rows(self, counts: Counts | None) -> list[Finding]:
@@ -177,9 +178,9 @@ class _Look:
                 error(what=where, got="no rows", expected="at least one", fix="export the data again")
             )
         if not self._columns.names:
-            fix = "name the columns of the scores and the labels, or of the values, to have them checked"
+            fix = "name the columns of the scores and the labels, of the values or of the logits, to have them checked"
             found.append(
-                _note(what=f"{where}, columns", got="no roles", expected="a score or a value", fix=fix)
+                note(what=f"{where}, columns", got="no roles", expected="a score or a value", fix=fix)
             )
         if counts is None:
             return found
@@ -187,12 +188,12 @@ class _Look:
         if silent:
             got = f"{len(silent)} of {len(counts.names)} clients without rows ({listed(silent, most=5)})"
             fix = "leave them if they have nothing to count, otherwise export them again"
-            found.append(_warning(what=where, got=got, expected="rows for every client", fix=fix))
+            found.append(warning(what=where, got=got, expected="rows for every client", fix=fix))
         if len(counts.names) < MINIMUM_COHORT:
             got = f"{len(counts.names)} client{'s' * (len(counts.names) != 1)}"
             expected = f"at least {MINIMUM_COHORT}, the smallest cohort of a secure sum"
             fix = "add clients, or use --privacy plain or server-dp"
-            found.append(_warning(what=where, got=got, expected=expected, fix=fix))
+            found.append(warning(what=where, got=got, expected=expected, fix=fix))
         return found
 
     def _about_labels(self, counts: Counts | None) -> list[Finding]:
@@ -203,14 +204,14 @@ class _Look:
         if labels.positives in (0, labels.count):
             only = 1 if labels.positives else 0
             fix = "check the column; without both classes AUC and many other metrics are undefined"
-            found.append(_warning(what=what, got=f"only the label {only}", expected="both 0 and 1", fix=fix))
+            found.append(warning(what=what, got=f"only the label {only}", expected="both 0 and 1", fix=fix))
         elif counts is not None:
             some = (counts.positives == 0) | (counts.positives == counts.rows)
             lone = int((some & (counts.rows > 0)).sum())
             if lone:
                 got = f"{lone} of {len(counts.names)} clients with one class only"
                 fix = "nothing to do for totals; results per client will miss AUC there"
-                found.append(_note(what=what, got=got, expected="both classes at each client", fix=fix))
+                found.append(note(what=what, got=got, expected="both classes at each client", fix=fix))
         return found
 
     def _about_scores(self) -> list[Finding]:
@@ -221,7 +222,7 @@ class _Look:
         if scores.distinct == 1 and scores.count > 1:
             fix = "check the column; a constant score ranks nothing"
             found.append(
-                _warning(what=what, got="one value in all rows", expected="different scores", fix=fix)
+                warning(what=what, got="one value in all rows", expected="different scores", fix=fix)
             )
         elif scores.densest_bin > CROWDED:
             got = f"{scores.densest_bin:.0%} of the scores in one of {BINS} equal bins"
@@ -231,42 +232,30 @@ class _Look:
                 if repeated
                 else "use --transform logit, which spaces bins evenly in the log-odds"
             )
-            found.append(_warning(what=what, got=got, expected=f"at most {CROWDED:.0%}", fix=fix))
+            found.append(warning(what=what, got=got, expected=f"at most {CROWDED:.0%}", fix=fix))
         if self._labels.count and not self._differ:
             fix = "check that the score is not the label itself"
-            found.append(_warning(what=what, got="the label in every row", expected="a probability", fix=fix))
+            found.append(warning(what=what, got="the label in every row", expected="a probability", fix=fix))
         ends = scores.at_zero + scores.at_one
         if ends:
             fix = "expect an infinite or clipped log loss if one of them is wrong"
             found.append(
-                _note(
+                note(
                     what=what, got=f"{ends} scores of exactly 0 or 1", expected="numbers in between", fix=fix
                 )
             )
         return found
 
-    def _about_values(self) -> list[Finding]:
-        values = self._values
-        if values.count < 2 or values.distinct > 1:
-            return []
-        what = f"{self._source.label}, column {self._columns.names['value']!r} (value)"
-        fix = "check the column; its distribution is a single step"
-        return [_warning(what=what, got="one value in all rows", expected="different values", fix=fix)]
-
 
 def _repeated_names(site: Site, columns: Columns) -> list[Finding]:
     """Names that stand more than once in a table; needed ones are errors already."""
-    twice = [n for n, times in Counter(site.table.names).items() if times > 1 and n not in columns.needed]
+    named = {
+        *columns.needed,
+        *(name for found in columns.in_table(site.table.names).values() for name in found),
+    }
+    twice = [n for n, times in Counter(site.table.names).items() if times > 1 and n not in named]
     if not twice:
         return []
     got = f"several columns called {listed(twice, most=5)}"
     what = f"{site.table.label}, columns"
-    return [_warning(what=what, got=got, expected="different names", fix="rename them if they are needed")]
-
-
-def _warning(*, what: str, got: str, expected: str, fix: str) -> Finding:
-    return Finding(severity=Severity.WARNING, what=what, got=got, expected=expected, fix=fix)
-
-
-def _note(*, what: str, got: str, expected: str, fix: str) -> Finding:
-    return Finding(severity=Severity.NOTE, what=what, got=got, expected=expected, fix=fix)
+    return [warning(what=what, got=got, expected="different names", fix="rename them if they are needed")]

@@ -18,12 +18,13 @@ import pyarrow.parquet as parquet
 from numpy.typing import NDArray
 
 from fedassay.data.frames import to_arrow
-from fedassay.data.tables import BATCH_ROWS, Table, reading
+from fedassay.data.tables import Table, batch_rows, reading
 from fedassay.errors import DataError
 
-_READ_AHEAD = 2**20
+_READ_AHEAD, _LEAST_READ_AHEAD = 2**20, 2**16
 _CSV_BLOCK = 2**21
 _NPY_SUFFIX = ".npy"
+_LARGEST_TRANSPOSED = 2**30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +52,26 @@ class ParquetTable(FileTable):
         with (
             reading(self.label, fix=self._fix),
             # Without a buffer size a whole column of a row group is fetched at once.
-            parquet.ParquetFile(self.path, buffer_size=_READ_AHEAD, pre_buffer=False) as file,
+            parquet.ParquetFile(self.path, buffer_size=_read_ahead(len(columns)), pre_buffer=False) as file,
         ):
-            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns), use_threads=False):
+            rows = batch_rows(_values_per_row(file.metadata, columns))
+            for batch in file.iter_batches(batch_size=rows, columns=list(columns), use_threads=False):
                 yield batch.select(list(columns))
+
+
+def _read_ahead(columns: int) -> int:
+    """The buffer of each column: the more columns, the less for one."""
+    return max(_LEAST_READ_AHEAD, _READ_AHEAD // max(1, columns // 16))
+
+
+def _values_per_row(metadata: Any, columns: Sequence[str]) -> int:
+    """About how many values a row of these columns of a Parquet file holds, lists included."""
+    wanted, widest = set(columns), 0
+    for group in (metadata.row_group(i) for i in range(metadata.num_row_groups)):
+        leaves = (group.column(i) for i in range(group.num_columns))
+        values = sum(leaf.num_values for leaf in leaves if leaf.path_in_schema.partition(".")[0] in wanted)
+        widest = max(widest, values // max(1, group.num_rows))
+    return widest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,8 +140,9 @@ class NpzTable(FileTable):
                 members = [stack.enter_context(archive.open(name + _NPY_SUFFIX)) for name in columns]
                 arrays = [_Npy(file) for file in members]
             self._check(columns, arrays)
-            for start in range(0, arrays[0].shape[0], BATCH_ROWS):
-                count = min(BATCH_ROWS, arrays[0].shape[0] - start)
+            step = batch_rows(sum(array.width for array in arrays))
+            for start in range(0, arrays[0].shape[0], step):
+                count = min(step, arrays[0].shape[0] - start)
                 with reading(self.label, fix=self._fix):
                     parts = [to_arrow(array.read(count)) for array in arrays]
                 yield pa.RecordBatch.from_arrays(parts, names=list(columns))
@@ -163,16 +181,35 @@ class _Npy:
             raise ValueError(f"array format {version[0]}.{version[1]}, only 1.0 and 2.0 are known")
         self.shape, self._columns_first, self.dtype = header
         self._file = file
+        self._whole: NDArray[Any] | None = None
+        self._next = 0
+
+    @property
+    def width(self) -> int:
+        """How many values a row holds."""
+        return int(np.prod(self.shape[1:], dtype=np.int64))
 
     def read(self, rows: int) -> NDArray[Any]:
         """The next rows."""
-        if self._columns_first and len(self.shape) > 1:
-            raise ValueError(
-                "an array in Fortran order has no rows to stream; save numpy.ascontiguousarray of it"
-            )
-        width = int(np.prod(self.shape[1:], dtype=np.int64))
-        data = self._file.read(rows * width * self.dtype.itemsize)
-        return np.frombuffer(data, dtype=self.dtype, count=rows * width).reshape(rows, *self.shape[1:])
+        if self._columns_first and self.width > 1:
+            return self._from_columns(rows)
+        return self._values(rows * self.width).reshape(rows, *self.shape[1:])
+
+    def _from_columns(self, rows: int) -> NDArray[Any]:
+        """The next rows of an array that is stored column by column, so that all of it has to be read first."""
+        if self._whole is None:
+            size = self.shape[0] * self.width * self.dtype.itemsize
+            if size > _LARGEST_TRANSPOSED:
+                raise ValueError(
+                    f"an array of {size} bytes in Fortran order has no rows to stream; save "
+                    "numpy.ascontiguousarray of it"
+                )
+            self._whole = self._values(self.shape[0] * self.width).reshape(self.shape, order="F")
+        self._next += rows
+        return self._whole[self._next - rows : self._next]
+
+    def _values(self, count: int) -> NDArray[Any]:
+        return np.frombuffer(self._file.read(count * self.dtype.itemsize), dtype=self.dtype, count=count)
 
 
 OPENERS: Mapping[str, Callable[[Path], FileTable]] = MappingProxyType(

@@ -78,6 +78,16 @@ def error(*, what: str, got: str, expected: str, fix: str) -> Finding:
     return Finding(severity=Severity.ERROR, what=what, got=got, expected=expected, fix=fix)
 
 
+def warning(*, what: str, got: str, expected: str, fix: str) -> Finding:
+    """A finding that deserves a look."""
+    return Finding(severity=Severity.WARNING, what=what, got=got, expected=expected, fix=fix)
+
+
+def note(*, what: str, got: str, expected: str, fix: str) -> Finding:
+    """A finding that is good to know."""
+    return Finding(severity=Severity.NOTE, what=what, got=got, expected=expected, fix=fix)
+
+
 def raise_first(findings: list[Finding]) -> None:
     """Raise the first finding, if there is one, as the one sentence that the user sees."""
     if findings:

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedassay.data.tables import BATCH_ROWS, Table, reading
+from fedassay.data.numbers import values_per_row
+from fedassay.data.tables import Table, batch_rows, reading
 from fedassay.errors import DataError
 
 _NOT_A_COLUMN = (str, bytes, bytearray, Mapping, set, frozenset)
@@ -36,7 +37,8 @@ class FrameTable(Table):
                 f"{self.label}: got columns of different lengths ({found}), expected one entry per row; "
                 "give columns of equal length."
             )
-        yield from pa.table(arrays).to_batches(max_chunksize=BATCH_ROWS)
+        rows = batch_rows(sum(values_per_row(array) for array in arrays.values()))
+        yield from pa.table(arrays).to_batches(max_chunksize=rows)
 
     def _arrow(self, name: str) -> Any:
         what = f"{self.label}, column {name!r}"
@@ -77,8 +79,9 @@ def _is_a(data: Any, package: str, name: str) -> bool:
 def to_arrow(values: Any) -> Any:
     """One column as an Arrow array; values that Arrow cannot put under one type become text.
 
-    Text keeps every value visible, so that the check of the column's role can say which row is wrong. A
-    two-dimensional array becomes a column of lists. Raises `TypeError` for what is no column at all.
+    Text keeps every value visible, so that the check of the column's role can say which row is wrong; of lists
+    it is the entries that become text. A two-dimensional array becomes a column of lists. Raises `TypeError` for
+    what is no column at all.
 
     Examples
     --------
@@ -113,7 +116,15 @@ def _or_text(convert: Callable[[], Any], values: Any) -> Any:
     try:
         return convert()
     except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError):
+        several = [_is_several(value) for value in values]
+        if any(several) and all(s or _text(value) is None for s, value in zip(several, values, strict=True)):
+            lists = [list(map(_text, value)) if s else None for s, value in zip(several, values, strict=True)]
+            return pa.array(lists, pa.large_list(pa.large_string()))
         return pa.array([_text(value) for value in values], pa.large_string())
+
+
+def _is_several(value: Any) -> bool:
+    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
 def _text(value: Any) -> str | None:
@@ -126,9 +137,10 @@ def _text(value: Any) -> str | None:
 def _from_numpy(values: NDArray[Any]) -> Any:
     if not 1 <= values.ndim <= 2:
         raise TypeError(f"an array of {values.ndim} dimensions is not one entry per row")
+    if values.ndim == 2 and values.shape[1] == 0:
+        return pa.array([[]] * len(values), pa.list_(pa.float64()))
     if values.ndim == 2:
-        flat = _from_numpy(np.ascontiguousarray(values).reshape(-1))
-        return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+        return pa.FixedSizeListArray.from_arrays(_from_numpy(values.reshape(-1)), values.shape[1])
     if isinstance(values, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(values)
         return _or_text(lambda: pa.array(values.data, mask=mask), values.tolist())

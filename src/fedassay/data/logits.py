@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedassay.data.findings import Finding, error, value_at
 from fedassay.data.numbered import FEWEST_CLASSES, ONE_LOGIT
-from fedassay.data.numbers import plain, to_numbers
+from fedassay.data.numbers import is_list, plain, to_numbers
 
 Matrix = NDArray[np.float64]
 Bad = NDArray[np.bool_]
@@ -28,14 +28,8 @@ SUM_TOLERANCE = 1e-3
 EXPECTED = "finite numbers in every row, one for each class"
 FIX = "remove or repair these rows (a probability of 0 has no logarithm: give a tiny one instead)"
 
-_IS_LIST = (
-    pa.types.is_list,
-    pa.types.is_large_list,
-    pa.types.is_fixed_size_list,
-    pa.types.is_list_view,
-    pa.types.is_large_list_view,
-)
 _MISSING = -1
+_SMALL = 2**24
 
 
 def looks_like_probabilities(logits: NDArray[Any]) -> bool:
@@ -56,7 +50,9 @@ def looks_like_probabilities(logits: NDArray[Any]) -> bool:
 
 
 def to_matrix(array: Any) -> tuple[Matrix, Bad]:
-    """A column of lists as rows and classes, and which rows are not as long as the first or not finite.
+    """A column of lists as rows and classes, and which rows cannot be used.
+
+    Those that are not as long as the first one or not finite cannot, and none if that one is too short.
 
     Examples
     --------
@@ -65,23 +61,21 @@ def to_matrix(array: Any) -> tuple[Matrix, Bad]:
     ((3, 2), [False, True, True])
     """
     lengths = _lengths(array)
-    values = _matrix(array, lengths, _first_length(lengths) or 0)
-    return values, ~np.isfinite(values).all(axis=1) | (lengths != values.shape[1])
+    width = _first_length(lengths) or 0
+    values = _matrix(array, lengths, width)
+    good = np.isfinite(values).all(axis=1) & (lengths == width)
+    return values, ~good | (values.shape[1] < FEWEST_CLASSES)
 
 
 def _lengths(array: Any) -> NDArray[np.int64]:
     """The number of entries of each row, -1 where there is no list."""
     array = plain(array)
-    if not _is_list(array):
+    if not is_list(array):
         return np.full(len(array), _MISSING, dtype=np.int64)
     lengths: NDArray[np.int64] = pc.fill_null(
         pc.cast(pc.list_value_length(array), pa.int64()), _MISSING
     ).to_numpy()
     return lengths
-
-
-def _is_list(array: Any) -> bool:
-    return any(fits(array.type) for fits in _IS_LIST)
 
 
 def _first_length(lengths: NDArray[np.int64]) -> int | None:
@@ -90,17 +84,19 @@ def _first_length(lengths: NDArray[np.int64]) -> int | None:
 
 
 def _matrix(array: Any, lengths: NDArray[np.int64], width: int) -> Matrix:
-    """The rows of this length; the others are NaN."""
-    fits = lengths == width
+    """The rows of this length; the others are NaN. Without columns if it would be much larger than the lists."""
+    shape, fits = (len(lengths), width), lengths == width
+    there = int(np.maximum(lengths, 0).sum())
+    if len(lengths) * width > max(_SMALL, 2 * there):
+        return np.empty((len(lengths), 0))
     if not fits.any():
-        return np.full((len(lengths), width), np.nan)
+        return np.full(shape, np.nan)
     # Only the entries of rows that are there, in the order of the rows.
     entries = to_numbers(plain(array).flatten())
     if fits.all():
-        return entries.reshape(len(lengths), width)
-    values = np.full((len(lengths), width), np.nan)
-    inside = np.repeat(fits, np.maximum(lengths, 0))
-    values[fits] = entries[inside].reshape(-1, width)
+        return entries.reshape(shape)
+    values = np.full(shape, np.nan)
+    values[fits] = entries[np.repeat(fits, np.maximum(lengths, 0))].reshape(np.count_nonzero(fits), width)
     return values
 
 
@@ -134,7 +130,9 @@ class LogitsReader:
         """The width that all tables have; None if nobody knows yet."""
         if self._agreed is not None:
             return self._agreed
-        return None if self._own is None else Width(classes=self._own[0], where=self._label)
+        if self._own is None or self._own[0] < FEWEST_CLASSES:
+            return None
+        return Width(classes=self._own[0], where=self._label)
 
     def read(self, raw: Sequence[Any]) -> tuple[Matrix, Bad]:
         """The next rows, contiguous, and which of them cannot be used."""
@@ -146,16 +144,17 @@ class LogitsReader:
         else:
             values, lengths = self._lists(raw[0])
         self._own = self._own or self._first(lengths)
-        short = (lengths != _MISSING) & (lengths != values.shape[1])
-        wrong = ~np.isfinite(values).all(axis=1) & ~short
+        width = 0 if self._own is None else self._own[0]
+        short = (lengths != _MISSING) & (lengths != width)
+        wrong = (~np.isfinite(values).all(axis=1) | (lengths == _MISSING)) & ~short
         self._other_length.add(self._rows, short, lambda row: str(int(lengths[row])))
         self._not_finite.add(self._rows, wrong, lambda row: self._entry(raw, values, row))
         self._rows += len(values)
-        unusable = len(self._about_the_table()) > 0
+        unusable = len(self._about_the_table()) > 0 or values.shape[1] != width
         return values, short | wrong | unusable
 
     def _lists(self, array: Any) -> tuple[Matrix, NDArray[np.int64]]:
-        if not _is_list(plain(array)) and not pa.types.is_null(array.type):
+        if not is_list(plain(array)) and not pa.types.is_null(array.type):
             self._no_list = self._no_list or f"{array.type}, such as {value_at(array, 0)}"
         lengths = _lengths(array)
         width = _first_length(lengths) if self._own is None else self._own[0]
@@ -168,12 +167,12 @@ class LogitsReader:
 
     def _entry(self, raw: Sequence[Any], values: Matrix, row: int) -> str:
         """The first value of a row that is not a finite number, and where it is."""
-        place = int(np.argmax(~np.isfinite(values[row]))) if values.shape[1] else 0
-        if len(raw) > 1:
-            return f"{value_at(raw[place], row)} in column {self._columns[place]!r}"
-        if not raw[0][row].is_valid:
-            return "a missing value"
-        return f"{value_at(plain(raw[0])[row].values, place)} in place {place}"
+        if len(raw) == 1 and _lengths(raw[0].slice(row, 1))[0] == _MISSING:
+            return value_at(raw[0], row)
+        place = int(np.argmax(~np.isfinite(values[row])))
+        if len(raw) == 1:
+            return f"{value_at(plain(raw[0])[row].values, place)} in place {place}"
+        return f"{value_at(raw[place], row)} in column {self._columns[place]!r}"
 
     def findings(self) -> list[Finding]:
         """Everything found so far that makes the logits unusable."""

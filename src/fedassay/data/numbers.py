@@ -28,6 +28,14 @@ _NAMEABLE = (
     pa.types.is_decimal,
 )
 
+_LISTS = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
+
 
 def plain(array: Any) -> Any:
     """The same values without dictionary encoding or an extension type around them."""
@@ -42,6 +50,25 @@ def is_text(array: Any) -> bool:
     """Whether the values are text."""
     kind = array.type
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_list(array: Any) -> bool:
+    """Whether each value is a list."""
+    return any(fits(array.type) for fits in _LISTS)
+
+
+def values_per_row(array: Any) -> int:
+    """How many numbers a row holds, on average and rounded down, but at least one.
+
+    Examples
+    --------
+    >>> values_per_row(pa.array([[1, 2, 3], [4, 5, 6]])), values_per_row(pa.array([1, 2]))
+    (3, 1)
+    """
+    chunks = [plain(chunk) for chunk in getattr(array, "chunks", [array])]
+    return max(
+        [1, *(len(chunk.flatten()) // len(chunk) for chunk in chunks if len(chunk) and is_list(chunk))]
+    )
 
 
 def is_single(array: Any) -> bool:

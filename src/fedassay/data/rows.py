@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.data.schema import CLIENT
-from fedassay.data.tables import BATCH_ROWS
+from fedassay.data.tables import batch_rows
 from fedassay.protocol import Batch, Rows
 
 
@@ -23,8 +23,11 @@ class ArrayRows:
     def batches(self) -> Iterator[Batch]:
         """See `protocol.Rows`."""
         length = batch_length(self.columns)
-        for start in range(0, length, BATCH_ROWS):
-            yield {name: column[start : start + BATCH_ROWS] for name, column in self.columns.items()}
+        step = batch_rows(
+            max((int(np.prod(column.shape[1:])) for column in self.columns.values()), default=1)
+        )
+        for start in range(0, length, step):
+            yield {name: column[start : start + step] for name, column in self.columns.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,15 @@ class Chunk:
     bad: Mapping[str, NDArray[np.bool_]] = field(repr=False)
     clients: LocalClients | None = field(repr=False)
 
+    def is_bad(self, role: str) -> NDArray[np.bool_]:
+        """Which rows are unacceptable in this role."""
+        return self.bad.get(role, np.zeros(self.length, dtype=np.bool_))
+
+    def good(self, role: str) -> NDArray[Any] | None:
+        """The acceptable values in this role, if there is such a column."""
+        values = self.columns.get(role)
+        return values if values is None or role not in self.bad else values[~self.bad[role]]
+
 
 class Tally:
     """The unacceptable values of one column so far: how many, and enough of them for a clear error."""
@@ -138,7 +147,7 @@ class Scan:
             needed.append(self._columns.client)
         if not needed:  # any column tells how many rows there are
             needed = [name for name in self._table.names if self._table.names.count(name) == 1][:1]
-        if not needed or isinstance(self._table, NoRows):
+        if not needed:
             return
         needed = list(dict.fromkeys(needed))
         for batch in self._table.batches(needed):

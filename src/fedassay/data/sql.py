@@ -34,7 +34,7 @@ _DRIVERS = {_SQLITE: ("", "pysqlite"), _POSTGRESQL: ("", "psycopg")}
 _EXPECTED = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 _ENCODE = "write special characters of the password as %XX (@ is %40, / is %2F)"
 _ONE_SELECT = "write one SELECT that only reads"
-_ROWS_AT_ONCE = 2**15
+_ROWS_AT_ONCE, _VALUES_AT_ONCE = 2**15, 2**20
 _IN_MEMORY = 2**26
 _CONNECT_SECONDS = 10
 _HOST = re.compile(r"[A-Za-z0-9._:-]+")
@@ -153,7 +153,8 @@ class Database:
             if not result.returns_rows or result.cursor is None:
                 raise DataError(f"{self.label}: got a statement without rows, expected rows; {_ONE_SELECT}.")
             names = tuple(str(column[0]) for column in result.cursor.description)
-            for rows in result.yield_per(_ROWS_AT_ONCE).partitions(_ROWS_AT_ONCE):
+            at_once = max(1, min(_ROWS_AT_ONCE, _VALUES_AT_ONCE // len(names)))
+            for rows in result.yield_per(at_once).partitions(at_once):
                 copy.add([to_arrow(_simple(column)) for column in zip(*rows, strict=True)])
         return SqlTable(label=self.label, names=names, copy=copy)
 

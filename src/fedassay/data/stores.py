@@ -96,7 +96,9 @@ class Gathered:
         if not self.complete:
             return
         for name, parts in self._columns.items():
-            parts.append(chunk.columns[name])
+            # Views would keep the memory of whoever made the chunk: the reader's, which does not give it back.
+            column = chunk.columns[name]
+            parts.append(column if column.base is None else column.copy())
         if chunk.clients is not None:
             self._clients.append(chunk.clients)
 

@@ -16,6 +16,20 @@ from fedassay.errors import DataError, FedassayError
 BATCH_ROWS = 2**17
 """The most rows in a batch: large enough to be fast, small enough for the cache of a core."""
 
+BATCH_VALUES = 2**21
+"""The most numbers in a batch, about: rows with a logit for each of many classes come in smaller batches."""
+
+
+def batch_rows(width: int) -> int:
+    """How many rows of so many numbers make a batch.
+
+    Examples
+    --------
+    >>> batch_rows(1), batch_rows(1000), batch_rows(10**9)
+    (131072, 2097, 1)
+    """
+    return max(1, min(BATCH_ROWS, BATCH_VALUES // max(1, width)))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Table(ABC):

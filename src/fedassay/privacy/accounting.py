@@ -217,7 +217,7 @@ def whole_sensitivity(sensitivity: Sensitivity) -> tuple[int, int]:
     return math.ceil(l1 * _SLACK), math.ceil(l2 * l2 * _SLACK)
 
 
-def event(noise: Noise, sensitivity: Sensitivity) -> DpEvent:
+def event(noise: Noise, sensitivity: Sensitivity, shuffled: Budget | None = None) -> DpEvent:
     """What one release is to dp-accounting.
 
     Discrete Laplace noise is a `DiscreteLaplaceDpEvent`, not a `LaplaceDpEvent`: both are k/b-DP, but below
@@ -229,12 +229,18 @@ def event(noise: Noise, sensitivity: Sensitivity) -> DpEvent:
     that is randomised response, which dominates it (Kairouz, Oh, Viswanath 2015). So are `UNARY` releases,
     whatever the sensitivity: each client's answers are 1/scale-DP for what it holds. And so is a `CHOICE`, whose L1
     sensitivity stands for the range of its losses.
+
+    Where noise and sensitivity are those of single messages, of which only the `shuffled` ones are seen, it is a
+    `ShuffledDpEvent` of ours that has both.
     """
     from dp_accounting import NonPrivateDpEvent, ZCDpEvent  # late: this import takes half a second
     from dp_accounting.dp_event import DiscreteLaplaceDpEvent
 
-    from fedassay.privacy.events import SkellamDpEvent
+    from fedassay.privacy.events import ShuffledDpEvent, SkellamDpEvent
 
+    if shuffled is not None:
+        local = event(noise, sensitivity)
+        return ShuffledDpEvent(local=local, epsilon=shuffled.epsilon, delta=shuffled.delta)
     if noise.law == NO_NOISE.law:
         return NonPrivateDpEvent()
     check_law(noise.law, noise.scale)
@@ -256,7 +262,8 @@ def spent(events: Iterable[DpEvent], delta: float) -> float:
     other's answers. The smallest of: the sum of pure epsilons; the Rényi bound (exact divergences of the
     discrete Laplace, ρα of the Gaussian, a bound for Skellam, tight conversion); for pure releases of few kinds
     dp-accounting's privacy loss distribution. Infinite if there is no noise, if there is Gaussian or Skellam
-    noise and delta is 0, or if an event is not one of `event`.
+    noise and delta is 0, or if an event is not one of `event`. Shuffled releases count by their messages, or by the sums
+    of their epsilons and deltas, beside what the others cost at the delta that is left: whichever gives less.
 
     Examples
     --------
@@ -269,6 +276,8 @@ def spent(events: Iterable[DpEvent], delta: float) -> float:
     events = list(events)
     if not events:
         return 0.0
+    if any(hasattr(one, "local") for one in events):
+        return _spent_shuffled(events, delta)
     if not {type(one).__name__ for one in events} <= {
         "DiscreteLaplaceDpEvent",
         "ZCDpEvent",
@@ -281,6 +290,17 @@ def spent(events: Iterable[DpEvent], delta: float) -> float:
         bounds.append(renyi.epsilon_of(lambda orders: _divergence(counts, orders), delta))
         bounds.append(_pld_epsilon(counts, delta))
     return min(bounds)
+
+
+def _spent_shuffled(events: list[Any], delta: float) -> float:
+    """Basic composition holds whatever depends on what (Dwork, Roth 2014, Theorem 3.16, and for adaptive choices)."""
+    shuffled = [one for one in events if hasattr(one, "local")]
+    others = [one for one in events if not hasattr(one, "local")]
+    by_messages = spent([*others, *(one.local for one in shuffled)], delta)
+    left = delta - math.fsum(one.delta for one in shuffled)
+    if left < 0:
+        return by_messages
+    return min(by_messages, math.fsum(one.epsilon for one in shuffled) + spent(others, left))
 
 
 def _pure_epsilon(counts: Counter[Any]) -> float:

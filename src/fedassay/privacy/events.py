@@ -24,3 +24,18 @@ class SkellamDpEvent(DpEvent):  # type: ignore[misc]
     variance: float
     l1: int
     l2_squared: int
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class ShuffledDpEvent(DpEvent):  # type: ignore[misc]
+    """Messages of many clients in random order, each private by itself.
+
+    Attributes
+    ----------
+    local : what one message is to whoever knows who sent it.
+    epsilon, delta : what all messages are, shuffled, to whoever does not.
+    """
+
+    local: DpEvent
+    epsilon: float
+    delta: float

@@ -17,6 +17,7 @@ from typing import Any
 
 from fedassay.errors import BudgetExceeded, ProtocolError, UsageError
 from fedassay.privacy import accounting
+from fedassay.privacy.shuffling import cost_of
 from fedassay.protocol import NO_NOISE, Budget, Neighbours, Noise, Part, Plan, Sensitivity, Unit
 
 
@@ -26,6 +27,9 @@ class Charge:
 
     `id` stands for one *answer*: whoever sends a question again gets the recorded answer again. Noise drawn
     anew under an old id would be a second release that nobody pays for.
+
+    Where only shuffled messages are seen, law and scale are those of one message, and `shuffled_epsilon` and
+    `shuffled_delta` what all of them cost together: the books have both, in case the shuffler turns out to be none.
 
     Examples
     --------
@@ -45,6 +49,8 @@ class Charge:
     part: Part = Part.ALL
     unit: Unit = Unit.EXAMPLE
     neighbours: Neighbours = Neighbours.ADD_REMOVE
+    shuffled_epsilon: float = 0.0
+    shuffled_delta: float = 0.0
 
     def __post_init__(self) -> None:
         if not (
@@ -61,11 +67,13 @@ class Charge:
         else:
             accounting.whole_sensitivity(self.sensitivity)
             accounting.check_law(self.law, self.scale)
+        if (self.shuffled_epsilon, self.shuffled_delta) != (0, 0) and (self.shuffled is None or self.exact):
+            raise UsageError("charge: expected noise, and an epsilon, with a delta of shuffled messages.")
 
     @classmethod
     def of(cls, plan: Plan, *, id: str | bytes, dataset: str, study: str) -> Charge:  # noqa: A002
         """What answering a planned query costs the data set."""
-        setting = plan.setting
+        setting, shuffled = plan.setting, cost_of(plan)
         return cls(
             id=id,
             dataset=dataset,
@@ -78,6 +86,8 @@ class Charge:
             part=plan.query.part,
             unit=setting.protection.unit,
             neighbours=setting.protection.neighbours,
+            shuffled_epsilon=0.0 if shuffled is None else shuffled.epsilon,
+            shuffled_delta=0.0 if shuffled is None else shuffled.delta,
         )
 
     @property
@@ -96,9 +106,16 @@ class Charge:
         return Sensitivity(l1=self.l1, l2=self.l2)
 
     @property
+    def shuffled(self) -> Budget | None:
+        """What shuffled messages cost together; None if that is what each of them costs."""
+        if not self.shuffled_epsilon > 0:
+            return None
+        return Budget(epsilon=self.shuffled_epsilon, delta=self.shuffled_delta)
+
+    @property
     def event(self) -> Any:
         """The release as dp-accounting sees it."""
-        return accounting.event(self.noise, self.sensitivity)
+        return accounting.event(self.noise, self.sensitivity, self.shuffled)
 
 
 class Ledger(ABC):
@@ -238,13 +255,13 @@ def _check(
     if added and not total <= budget.epsilon:
         requested, remaining = compose(added, budget.delta), budget.epsilon - compose(before, budget.delta)
         needs_delta = budget.delta == 0 and any(
-            charge.law in (accounting.GAUSSIAN, accounting.SKELLAM) for charge in added
+            charge.law in (accounting.GAUSSIAN, accounting.SKELLAM) or charge.shuffled for charge in added
         )
         raise BudgetExceeded(
             f"budget of {dataset}: requested epsilon {requested:.3g}, remaining {max(remaining, 0.0):.3g} of "
             f"{budget.epsilon:.3g} at delta {budget.delta:.3g}, difference {total - budget.epsilon:.3g}; "
             + (
-                "Gaussian and Skellam noise need a delta above 0."
+                "Gaussian and Skellam noise need a delta above 0, and so does shuffling."
                 if needs_delta
                 else "ask for less or raise the budget."
             )

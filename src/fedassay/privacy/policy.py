@@ -11,6 +11,7 @@ from typing import Protocol
 
 from fedassay.errors import PolicyRefusal, UsageError
 from fedassay.privacy import accounting
+from fedassay.privacy.shuffling import cost_of
 from fedassay.protocol import Budget, Neighbours, Noise, Plan, Sensitivity, Unit
 
 
@@ -33,6 +34,8 @@ class PolicyRequest:
     unit: Unit
     neighbours: Neighbours
     clients: int
+    shuffled: Budget | None = None
+    """What all messages cost together, where only shuffled ones are seen; noise and sensitivity are of one message."""
     smallest_total: int | None = None
     """Over how few survivors the trust model would still release; None if it makes no promise."""
     collusion: float | None = None
@@ -54,6 +57,7 @@ class PolicyRequest:
             unit=setting.protection.unit,
             neighbours=setting.protection.neighbours,
             clients=min(cohort, setting.clients),
+            shuffled=cost_of(plan),
             smallest_total=getattr(setting.trust, "minimum_cohort", None),
             collusion=getattr(setting.trust, "collusion", None),
             asker=asker,
@@ -61,7 +65,7 @@ class PolicyRequest:
 
     def epsilon(self, delta: float) -> float:
         """What this query alone costs at this delta; infinite without noise."""
-        return accounting.spent([accounting.event(self.noise, self.sensitivity)], delta)
+        return accounting.spent([accounting.event(self.noise, self.sensitivity, self.shuffled)], delta)
 
 
 class Policy(Protocol):

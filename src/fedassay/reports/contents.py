@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from fedassay.reports import calibration, distribution, evaluation, goodness
+from fedassay.reports import calibration, conformal, distribution, evaluation, goodness
 from fedassay.reports.sheet import Document, Figure, Sheet
 
 _Contents = Callable[[Document], Iterator[Sheet | Figure]]
@@ -14,6 +14,7 @@ _TASKS: Mapping[str, tuple[str, _Contents]] = MappingProxyType(
     {
         "evaluate": ("Evaluation of a binary classifier", evaluation.contents),
         "calibrate": ("Calibration of a binary classifier", calibration.contents),
+        "conformal": ("Conformal prediction", conformal.contents),
         "ecdf": ("Distribution function", distribution.contents),
         "quantiles": ("Quantiles", distribution.quantiles_only),
         "hosmer-lemeshow": ("Hosmer-Lemeshow test of a binary classifier", goodness.contents),

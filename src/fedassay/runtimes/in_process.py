@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from fedassay.client import Client
 from fedassay.data.bounds import limit_pooled
 from fedassay.data.federation import Federation
-from fedassay.data.split import select_pooled_part
+from fedassay.data.split import select_part, select_pooled_part
 from fedassay.errors import UnsupportedQuery
 from fedassay.helper import Helper
 from fedassay.protocol import Part, Party, Plan, Randomness, Released, Sample, Sum, Vector
@@ -120,7 +122,7 @@ class Aggregate:
     def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
         """Measure all rows at once, then let the trust model draw what its protocol would have released."""
         for plan in errand.exchange.plans:
-            _require_additive(plan)
+            _require_sum(plan)
         self._left_out = {}
         totals = [self._total(plan) for plan in errand.exchange.plans]
         return errand.trust.aggregate(
@@ -128,6 +130,8 @@ class Aggregate:
         )
 
     def _total(self, plan: Plan) -> Vector:
+        if not plan.query.of.additive:
+            return self._sum_of_each(plan)
         protection = plan.setting.protection
         rows = select_pooled_part(
             self._federation,
@@ -142,11 +146,32 @@ class Aggregate:
         total, _ = plan.query.of.measure(rows, {})
         return total
 
+    def _sum_of_each(self, plan: Plan) -> Vector:
+        """What clients measure one by one, added up."""
+        protection, total = plan.setting.protection, np.zeros(plan.query.of.length, dtype=np.int64)
+        for name in self._federation.clients:
+            rows = select_part(
+                self._federation.rows_of(name),
+                plan.query.part,
+                key=self._split_key,
+                unit=protection.unit,
+                client=name,
+                held_out=self._held_out,
+            )
+            vector, _ = plan.query.of.measure(rows, {})
+            total += vector
+        return total
 
-def _require_additive(plan: Plan) -> None:
-    query = plan.query
-    if not isinstance(query, Sum) or not query.of.additive or isinstance(query.cohort, Sample):
+
+def _require_sum(plan: Plan) -> None:
+    """Clients whose rows are bounded remember which ones they left out: totals of what each measures cannot."""
+    query, bounded = plan.query, plan.setting.protection.rows_per_client is not None
+    if (
+        not isinstance(query, Sum)
+        or isinstance(query.cohort, Sample)
+        or (bounded and not query.of.additive)
+    ):
         raise UnsupportedQuery(
-            f"{type(query).__name__} of {query.of.name}: only sums of additive summaries over all clients "
-            "can be drawn in aggregate; use the faithful mode."
+            f"{type(query).__name__} of {query.of.name}: only sums over all clients can be drawn in aggregate, and "
+            "with a bound on rows only those of additive summaries; use the faithful mode."
         )

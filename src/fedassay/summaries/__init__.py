@@ -7,10 +7,14 @@ from types import MappingProxyType
 from typing import Any
 
 from fedassay.protocol import Summary
+from fedassay.summaries.coverage_counts import CoverageCounts, MeanWidth, SiteCoverage
 from fedassay.summaries.group_statistics import AllGroupStatistics, GroupStatistics
 from fedassay.summaries.grouped_histogram import GroupedHistogram
+from fedassay.summaries.local_quantile import LocalQuantile
 from fedassay.summaries.paired_histograms import PairedHistograms, VersusHistogram
 from fedassay.summaries.paired_moments import PairedMoments
+from fedassay.summaries.quantile_losses import QuantileLosses
+from fedassay.summaries.quantile_votes import QuantileVotes
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.summaries.score_path import ScorePath
 from fedassay.summaries.site_sums import EligibleSites, SiteSums
@@ -32,6 +36,12 @@ _SUMMARIES: tuple[type[Summary[Any]], ...] = (
     ScorePath,
     GroupStatistics,
     AllGroupStatistics,
+    LocalQuantile,
+    QuantileVotes,
+    QuantileLosses,
+    CoverageCounts,
+    SiteCoverage,
+    MeanWidth,
 )
 
 CATALOGUE: Mapping[str, type[Summary[Any]]] = MappingProxyType(

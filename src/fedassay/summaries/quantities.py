@@ -1,15 +1,15 @@
 """The conformity scores that can be asked for: one number per row, large where the prediction is bad.
 
-A score is part of the public question: a summary carries its name and its parameters, so that every client computes what
-was asked and not what it believes was meant. A prediction set holds what scores at most a threshold.
+A score is part of the public question: a summary carries its name and its parameters, so that every client computes
+what was asked and not what it believes was meant. A prediction set holds what scores at most a threshold.
 
 ==============  ==========================  ==========================================================================
 name            columns                     score
 ==============  ==========================  ==========================================================================
 ``value``       value                       the column itself
 ``conformity``  conformity                  the column itself: a score that the user has computed
-``absolute``    target, prediction          \\|y - p\\|
-``normalised``  target, prediction, scale   \\|y - p\\| / s
+``absolute``    target, prediction          abs(y - p)
+``normalised``  target, prediction, scale   abs(y - p) / s
 ``cqr``         target, low, high           max(low - y, y - high), negative inside the band (Romano et al. 2019)
 ``lac``         class, logits               one minus the probability of the class (Sadinle et al. 2019)
 ``aps``         class, logits               probability of all classes at least as probable (Romano et al. 2020)
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import Batch
@@ -75,14 +75,18 @@ def _absolute(batch: Batch, parameters: tuple[float, ...]) -> Floats:
     return np.abs(_number(batch, "target") - _number(batch, "prediction"))
 
 
-def _normalised(batch: Batch, parameters: tuple[float, ...]) -> Floats:
+def _scale(batch: Batch) -> Floats:
     scale = _number(batch, "scale")
     if scale.size and not scale.min() > 0:  # NaN fails too
         raise DataError(
             "scale: got a number that is not above 0, expected positive numbers; a scale says how far predictions "
             "are usually off."
         )
-    return _absolute(batch, ()) / scale
+    return scale
+
+
+def _normalised(batch: Batch, parameters: tuple[float, ...]) -> Floats:
+    return _absolute(batch, ()) / _scale(batch)
 
 
 def _cqr(batch: Batch, parameters: tuple[float, ...]) -> Floats:
@@ -105,7 +109,9 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
         for quantity in (
             Quantity(name="value", columns=("value",), compute=lambda batch, _: _number(batch, "value")),
             Quantity(
-                name="conformity", columns=("conformity",), compute=lambda batch, _: _number(batch, "conformity")
+                name="conformity",
+                columns=("conformity",),
+                compute=lambda batch, _: _number(batch, "conformity"),
             ),
             Quantity(name="absolute", columns=("target", "prediction"), compute=_absolute, lower=0.0),
             Quantity(
@@ -171,8 +177,8 @@ def public_range(
 
     Examples
     --------
-    >>> public_range("aps"), public_range("cqr"), public_range("raps", (0.01, 5.0), classes=100)
-    ((0.0, 1.0), (None, None), (0.0, 1.95))
+    >>> public_range("aps"), public_range("cqr"), public_range("raps", (0.25, 5.0), classes=7)
+    ((0.0, 1.0), (None, None), (0.0, 1.5))
     """
     parameters, quantity = checked_quantity(name, parameters), QUANTITIES[name]
     if name == "raps" and classes is not None:
@@ -198,6 +204,29 @@ def scores_of(batch: Batch, quantity: str, parameters: tuple[float, ...]) -> Flo
         raise DataError(_culprit(batch, known))
     # Adding zero turns -0.0 into 0.0, so that the bits of two scores are ordered like the scores.
     return np.asarray(scores + 0.0, dtype=np.float64)
+
+
+def widths(columns: Batch, quantity: str, threshold: ArrayLike) -> Floats:
+    """The widths of the intervals of values that score at most the threshold: 0 where they are empty.
+
+    Parameters
+    ----------
+    columns : those of the quantity but the target, and the prediction, which do not matter.
+    threshold : a number, or one per row.
+
+    Examples
+    --------
+    >>> widths({"low": np.array([0.0, 0.0]), "high": np.array([1.0, 4.0])}, "cqr", -1.0)
+    array([0., 2.])
+    """
+    limit = 2 * np.asarray(threshold, dtype=np.float64)
+    if quantity == "normalised":
+        found = limit * _scale(columns)
+    elif quantity == "cqr":
+        found = _number(columns, "high") - _number(columns, "low") + limit
+    else:
+        raise UsageError(f"widths: got {quantity!r}, expected 'normalised' or 'cqr'.")
+    return np.maximum(0.0, found)
 
 
 def _culprit(batch: Batch, quantity: Quantity) -> str:

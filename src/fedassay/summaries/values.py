@@ -23,8 +23,8 @@ from fedassay.protocol import (
     Vector,
 )
 from fedassay.summaries.columns import column
-from fedassay.summaries.conditions import checked_condition, condition_columns, part_names, parts_of
 from fedassay.summaries.quantities import QUANTITIES, checked_quantity, scores_of
+from fedassay.summaries.scored import checked_condition, condition_columns, condition_names, places
 from fedassay.summaries.value_grid import ValueGrid
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ValueSummary(Summary[Distribution]):
     public_labels : whether two neighbouring data sets have the same labels. It is used for the unit example under
         replace-one without a bound on rows, and ignored elsewhere.
     quantity, parameters : what the scalar is: a column, or a score that is computed from several (`quantities`).
-    by, groups : how else rows are told apart (`conditions`), if they are not labelled.
+    by, groups : how else rows are told apart (`scored`), if they are not labelled.
     """
 
     lower: float
@@ -106,7 +106,7 @@ class ValueSummary(Summary[Distribution]):
     @property
     def classes(self) -> int:
         """How many distributions there are."""
-        return 2 if self.labelled else len(part_names(self.by, self.groups))
+        return 2 if self.labelled else len(condition_names(self.by, self.groups))
 
     @property
     @abstractmethod
@@ -143,12 +143,12 @@ class ValueSummary(Summary[Distribution]):
         counts = np.zeros(self.classes * self.points, dtype=np.int64)
         for batch in rows.batches():
             values = scores_of(batch, self.quantity, self.parameters)
-            places = self._places(batch)
+            where = self._places(batch, len(values))
             for start in range(0, len(values), _BLOCK):
                 part = slice(start, start + _BLOCK)
                 code = grid.locate(values[part])
-                if places is not None:
-                    code = code + self.points * places[part]
+                if where is not None:
+                    code = code + self.points * where[part]
                 counts += np.bincount(code, minlength=len(counts))
         if counts.sum() > LARGEST_ROWS_PER_CLIENT:
             # Entries beyond their bound would be cut, and a sum that is cut is not hidden by noise on paths.
@@ -157,11 +157,11 @@ class ValueSummary(Summary[Distribution]):
             )
         return self.from_leaves(counts), memory
 
-    def _places(self, batch: Batch) -> NDArray[np.int64] | None:
+    def _places(self, batch: Batch, rows: int) -> NDArray[np.int64] | None:
         """The class of each row, None if there is one only."""
         if self.labelled:
             return 1 - _checked(np.asarray(column(batch, "label")))
-        return parts_of(batch, self.by, self.groups)
+        return places(batch, self.by, self.groups, rows) if self.by else None
 
     def read(self, total: Total) -> Distribution:
         """One row per class."""

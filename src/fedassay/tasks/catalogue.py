@@ -10,6 +10,7 @@ from typing import Any
 from fedassay.errors import UsageError
 from fedassay.protocol import Task
 from fedassay.tasks.calibration import Calibrate
+from fedassay.tasks.conformal import Conformal
 from fedassay.tasks.distribution.ecdf import Ecdf
 from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
 from fedassay.tasks.distribution.search import SearchQuantiles
@@ -22,6 +23,7 @@ TASKS: Mapping[str, type[Any]] = MappingProxyType(
         "ecdf": Ecdf,
         "hosmer-lemeshow": HosmerLemeshow,
         "quantiles": SearchQuantiles,
+        "conformal": Conformal,
     }
 )
 """Name to task. A task is a frozen dataclass whose fields are plain values; all of them have defaults."""

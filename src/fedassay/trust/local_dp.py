@@ -13,15 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fedassay.errors import ProtocolError, TooFewClients, UnsupportedQuery, UsageError
 from fedassay.privacy import accounting
-from fedassay.privacy.accounting import CHOICE, UNARY
-from fedassay.privacy.choices import choose
+from fedassay.privacy.accounting import UNARY
 from fedassay.protocol import (
     Budget,
     Collect,
@@ -48,12 +46,11 @@ from fedassay.protocol import (
     Vector,
 )
 from fedassay.trust.local_noise import several, spread, sum_of_draws
-from fedassay.trust.local_reports import LIMIT, Question, estimated, largest_report, opened, reported
+from fedassay.trust.local_reports import LIMIT, Question, Report, estimated, largest_report, reported
 from fedassay.trust.unary_encoding import (
     SMALLEST_SCALE,
     UnaryEncoding,
     assigned,
-    chosen_row,
     simulated_partition,
 )
 from fedassay.trust.words import exactly, protected, refuse_points
@@ -113,8 +110,9 @@ class LocalDP(TrustModel):
             raise UsageError("local-dp: got no privacy budget, expected one; give --epsilon (and --delta).")
         if not isinstance(query, Sum | Collect | Select):
             raise UnsupportedQuery(f"{type(query).__name__}: local-dp answers Sum, Collect and Select.")
-        if self._may_be_unary(setting) and query.part is not Part.ALL:
-            _check_parts_are_clients(query, setting)
+        if self._may_be_unary(setting):
+            check_parts_are_clients(query, setting)
+            _check_choice(query, setting)
         if self._is_unary(query, setting):
             noise = _unary_noise(query, setting.budget, setting.clients)
             return Plan(query=query, setting=setting, sensitivity=_ONE, noise=noise)
@@ -168,18 +166,18 @@ class LocalDP(TrustModel):
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
         """Server half: one round, then count the ones of each partition, or add the noisy vectors."""
         replies = yield Round(requests={name: {} for name in exchange.cohort})
-        questions = [Question.of(exchange, index) for index in range(len(exchange.plans))]
-        answers: dict[str, list[Any]] = {}
+        questions = [Question.of(plan) for plan in exchange.plans]
+        answers = []
         for name in exchange.cohort:
-            reports = opened(replies.get(name), questions, name)
+            reports = _opened(replies.get(name), questions, _assigned(questions, exchange.id, name))
             if reports is not None:
-                answers[name] = reports
+                answers.append(reports)
         if not answers:
             raise TooFewClients(
                 f"release: none of {len(exchange.cohort)} clients answered, expected at least 1."
             )
         return tuple(
-            question.release({name: reports[index] for name, reports in answers.items()})
+            question.release([reports[index] for reports in answers])
             for index, question in enumerate(questions)
         )
 
@@ -189,19 +187,12 @@ class LocalDP(TrustModel):
         """Client half: a private report per plan; always one, whatever was measured."""
         if request.leg != 0:
             raise ProtocolError(f"request: got leg {request.leg}, expected only leg 0.")
-        reports: list[Any] = []
-        for index, (plan, vector) in enumerate(zip(request.plans, measure(), strict=True)):
-            if plan.noise.law == UNARY:
-                partitions = plan.query.of.partitions
-                cells = partitions[assigned(request.exchange, index, request.recipient, len(partitions))]
-                encoding = UnaryEncoding(scale=plan.noise.scale)
-                row = chosen_row(vector[cells], randomness)
-                reports.append(encoding.report(row, len(cells), randomness))
-            elif plan.noise.law == CHOICE:
-                reports.append(choose(vector, scale=Fraction(plan.noise.scale), randomness=randomness))
-            else:
-                drawn = accounting.draw(plan.noise, plan.query.of.draws, randomness)
-                reports.append(vector + spread(plan.query.of, drawn))
+        questions = [Question.of(plan) for plan in request.plans]
+        partitions = _assigned(questions, request.exchange, request.recipient)
+        reports = [
+            question.report(vector, partition, randomness)
+            for question, vector, partition in zip(questions, measure(), partitions, strict=True)
+        ]
         return {"reports": reports}, {}
 
     # --- simulation and words -------------------------------------------------------------------------------
@@ -247,9 +238,38 @@ class LocalDP(TrustModel):
         )
 
 
-def _check_parts_are_clients(query: Query[Any], setting: Setting) -> None:
+def _assigned(questions: Sequence[Question], exchange: bytes, client: str) -> list[int]:
+    """Which partition this client reports on, for each question: public."""
+    return [
+        assigned(exchange, index, client, len(question.partitions)) if question.partitions else 0
+        for index, question in enumerate(questions)
+    ]
+
+
+def _opened(reply: Any, questions: Sequence[Question], partitions: Sequence[int]) -> list[Report] | None:
+    """One report per plan, or None if the reply is not what an honest client could have sent."""
+    if not isinstance(reply, dict) or set(reply) != {"reports"}:
+        return None
+    contents = reply["reports"]
+    if not isinstance(contents, list | tuple) or len(contents) != len(questions):
+        return None
+    reports = [Report(*pair) for pair in zip(contents, partitions, strict=True)]
+    fit = all(question.fits(report) for question, report in zip(questions, reports, strict=True))
+    return reports if fit else None
+
+
+def _check_choice(query: Query[Any], setting: Setting) -> None:
+    """A choice protects one row, where all else protects everything that the client holds."""
+    if isinstance(query, Select) and setting.protection.rows_per_client != 1:
+        raise UnsupportedQuery(
+            f"Select of {query.of.name}: with the encoding unary all that a client holds is protected, and a choice "
+            "protects one of its rows; give --rows-per-client 1, or use the encoding auto."
+        )
+
+
+def check_parts_are_clients(query: Query[Any], setting: Setting) -> None:
     """A client with rows in both parts would report twice, and each report is about all that it holds."""
-    if setting.protection.unit is not Unit.CLIENT:
+    if query.part is not Part.ALL and setting.protection.unit is not Unit.CLIENT:
         raise UnsupportedQuery(
             f"{query.of.name} of the {query.part} rows: a client with several rows would report on both parts, "
             "twice for one budget; give --unit client, so that each client is in one part."

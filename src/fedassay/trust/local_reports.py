@@ -1,19 +1,26 @@
-"""The server's side of `local_dp`: what reports must look like, and what they say together."""
+"""What reports that are private by themselves look like, how a client makes one, and what they say together.
+
+Shared by `local_dp`, where it is known who sent which report, and `shuffle`, where it is not: nothing here asks for
+a name.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedassay.errors import ProtocolError, TooFewClients
+from fedassay.privacy import accounting
 from fedassay.privacy.accounting import CHOICE, UNARY
-from fedassay.protocol import Exchange, Noise, Plan, Released, Sum, Summary, Vector
-from fedassay.trust.local_noise import reach, several
-from fedassay.trust.unary_encoding import Partitions, UnaryEncoding, assigned, ones_of, well_formed
+from fedassay.privacy.choices import choose
+from fedassay.protocol import Noise, Plan, Randomness, Released, Sum, Summary, Vector
+from fedassay.trust.local_noise import reach, several, spread
+from fedassay.trust.unary_encoding import Partitions, UnaryEncoding, chosen_row, ones_of, well_formed
 
 LIMIT = 2**63
 """Totals of noisy vectors stay below: they are int64."""
@@ -24,58 +31,72 @@ def largest_report(summary: Summary[Any], noise: Noise) -> int:
     return summary.largest + summary.overlap * reach(noise)
 
 
+class Report(NamedTuple):
+    """What one client says in answer to one query, and on which partition of the summary (0 if there are none)."""
+
+    content: Any
+    partition: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A plan of an exchange, with what all clients' reports have in common."""
+    """A planned query, as clients report on it: what all their reports have in common."""
 
-    exchange: bytes
-    index: int
     plan: Plan
     partitions: Partitions
 
     @classmethod
-    def of(cls, exchange: Exchange, index: int) -> Question:
-        """The plan with this index; only unary reports have partitions."""
-        plan = exchange.plans[index]
-        partitions = plan.query.of.partitions if plan.noise.law == UNARY else ()
-        return cls(exchange=exchange.id, index=index, plan=plan, partitions=partitions)
+    def of(cls, plan: Plan) -> Question:
+        """How this plan is reported on; only unary reports have partitions."""
+        return cls(plan=plan, partitions=plan.query.of.partitions if plan.noise.law == UNARY else ())
 
-    def partition_of(self, client: str) -> int:
-        """Which partition this client reports on."""
-        return assigned(self.exchange, self.index, client, len(self.partitions))
-
-    def fits(self, report: Any, client: str) -> bool:
-        """Whether an honest client of this name could have sent this."""
+    def report(self, vector: Vector, partition: int, randomness: Randomness) -> Any:
+        """Client side: a report that is private by itself; there always is one, whatever was measured."""
+        plan = self.plan
         if self.partitions:
-            return well_formed(report, len(self.partitions[self.partition_of(client)]))
+            cells = self.partitions[partition]
+            row = chosen_row(vector[cells], randomness)
+            return UnaryEncoding(scale=plan.noise.scale).report(row, len(cells), randomness)
+        if plan.noise.law == CHOICE:
+            return choose(vector, scale=Fraction(plan.noise.scale), randomness=randomness)
+        return vector + spread(plan.query.of, accounting.draw(plan.noise, plan.query.of.draws, randomness))
+
+    def fits(self, report: Report) -> bool:
+        """Whether an honest client could have sent this."""
+        content = report.content
+        if self.partitions:
+            known = 0 <= report.partition < len(self.partitions)
+            return known and well_formed(content, len(self.partitions[report.partition]))
         if self.plan.noise.law == CHOICE:
-            return type(report) is int and 0 <= report < self.plan.query.of.length
+            return type(content) is int and 0 <= content < self.plan.query.of.length
         shape = (self.plan.query.of.length,)
-        if not isinstance(report, np.ndarray) or report.dtype != np.int64 or report.shape != shape:
+        if not isinstance(content, np.ndarray) or content.dtype != np.int64 or content.shape != shape:
             return False
         bound = largest_report(self.plan.query.of, self.plan.noise)
         # Not np.abs: the absolute value of -2^63 is negative.
-        return report.size == 0 or bool(report.max() <= bound and report.min() >= -bound)
+        return content.size == 0 or bool(content.max() <= bound and content.min() >= -bound)
 
-    def release(self, reports: Mapping[str, Any]) -> Released[Any]:
+    def release(self, reports: Sequence[Report]) -> Released[Any]:
         """What these fitting reports say together."""
         plan, clients = self.plan, len(reports)
         if self.partitions:
             groups: list[list[bytes]] = [[] for _ in self.partitions]
-            for name, report in reports.items():
-                groups[self.partition_of(name)].append(report)
+            for report in reports:
+                groups[report.partition].append(report.content)
             ones = [ones_of(group, len(cells)) for group, cells in zip(groups, self.partitions, strict=True)]
             return estimated(plan, ones, [len(group) for group in groups])
         if plan.noise.law == CHOICE:
-            chosen = tuple(_one_hot(place, plan.query.of.length) for place in reports.values())
+            chosen = tuple(_one_hot(report.content, plan.query.of.length) for report in reports)
             return Released(value=chosen, noise=plan.noise, clients=clients)
         if not isinstance(plan.query, Sum):
-            return Released(value=tuple(reports.values()), noise=plan.noise, clients=clients)
+            return Released(
+                value=tuple(report.content for report in reports), noise=plan.noise, clients=clients
+            )
         if clients * largest_report(plan.query.of, plan.noise) >= LIMIT:
             raise ProtocolError(f"{plan.query.of.name}: more clients answered than the plan allows for.")
         total = np.zeros(plan.query.of.length, dtype=np.int64)
-        for vector in reports.values():
-            total += vector
+        for report in reports:
+            total += report.content
         return Released(value=total, noise=several(plan.noise, clients), clients=clients)
 
 
@@ -83,18 +104,6 @@ def _one_hot(place: int, length: int) -> Vector:
     vector = np.zeros(length, dtype=np.int64)
     vector[place] = 1
     return vector
-
-
-def opened(reply: Any, questions: Sequence[Question], client: str) -> list[Any] | None:
-    """One report per plan, or None if the reply is not what an honest client could have sent."""
-    if not isinstance(reply, dict) or set(reply) != {"reports"}:
-        return None
-    reports = reply["reports"]
-    if not isinstance(reports, list | tuple) or len(reports) != len(questions):
-        return None
-    if not all(question.fits(report, client) for question, report in zip(questions, reports, strict=True)):
-        return None
-    return list(reports)
 
 
 def reported(scale: float, reports: Sequence[float]) -> Noise:

@@ -40,9 +40,9 @@ from fedassay.trust import two_server_verification as verification
 from fedassay.trust.doubts import DOUBT
 from fedassay.trust.two_server_answers import noisy_points, noisy_share
 from fedassay.trust.two_server_deposits import Deposits, content
-from fedassay.trust.two_server_keys import SIGNED_KEY, Channel, Pair, Route, session_of, signed_words
+from fedassay.trust.two_server_keys import Channel, Pair, Route, session_of
 from fedassay.trust.two_server_layout import Layout
-from fedassay.trust.two_server_messages import Introduced, Piece, require
+from fedassay.trust.two_server_messages import WORDS, Piece, require
 
 Step = Callable[[Request, Message, Randomness], tuple[Message, Message]]
 
@@ -67,10 +67,8 @@ def _hello(request: Request, state: Message, randomness: Randomness) -> tuple[Me
     servers = messages.told_names(request.message, recipient=request.recipient)
     party = servers.index(request.recipient)
     session = session_of(exchange=request.exchange, plans=request.plans, servers=servers)
-    own, credentials = KeyPair.draw(randomness), request.credentials
-    words = signed_words(session, party, own.public)
-    signature = b"" if credentials is None else credentials.sign(SIGNED_KEY, words)
-    return {"public": own.public, "signature": signature}, {
+    reply, own = WORDS.introduce(session, party, request.credentials, randomness)
+    return reply, {
         "step": "deposits",
         "servers": list(servers),
         "party": party,
@@ -87,7 +85,7 @@ def _deposits(request: Request, state: Message, randomness: Randomness) -> tuple
         {name: told[name] for name in ("pieces", "last")}, plans=len(request.plans)
     )
     own = KeyPair.of(Secret(state["private"]))
-    _check_other(introduced, own, state, request)
+    WORDS.check_other(introduced, own, state, request.credentials)
     opened = _opened(pieces, own, introduced.keys, state, request)
     require(
         len(opened) <= request.cohort,
@@ -97,23 +95,6 @@ def _deposits(request: Request, state: Message, randomness: Randomness) -> tuple
         return {}, {**state, "keys": list(introduced.keys), "opened": opened}
     channel = Channel.between(own, introduced.keys, party=state["party"], session=state["session"])
     return _masked(request, opened, channel, randomness)
-
-
-def _check_other(introduced: Introduced, own: KeyPair, state: Message, request: Request) -> None:
-    """The other server is the one of the first leg, with a key that is signed, if this one believes signatures."""
-    party, other = state["party"], 1 - state["party"]
-    require(
-        list(introduced.names) == state["servers"] and introduced.keys[party] == own.public,
-        "got other servers than in the first leg.",
-    )
-    known = state.get("keys", list(introduced.keys))
-    require(known == list(introduced.keys), "the key of the other server has changed.")
-    words = signed_words(state["session"], other, introduced.keys[other])
-    name, signature = introduced.names[other], introduced.signatures[other]
-    require(
-        request.credentials is None or request.credentials.verifies(name, SIGNED_KEY, words, signature),
-        f"the key of {name!r} is not signed by the key that is pinned for it.",
-    )
 
 
 def _opened(

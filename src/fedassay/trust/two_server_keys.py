@@ -16,35 +16,29 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from fedassay.crypto.keys import KEY_BYTES, KeyPair, Secret, context, derive, seal, unseal
+from fedassay.crypto.keys import (
+    KEY_BYTES,
+    KeyPair,
+    Secret,
+    context,
+    derive,
+    seal,
+    seal_for,
+    unseal,
+    unseal_from,
+)
 from fedassay.crypto.masks import MASK_KEY_BYTES
 from fedassay.crypto.sketch import SEED_BYTES
-from fedassay.errors import ProtocolError
 from fedassay.protocol import Plan, Randomness
+from fedassay.trust.introductions import Pair
 from fedassay.trust.secure_sum_keys import question
-
-SIGNED_KEY = "two-server key"
-"""The purpose for which servers sign their public keys."""
-
-
-class Pair(NamedTuple):
-    """One thing for, or of, each server."""
-
-    first: bytes
-    second: bytes
 
 
 def session_of(*, exchange: bytes, plans: Sequence[Plan], servers: Sequence[str]) -> bytes:
     """The digest that everything of one exchange is bound to."""
     asked = question(plans)
     return hashlib.sha256(context("fedassay two-server 2", exchange, asked, *servers)).digest()
-
-
-def signed_words(session: bytes, party: int, public: bytes) -> bytes:
-    """What a server signs: this is my key, in this session, as this party."""
-    return context("two-server key", session, party, public)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,16 +54,12 @@ class Route:
 
     def seal(self, own: KeyPair, text: bytes, randomness: Randomness) -> bytes:
         """Client side: only the server of this route can open it, and as nothing else."""
-        key = own.agree(self.servers[self.party], salt=self.session, info=self._words(own.public))
-        return seal(key, text, associated=self._words(own.public), randomness=randomness)
+        public, words = self.servers[self.party], self._words(own.public)
+        return seal_for(own, public, text, salt=self.session, words=words, randomness=randomness)
 
     def open(self, own: KeyPair, public: bytes, sealed: bytes) -> Secret | None:
         """Server side: the text, or None if it was not sealed for this route by the holder of `public`."""
-        try:
-            key = own.agree(public, salt=self.session, info=self._words(public))
-        except ProtocolError:
-            return None
-        return unseal(key, sealed, associated=self._words(public))
+        return unseal_from(own, public, sealed, salt=self.session, words=self._words(public))
 
     def _words(self, public: bytes) -> bytes:
         return context("two-server deposit", self.client, self.place, self.party, *self.servers, public)

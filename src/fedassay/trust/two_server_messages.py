@@ -17,9 +17,8 @@ from fedassay.crypto.field61 import Elements, require_reduced
 from fedassay.crypto.keys import KEY_BYTES, is_usable
 from fedassay.errors import FederationError, ProtocolError
 from fedassay.protocol import Message, Vector
-from fedassay.trust.two_server_keys import Pair
+from fedassay.trust.introductions import Introductions
 
-SIGNATURE_BYTES = 64
 MOST_PLACES = 1 << 16
 """So many entries may be asked for at once."""
 
@@ -40,40 +39,12 @@ class Sealed(NamedTuple):
     texts: tuple[tuple[bytes, ...], tuple[bytes, ...]]
 
 
-class Introduced(NamedTuple):
-    """Both servers: their names, the public keys that they use in this exchange, and their signatures."""
-
-    names: tuple[str, str]
-    keys: Pair
-    signatures: Pair
-
-
-def require(holds: bool, sentence: str) -> None:  # noqa: FBT001
-    """Refuse a message."""
-    if not holds:
-        raise ProtocolError(f"two-server: {sentence}")
-
-
-def fields(message: object, names: set[str], *, who: str = "the relay") -> dict[str, object]:
-    """The message, if it is a mapping with these fields and no others."""
-    if not isinstance(message, dict) or message.keys() != names:
-        raise ProtocolError(
-            f"two-server: got a message of {who} without its fields {', '.join(sorted(names))}."
-        )
-    return message
+WORDS = Introductions("two-server")
+require, fields = WORDS.require, WORDS.fields
+read_key, told_names, told_servers = WORDS.read_key, WORDS.told_names, WORDS.told_servers
 
 
 # --- what the relay reads -------------------------------------------------------------------------------------
-
-
-def read_key(reply: object, *, server: str) -> tuple[bytes, bytes]:
-    """A server's public key and its signature (empty if it has no identity)."""
-    found = fields(reply, {"public", "signature"}, who=server)
-    public, signature = found["public"], found["signature"]
-    if not (isinstance(public, bytes) and is_usable(public) and _is_signature(signature)):
-        raise ProtocolError(f"two-server: got no usable key from {server}.")
-    assert isinstance(signature, bytes)
-    return public, signature
 
 
 def read_deposit(reply: object, *, longest: Sequence[int]) -> Sealed | None:
@@ -139,26 +110,6 @@ def _check_answered(reply: object, *, server: str) -> None:
 # --- what clients and servers are told --------------------------------------------------------------------------
 
 
-def told_names(message: object, *, recipient: str) -> tuple[str, str]:
-    """First leg: who the two servers are, the recipient being one of them."""
-    names = _names(fields(message, {"servers"})["servers"])
-    require(recipient in names, f"got the servers {names}, expected this one to be among them.")
-    return names
-
-
-def told_servers(message: object) -> Introduced:
-    """Both servers' names, keys and signatures; they must differ."""
-    told = fields(message, {"servers", "keys", "signatures"})
-    names = _names(told["servers"])
-    keys, signatures = told["keys"], told["signatures"]
-    if not (isinstance(keys, list) and len(keys) == 2 and all(is_usable(key) for key in keys)):
-        raise ProtocolError("two-server: got no usable key of each server.")
-    require(keys[0] != keys[1], "both servers have the same key: they are one.")
-    if not (isinstance(signatures, list) and len(signatures) == 2 and all(map(_is_signature, signatures))):
-        raise ProtocolError("two-server: got no signature of each server.")
-    return Introduced(names, Pair(*keys), Pair(*signatures))
-
-
 def told_pieces(message: object, *, plans: int) -> tuple[list[Piece], bool]:
     """Deposits of clients, and whether they are the last."""
     told = fields(message, {"pieces", "last"})
@@ -192,15 +143,3 @@ def told_places(places: object, *, lengths: list[int | None]) -> list[Vector | N
                 f"got places from {one.min()} to {one.max()}, expected 0 to {length - 1}.",
             )
     return places
-
-
-def _names(value: object) -> tuple[str, str]:
-    if not (isinstance(value, list) and len(value) == 2 and all(isinstance(name, str) for name in value)):
-        raise ProtocolError("two-server: got no names of two servers.")
-    require(value[0] != value[1], f"both servers are {value[0]!r}, expected two.")
-    return value[0], value[1]
-
-
-def _is_signature(value: object) -> bool:
-    """Whether this can be a signature: the right length, or empty where nobody signs."""
-    return isinstance(value, bytes) and len(value) in (0, SIGNATURE_BYTES)

@@ -54,8 +54,9 @@ class Found:
 
     Parameters
     ----------
-    threshold : infinite if the set holds everything.
-    law : of the coverage; None if nothing is promised.
+    threshold : infinite if the set holds everything; None if there is not one for all.
+    law : of the coverage; None if it is not known.
+    promised : the marginal coverage that is guaranteed, if there is no law; None if nothing is.
     exact : whether `law` is that of continuous scores itself; otherwise it is a lower bound.
     pair : (ℓ, k), if all clients have the same ℓ.
     rows, clients : how many of each it was computed from; rows are estimated under noise.
@@ -65,8 +66,9 @@ class Found:
     notes : sentences for the user.
     """
 
-    threshold: float
-    law: Law | None
+    threshold: float | None
+    law: Law | None = None
+    promised: float | None = None
     exact: bool = True
     pair: tuple[int, int] | None = None
     rows: float | None = None
@@ -96,7 +98,8 @@ class Found:
         }
 
     def _guarantee(self, level: float, confidence: float | None) -> dict[str, Any]:
-        if self.law is None:
+        mean = self.promised if self.law is None else self.law.mean
+        if mean is None:
             return {
                 "kind": "none",
                 "level": level,
@@ -106,23 +109,22 @@ class Found:
                 "assumption": None,
                 "text": f"No coverage is guaranteed: {self.reason}.",
             }
-        kind = "marginal" if confidence is None else "training-conditional"
         sign = "is" if self.exact else "is at least"
-        reached = self.law.probability_at_least(level)
         text = (
             f"A new row is covered with probability at least {level:g}, over the calibration rows and the new one. For "
-            f"continuous scores the probability {sign} {self.law.mean:.4f}; ties only make it larger."
+            f"continuous scores the probability {sign} {mean:.4f}; ties only make it larger."
         )
+        reached = None if self.law is None else self.law.probability_at_least(level)
         if confidence is not None:
             text += (
                 f" With probability at least {confidence:g} over the calibration rows, the set that was found covers "
                 f"a share of at least {level:g} of all new rows (computed: {reached:.4f})."
             )
         return {
-            "kind": kind,
+            "kind": "marginal" if confidence is None else "training-conditional",
             "level": level,
             "confidence": confidence,
-            "coverage": self.law.mean,
+            "coverage": mean,
             "probability": reached,
             "assumption": self.assumption,
             "text": f"{text} Assumed: {self.assumption}.",

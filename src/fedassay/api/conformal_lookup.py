@@ -1,0 +1,139 @@
+"""Public knowledge that a simulation looks up where the user has not stated it, each with a warning.
+
+In a release all of it has to be stated: which groups there are, between which numbers scores lie and how many rows
+clients have are facts about somebody's rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fedassay.api.terms import Terms
+from fedassay.coverage import scores_needed
+from fedassay.coverage.law import split_rows
+from fedassay.data.federation import Federation, load
+from fedassay.data.findings import listed
+from fedassay.data.groups import group_names
+from fedassay.data.schema import Columns
+from fedassay.errors import DataError
+from fedassay.protocol import Setting
+from fedassay.summaries.quantities import QUANTITIES, public_range, scores_of
+from fedassay.tasks.conformal import Conformal
+
+_RELEASE = "In a release it must be stated, because it is information about the rows."
+
+
+def likely(setting: Setting, client: str | None) -> Setting:
+    """The setting that a rehearsal can know: each row may be a client of its own; rows may still be looked up."""
+    protection = setting.protection if client is not None else setting.trust.with_one_row_each(setting.protection)
+    if protection.rows_per_client is None:
+        protection = replace(protection, rows_per_client=1) if setting.trust.private else protection
+    return replace(setting, protection=protection)
+
+
+def stand_in(task: Conformal, setting: Setting) -> Conformal:
+    """The task with something in the place of what is looked up later."""
+    softmax = QUANTITIES[task.quantity].is_softmax
+    task = replace(task, classes=2) if softmax and task.classes is None else task
+    return task if task.score_range else replace(task, score_range=(0.0, 1.0))
+
+
+def completed(
+    task: Conformal,
+    terms: Terms,
+    data: Any,
+    columns: Columns,
+    *,
+    by: str | None,
+    groups: Sequence[str],
+    holdout: float,
+) -> tuple[Conformal, Terms, tuple[str, ...]]:
+    """The task and the terms with everything that they need, and what was looked up."""
+    warnings: list[str] = []
+    if task.by == "group" and by is not None and not groups:
+        found = group_names(data, by)
+        task = replace(task, groups=found)
+        warnings.append(f"The groups were taken from the data ({listed(list(found), most=5)}). {_RELEASE}")
+    federation = load(data, client=columns.client, columns=columns.names)
+    check_rows(task, federation, part=1 - holdout)
+    if QUANTITIES[task.quantity].is_softmax:
+        width = _width(federation)
+        task = replace(task, classes=width)
+        if task.by == "class":
+            task = replace(task, groups=tuple(str(place) for place in range(width)))
+    setting = replace(terms.setting, clients=federation.client_count)
+    if federation.one_row_each:
+        setting = replace(setting, protection=setting.trust.with_one_row_each(setting.protection))
+    if setting.protection.rows_per_client is None and task.chooses(setting):
+        fewest = max(1, math.floor(int(federation.rows_per_client.min()) * (1 - holdout)))
+        terms = replace(terms, protection=replace(terms.protection, rows_per_client=fewest))
+        warnings.append(
+            f"Every client uses {fewest:,} rows, as many as the smallest one has{_held(holdout)}: this was taken from "
+            f"the data. {_RELEASE} Give --rows-per-client."
+        )
+    if task.needs_range(setting):
+        low, high = _range(task, federation)
+        task = replace(task, score_range=(low, high))
+        warnings.append(
+            f"The range of the scores, {low:g} to {high:g}, was taken from the data. {_RELEASE} Give --score-range "
+            f"{low:g},{high:g}, or a wider one."
+        )
+    return task, terms, tuple(warnings)
+
+
+def check_rows(task: Conformal, federation: Federation, *, part: float) -> None:
+    """Refuse a federation that has too few rows in all for the coverage, whatever the method."""
+    needed = scores_needed(task.level, confidence=task.request.confidence)
+    rows = int(federation.rows_per_client.sum() * part)
+    if rows >= needed or task.method == "average":
+        return
+    clients = [
+        f"{name} ({count})"
+        for name, count in zip(federation.clients[:5], federation.rows_per_client[:5], strict=True)
+    ]
+    more = " and others" if federation.client_count > 5 else ""
+    raise DataError(
+        f"coverage {task.level:g}: the clients have {rows} rows together, expected at least {needed}; with fewer only a "
+        f"set of everything covers so much; add rows to {', '.join(clients)}{more}, or lower the level."
+    )
+
+
+def rows_alone(task: Conformal) -> int:
+    """How many rows one client needs for a quantile of its own."""
+    return split_rows(task.level)
+
+
+def _held(holdout: float) -> str:
+    return f" beside the {holdout:.0%} that are held out" if holdout else ""
+
+
+def _width(federation: Federation) -> int:
+    for batch in federation.pooled().batches():
+        return int(np.asarray(batch["logits"]).shape[1])
+    raise DataError("logits: got no rows, expected at least one.")
+
+
+def _range(task: Conformal, federation: Federation) -> tuple[float, float]:
+    """The range that everyone knows, and where nobody does, that of the data, widened to round numbers."""
+    low, high = public_range(task.quantity, task.parameters, classes=task.classes)
+    smallest, largest = math.inf, -math.inf
+    for batch in federation.pooled().batches():
+        scores = scores_of(batch, task.quantity, task.parameters)
+        if scores.size:
+            smallest, largest = min(smallest, float(scores.min())), max(largest, float(scores.max()))
+    step = 10.0 ** (math.floor(math.log10(max(largest - smallest, abs(largest), 1e-300))) - 1)
+    low = math.floor(smallest / step) * step if low is None else low
+    high = math.ceil(largest / step) * step if high is None else high
+    return _tidy(low), _tidy(high if high > low else low + step)
+
+
+def _tidy(number: float) -> float:
+    """Without the digits that rounding has added."""
+    return float(f"{number:.12g}")
+
+

@@ -1,0 +1,114 @@
+"""Apply a conformal predictor to somebody's rows: intervals as two columns, sets as lists of classes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fedassay.artefacts.apply import write_applied
+from fedassay.artefacts.conformal import ConformalPredictor
+from fedassay.artefacts.reading import Read
+from fedassay.data.schema import CLIENT, Columns
+from fedassay.errors import UsageError
+
+LOWER, UPPER, SET, SIZE = "lower", "upper", "prediction_set", "set_size"
+
+OPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "prediction": "--prediction",
+        "scale": "--scale",
+        "low": "--lower",
+        "high": "--upper",
+        "logits": "--logits",
+        "group": "--by",
+        CLIENT: "--client",
+    }
+)
+"""What the command line calls the column in each role."""
+
+
+def apply_conformal(
+    predictor: ConformalPredictor,
+    data: Any,
+    out: str | os.PathLike[str],
+    *,
+    columns: Mapping[str, str | None] | None = None,
+    column: str | None = None,
+    overwrite: bool = False,
+) -> tuple[int, tuple[str, str]]:
+    """Write all columns of `data` and the prediction intervals or sets to a Parquet file; rows and new columns.
+
+    Intervals are two columns of numbers, ``lower`` and ``upper``, both in the interval: -inf and inf where the
+    threshold is infinite, null where the interval is empty (CQR). Sets are ``prediction_set``, a list of class numbers
+    that can be empty, and ``set_size``. Labels are not needed.
+
+    Parameters
+    ----------
+    data, out, overwrite : as for `apply_calibrator`.
+    columns : the column in each of the roles `predictor.inputs`; by default that of the calibration rows. The role
+        client of a folder is the file, unless a column is named.
+    column : gives the new columns other names: ``NAME_lower`` and ``NAME_upper``, or ``NAME`` and ``NAME_size``.
+
+    Raises
+    ------
+    UsageError
+        If `out` exists or has another suffix, a column is not known or not needed, or the score is one of the user's
+        own, for which there are neither intervals nor sets.
+    DataError
+        If the data lack a column, already have a new one, or hold what cannot be used: a row of a class, group or
+        client without a threshold, say.
+    """
+    predictor.check_use("predict_set" if predictor.gives_sets else "predict_interval")
+    chosen = _columns(predictor, columns or {})
+    new = _names(predictor, column)
+
+    def predicted(rows: Read) -> dict[str, Any]:
+        if predictor.gives_sets:
+            found = _lists(predictor.sets_of(rows))
+        else:
+            ends = predictor.intervals_of(rows)
+            found = [pa.array(end, mask=np.isnan(end)) for end in ends.T]
+        return dict(zip(new, found, strict=True))
+
+    return write_applied(data, out, chosen, predicted, new=new, overwrite=overwrite), new
+
+
+def _names(predictor: ConformalPredictor, column: str | None) -> tuple[str, str]:
+    if column is None:
+        return (SET, SIZE) if predictor.gives_sets else (LOWER, UPPER)
+    return (column, f"{column}_size") if predictor.gives_sets else (f"{column}_{LOWER}", f"{column}_{UPPER}")
+
+
+def _lists(members: NDArray[np.bool_]) -> list[Any]:
+    """The classes in each set, and how many they are."""
+    sizes = np.count_nonzero(members, axis=1).astype(np.int32)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    classes = np.nonzero(members)[1].astype(np.int32)
+    return [pa.ListArray.from_arrays(pa.array(offsets), pa.array(classes)), pa.array(sizes)]
+
+
+def _columns(predictor: ConformalPredictor, given: Mapping[str, str | None]) -> Columns:
+    named = {role: name for role, name in given.items() if name is not None}
+    for role in named:
+        if role not in predictor.inputs:
+            needed = ", ".join(OPTIONS[other] for other in predictor.inputs)
+            raise UsageError(
+                f"{OPTIONS.get(role, role)}: this artefact does not need it; leave it out (needed: {needed})."
+            )
+    found: dict[str, str] = {}
+    for role in predictor.inputs:
+        name = named.get(role, predictor.columns.get(role))
+        if name is not None:
+            found[role] = name
+        elif role != CLIENT:  # in a folder, each file is a client
+            raise UsageError(
+                f"{role} column: the artefact does not say which one it is; give {OPTIONS[role]}."
+            )
+    client = found.pop(CLIENT, None)
+    return Columns(names=found, client=client)

@@ -1,0 +1,85 @@
+"""The interval of all values that score at most a threshold, to the last bit.
+
+The scores of regression are max(low - y, y - high) / scale, with low = high for a single prediction. Computed in
+doubles, each difference is rounded, so that low - t·scale and high + t·scale, rounded again, can leave out a value
+whose score is at most t. Where scores are tied (rounded measurements, say) such values are not rare, and coverage would
+be lost. Rounding never reverses an order, so the values that score at most t are an interval of doubles: its ends are
+found here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_NEAR = 4 * np.finfo(np.float64).eps
+"""How far the end of an interval can be from where it is without rounding, relative to the largest number involved."""
+
+
+def intervals(low: ArrayLike, high: ArrayLike, scale: ArrayLike, threshold: ArrayLike) -> Floats:
+    """Lower and upper ends (n x 2) of the values y with max(low - y, y - high) / scale <= threshold.
+
+    Guarantee: a finite double y is in the interval (ends included) exactly if its score, as `scores_of` computes it,
+    is at most the threshold. Edge cases: nothing scores so little (a negative threshold of CQR): both ends are NaN; an
+    infinite threshold: -inf and inf.
+
+    Parameters
+    ----------
+    low, high : what the model predicts; the same for a single prediction. Finite.
+    scale : above 0; 1 for scores without one.
+    threshold : one, or one per row; +inf is allowed.
+
+    Examples
+    --------
+    >>> intervals([1.0, 3.0], [2.0, 3.0], 1.0, 0.5)
+    array([[0.5, 2.5],
+           [2.5, 3.5]])
+    >>> intervals([1.0, 3.0], [1.5, 3.0], 1.0, [-1.0, np.inf])
+    array([[ nan,  nan],
+           [-inf,  inf]])
+    """
+    a, b, s, t = (
+        np.array(column, dtype=np.float64) for column in np.broadcast_arrays(low, high, scale, threshold)
+    )
+    ends = np.stack([-_largest(-a, s, t), _largest(b, s, t)], axis=1) + 0.0  # no -0.0
+    ends[ends[:, 0] > ends[:, 1]] = np.nan
+    return ends
+
+
+def _largest(anchor: Floats, scale: Floats, threshold: Floats) -> Floats:
+    """The largest double y with (y - anchor) / scale <= threshold, both operations rounded."""
+    with np.errstate(over="ignore", invalid="ignore"):  # an infinite threshold, or one end beyond all doubles
+        size = threshold * scale
+        about = anchor + size
+        near = _NEAR * np.maximum(np.abs(anchor), np.abs(size)) + np.finfo(np.float64).tiny
+        # `first` scores at most the threshold, `last` more: usually a few doubles apart.
+        first, last = _order(about - near), _order(about + near)
+        first = np.where(_fits(first, anchor, scale, threshold), first, _order(np.full_like(about, -np.inf)))
+        last = np.where(_fits(last, anchor, scale, threshold), _order(np.full_like(about, np.inf)), last)
+        open_ = np.flatnonzero((last > first + 1) & (threshold < np.inf))
+        while open_.size:
+            a, b = first[open_], last[open_]
+            middle = (a >> 1) + (b >> 1) + (a & b & 1)  # their sum could be too large
+            fits = _fits(middle, anchor[open_], scale[open_], threshold[open_])
+            first[open_[fits]], last[open_[~fits]] = middle[fits], middle[~fits]
+            open_ = open_[last[open_] > first[open_] + 1]
+    return np.where(threshold == np.inf, np.inf, _double(first))
+
+
+def _fits(place: Ints, anchor: Floats, scale: Floats, threshold: Floats) -> NDArray[np.bool_]:
+    return np.asarray((_double(place) - anchor) / scale <= threshold)
+
+
+def _order(values: Floats) -> Ints:
+    """Whole numbers in the order of the doubles, without gaps: 0.0 is 0, the next double 1."""
+    bits = np.asarray(values, dtype=np.float64).view(np.int64)
+    return np.where(bits < 0, np.int64(np.iinfo(np.int64).min) - bits, bits)
+
+
+def _double(places: Ints) -> Floats:
+    """The doubles at these places."""
+    bits = np.where(places < 0, np.int64(np.iinfo(np.int64).min) - places, places)
+    return np.asarray(bits, dtype=np.int64).view(np.float64)

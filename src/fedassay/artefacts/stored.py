@@ -1,0 +1,125 @@
+"""What every artefact file has in common: plain JSON from a stranger, read without executing anything."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fedassay.errors import UsageError
+
+LARGEST = 64 * 2**20
+LONGEST_TEXT = 10_000
+
+_EXPECTED = "expected a file that `fedassay calibrate --out` or `fedassay conformal --out` has written."
+
+
+def read_artefact(path: str | os.PathLike[str]) -> Any:
+    """The JSON in a file. What is none, too large or cannot be read is refused with one sentence (`UsageError`)."""
+    where = Path(path)
+    try:
+        if where.stat().st_size > LARGEST:
+            raise UsageError(f"{where}: got {where.stat().st_size:,} bytes, no artefact is that large.")
+        return json.loads(where.read_text(encoding="utf-8"), parse_constant=_no_constant)
+    except OSError as error:
+        raise UsageError(f"{where}: cannot be read ({error.strerror}), {_EXPECTED}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where}: got something that is not JSON, {_EXPECTED}") from error
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number")
+
+
+def entries(content: object, keys: tuple[str, ...], what: str) -> dict[str, Any]:
+    """A mapping with exactly these keys.
+
+    Examples
+    --------
+    >>> entries({"a": 1, "c": 2}, ("a", "b"), "score")
+    Traceback (most recent call last):
+    fedassay.errors.UsageError: the entry 'b' of score is missing or unknown.
+    """
+    if not isinstance(content, dict):
+        raise UsageError(f"the entry {what!r} holds {_kind(content)}, expected one with named entries.")
+    strange = sorted(set(content) ^ set(keys), key=str)
+    if strange:
+        raise UsageError(f"the entry {strange[0]!r} of {what} is missing or unknown.")
+    return content
+
+
+def number(value: object, what: str) -> float:
+    """A finite number."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            found = float(value)
+        except OverflowError:
+            found = math.inf
+        if math.isfinite(found):
+            return found
+    raise UsageError(f"the entry {what!r} holds {_kind(value)}, expected a finite number.")
+
+
+def truth(value: object, what: str) -> bool:
+    """Whether it is so."""
+    if not isinstance(value, bool):
+        raise UsageError(f"the entry {what!r} holds {_kind(value)}, expected true or false.")
+    return value
+
+
+def name(value: object, what: str) -> str:
+    """A name of a column, client or group: any text that can be written to a file."""
+    if isinstance(value, str) and 0 < len(value) <= LONGEST_TEXT:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            pass
+        else:
+            return value
+    raise UsageError(f"the entry {what!r} holds {_kind(value)}, expected a name.")
+
+
+def words(value: object, what: str) -> str:
+    """A sentence that can be printed: without line breaks or control characters, which terminals would obey."""
+    if isinstance(value, str) and len(value) <= LONGEST_TEXT and value.isprintable():
+        return value
+    raise UsageError(f"the entry {what!r} holds {_kind(value)}, expected printable text.")
+
+
+def column_names(content: object) -> dict[str, str | None]:
+    """Names of columns by role; None where a role had no column."""
+    if not isinstance(content, dict):
+        raise UsageError(f"the entry 'columns' holds {_kind(content)}, expected names of columns.")
+    return {
+        name(role, "columns"): None if column is None else name(column, "columns")
+        for role, column in content.items()
+    }
+
+
+def privacy_terms(content: object) -> dict[str, Any] | None:
+    """The `privacy` part of a result: sentences, numbers and truth values by name."""
+    if content is None:
+        return None
+    if not isinstance(content, dict):
+        raise UsageError(f"the entry 'privacy' holds {_kind(content)}, expected what a result says about it.")
+    for key, value in content.items():
+        name(key, "privacy")
+        if isinstance(value, str):
+            words(value, "privacy")
+        elif value is not None and not isinstance(value, bool):
+            number(value, "privacy")
+    return content
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, str):
+        return f"text of {len(value)} characters"
+    if value is None:
+        return "nothing"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**63:
+        return "a number that is too large"
+    return f"a {type(value).__name__}" if isinstance(value, list | dict) else repr(value)

@@ -1,0 +1,27 @@
+"""Deliver a result of any task, and write what it leaves behind for `fedassay apply`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedassay.artefacts.calibrator import Calibrator
+from fedassay.artefacts.conformal import ConformalPredictor
+from fedassay.cli import output
+from fedassay.errors import UsageError
+from fedassay.result import Result
+
+
+def deliver(result: Result, delivery: output.Delivery, *, out: Path | None) -> None:
+    """Deliver; write the calibrator or predictor if there should be one, or say why there is none."""
+    if out is None:
+        delivery.deliver(result)
+        return
+    if result.task not in ("calibrate", "conformal"):
+        raise UsageError(f"--out: only calibrate and conformal write an artefact, not {result.task}; leave it out.")
+    if result.task == "conformal":
+        ConformalPredictor.of(result).save(out)
+    else:
+        if result["calibrator"] is None:
+            delivery.deliver(result)  # it has been paid for
+        Calibrator.of(result).save(out)  # says why there is none
+    delivery.deliver(result, also=[out])

@@ -1,0 +1,80 @@
+"""What a check says about columns of numbers: how far they reach, and what makes them useless."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedassay.data.findings import Finding, warning
+from fedassay.data.profile import ValueProfile
+from fedassay.data.scan import Chunk
+from fedassay.data.schema import Columns
+
+_WORDS = {
+    "value": ("value", "values"),
+    "conformity": ("conformity_score", "conformity_scores"),
+    "target": ("target", "targets"),
+    "prediction": ("prediction", "predictions"),
+    "scale": ("scale", "scales"),
+    "low": ("lower_end", "lower_ends"),
+    "high": ("upper_end", "upper_ends"),
+}
+_CONSTANT = {
+    "value": "check the column; its distribution is a single step",
+    "conformity": "check the column; every threshold lets in all rows or none",
+    "target": "check the column; there is nothing to predict",
+    "prediction": "check the column; the model predicts the same everywhere",
+}
+
+
+class NumbersLook:
+    """All columns of finite numbers, in one pass."""
+
+    def __init__(self, label: str, columns: Columns) -> None:
+        self._label, self._names = label, columns.names
+        self._profiles = {role: ValueProfile() for role in _WORDS if role in columns.names}
+        self._crossed = self._ends = 0
+
+    def add(self, chunk: Chunk) -> None:
+        """Look at some more rows."""
+        for role, profile in self._profiles.items():
+            values = chunk.good(role)
+            if values is not None:
+                profile.add(values)
+        if "low" in chunk.columns and "high" in chunk.columns:
+            usable = ~(chunk.is_bad("low") | chunk.is_bad("high"))
+            self._ends += int(np.count_nonzero(usable))
+            self._crossed += int(np.count_nonzero(usable & (chunk.columns["low"] > chunk.columns["high"])))
+
+    def profile(self) -> dict[str, int | float]:
+        """How many different numbers, the smallest and the largest, of each column with any."""
+        found: dict[str, int | float] = {}
+        for role, profile in self._profiles.items():
+            one, several = _WORDS[role]
+            if profile.count:
+                found |= {
+                    f"distinct_{several}": profile.distinct,
+                    f"smallest_{one}": profile.smallest,
+                    f"largest_{one}": profile.largest,
+                }
+        return found
+
+    def findings(self) -> list[Finding]:
+        """Columns that do not vary, and ends that are the wrong way round."""
+        found = []
+        for role, fix in _CONSTANT.items():
+            profile = self._profiles.get(role)
+            if profile is not None and profile.count > 1 and profile.distinct == 1:
+                what = f"{self._label}, column {self._names[role]!r} ({role})"
+                expected = f"different {_WORDS[role][1].replace('_', ' ')}"
+                found.append(warning(what=what, got="one value in all rows", expected=expected, fix=fix))
+        if self._crossed:
+            low, high = self._names["low"], self._names["high"]
+            found.append(
+                warning(
+                    what=f"{self._label}, columns {low!r} and {high!r} (low, high)",
+                    got=f"the lower end above the upper one in {self._crossed} of {self._ends} rows",
+                    expected="the lower end below",
+                    fix="check that the two columns are not exchanged (quantiles that cross in a few rows do no harm)",
+                )
+            )
+        return found

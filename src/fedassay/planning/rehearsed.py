@@ -1,0 +1,132 @@
+"""What a conformal task would find: it is asked in earnest, and answered by clients that do not exist.
+
+The clients have equally many rows, with scores that are spread evenly over their range. The answers are exact, and come
+with the law of the noise that they would have: ranks, margins and guarantees are then those of a real run, because the
+task itself works them out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fedassay.errors import UsageError
+from fedassay.planning.expectation import PlannedRelease
+from fedassay.protocol import NO_NOISE, Batch, Noise, Query, Released, Select, Sum
+from fedassay.summaries.quantile_losses import QuantileLosses
+from fedassay.summaries.scored import EVERYONE
+from fedassay.summaries.values import ValueSummary
+from fedassay.tasks.conformal.accuracy import (
+    Expected,
+    average_coverage,
+    choice_coverage,
+    pooled_coverage,
+    pooled_exactly,
+)
+from fedassay.tasks.conformal.conformal import Conformal
+from fedassay.tasks.conformal.found import Found
+
+MOST_ROWS_EACH = 10**7
+"""Coverage is not computed for clients with more rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvenScores:
+    """The rows of one such client."""
+
+    count: int
+
+    def batches(self) -> Iterator[Batch]:
+        """Scores in the middle of as many equal parts of [0, 1]."""
+        yield {"conformity": (np.arange(self.count) + 0.5) / self.count}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rehearsed:
+    """How it went.
+
+    Parameters
+    ----------
+    method : the one that was used.
+    found : the threshold for scores between 0 and 1, and its guarantee.
+    query : what was asked; None if nobody was.
+    noise : of the answer.
+    clients, rows : how many clients, and how many rows each.
+    """
+
+    method: str
+    found: Found
+    query: Query[Any] | None
+    noise: Noise
+    clients: int
+    rows: int
+
+    @property
+    def in_private(self) -> bool:
+        """Whether each client chooses with privacy."""
+        return isinstance(self.query, Select)
+
+    def expected(self, level: float) -> Expected | None:
+        """The coverage to expect in fact, for evenly spread scores; None if it is not known, or all is covered."""
+        found, details = self.found, self.found.details
+        if found.infinite:
+            return None
+        if self.method == "average":
+            return average_coverage(self.clients, self.rows, level)
+        of = None if self.query is None else self.query.of
+        if isinstance(of, QuantileLosses):
+            return choice_coverage(of, self.noise, clients=self.clients, server_rank=details["server_rank"])
+        if isinstance(of, ValueSummary):
+            rows = self.clients * self.rows
+            if self.noise.variance == 0:
+                return pooled_exactly(rows, round(details["rank"]))
+            return pooled_coverage(of, self.noise, rows=rows, level=level, margin=details["margin"])
+        if found.law is not None:
+            return Expected(found.law.mean, found.law.standard_deviation)
+        assert self.method == "local"
+        return average_coverage(1, self.rows, level)
+
+
+def rehearse(task: Conformal, study: PlannedRelease) -> Rehearsed:
+    """Ask as the task would, in the setting of the study.
+
+    Raises what the task raises, such as `DataError` for too few rows, and `UnsupportedQuery`.
+    """
+    clients = study.expectation.clients
+    rows = math.floor(study.rows / clients)
+    if rows > MOST_ROWS_EACH:
+        raise UsageError(f"rows: got {rows:,} per client, expected at most {MOST_ROWS_EACH:,}.")
+    task = replace(task, quantity="conformity", parameters=(), score_range=(0.0, 1.0), held_out=False)
+    setting = study.setting
+    method, way = task.way(setting)
+    steps = way(task, method, setting)
+    query, noise = None, NO_NOISE
+    try:
+        query = next(steps)
+        noise = setting.noise(query)
+        value = _answer(query, clients=clients, rows=rows)
+        steps.send(Released(value=value, noise=noise, clients=clients))
+    except StopIteration as end:
+        found = end.value[0][EVERYONE]
+        return Rehearsed(method=method, found=found, query=query, noise=noise, clients=clients, rows=rows)
+    raise AssertionError("a threshold takes one question")
+
+
+def _answer(query: Query[Any], *, clients: int, rows: int) -> Any:
+    """What such clients would answer together, without noise."""
+    of = query.of
+    if isinstance(of, ValueSummary):
+        thresholds = of.grid.thresholds
+        shares = np.clip((thresholds - of.lower) / (thresholds[-2] - of.lower), 0.0, 1.0)
+        counts = np.diff(np.rint(clients * rows * shares).astype(np.int64), prepend=0)
+        return of.read(of.from_leaves(counts))
+    vector, _ = of.measure(EvenScores(count=rows), {})
+    if isinstance(query, Sum):
+        return of.read(clients * vector)
+    if isinstance(query, Select):
+        vector = (np.arange(len(vector)) == vector.argmin()).astype(np.int64)
+    return (of.read(vector),) * clients

@@ -1,0 +1,185 @@
+"""Amplification by shuffling: what a bag of messages says that does not say who sent which. Computed, not estimated.
+
+Notation: n clients; each applies the same randomiser R, which is ε₀-differentially private for *everything the client
+holds*: R(x) ≤ e^ε₀ R(x') for any two inputs. Of client 1 the inputs x₀ and x₁ are to be told apart; whoever tries knows
+the inputs of all others. Write a = e^ε₀, t = e^ε, p₀ = R(x₀), p₁ = R(x₁), r = R(x) for any other input x.
+
+**Theorem.** The messages in random order are (ε, δ)-differentially private with δ = E[D_C], C ~ Bin(n-1, 2/(a+1)),
+where D_C is the divergence sup P - t·Q between (A+Δ, C-A+1-Δ) and (A+1-Δ, C-A+Δ), A ~ Bin(C, 1/2), Δ ~ Bern(a/(a+1)):
+one binary randomised response hidden among C fair coins.
+
+*Proof.* Let s = (a+1)·|p₀-p₁|₁/(2(a-1)), at most 1, and w = s/(a+1). With q₀ and q₁ the normalised positive parts of
+p₀-p₁ and of p₁-p₀, and the rest ρ = min(p₀, p₁) - w(q₀+q₁),
+
+    p₀ = a·w·q₀ + w·q₁ + ρ,    p₁ = w·q₀ + a·w·q₁ + ρ,    r ≥ w·q₀ + w·q₁ + ρ/a.
+
+(Where p₀ > p₁: w·q₀ = (p₀-p₁)/(a-1), so ρ = (a·p₁-p₀)/(a-1) ≥ 0 and w·q₀ + ρ/a = p₀/a ≤ r.) So each other client draws
+from q₀, q₁ or ρ, with probabilities w, w and (1-s)/a, or from something of its own. How often each of the three was
+drawn, in all, is enough to make the shuffled messages without knowing x₀ from x₁. The divergence of these numbers is
+E[(Z₁ + .. + Z_n)⁺]/n (write their probabilities relative to n draws of other clients), with independent Z_i that are
+
+    a - t  and  1 - a·t  with probability w each,   a(1-t)  with probability (1-s)/a,   else 0.
+
+As s grows, mass moves from the inner points a(1-t) and 0 to the outer points 1 - a·t and a - t, and E[Z] = 1 - t stays:
+a mean-preserving spread, and x⁺ is convex. So s = 1 is the worst, which is the theorem. ∎
+
+The reduction to "clones" of client 1, with probability 1/a, is V. Feldman, A. McMillan, K. Talwar, Hiding among the
+clones (FOCS 2021), Theorem 3.2; that it holds with 2/(a+1) they state in Stronger privacy amplification by shuffling
+(SODA 2023). Assumption that cannot be dropped: R is ε₀-private for the whole input. For a randomiser that protects one
+of a client's many rows nothing of this holds (`docs/explanation/shuffle.md` has the counterexample).
+
+**Arithmetic.** With k = ⌊(C+1)(a·t-1)/((a-1)(t+1))⌋ + 1 and S(j) = P(Bin(C, 1/2) ≥ j)
+
+    D_C = ((a-t)·S(k-1) - (a·t-1)·S(k))/(a+1).
+
+D_C falls with C (another fair coin is post-processing), so E[D_C] is bounded from above by a sum over blocks of C, each
+with the value of its left end, and everything below and above a window with those of 0 and of its end. All rounding is
+upwards, by more than the measured errors of the incomplete beta function.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betainc, betaincc
+
+from fedassay.errors import UsageError
+from fedassay.protocol import Budget, Plan
+
+LARGEST_LOCAL_EPSILON = 64.0
+"""No larger ε₀ is looked at: a message at ε₀ = 64 says all, and hides among e^63 others at best."""
+
+_STEP = 2.0**-12
+"""Local epsilons are multiples of this: everybody who plans the same query must come to the same number."""
+
+_BLOCKS = 1000
+_WINDOW = 80.0
+"""C is below the window with probability below e^-80; what lies beyond costs accuracy, never privacy."""
+
+_UNDERFLOW = 2.0**-1000
+
+Reals = NDArray[np.float64]
+Wholes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShuffledPlan(Plan):
+    """A plan whose noise and sensitivity are those of one client's message, of which only shuffled ones are seen.
+
+    `cost` is what all messages together cost whoever sees them in random order.
+    """
+
+    cost: Budget
+
+
+def cost_of(plan: Plan) -> Budget | None:
+    """What shuffled messages cost together; None where nothing is shuffled, or shuffling adds nothing."""
+    return plan.cost if isinstance(plan, ShuffledPlan) else None
+
+
+def delta_of(epsilon: float, local_epsilon: float, clients: int) -> float:
+    """A δ for which the shuffled messages of so many clients are (ε, δ)-private, if each message is ε₀-private.
+
+    Guarantee: never below the δ of the theorem, and hardly above (10^-3 of it, up to 10^9 clients).
+
+    Edge cases: from ε = ε₀ on δ is 0. One client hides among nobody: δ = (e^ε₀ - e^ε)/(e^ε₀ + 1).
+
+    Examples
+    --------
+    >>> print(f"{delta_of(0.1, 1.0, 10_000):.2e}")
+    1.77e-18
+    >>> delta_of(1.0, 1.0, 10_000)
+    0.0
+    """
+    _check(epsilon, local_epsilon, clients)
+    if epsilon >= local_epsilon:
+        return 0.0
+    others, chance = clients - 1, 2 / (math.exp(local_epsilon) + 1)
+    ends = _ends(others, chance)
+    hidden = np.minimum.accumulate(_hidden_among(ends, epsilon, local_epsilon))
+    # E[D_C] for a D that falls in steps: each fall counts as often as C has not reached it.
+    falls = hidden[:-1] - hidden[1:]
+    return min(1.0, float(hidden[-1] + falls @ _below(ends[1:], others, chance)) * (1 + 2.0**-40))
+
+
+@lru_cache(maxsize=1024)
+def local_epsilon_for(budget: Budget, clients: int) -> float:
+    """The largest ε₀ for the messages of so many clients, shuffled, to keep a budget; at least its epsilon.
+
+    Guarantee: with any randomiser that is ε₀-private for all that a client holds, what comes out of the shuffler is
+    (epsilon, delta)-differentially private for it. `clients` counts those that follow the protocol, this one included.
+
+    Edge cases: with delta 0, or among too few others, it is epsilon itself: messages that are ε-private one by one are
+    so in any order.
+
+    Examples
+    --------
+    >>> local_epsilon_for(Budget(epsilon=1.0, delta=1e-6), 10_000)
+    5.469970703125
+    >>> local_epsilon_for(Budget(epsilon=1.0), 10_000), local_epsilon_for(Budget(epsilon=1.0, delta=1e-6), 1)
+    (1.0, 1.0)
+    """
+    if budget.delta == 0 or budget.epsilon >= LARGEST_LOCAL_EPSILON:
+        return budget.epsilon
+    # δ grows with ε₀ (a weaker response is a stronger one that lies more), so a bisection finds the last that passes.
+    passes, fails = math.floor(budget.epsilon / _STEP), math.floor(LARGEST_LOCAL_EPSILON / _STEP) + 1
+    while fails - passes > 1:
+        middle = (passes + fails) // 2
+        if delta_of(budget.epsilon, middle * _STEP, clients) <= budget.delta:
+            passes = middle
+        else:
+            fails = middle
+    return max(budget.epsilon, passes * _STEP)
+
+
+def _check(epsilon: float, local_epsilon: float, clients: int) -> None:
+    if not (epsilon >= 0 and 0 < local_epsilon <= LARGEST_LOCAL_EPSILON):
+        raise UsageError(
+            f"shuffling: got epsilon {epsilon:.3g} and local epsilon {local_epsilon:.3g}, expected one of at least 0 "
+            f"and one above 0 and at most {LARGEST_LOCAL_EPSILON:g}."
+        )
+    if clients < 1:
+        raise UsageError(f"shuffling: got {clients} clients, expected at least 1.")
+
+
+def _ends(others: int, chance: float) -> Wholes:
+    """Left ends of the blocks: 0, then the window around the mean of C, in steps of 1 or more."""
+    mean = others * chance
+    # Chernoff: P(C < mean - √(2L·mean)) ≤ e^-L.
+    low = max(0, math.floor(mean - math.sqrt(2 * _WINDOW * mean)))
+    high = min(others, math.ceil(mean + math.sqrt(2 * _WINDOW * mean) + _WINDOW))
+    step = max(1, -(-(high - low) // _BLOCKS))
+    return np.unique(np.concatenate([[0], np.arange(low, high + step, step).clip(max=others)]))
+
+
+def _hidden_among(coins: Wholes, epsilon: float, local_epsilon: float) -> Reals:
+    """D_C for these C, rounded up."""
+    inverse = math.exp(-local_epsilon)
+    gain = -math.expm1(epsilon - local_epsilon) / (1 + inverse)  # (a - t)/(a + 1)
+    loss = (math.exp(epsilon) - inverse) / (1 + inverse)  # (a·t - 1)/(a + 1)
+    k = np.floor((coins + 1.0) * (loss / (gain + loss))) + 1
+    rounding = _rounding(coins)
+    upper = gain * _heads(k - 1, coins) * (1 + rounding) - loss * _heads(k, coins) * (1 - rounding)
+    return np.clip(upper, 0, 1) + _UNDERFLOW
+
+
+def _heads(k: Reals, coins: Wholes) -> Reals:
+    """P(Bin(C, 1/2) ≥ k)."""
+    inside = np.clip(k, 1, np.maximum(coins, 1))
+    tail = betainc(inside, np.maximum(coins, 1) - inside + 1, 0.5)
+    return np.where(k <= 0, 1.0, np.where(k > coins, 0.0, tail))
+
+
+def _below(ends: Wholes, others: int, chance: float) -> Reals:
+    """P(C < end), rounded up; all ends are at least 1 and at most the number of others."""
+    tail = betaincc(ends.astype(np.float64), others - ends + 1.0, chance)
+    return np.minimum(1.0, tail * (1 + _rounding(np.array(others))) + _UNDERFLOW)
+
+
+def _rounding(size: Wholes) -> Reals:
+    """More than the relative error of the incomplete beta function; measured: 10^-14·√size, up to 4·10^9."""
+    return np.asarray(1e-13 * (10 + np.sqrt(size)))

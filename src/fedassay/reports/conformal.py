@@ -1,0 +1,182 @@
+"""A conformal threshold as tables: what it is, and what is promised of it. Reads only the result's JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from fedassay.reports import conformal_plots as drawn
+from fedassay.reports import conformal_seen, figures
+from fedassay.reports.conformal_plots import Entry, group_entries, laws
+from fedassay.reports.conformal_seen import threshold
+from fedassay.reports.sheet import Cell, Document, Figure, Sheet, reasons
+
+SCORES: Mapping[str, tuple[str, str]] = {
+    "absolute": ("absolute residual", "the prediction, plus and minus the threshold"),
+    "normalised": ("normalised residual", "the prediction, plus and minus the threshold times the scale"),
+    "cqr": ("CQR", "from the lower end minus the threshold to the upper end plus the threshold"),
+    "lac": ("LAC", "all classes whose probability is at least 1 minus the threshold"),
+    "aps": ("APS", "all classes whose score is at most the threshold"),
+    "raps": ("RAPS", "all classes whose score is at most the threshold"),
+}
+"""Scores in words, and what a set then is."""
+
+_AT_LEAST = "≥\N{NO-BREAK SPACE}"
+_ANY_SET = "everything whose score is at most the threshold"
+
+PROMISED = (0.9, 0.95)
+"""The probabilities with which a coverage is said to be reached."""
+
+_KNOWN = frozenset(
+    {
+        *("method", "level", "score", "by", "threshold", "infinite", "reason", "guarantee", "pair"),
+        *("coverage_law", "rows", "clients", "groups", "sites", "held_out", "heterogeneity", "comparison"),
+        "notes",
+    }
+)
+
+
+def contents(document: Document) -> Iterator[Sheet | Figure]:
+    """The law and the promise, groups, held-out rows, other methods, sites: whatever the result has."""
+    results = document["results"]
+    if laws(results):
+        yield Figure(draw=partial(drawn.law_plot, results), alternative=drawn.law_alternative(results))
+    yield promise(results)
+    if results.get("groups"):
+        yield groups(results)
+        yield Figure(draw=partial(drawn.groups_plot, results), alternative=drawn.groups_alternative(results))
+    yield from conformal_seen.contents(results)
+
+
+def promise(results: Entry) -> Sheet:
+    """The threshold, and the law of what it covers."""
+    rows: list[tuple[str, str]] = []
+    if not results.get("groups"):
+        rows += [("threshold", threshold(results)), *_ranks(results), *_law(results)]
+    rows += [(what, f"{results[what]:,.0f}") for what in ("rows", "clients") if results.get(what) is not None]
+    rows += _details(results)
+    guarantee, notes = results.get("guarantee"), tuple(results.get("notes", ()))
+    if guarantee is not None:
+        notes = (guarantee["text"], *notes)
+    if "reason" in results and (guarantee is None or results["reason"] not in guarantee["text"]):
+        notes = (results["reason"], *notes)
+    meaning = f"A set is {SCORES.get(results['score']['name'], ('', _ANY_SET))[1]}."
+    if results.get("infinite"):
+        meaning = "The threshold is infinite: a set holds everything, and is of no use."
+    return Sheet(
+        title=f"Sets that cover {results['level']:g}, by {results['method']} of {score(results)}",
+        head=("", "value"),
+        rows=tuple((Cell(text=name), Cell(text=text)) for name, text in rows),
+        notes=(meaning, *notes),
+    )
+
+
+def score(results: Entry) -> str:
+    """The conformity score in words, with its parameters.
+
+    Examples
+    --------
+    >>> score({"score": {"name": "raps", "parameters": [0.01, 5.0]}})
+    'RAPS (0.01, 5)'
+    """
+    name, parameters = results["score"]["name"], results["score"].get("parameters", ())
+    words = SCORES.get(name, (f"{name} scores",))[0]
+    return f"{words} ({', '.join(f'{one:g}' for one in parameters)})" if parameters else words
+
+
+def _ranks(results: Entry) -> list[tuple[str, str]]:
+    if results.get("pair") is None:
+        return []
+    local, server = results["pair"]
+    return [("ranks: of a client's scores, of the clients' values", f"{local:,}, {server:,}")]
+
+
+def _law(results: Entry) -> list[tuple[str, str]]:
+    """Mean, spread, and what is reached with which probability."""
+    law = results.get("coverage_law")
+    if law is None:
+        promised = (results.get("guarantee") or {}).get("coverage")
+        return [] if promised is None else [("coverage that is promised", f"{_AT_LEAST}{promised:.4f}")]
+    rows = [
+        ("coverage to expect", _coverage(law, law["mean"])),
+        ("its standard deviation" + ("" if law["exact"] else " (of the bound)"), _spread(law)),
+        *((f"coverage reached with probability {p:g}", _reached(law, p)) for p in PROMISED),
+    ]
+    probability = (results.get("guarantee") or {}).get("probability")
+    if probability is not None:
+        at_least = "" if law["exact"] else _AT_LEAST
+        rows.append((f"probability to cover at least {results['level']:g}", f"{at_least}{probability:.3f}"))
+    return rows
+
+
+def _coverage(law: Entry, value: float) -> str:
+    return f"{'' if law['exact'] else _AT_LEAST}{value:.4f}"
+
+
+def _spread(law: Entry) -> str:
+    return figures.error(law["standard_deviation"])
+
+
+def _reached(law: Entry, probability: float) -> str:
+    """The coverage that is reached with this probability: a quantile from the lower end."""
+    for one in law["quantiles"]:
+        if abs(1 - one["probability"] - probability) < 1e-9:
+            return _coverage(law, one["coverage"])
+    return "-"
+
+
+def _details(results: Entry) -> list[tuple[str, str]]:
+    """Whatever else a method says of itself in single numbers or words."""
+    found = []
+    for name, value in results.items():
+        if name == "server_rank" and results.get("pair") is not None:
+            continue
+        if name not in _KNOWN and isinstance(value, int | float | str) and not isinstance(value, bool):
+            text = value if isinstance(value, str) else figures.amount(value)
+            found.append((name.replace("_", " "), text))
+    return found
+
+
+def groups(results: Entry) -> Sheet:
+    """One line per class or group: its threshold, and what is promised of it."""
+    entries = group_entries(results)
+    names = {"threshold": "threshold", "rows": "rows", "mean": "coverage", "spread": "its sd"}
+    named = [
+        (entry["group"], {"value": None, "reason": entry["reason"]}) for entry in entries if "reason" in entry
+    ]
+    return Sheet(
+        title=f"By {results['by']}",
+        head=(results["by"], *names.values(), *(f"reached with {p:g}" for p in PROMISED)),
+        rows=tuple(_group(entry) for entry in entries),
+        notes=(*_guarantees(entries), *reasons(named)),
+    )
+
+
+def _group(entry: Entry) -> tuple[Cell, ...]:
+    law, number = entry.get("coverage_law"), entry.get("rows")
+    said = ("-",) * (2 + len(PROMISED))
+    if law is not None:
+        said = (_coverage(law, law["mean"]), _spread(law), *(_reached(law, p) for p in PROMISED))
+    rows = "-" if number is None else f"{number:,.0f}"
+    return tuple(Cell(text=text) for text in (entry["group"], threshold(entry), rows, *said))
+
+
+def _guarantees(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """What is promised of each group, if it is not the same for all."""
+    found: dict[str, list[str]] = {}
+    for entry in entries:
+        guarantee = entry.get("guarantee")
+        if guarantee is not None:
+            found.setdefault(_guarantee(guarantee), []).append(entry["group"])
+    if len(found) <= 1:
+        return ()
+    return reasons((name, {"value": None, "reason": text}) for text, names in found.items() for name in names)
+
+
+def _guarantee(guarantee: Entry) -> str:
+    if guarantee["kind"] == "none":
+        return "no coverage is guaranteed"
+    text = f"coverage of at least {guarantee['level']:g} ({guarantee['kind']}"
+    if guarantee.get("confidence") is not None:
+        text += f", with confidence {guarantee['confidence']:g}"
+    return f"{text}), if {guarantee['assumption']}"

@@ -1,0 +1,302 @@
+"""How well thresholds cover held-out rows, how large the sets are, and how much sites differ."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.errors import DataError, UsageError
+from fedassay.protocol import Batch, Memory, Protection, Rows, Sensitivity, Total, Vector
+from fedassay.summaries.columns import column
+from fedassay.summaries.quantities import QUANTITIES, widths
+from fedassay.summaries.scored import MOST_CLASSES, Thresholded, condition_columns, whole
+from fedassay.summaries.site_sums import from_limbs, to_limbs
+from fedassay.summaries.softmax_scores import sets
+
+Ints = NDArray[np.int64]
+
+_LIMBS = len(to_limbs(0.0))
+_PART = 32
+"""A rest is written as a whole multiple of 2^-32."""
+
+LARGEST_WIDTH = 2.0**40
+"""Sums of the widths of up to 2^32 rows stay below 2^72, within what fixed point holds."""
+
+
+# --- counts ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CoverageOf:
+    """The rows of one group that are covered and missed, by the size of their sets (one cell if sets have no size)."""
+
+    covered_by_size: Total
+    missed_by_size: Total
+
+    @property
+    def covered(self) -> float:
+        """How many rows are covered."""
+        return float(self.covered_by_size.sum())
+
+    @property
+    def rows(self) -> float:
+        """How many rows there are."""
+        return self.covered + float(self.missed_by_size.sum())
+
+    @property
+    def sizes(self) -> Total:
+        """How many rows have a set of 0, 1, .. classes."""
+        return np.asarray(self.covered_by_size + self.missed_by_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoverageCounts(Thresholded[dict[str, CoverageOf]]):
+    """For each group the number of rows that are covered and missed, by the number of classes in the set.
+
+    Every row adds one to exactly one cell (group, covered or not, size): the sensitivity is that of one count, for
+    coverage and sizes together. Sets other than of classes have no size; their mean width is another question
+    (`MeanWidth`), which is answered without noise only.
+
+    With thresholds per class a set holds the classes that score at most their own threshold; with thresholds per group,
+    those that score at most the threshold of the row's group.
+
+    Parameters
+    ----------
+    classes : K, for ``lac``, ``aps`` and ``raps``, up to 1,024; 0 for other scores.
+    """
+
+    name: ClassVar[str] = "coverage-counts"
+
+    classes: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if QUANTITIES[self.quantity].is_softmax:
+            whole(self.classes, what="classes", least=1, most=MOST_CLASSES)
+        elif self.classes != 0:
+            raise UsageError(f"classes: got {self.classes} for {self.quantity}, expected none.")
+        if self.by == "class" and self.classes and len(self.groups) != self.classes:
+            raise UsageError(
+                f"groups: got {len(self.groups)} for {self.classes} classes, expected one for each."
+            )
+
+    @property
+    def sizes(self) -> int:
+        """How many sizes a set can have, 0 among them."""
+        return self.classes + 1
+
+    @property
+    def length(self) -> int:
+        """Per group and size, covered and missed."""
+        return len(self.names) * 2 * self.sizes
+
+    @property
+    def partitions(self) -> tuple[Ints, ...]:
+        """All cells: a row is in one of them."""
+        return (np.arange(self.length, dtype=np.int64),)
+
+    @property
+    def leaves(self) -> CoverageCounts:
+        """The counts themselves."""
+        return self
+
+    def from_leaves(self, counts: Vector) -> Vector:
+        """The counts themselves."""
+        return counts
+
+    def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
+        """Count. Linear in the rows, constant in memory, one pass."""
+        counts = np.zeros(self.length, dtype=np.int64)
+        for batch, place, covered in self.covered(rows):
+            cell = (2 * place + ~covered) * self.sizes + self._set_sizes(batch, place)
+            counts += np.bincount(cell, minlength=self.length)
+        return counts, memory
+
+    def _set_sizes(self, batch: Batch, place: Ints) -> Ints | int:
+        if not self.classes:
+            return 0
+        logits = column(batch, "logits")
+        if logits.shape[1] != self.classes:
+            raise DataError(f"logits: got {logits.shape[1]} classes, expected {self.classes}.")
+        limits = np.array(self.thresholds)
+        chosen = sets(
+            logits, limits if self.by == "class" else limits[place][:, None], self.quantity, self.parameters
+        )
+        return np.asarray(np.count_nonzero(chosen, axis=1), dtype=np.int64)
+
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        """One cell per row."""
+        return Sensitivity.of_counts(protection, multipliers=(1,))
+
+    def read(self, total: Total) -> dict[str, CoverageOf]:
+        """The counts of each group."""
+        cells = total.reshape(len(self.names), 2, self.sizes)
+        return {
+            name: CoverageOf(covered_by_size=covered, missed_by_size=missed)
+            for name, (covered, missed) in zip(self.names, cells, strict=True)
+        }
+
+
+# --- sums over sites, without noise ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoverageSums:
+    """Totals over the sites with rows in a group: their number, their rows n, those covered c, and c²/n."""
+
+    sites: int
+    rows: int
+    covered: int
+    squares: Fraction
+
+    @property
+    def between(self) -> float:
+        """Σ n_j·(c_j/n_j - c/n)²: how far the sites' own coverages are from the one of all, 0 if nobody has rows."""
+        if not self.rows:
+            return 0.0
+        return float(max(Fraction(0), self.squares - Fraction(self.covered**2, self.rows)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteCoverage(Thresholded[dict[str, CoverageSums]]):
+    """For each group Σ1, Σn, Σc and Σc²/n over the sites that have rows in it, for n rows of which c are covered.
+
+    From these totals follows how much sites differ, without any of them being seen. c²/n is written as a whole number
+    and a rest in units of 2^-32, rounded: no entry exceeds 2^32, totals over up to 2^30 sites cannot wrap, and nothing
+    but the rounding of each site's rest is lost.
+
+    Sensitivity: the rest can take any value if one row changes. The bound is true and useless: no noise that covers it
+    leaves anything to see.
+    """
+
+    name: ClassVar[str] = "site-coverage"
+    additive: ClassVar[bool] = False
+
+    @property
+    def length(self) -> int:
+        """Per group Σ1, Σn, Σc, and Σc²/n in two parts."""
+        return len(self.names) * 5
+
+    @property
+    def largest(self) -> int:
+        """The rows of a client, or a rest."""
+        return 1 << 32
+
+    def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
+        """Count, square, write down; zeros for groups without rows."""
+        n, c = (np.zeros(len(self.names), dtype=np.int64) for _ in range(2))
+        for _, place, covered in self.covered(rows):
+            n += np.bincount(place, minlength=len(n))
+            c += np.bincount(place[covered], minlength=len(c))
+        entries: list[int] = []
+        for count, inside in zip(n.tolist(), c.tolist(), strict=True):
+            square, rest = divmod(inside**2, max(1, count))
+            entries += [int(count > 0), count, inside, square, round(Fraction(rest << _PART, max(1, count)))]
+        return np.array(entries, dtype=np.int64), memory
+
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        """Every entry from one end of its range to the other."""
+        return _useless(self.largest, self.length)
+
+    def read(self, total: Total) -> dict[str, CoverageSums]:
+        """Group to its sums."""
+        found = {}
+        for name, part in zip(self.names, np.split(total, len(self.names)), strict=True):
+            sites, rows, covered, whole, rest = (int(entry) for entry in part)
+            squares = whole + Fraction(rest, 1 << _PART)
+            found[name] = CoverageSums(sites=sites, rows=rows, covered=covered, squares=squares)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class WidthSum:
+    """The rows of a group and the sum of the widths of their intervals, +∞ if its threshold is."""
+
+    rows: int
+    width: float
+
+    @property
+    def mean(self) -> float | None:
+        """The mean width; None without rows."""
+        return self.width / self.rows if self.rows else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanWidth(Thresholded[dict[str, WidthSum]]):
+    """For each group the number of rows and the sum of the widths of their intervals, for ``normalised`` and ``cqr``.
+
+    The sum is written in fixed point as in `SiteSums`. An interval that is empty has the width 0; one wider than 2^40
+    is a `DataError`. Targets are not read. For ``absolute`` the width is twice the threshold everywhere, and other
+    scores have no intervals.
+
+    Sensitivity: as for `SiteCoverage`.
+    """
+
+    name: ClassVar[str] = "mean-width"
+    additive: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.quantity not in ("normalised", "cqr"):
+            raise UsageError(f"mean width: got {self.quantity!r}, expected 'normalised' or 'cqr'.")
+
+    @property
+    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What the widths depend on, and what tells groups apart."""
+        ends = ("scale",) if self.quantity == "normalised" else ("low", "high")
+        return (*ends, *condition_columns(self.by))
+
+    @property
+    def length(self) -> int:
+        """Per group a count and a number."""
+        return len(self.names) * (1 + _LIMBS)
+
+    @property
+    def largest(self) -> int:
+        """A limb, or the rows of a client."""
+        return 1 << 32
+
+    def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
+        """Add up widths; nothing for groups with an infinite threshold, which the reader knows."""
+        n = np.zeros(len(self.names), dtype=np.int64)
+        sums = [Fraction(0)] * len(n)
+        limits = np.where(np.isfinite(self.thresholds), self.thresholds, 0.0)
+        for batch in rows.batches():
+            place = self.places(batch, len(column(batch, self.columns[0])))
+            width = widths(batch, self.quantity, limits[place])
+            if width.size and not width.max() <= LARGEST_WIDTH:  # NaN fails too
+                raise DataError(
+                    f"width: got an interval wider than {LARGEST_WIDTH:g}, or one that is no number, expected less; "
+                    "repair these rows, or change the unit of the target."
+                )
+            n += np.bincount(place, minlength=len(n))
+            for group, added in enumerate(np.bincount(place, weights=width, minlength=len(n)).tolist()):
+                sums[group] += Fraction(added)
+        entries: list[int] = []
+        for count, total, threshold in zip(n.tolist(), sums, self.thresholds, strict=True):
+            entries += [count, *to_limbs(float(total) if math.isfinite(threshold) else 0.0)]
+        return np.array(entries, dtype=np.int64), memory
+
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        """Every entry from one end of its range to the other."""
+        return _useless(self.largest, self.length)
+
+    def read(self, total: Total) -> dict[str, WidthSum]:
+        """Group to rows and width."""
+        found = {}
+        parts = np.split(total, len(self.names))
+        for name, part, threshold in zip(self.names, parts, self.thresholds, strict=True):
+            infinite = threshold == math.inf and part[0] > 0
+            width = math.inf if infinite else float(from_limbs(part[1:]))
+            found[name] = WidthSum(rows=int(part[0]), width=width)
+        return found
+
+
+def _useless(largest: int, length: int) -> Sensitivity:
+    reach = 2.0 * largest
+    return Sensitivity(l1=reach * length, l2=reach * math.sqrt(length))

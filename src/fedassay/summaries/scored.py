@@ -1,0 +1,205 @@
+"""Rows as conformity scores, in groups: what every summary of scores reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.errors import DataError, UsageError
+from fedassay.protocol import Batch, Rows, Summary
+from fedassay.summaries.columns import column
+from fedassay.summaries.group_names import OTHER, checked_groups, group_of
+from fedassay.summaries.quantities import QUANTITIES, checked_quantity, scores_of
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+S = TypeVar("S")
+
+CONDITIONS = ("", "class", "group")
+"""What rows can be kept apart by: nothing, their true class, or the values of a column."""
+
+EVERYONE = "all"
+"""The name of the only group where rows are not kept apart."""
+
+MOST_CLASSES = 1024
+
+
+def checked_condition(by: str, groups: Iterable[str]) -> tuple[str, ...]:
+    """The groups, if they fit the condition: none, or ``"0"`` to ``"K-1"``, or declared names.
+
+    Examples
+    --------
+    >>> checked_condition("class", ["0", "1"]), checked_condition("", [])
+    (('0', '1'), ())
+    >>> checked_condition("class", ["cat", "dog"])
+    Traceback (most recent call last):
+    fedassay.errors.UsageError: groups: got 'cat' as the first class, expected '0' to '1' in this order.
+    """
+    names = tuple(groups)
+    if by not in CONDITIONS:
+        raise UsageError(f"groups by: got {by!r}, expected 'class', 'group' or nothing.")
+    if by == "group":
+        return checked_groups(names)
+    if not by and names:
+        raise UsageError(f"groups: got {len(names)} names, but nothing to tell rows apart by; expected none.")
+    if by == "class" and not 1 <= len(names) <= MOST_CLASSES:
+        raise UsageError(f"groups: got {len(names)} classes, expected 1 to {MOST_CLASSES}.")
+    for place, name in enumerate(names):
+        if name != str(place):
+            where = "the first class" if place == 0 else f"class {place}"
+            raise UsageError(
+                f"groups: got {name!r} as {where}, expected '0' to '{len(names) - 1}' in this order."
+            )
+    return names
+
+
+def condition_names(by: str, groups: tuple[str, ...]) -> tuple[str, ...]:
+    """The groups that results are given for: the declared ones and ``other``, the classes, or ``all``.
+
+    Examples
+    --------
+    >>> condition_names("", ()), condition_names("class", ("0", "1")), condition_names("group", ("F", "M"))
+    (('all',), ('0', '1'), ('F', 'M', 'other'))
+    """
+    return {"": (EVERYONE,), "class": groups, "group": (*groups, OTHER)}[by]
+
+
+def condition_columns(by: str) -> tuple[str, ...]:
+    """The roles of the columns that say in which group a row is."""
+    return (by,) if by else ()
+
+
+def places(batch: Batch, by: str, groups: tuple[str, ...], rows: int) -> Ints:
+    """For each row the position of its group in `condition_names`.
+
+    Examples
+    --------
+    >>> places({"class": np.array([1, 0])}, "class", ("0", "1"), 2)
+    array([1, 0])
+    """
+    if not by:
+        return np.zeros(rows, dtype=np.int64)
+    values = np.asarray(column(batch, by))
+    if by == "group":
+        if values.dtype != np.int64:
+            raise DataError("groups: got a column that holds no fingerprints, expected 64-bit ones.")
+        return group_of(values, groups)
+    if values.size and (values.dtype.kind not in "iu" or values.min() < 0 or values.max() >= len(groups)):
+        raise DataError(
+            f"class: got something else than whole numbers from 0 to {len(groups) - 1}, expected one of the "
+            f"{len(groups)} classes that were asked for in every row; recode them."
+        )
+    return values.astype(np.int64, copy=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfQuantity(Summary[S]):
+    """A summary of one conformity score.
+
+    Parameters
+    ----------
+    quantity : a name in `QUANTITIES`.
+    parameters : those of the quantity, its defaults if there are none.
+    """
+
+    quantity: str
+    parameters: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", checked_quantity(self.quantity, self.parameters))
+
+    @property
+    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What the score is computed from."""
+        return QUANTITIES[self.quantity].columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored(OfQuantity[S]):
+    """A summary of one conformity score, of each group of rows by itself.
+
+    Parameters
+    ----------
+    by : ``class`` (the true class of a row), ``group`` (the declared values of a column, and ``other`` for all rows
+        with another value), or nothing: all rows are one group.
+    groups : ``"0"`` to ``"K-1"`` for classes, the declared names for groups.
+    """
+
+    by: str = ""
+    groups: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "groups", checked_condition(self.by, self.groups))
+
+    @property
+    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What the score is computed from, and what tells groups apart."""
+        return tuple(dict.fromkeys((*super().columns, *condition_columns(self.by))))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The groups that results are given for."""
+        return condition_names(self.by, self.groups)
+
+    def places(self, batch: Batch, rows: int) -> Ints:
+        """The position of each row's group in `names`."""
+        return places(batch, self.by, self.groups, rows)
+
+    def collected(self, rows: Rows) -> tuple[Floats, ...]:
+        """All scores of each group, in memory."""
+        scores: list[Floats] = []
+        where: list[Ints] = []
+        for batch in rows.batches():
+            found = scores_of(batch, self.quantity, self.parameters)
+            scores.append(found)
+            where.append(self.places(batch, len(found)))
+        every = np.concatenate(scores) if scores else np.empty(0)
+        if not self.by:
+            return (every,)
+        place = np.concatenate(where) if where else np.empty(0, dtype=np.int64)
+        order = np.argsort(place, kind="stable")
+        ends = np.searchsorted(place[order], np.arange(1, len(self.names)))
+        return tuple(np.split(every[order], ends))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thresholded(Scored[S]):
+    """A summary of scores that are compared with thresholds.
+
+    Parameters
+    ----------
+    thresholds : one per group, +∞ where everything is covered.
+    """
+
+    thresholds: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        thresholds = tuple(float(number) for number in self.thresholds)
+        if len(thresholds) != len(self.names) or any(math.isnan(number) for number in thresholds):
+            raise UsageError(
+                f"thresholds: got {list(thresholds)}, expected a number for each of the {len(self.names)} groups."
+            )
+        object.__setattr__(self, "thresholds", thresholds)
+
+    def covered(self, rows: Rows) -> Iterator[tuple[Batch, Ints, Bools]]:
+        """Some rows, their groups, and whether they score at most the threshold of their group."""
+        limits = np.array(self.thresholds)
+        for batch in rows.batches():
+            scores = scores_of(batch, self.quantity, self.parameters)
+            place = self.places(batch, len(scores))
+            yield batch, place, scores <= limits[place]
+
+
+def whole(value: Any, *, what: str, least: int, most: int) -> int:
+    """The number itself, if it is a whole one within its bounds."""
+    if type(value) is not int or not least <= value <= most:
+        raise UsageError(f"{what}: got {value!r}, expected a whole number from {least:,} to {most:,}.")
+    return value

@@ -1,0 +1,186 @@
+"""QQ under local differential privacy: each client chooses one of the public points, near its local quantile.
+
+How the choices are made is fixed by public numbers before anybody is asked (`coverage.best_choice`, or
+`coverage.published_choice` for FedCP²-QQ as published); the server's rank is worked out again for the clients who
+answered. Where no ranks give the coverage, nobody is asked and nothing is spent: the set holds everything, and the
+answer says how many rows or which epsilon would be enough.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedassay.coverage.best_choice import best_choice
+from fedassay.coverage.choice import ChoiceLaw, lowest_moments
+from fedassay.coverage.law import largest_miss
+from fedassay.coverage.pairs import best_of
+from fedassay.coverage.published_choice import published_choice
+from fedassay.errors import DataError, UsageError
+from fedassay.protocol import Noise, Select, Setting
+from fedassay.summaries.quantile_losses import QuantileLosses
+from fedassay.tasks.conformal.found import Found
+from fedassay.tasks.conformal.request import Request
+
+CANDIDATES = 100
+"""Points that clients choose among unless another number is asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What clients are asked to choose: the point that holds their `rank`-th smallest score, and how losses grow."""
+
+    rank: int = 1
+    below: int = 1
+    above: int = 1
+    server_rank: int | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateQuantile:
+    """The public side of private choices: m clients of n rows each, B candidates, and the pure epsilon of a choice."""
+
+    request: Request
+    method: str
+    clients: int
+    rows: int
+    candidates: int
+    epsilon: float
+
+    @classmethod
+    def of(cls, request: Request, method: str, setting: Setting, *, candidates: int) -> PrivateQuantile:
+        """As this setting has it; `clients` is 0 as long as their number is not known."""
+        rows = setting.protection.rows_per_client
+        if rows is None:
+            raise UsageError(
+                f"{method}: under {setting.trust.name} every client must use the same public number of rows; give "
+                "--rows-per-client N (clients with more leave some out at random, those with fewer fill up with scores "
+                "that are infinite)."
+            )
+        probe = Select(of=losses_of("conformity", (), 0.0, 1.0, rows=rows, candidates=candidates, target=Target()))
+        plan = setting.trust.plan(probe, setting)
+        return cls(
+            request=request,
+            method=method,
+            clients=setting.clients,
+            rows=rows,
+            candidates=candidates,
+            epsilon=plan.sensitivity.l1 / plan.noise.scale,
+        )
+
+    def target(self) -> Target | Found:
+        """What to ask for, or the answer if nobody needs to be asked."""
+        if self.clients == 0:
+            return Target()
+        try:
+            return self._published() if self.method == "qq-paper" else self._best()
+        except DataError as error:
+            return Found(
+                threshold=math.inf,
+                promised=1.0,
+                exact=False,
+                rows=None,
+                clients=self.clients,
+                reason=str(error).removesuffix("."),
+                notes=("Nobody was asked and nothing was spent: no choice of ranks could have given the coverage.",),
+            )
+
+    def _best(self) -> Target:
+        found = best_choice(
+            self.clients,
+            self.rows,
+            self.request.level,
+            epsilon=self.epsilon,
+            candidates=self.candidates,
+            confidence=self.request.confidence,
+        )
+        return Target(rank=found.target, below=found.below, above=found.above)
+
+    def _published(self) -> Target:
+        found = published_choice(
+            self.clients, self.rows, self.request.level, epsilon=self.epsilon, candidates=self.candidates
+        )
+        # Losses of the published shape, with slopes in the ratio q : 1-q.
+        return Target(
+            rank=found.target,
+            below=found.target,
+            above=max(1, self.rows - found.target),
+            server_rank=found.server_rank,
+            details={"gamma": found.gamma, "correction": found.correction},
+        )
+
+    def found(self, target: Target, chosen: Sequence[float], noise: Noise) -> Found:
+        """The threshold from the choices of those who answered."""
+        m = len(chosen)
+        rate = target.below / noise.scale
+        k = np.arange(1, m + 1)
+        ranks = np.full(m, target.rank)
+        miss, variance = lowest_moments(m, self.rows, ranks, k, self.candidates, rate)
+        valid = miss <= largest_miss(self.request.level)
+        if self.request.confidence is not None:
+            reached = [self._law(m, target, int(one), rate).probability_at_least(self.request.level) for one in k]
+            valid &= 1 - np.array(reached) <= largest_miss(self.request.confidence)
+        if not valid.any():
+            raise DataError(
+                f"coverage {self.request.level:g}: got answers of {m} of {self.clients} clients, expected more; the ranks "
+                "were chosen for all of them; ask again, with a smaller number of clients in mind."
+            )
+        best = int(k[valid][best_of(miss[valid], variance[valid], self.request.level, "spread")])
+        if self.method == "qq-paper" and m == self.clients and target.server_rank is not None:
+            best = target.server_rank
+        law = self._law(m, target, best, rate)
+        threshold = float(np.sort(np.asarray(chosen))[best - 1])
+        return Found(
+            threshold=threshold,
+            law=law,
+            exact=False,
+            pair=law.pair,
+            rows=float(m * self.rows),
+            clients=m,
+            reason=None if math.isfinite(threshold) else "the clients chose a point above the range",
+            details={
+                "server_rank": best,
+                "rows_per_client": self.rows,
+                "candidates": self.candidates,
+                "slopes": [target.below, target.above],
+                **target.details,
+            },
+        )
+
+    def _law(self, clients: int, target: Target, server_rank: int, rate: float) -> ChoiceLaw:
+        return ChoiceLaw(
+            clients=clients,
+            rows=self.rows,
+            target=target.rank,
+            server_rank=server_rank,
+            candidates=self.candidates,
+            rate=rate,
+        )
+
+
+def losses_of(
+    quantity: str,
+    parameters: tuple[float, ...],
+    lower: float,
+    upper: float,
+    *,
+    rows: int,
+    candidates: int,
+    target: Target,
+) -> QuantileLosses:
+    """The losses that a client measures for each candidate."""
+    return QuantileLosses(
+        quantity=quantity,
+        parameters=parameters,
+        rows=rows,
+        lower=lower,
+        upper=upper,
+        points=candidates,
+        target=target.rank,
+        below=target.below,
+        above=target.above,
+    )

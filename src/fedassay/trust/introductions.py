@@ -1,0 +1,161 @@
+"""How two servers introduce themselves to clients and to each other: what trust models with a second server share.
+
+In the first leg both servers draw a key for this exchange alone, and sign it if they have an identity. Everybody else
+gets names, keys and signatures from the relay, which nobody trusts: who has a roster believes only what is signed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fedassay.crypto.keys import KeyPair, context, is_usable
+from fedassay.errors import ProtocolError
+from fedassay.protocol import SECOND_SERVER, Credentials, Message, Randomness
+
+SIGNATURE_BYTES = 64
+INTRODUCTION = frozenset({"servers", "keys", "signatures"})
+"""The fields of an introduction, in every message that has one."""
+
+
+class Pair(NamedTuple):
+    """One thing for, or of, each server."""
+
+    first: bytes
+    second: bytes
+
+
+class Introduced(NamedTuple):
+    """Both servers: their names, the public keys that they use in this exchange, and their signatures."""
+
+    names: tuple[str, str]
+    keys: Pair
+    signatures: Pair
+
+
+@dataclass(frozen=True)
+class Introductions:
+    """The introductions of one trust model; a signature for one is worth nothing under another.
+
+    Each `told_` function returns the checked content of a request or raises `ProtocolError`: the party stays silent.
+    """
+
+    trust: str
+
+    @property
+    def purpose(self) -> str:
+        """The purpose for which servers sign their public keys."""
+        return f"{self.trust} key"
+
+    def require(self, holds: bool, sentence: str) -> None:  # noqa: FBT001
+        """Refuse a message."""
+        if not holds:
+            raise ProtocolError(f"{self.trust}: {sentence}")
+
+    def fields(self, message: object, names: set[str], *, who: str = "the relay") -> dict[str, object]:
+        """The message, if it is a mapping with these fields and no others."""
+        if not isinstance(message, dict) or message.keys() != names:
+            raise ProtocolError(
+                f"{self.trust}: got a message of {who} without its fields {', '.join(sorted(names))}."
+            )
+        return message
+
+    # --- what a server says of itself -------------------------------------------------------------------------
+
+    def introduce(
+        self, session: bytes, party: int, credentials: Credentials | None, randomness: Randomness
+    ) -> tuple[Message, KeyPair]:
+        """A server's reply to the first leg, and the pair whose public half is in it."""
+        own = KeyPair.draw(randomness)
+        words = self.signed_words(session, party, own.public)
+        signature = b"" if credentials is None else credentials.sign(self.purpose, words)
+        return {"public": own.public, "signature": signature}, own
+
+    def signed_words(self, session: bytes, party: int, public: bytes) -> bytes:
+        """What a server signs: this is my key, in this session, as this party."""
+        return context(self.purpose, session, party, public)
+
+    def read_key(self, reply: object, *, server: str) -> tuple[bytes, bytes]:
+        """What the relay reads: a server's public key and its signature (empty if it has no identity)."""
+        found = self.fields(reply, {"public", "signature"}, who=server)
+        public, signature = found["public"], found["signature"]
+        if not (isinstance(public, bytes) and is_usable(public) and is_signature(signature)):
+            raise ProtocolError(f"{self.trust}: got no usable key from {server}.")
+        assert isinstance(signature, bytes)
+        return public, signature
+
+    # --- what others are told ---------------------------------------------------------------------------------
+
+    def told_names(self, message: object, *, recipient: str) -> tuple[str, str]:
+        """First leg: who the two servers are, the recipient being one of them."""
+        names = self._names(self.fields(message, {"servers"})["servers"])
+        self.require(recipient in names, f"got the servers {names}, expected this one to be among them.")
+        return names
+
+    def told_servers(self, message: object) -> Introduced:
+        """Both servers' names, keys and signatures; they must differ."""
+        told = self.fields(message, set(INTRODUCTION))
+        names = self._names(told["servers"])
+        keys, signatures = told["keys"], told["signatures"]
+        if not (isinstance(keys, list) and len(keys) == 2 and all(is_usable(key) for key in keys)):
+            raise ProtocolError(f"{self.trust}: got no usable key of each server.")
+        self.require(keys[0] != keys[1], "both servers have the same key: they are one.")
+        if not (isinstance(signatures, list) and len(signatures) == 2 and all(map(is_signature, signatures))):
+            raise ProtocolError(f"{self.trust}: got no signature of each server.")
+        return Introduced(names, Pair(*keys), Pair(*signatures))
+
+    def check_servers(self, servers: Introduced, session: bytes, credentials: Credentials | None) -> None:
+        """What a client believes: the second server is the one that is pinned as such, and its key is signed.
+
+        Under another name the coordinator, which runs the first server, could appoint any site that works with it.
+        The first server belongs to whoever asks, and asks through a transport that says who that is; if the roster has
+        a key for it, it must have signed too.
+        """
+        if credentials is None:
+            return
+        second = servers.names[1]
+        self.require(
+            second == SECOND_SERVER and credentials.knows(second),
+            f"got {second!r} as the second server, expected the one that the roster lists as {SECOND_SERVER!r}.",
+        )
+        for party, name in enumerate(servers.names):
+            if credentials.knows(name):
+                self._check_signed(servers, party, session, credentials)
+
+    def check_other(
+        self, servers: Introduced, own: KeyPair, state: Message, credentials: Credentials | None
+    ) -> None:
+        """What a server believes of the other: it is the one of the first leg, its key stays, and it has signed it.
+
+        `state` has the `servers` of the first leg, this one's place (`party`), the `session` and, once known, `keys`.
+        """
+        party = state["party"]
+        self.require(
+            list(servers.names) == state["servers"] and servers.keys[party] == own.public,
+            "got other servers than in the first leg.",
+        )
+        known = state.get("keys", list(servers.keys))
+        self.require(known == list(servers.keys), "the key of the other server has changed.")
+        if credentials is not None:
+            self._check_signed(servers, 1 - party, state["session"], credentials)
+
+    def _check_signed(
+        self, servers: Introduced, party: int, session: bytes, credentials: Credentials
+    ) -> None:
+        name, signature = servers.names[party], servers.signatures[party]
+        words = self.signed_words(session, party, servers.keys[party])
+        self.require(
+            credentials.verifies(name, self.purpose, words, signature),
+            f"the key of {name!r} is not signed by the key that is pinned for it.",
+        )
+
+    def _names(self, value: object) -> tuple[str, str]:
+        if not (isinstance(value, list) and len(value) == 2 and all(isinstance(name, str) for name in value)):
+            raise ProtocolError(f"{self.trust}: got no names of two servers.")
+        self.require(value[0] != value[1], f"both servers are {value[0]!r}, expected two.")
+        return value[0], value[1]
+
+
+def is_signature(value: object) -> bool:
+    """Whether this can be a signature: the right length, or empty where nobody signs."""
+    return isinstance(value, bytes) and len(value) in (0, SIGNATURE_BYTES)
