@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedassay.result import Result
     from fedassay.simulation import Simulation
     from fedassay.tasks.distribution.stored import quantile_at, value_at
-    from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, TwoServer
+    from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, Shuffle, TwoServer
 
 __all__ = [
     "Budget",
@@ -34,6 +34,7 @@ __all__ = [
     "Result",
     "SecureSum",
     "ServerDP",
+    "Shuffle",
     "Simulation",
     "TwoServer",
     "Unit",
@@ -59,7 +60,7 @@ _HOMES = {
     "fedassay.result": ("Result",),
     "fedassay.simulation": ("Simulation",),
     "fedassay.tasks.distribution.stored": ("quantile_at", "value_at"),
-    "fedassay.trust": ("DistributedDP", "LocalDP", "Plain", "SecureSum", "ServerDP", "TwoServer"),
+    "fedassay.trust": ("DistributedDP", "LocalDP", "Plain", "SecureSum", "ServerDP", "Shuffle", "TwoServer"),
 }
 
 

@@ -74,8 +74,9 @@ def describe_cohort(
 ) -> dict[str, Any]:
     """The `cohort` part of a result; `truncated` is known to a simulation only."""
     counted = results.get("histogram", {}).get("rows")
-    if counted is None and isinstance(results.get("rows"), Mapping):
-        counted = results["rows"]["value"]
+    if counted is None:
+        rows = results.get("rows")
+        counted = rows["value"] if isinstance(rows, Mapping) else rows
     tested = results.get("hosmer_lemeshow")
     if counted is None and isinstance(tested, Mapping) and isinstance(tested.get("groups"), list):
         counted = sum(group["rows"] for group in tested["groups"])

@@ -122,7 +122,8 @@ columns = {"class": "y", "logits": "z"}
 load({"y": [1], "z": [[0.5, 1.0]]}, columns=columns)
 before = bytes_of("VmRSS")
 federation = load(sys.argv[1], client="c", columns=columns, memory_limit=int(sys.argv[2]))
-found = [sum(float(b["logits"].sum()) for b in rows.batches()) for rows in (federation.pooled(), federation.rows_of("3"))]
+kinds = (federation.pooled(), federation.rows_of("3"))
+found = [sum(float(b["logits"].sum()) for b in rows.batches()) for rows in kinds]
 found.append(check(sys.argv[1], client="c", columns=columns).profile["accuracy"])
 print(json.dumps([found, bytes_of("VmHWM") - before]))
 """

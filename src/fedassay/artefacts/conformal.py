@@ -249,7 +249,8 @@ class ConformalPredictor:
                 )
             limit = np.array([self.thresholds[str(place)].value for place in range(logits.shape[1])])
         else:
-            limit = np.reshape(self.limits_of(rows), (-1, 1))
+            limit = self.limits_of(rows)
+            limit = limit.reshape(-1, 1) if limit.ndim else limit
         return sets(logits, limit, self.score, self.parameters)
 
     def limits_of(self, rows: Read) -> Floats:

@@ -45,7 +45,7 @@ def check_parts(by: str, names: Sequence[str]) -> None:
 
 
 def limits(by: str, thresholds: Mapping[str, float], rows: Read) -> Floats:
-    """The threshold of each row, or the one for all; by class, that of the true class of each row.
+    """The threshold of each row, or the one for all (no dimension); by class, that of the true class of each row.
 
     Raises `DataError` for a row of a class, group or client that has none. Groups that were not declared have that of
     ``other``, if there is one.
@@ -53,7 +53,7 @@ def limits(by: str, thresholds: Mapping[str, float], rows: Read) -> Floats:
     names = sorted(thresholds, key=lambda name: by == "group" and name == OTHER)  # other comes last
     values = np.array([thresholds[name] for name in names])
     if by == "":
-        return values
+        return values.reshape(())
     if by == "class":
         places = rows.chunk.columns["class"]
     elif by == "group":

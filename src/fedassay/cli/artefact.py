@@ -17,7 +17,9 @@ def deliver(result: Result, delivery: output.Delivery, *, out: Path | None) -> N
         delivery.deliver(result)
         return
     if result.task not in ("calibrate", "conformal"):
-        raise UsageError(f"--out: only calibrate and conformal write an artefact, not {result.task}; leave it out.")
+        raise UsageError(
+            f"--out: only calibrate and conformal write an artefact, not {result.task}; leave it out."
+        )
     if result.task == "conformal":
         ConformalPredictor.of(result).save(out)
     else:

@@ -37,7 +37,9 @@ def calibration(
     ] = None,
     bins: Annotated[
         int | None,
-        typer.Option(help="calibrate: buckets of histogram binning. Default: cube root of the rows. conformal: public points."),
+        typer.Option(
+            help="calibrate: buckets of histogram binning. Default: cube root of the rows. conformal: public points."
+        ),
     ] = None,
     out: Annotated[
         Path | None,

@@ -92,11 +92,14 @@ def declared(
         ),
     ] = None,
     classes: Annotated[
-        int | None, typer.Option(rich_help_panel=PANEL, help="How many classes the model has, for their scores.")
+        int | None,
+        typer.Option(rich_help_panel=PANEL, help="How many classes the model has, for their scores."),
     ] = None,
     held_out: Annotated[
         bool,
-        typer.Option("--held-out", rich_help_panel=PANEL, help="Measure coverage on rows that sites keep apart."),
+        typer.Option(
+            "--held-out", rich_help_panel=PANEL, help="Measure coverage on rows that sites keep apart."
+        ),
     ] = False,
 ) -> dict[str, Any]:
     """The same for a study, where each site names its own columns: what is public about rows has to be declared."""
@@ -135,7 +138,9 @@ def numbers(option: str, text: str) -> list[float]:
     try:
         return [float(number) for number in text.split(",")]
     except ValueError:
-        raise UsageError(f"{option}: got {text!r}, expected numbers separated by commas, such as 0,10.") from None
+        raise UsageError(
+            f"{option}: got {text!r}, expected numbers separated by commas, such as 0,10."
+        ) from None
 
 
 @options.takes(options.data, prediction_sets, options.terms, options.simulation, output.delivery)
@@ -146,7 +151,9 @@ def conformal(
         str | None, typer.Option(help="Column with a score of your own, large where the prediction is bad.")
     ] = None,
     target: Annotated[str | None, typer.Option(help="Column with the true values.")] = None,
-    prediction: Annotated[str | None, typer.Option(help="Column with predictions: |target - prediction|.")] = None,
+    prediction: Annotated[
+        str | None, typer.Option(help="Column with predictions: |target - prediction|.")
+    ] = None,
     scale: Annotated[str | None, typer.Option(help="Column to divide that by, above 0.")] = None,
     lower: Annotated[str | None, typer.Option(help="Column with a lower quantile (CQR).")] = None,
     upper: Annotated[str | None, typer.Option(help="Column with an upper quantile (CQR).")] = None,
@@ -164,9 +171,7 @@ def conformal(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE.json", help="Write the predictor, for `fedassay apply`.")
     ] = None,
-    bins: Annotated[
-        int | None, typer.Option(help="Public points, where single scores are not seen.")
-    ] = None,
+    bins: Annotated[int | None, typer.Option(help="Public points, where single scores are not seen.")] = None,
     by: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column of groups, for --conditional group.")
     ] = None,

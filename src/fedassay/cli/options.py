@@ -19,9 +19,6 @@ from fedassay.protocol import Budget, Neighbours, Protection, TrustModel, Unit
 from fedassay.simulation import Simulation
 from fedassay.trust import TRUST_MODELS
 
-LATER = ("shuffle",)
-"""Trust models of the contract that this version does not have yet."""
-
 
 class Mode(StrEnum):
     """How the in-process runtime simulates clients."""
@@ -130,18 +127,19 @@ def terms(
     ] = None,
     dropout: Annotated[
         float | None,
-        typer.Option(help="secure-sum, distributed-dp: the share of clients that may fall silent."),
+        typer.Option(help="secure-sum, distributed-dp, shuffle: the share of clients that may fall silent."),
     ] = None,
     collusion: Annotated[
         float | None,
-        typer.Option(help="secure-sum, distributed-dp: the share of clients that may help the server."),
+        typer.Option(
+            help="secure-sum, distributed-dp, shuffle: the share of clients that may help the server."
+        ),
     ] = None,
 ) -> Terms:
     """Make sense of the privacy options, or say what is wrong with them."""
     if privacy not in TRUST_MODELS:
         available = ", ".join(TRUST_MODELS)
-        problem = "is not part of this version yet" if privacy in LATER else "is not a trust model"
-        raise UsageError(f"--privacy: {privacy!r} {problem}; expected one of {available}.")
+        raise UsageError(f"--privacy: {privacy!r} is not a trust model; expected one of {available}.")
     trust = _trust_model(privacy, {"dropout": dropout, "collusion": collusion})
     if trust.private and epsilon is None:
         raise UsageError(

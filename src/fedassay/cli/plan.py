@@ -23,11 +23,13 @@ from fedassay.planning import (
     Size,
     Study,
     plan_calibration,
+    plan_conformal,
     plan_distribution,
     plan_evaluation,
 )
 from fedassay.planning.expectation import MOST_ROWS
 from fedassay.tasks.calibration.calibrate import Calibrate
+from fedassay.tasks.conformal.conformal import GUARANTEES, METHODS, Conformal
 from fedassay.tasks.evaluation.evaluate import Evaluate
 
 plan_app = typer.Typer(
@@ -48,6 +50,15 @@ DistributionTarget = Annotated[
         metavar="NAME=WIDTH",
         help="What is short enough: noise=0.01 (what noise adds to the band) or band=0.05 (half of all of it). Also "
         "asks for the smallest epsilon and the fewest rows that reach it.",
+    ),
+]
+CoverageTarget = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=WIDTH",
+        help="What is small enough: spread=0.01 (standard deviation of the coverage), excess=0.01 (how far it is above "
+        "the level) or shortfall=0.02 (how far below it the coverage is that is reached with the confidence). Also "
+        "asks for the smallest epsilon, the fewest clients and the fewest rows per client that reach it.",
     ),
 ]
 Height = Annotated[int | None, typer.Option(help="2^HEIGHT score bins. Default: that of the task.")]
@@ -163,9 +174,7 @@ def ecdf(
     noise = {} if precision is None else {"noise": precision}
     with _no_federation():
         plan = plan_distribution(
-            PlannedRelease(
-                expectation=size, trust=terms.trust, budget=terms.budget, protection=terms.protection
-            ),
+            _release(size, terms),
             shape=Shape(
                 points=points,
                 labelled=labelled,
@@ -175,6 +184,39 @@ def ecdf(
                 level=level,
             ),
             targets=_targets(target) | noise,
+        )
+    _deliver(plan.to_dict(), json=json, quiet=quiet)
+
+
+@plan_app.command()
+@options.takes(size, options.terms)
+def conformal(
+    size: Size,
+    terms: options.Terms,
+    level: Annotated[float, typer.Option(help="The coverage that is wanted.")] = 0.9,
+    method: Annotated[str, typer.Option(help=f"How the threshold is found: {', '.join(METHODS)}.")] = "auto",
+    guarantee: Annotated[
+        str, typer.Option(help=f"On average over calibration rows, or for those one has: {', '.join(GUARANTEES)}.")
+    ] = "marginal",
+    confidence: Annotated[
+        float, typer.Option(help="With which probability, for training-conditional; and that of the shortfall.")
+    ] = 0.9,
+    bins: Annotated[
+        int | None, typer.Option(help="How many public points, where they are needed. Default: that of the task.")
+    ] = None,
+    target: CoverageTarget = None,
+    json: options.JsonFile = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Predict prediction sets: the ranks to use, what they will cover, and what pooling would give."""
+    output.check_writable(json)
+    with _no_federation():
+        plan = plan_conformal(
+            _release(size, terms),
+            task=Conformal(
+                level=level, method=method, guarantee=guarantee, confidence=confidence, bins=bins
+            ),
+            targets=_targets(target),
         )
     _deliver(plan.to_dict(), json=json, quiet=quiet)
 
@@ -190,6 +232,12 @@ def _no_federation() -> Iterator[None]:
 
 def _study(expectation: Expectation, terms: options.Terms) -> Study:
     return Study(expectation=expectation, trust=terms.trust, budget=terms.budget, protection=terms.protection)
+
+
+def _release(size: Size, terms: options.Terms) -> PlannedRelease:
+    return PlannedRelease(
+        expectation=size, trust=terms.trust, budget=terms.budget, protection=terms.protection
+    )
 
 
 def _targets(given: Sequence[str] | None) -> dict[str, float]:

@@ -29,6 +29,8 @@ def render(plan: Mapping[str, Any], console: Console) -> None:
     """Print a plan, from its JSON alone."""
     if plan["plan"] == "ecdf":
         _distribution(plan, console)
+    elif plan["plan"] == "conformal":
+        conformal_words.render(plan, console)
     else:
         _classifier(plan, console)
     for one in plan["inverse"]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from mmap import mmap
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +26,7 @@ from fedassay.data.tables import Table
 from fedassay.protocol import Batch, Rows
 
 _ORDER_BYTES = 8
+_WORTH_A_MAP = 2**20
 
 
 class Store(Protocol):
@@ -96,9 +98,10 @@ class Gathered:
         if not self.complete:
             return
         for name, parts in self._columns.items():
-            # Views would keep the memory of whoever made the chunk: the reader's, which does not give it back.
             column = chunk.columns[name]
-            parts.append(column if column.base is None else column.copy())
+            parts.append(
+                column if column.ndim == 1 else _apart(column)
+            )  # views would keep the reader's memory
         if chunk.clients is not None:
             self._clients.append(chunk.clients)
 
@@ -115,6 +118,19 @@ class Gathered:
         ends = np.cumsum([len(clients.names) for clients in found])
         parts = [positions[end - len(c.names) : end][c.codes] for end, c in zip(ends, found, strict=True)]
         return _joined([np.empty(0, np.int32), *parts])
+
+
+def _apart(column: NDArray[Any]) -> NDArray[Any]:
+    """A copy in pages of its own, which the system gets back as soon as the copy is let go of.
+
+    Allocators keep what is given back to them, and arrays of rows and classes are large: joining the parts would
+    hold them twice. Small ones are not worth it, and there can be only so many maps.
+    """
+    if column.nbytes < _WORTH_A_MAP:
+        return column.copy()
+    copy = np.frombuffer(mmap(-1, column.nbytes), column.dtype, column.size).reshape(column.shape)
+    copy[...] = column
+    return copy
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:

@@ -1,7 +1,7 @@
 """Is there enough data? Errors, intervals and parameters to expect of a study, before any row is read.
 
-Reading order: `expectation` (what the data are assumed to be), `evaluation`, `calibration` and `distribution` (one
-plan per task, from the task's own error formulas), `resolution` (how many bins), `verdict` (enough, not enough, not
+Reading order: `expectation` (what the data are assumed to be), `evaluation`, `calibration`, `distribution` and
+`conformal` (one plan per task, from the task's own formulas), `resolution` (how many bins), `verdict` (enough, not enough, not
 decidable), `inverse` (the smallest epsilon or number of rows that is enough), `published` (Table 1 beside ours).
 Trust models are asked for their noise only (`Setting.noise`): whatever they are, the rest is the same.
 """
@@ -9,12 +9,14 @@ Trust models are asked for their noise only (`Setting.noise`): whatever they are
 from __future__ import annotations
 
 from fedassay.planning.calibration import CalibrationPlan, plan_calibration
+from fedassay.planning.conformal import ConformalPlan, plan_conformal
 from fedassay.planning.distribution import DistributionPlan, Shape, plan_distribution
 from fedassay.planning.evaluation import EvaluationPlan, plan_evaluation
 from fedassay.planning.expectation import Expectation, PlannedRelease, Size, Study
 
 __all__ = [
     "CalibrationPlan",
+    "ConformalPlan",
     "DistributionPlan",
     "EvaluationPlan",
     "Expectation",
@@ -23,6 +25,7 @@ __all__ = [
     "Size",
     "Study",
     "plan_calibration",
+    "plan_conformal",
     "plan_distribution",
     "plan_evaluation",
 ]

@@ -23,6 +23,7 @@ _LEARNS = {
     "local-dp": "server and readers learn noisy messages only",
     "server-dp": "the server learns every site's histogram, readers a noisy total",
     "two-server": "each of two servers that do not collude learns a noisy total only",
+    "shuffle": "the server learns noisy messages only, and not whose they are",
 }
 
 

@@ -14,11 +14,21 @@ from fedassay.trust.local_dp import LocalDP
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
+from fedassay.trust.shuffle import Shuffle
 from fedassay.trust.two_server import TwoServer
 
 TRUST_MODELS: Mapping[str, type[TrustModel]] = MappingProxyType(
-    {kind.name: kind for kind in (Plain, SecureSum, DistributedDP, LocalDP, ServerDP, TwoServer)}
+    {kind.name: kind for kind in (Plain, SecureSum, DistributedDP, LocalDP, ServerDP, TwoServer, Shuffle)}
 )
 """The catalogue: name to trust model. Requests that name anything else are refused."""
 
-__all__ = ["TRUST_MODELS", "DistributedDP", "LocalDP", "Plain", "SecureSum", "ServerDP", "TwoServer"]
+__all__ = [
+    "TRUST_MODELS",
+    "DistributedDP",
+    "LocalDP",
+    "Plain",
+    "SecureSum",
+    "ServerDP",
+    "Shuffle",
+    "TwoServer",
+]

@@ -1,4 +1,4 @@
-"""Shuffling: every message is private by itself, and a second server hands on all of them without saying whose is which.
+"""Shuffling: every message is private by itself, and a second server hands on all of them without saying whose it is.
 
 The pieces, in reading order: `privacy.shuffling` (why that is worth more than local privacy, and how much),
 `local_reports` and `shuffle_texts` (what a client says), `shuffle_keys` and `shuffle_client` (a letter in an envelope),
@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 from fedassay import wire
 from fedassay.errors import TooFewClients, UnsupportedQuery, UsageError
-from fedassay.privacy.accounting import UNARY
 from fedassay.privacy.shuffling import ShuffledPlan, local_epsilon_for
 from fedassay.protocol import (
     Budget,
@@ -177,7 +176,7 @@ class Shuffle(TrustModel):
 
     def _amplifies(self, setting: Setting) -> bool:
         """Whether messages hide everything that a client holds, and some delta may be spent."""
-        whole = setting.protection.rows_per_client == 1 or self.encoding == UNARY
+        whole = setting.protection.rows_per_client == 1 or self.encoding == "unary"
         return whole and _budget(setting).delta > 0
 
     # --- the halves -----------------------------------------------------------------------------------------
@@ -221,24 +220,25 @@ class Shuffle(TrustModel):
         if n >= self.minimum_cohort:
             hidden = (
                 f"With {n:,} clients, messages of fewer than {self.fewest_survivors(n):,} of them are not opened, and "
-                f"{self.fewest_honest(n):,} honest ones among them are enough: {tolerated(n, self.collusion):,} clients "
-                "may tell the server all they know. "
+                f"{self.fewest_honest(n):,} honest ones among them are enough: {tolerated(n, self.collusion):,} "
+                "clients may tell the server all they know. "
             )
         return (
-            "What the server learns, and what is published, is differentially private for everything that a client holds, "
-            f"with epsilon = {exactly(budget.epsilon)} and delta = {exactly(budget.delta)}. Each client randomises what it "
-            "says, and a second server, the shuffler, hands on the messages of all clients in random order and without "
-            "names; the random order makes them more private than each is by itself (amplification by shuffling, computed "
-            f"exactly). {hidden}The shuffler cannot read messages. Server and shuffler together know who sent what: "
-            "against both, every single message is differentially private by itself, with a local epsilon of at most "
-            f"{exactly(local)} and delta 0; a client sends one for each question. Assumed: the shuffler does not work "
-            "together with the server and follows the protocol. Clients without rows answer like any other. Who took part "
-            "is public. A client that lies about its own rows is not detected."
+            "What the server learns, and what is published, is differentially private for everything that a client "
+            f"holds, with epsilon = {exactly(budget.epsilon)} and delta = {exactly(budget.delta)}. Each client "
+            "randomises what it says, and a second server, the shuffler, hands on the messages of all clients in "
+            "random order and without names; the random order makes them more private than each is by itself "
+            f"(amplification by shuffling, computed exactly). {hidden}The shuffler cannot read messages. Server and "
+            "shuffler together know who sent what: against both, every single message is differentially private by "
+            f"itself, with a local epsilon of at most {exactly(local)} and delta 0; a client sends one for each "
+            "question. Assumed: the shuffler does not work together with the server and follows the protocol. Clients "
+            "without rows answer like any other. Who took part is public. A client that lies about its own rows is "
+            "not detected."
         )
 
     def _why_not(self, setting: Setting) -> str:
         """Why shuffling is given no credit."""
-        if setting.protection.rows_per_client == 1 or self.encoding == UNARY:
+        if setting.protection.rows_per_client == 1 or self.encoding == "unary":
             reason = "that needs a delta above 0, and delta is 0"
         elif setting.protection.unit is Unit.CLIENT:
             reason = "that is computed for clients of one row, and here a client may have more"
@@ -248,9 +248,9 @@ class Shuffle(TrustModel):
                 f"{protected(setting.protection).partition(':')[0]}"
             )
         return (
-            "A second server, the shuffler, hands the messages on in random order and without names, so that the server "
-            "does not know who sent which, unless the two work together. The numbers above do not rest on it: there is no "
-            f"amplification by shuffling, because {reason}."
+            "A second server, the shuffler, hands the messages on in random order and without names, so that the "
+            "server does not know who sent which, unless the two work together. The numbers above do not rest on it: "
+            f"there is no amplification by shuffling, because {reason}."
         )
 
 

@@ -3,15 +3,15 @@
 The state is kept by whoever drives this half, and is on the disk before the reply leaves; a leg is answered once. So
 messages are shuffled once, whatever crashes. `step` in the state is what comes next:
 
-==============  ===========  ======================================  ====================================================
+==============  ===========  ======================================  ================================================
 step            whose        is told                                 replies
-==============  ===========  ======================================  ====================================================
+==============  ===========  ======================================  ================================================
 ``hello``       both         who the two servers are                 a public key for this exchange, signed
 ``envelopes``   shuffler's   both keys; what clients have sealed     after the last: the letters for each query, in
                                                                      random order; or that clients were too few
 ``letters``     analyst's    both keys; letters                      their texts
 ``over``        both         nothing                                 nothing
-==============  ===========  ======================================  ====================================================
+==============  ===========  ======================================  ================================================
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the seals and signatures of `shuffle` are bound to: a letter inside an envelope.
 
 A client writes a *letter* for each query: its report, sealed for the analyst. It puts each letter into an *envelope*,
-sealed for the shuffler. Only the envelope knows the client's name. Letters have keys of their own, a fresh one for each,
-so that two letters of one client have nothing in common.
+sealed for the shuffler. Only the envelope knows the client's name. Letters have keys of their own, a fresh one for
+each, so that two letters of one client have nothing in common.
 
 Everything is bound to the *session*: a digest of the exchange, of the whole question, of the number of clients among
 which a message must be hidden, and of the names of both servers. If clients were told that they are many, and the

@@ -1,8 +1,8 @@
 """Reading the messages of `shuffle`.
 
-`read_envelopes` comes from a client, and is None for anything that is not of the expected form (the client then counts as
-one that did not answer); the other `read_` functions come from a server, without which there is no release, and raise
-`ProtocolError`. Nobody trusts the relay: each `told_` function returns the checked content of a request or raises
+`read_envelopes` comes from a client, and is None for anything that is not of the expected form (the client then counts
+as one that did not answer); the other `read_` functions come from a server, without which there is no release, and
+raise `ProtocolError`. Nobody trusts the relay: each `told_` function returns the checked content of a request or raises
 `ProtocolError`, and the party stays silent.
 """
 

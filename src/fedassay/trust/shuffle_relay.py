@@ -1,7 +1,7 @@
 """The relay of `shuffle`: hands envelopes to the shuffler, letters to the analyst, and adds up what the letters say.
 
-It holds no key. Before the shuffler has answered it knows who sent what, and cannot read it; after that it can read all,
-and does not know who sent what.
+It holds no key. Before the shuffler has answered it knows who sent what, and cannot read it; after that it can read
+all, and does not know who sent what.
 
 ======  ===========  =============================================================================================
 leg     asked        for

@@ -1,4 +1,4 @@
-"""Reports as texts of one length: how `shuffle` writes down what a client says, so that no two can be told apart by size.
+"""Reports as texts of one length: how `shuffle` writes down what a client says, so that sizes tell nothing.
 
 =========  =======================================================================================================
 report     text
@@ -36,8 +36,8 @@ def text_bytes(question: Question) -> int:
 def drawn_text(question: Question, vector: Vector, randomness: Randomness) -> bytes:
     """Client side: a private report on what was measured, on a partition of the client's own drawing.
 
-    The partition is uniform, not a hash of the name as under `local-dp`: here nothing may depend on who somebody is, and
-    for amplification all clients must use the same randomiser.
+    The partition is uniform, not a hash of the name as under `local-dp`: here nothing may depend on who somebody is,
+    and for amplification all clients must use the same randomiser.
     """
     parts = len(question.partitions)
     partition = int(coins.below(parts, 1, randomness)[0]) if parts else 0

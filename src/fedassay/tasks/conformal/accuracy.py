@@ -2,7 +2,7 @@
 
 A guarantee under noise holds for the worst scores. What one gets with ordinary ones is more, and is what makes sets
 wider than they need to be; planning wants to know by how much. Everything here is for scores that are spread evenly
-over their range: where the law of the coverage depends on the scores' distribution at all, that is through ties and bins.
+over their range; the distribution of scores matters through ties and bins only, but for the mean of quantiles.
 
 Not guarantees: numbers to expect, some from a small simulation with a fixed seed, so that a plan is always the same.
 """
