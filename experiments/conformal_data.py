@@ -1,7 +1,7 @@
 """The regression data of the conformal experiments: public data sets, a synthetic one, and their random splits.
 
-As in Section 5.2 of the paper, 40 % of the rows are for training, 40 % for calibration and 20 % for testing. Features are
-standardised by the training rows, and targets divided by their mean absolute value, so that lengths of intervals have no unit.
+As in Section 5.2 of the paper, 40 % of the rows are for training, 40 % for calibration and 20 % for testing. Features
+are standardised by the training rows, and targets divided by their mean absolute value: lengths have no unit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STAR_SCORES = tuple(f"{subject}{grade}" for subject in ("read", "math") for grad
 class Source:
     """A data set: columns that are no features, and how many training rows are used, at most.
 
-    `many` is (clients, rows of each) for many small clients, `few` for few large ones, both of the paper's Appendix B.1;
+    `many` is (clients, rows of each) for many small clients, `few` for few large ones, as in the paper's Appendix B.1;
     `private` is for the private runs of B.2.
     """
 

@@ -1,7 +1,7 @@
 """The three predictors of the conformal experiments: ridge regression, a quantile forest, and boosted quantiles.
 
-The quantile forest is Meinshausen's: a new row weighs each training row by how often they share a leaf, each leaf giving
-away a weight of one, and quantiles are those of the weighted training targets.
+The quantile forest is Meinshausen's: a new row weighs each training row by how often they share a leaf, each leaf
+having a weight of one to give, and quantiles are those of the weighted training targets.
 """
 
 from __future__ import annotations
@@ -138,7 +138,8 @@ def _in_order(ends: dict[str, Floats]) -> dict[str, Floats]:
 class QuantileForest:
     """A fitted forest and its training rows, sorted by target.
 
-    `members` has a row for each training row and a column for each leaf of any tree, `shares` are 1/(trees · rows of the leaf).
+    `members` has a row for each training row and a column for each node of any tree, `shares` are
+    1/(trees · rows of the leaf).
     """
 
     forest: RandomForestRegressor

@@ -1,4 +1,4 @@
-"""Boxes of runs side by side, and intervals over one feature: what the page on conformal prediction draws besides curves."""
+"""Boxes of runs side by side, and intervals over one feature, for the page on conformal prediction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH, HEIGHT = 300, 150
 
 @dataclass(frozen=True, kw_only=True)
 class Boxes:
-    """One plot: groups on the x axis, and in each of them a box of runs per curve. `level` is a dotted line across it."""
+    """One plot: groups on the x axis, in each of them a box of runs per curve. `level` is a dotted line across it."""
 
     title: str
     y_title: str
@@ -91,7 +91,14 @@ def _chart(boxes: Boxes, styles: Mapping[str, Style]) -> Spec:
             "encoding": encoded(y={**y, "field": "middle"}),
         },
         {
-            "mark": {"type": "point", "filled": True, "color": "white", "stroke": INK, "size": 26, "opacity": 1},
+            "mark": {
+                "type": "point",
+                "filled": True,
+                "color": "white",
+                "stroke": INK,
+                "size": 26,
+                "opacity": 1,
+            },
             "encoding": encoded(y={**y, "field": "mean"}),
         },
         *_notes(boxes, x),
@@ -202,7 +209,14 @@ def intervals(
             ],
             "config": {
                 "axis": {"gridColor": "#e8e8e8", "titleFontWeight": "normal"},
-                "legend": {"orient": "top", "title": None, "symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2.5, "labelLimit": 330},
+                "legend": {
+                    "orient": "top",
+                    "title": None,
+                    "symbolType": "stroke",
+                    "symbolSize": 500,
+                    "symbolStrokeWidth": 2.5,
+                    "labelLimit": 330,
+                },
                 "view": {"stroke": "#cccccc"},
             },
         }

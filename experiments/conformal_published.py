@@ -108,7 +108,7 @@ def uniform_counts(clients: int, rows: int, candidates: int, rng: np.random.Gene
 
 
 def counts_of(scores: Floats, clients: int, candidates: Floats) -> Ints:
-    """The same for real scores, which are dealt to clients in their order; those above the last candidate are an error."""
+    """The same for real scores, which are dealt to clients in their order; none is above the last candidate."""
     places = np.searchsorted(candidates, scores).reshape(clients, -1)
     return np.stack([np.bincount(place, minlength=len(candidates)) for place in places])
 
@@ -116,16 +116,14 @@ def counts_of(scores: Floats, clients: int, candidates: Floats) -> Ints:
 def fedcp2(
     scores: Floats, clients: int, *, level: float, epsilon: float, bins: int, rng: np.random.Generator
 ) -> tuple[float, dict[str, Any]]:
-    """The threshold of FedCP²-QQ as in Appendix B.2: candidates b·S_max/B with S_max the largest score, which is not private.
+    """The threshold of FedCP²-QQ as in Appendix B.2: candidates b·S_max/B, S_max the largest score (not private).
 
     Negative scores count as the first candidate. If no γ works, the set holds everything.
     """
-    choosing = published_choosing(
-        clients, len(scores) // clients, level, epsilon=epsilon, candidates=bins
-    )
+    choosing = published_choosing(clients, len(scores) // clients, level, epsilon=epsilon, candidates=bins)
     if choosing is None:
         return np.inf, {}
-    candidates = scores.max() * np.arange(1, bins + 1) / bins
+    candidates = np.linspace(0.0, scores.max(), bins + 1)[1:]
     chosen = choosing.chosen(counts_of(scores, clients, candidates), rng)
     details = {"target": choosing.target, "server_rank": choosing.server_rank}
     return float(candidates[np.sort(chosen)[choosing.server_rank - 1]]), details

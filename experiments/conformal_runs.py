@@ -1,4 +1,4 @@
-"""Thresholds by several methods over random splits, and how they do on test rows: what Figures 3 to 6 and 11 to 15 show."""
+"""Thresholds by several methods over random splits, and how they do on test rows: for Figures 3 to 6 and 11 to 15."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def plain(seen: Predicted, clients: int, rows: int) -> dict[str, Outcome]:
 def private(
     seen: Predicted, clients: int, rows: int, epsilon: float, *, bins: int, seed: int, path: str
 ) -> dict[str, Outcome]:
-    """FedCP²-QQ as published, the same ranks with the library's accounting, and ours; S_max is the largest score, as in B.2."""
+    """FedCP²-QQ as published, its ranks with the library's accounting, and ours; the range as in B.2."""
     columns = seen.calibration.take(slice(clients * rows))
     scores = columns.scores()
     rng = generator(seed, "private", path)

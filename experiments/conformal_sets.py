@@ -1,16 +1,14 @@
-"""Sets of classes over 100 clients, alike or not: quantiles of quantiles, pooled rows, averages, and MAPIE on pooled rows.
+"""Sets of classes over 100 clients, alike or not: quantiles of quantiles, pooled rows, averages, and MAPIE.
 
 MAPIE is optional; without it its lines are left out, and `pooled` is the same split conformal prediction for LAC.
 """
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,7 +94,7 @@ def halves(owner: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, kw_only=True)
 class SetOutcome:
-    """On the test rows: coverage, mean size of the sets, the worst client's and the worst class's coverage, and seconds.
+    """On the test rows: coverage, mean size of the sets, coverage of the worst client and class, and seconds.
 
     `worst_by_chance` is what the worst client would have on average if all were alike.
     """
@@ -234,5 +232,9 @@ def case_of(outputs: Outputs, how: str, number: int, scope: Scope) -> Case:
     owner = dealt(outputs.labels, scope.clients, how, rng)
     fit, test = halves(owner, rng)
     return Case(
-        calibration=outputs.take(fit), holders=owner[fit], test=outputs.take(test), owners=owner[test], rng=rng
+        calibration=outputs.take(fit),
+        holders=owner[fit],
+        test=outputs.take(test),
+        owners=owner[test],
+        rng=rng,
     )

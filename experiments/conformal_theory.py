@@ -1,6 +1,6 @@
 """Figures 1 and 2 of the paper: what pairs of ranks cover before any score is seen, without and with privacy.
 
-Figure 1 is exact. Of Figure 2, the degrees of compensation are exact; what is really covered depends on the distribution of
+Figure 1 is exact. So are the degrees of compensation of Figure 2; what is really covered depends on the distribution of
 the scores and on the candidates, and is simulated for uniform scores between the ends of the range.
 """
 
@@ -16,9 +16,22 @@ from scipy.stats import beta
 from experiments import bands
 from experiments.bands import Axis, Curve, Drawing, Frame, Spot
 from experiments.common import generator
-from experiments.conformal_published import PRIVATE_OURS, PRIVATE_PUBLISHED, Choosing, best_choosing, uniform_counts
-from experiments.conformal_published import published_choosing
-from experiments.plots import DEFAULT_STYLE, PLAIN_STYLE, PUBLISHED_STYLE, SECOND_PUBLISHED_STYLE, SAME_STYLE, Style
+from experiments.conformal_published import (
+    PRIVATE_OURS,
+    PRIVATE_PUBLISHED,
+    Choosing,
+    best_choosing,
+    published_choosing,
+    uniform_counts,
+)
+from experiments.plots import (
+    DEFAULT_STYLE,
+    PLAIN_STYLE,
+    PUBLISHED_STYLE,
+    SAME_STYLE,
+    SECOND_PUBLISHED_STYLE,
+    Style,
+)
 from fedassay.coverage import CoverageLaw, best_pair
 
 OURS, PAPER = "ours: smallest spread", "FedCP-QQ: argmin M"
@@ -88,15 +101,18 @@ def figure_1(scope: Scope) -> Drawing:
     rows: list[list[Frame]] = [[], []]
     for clients in scope.clients:
         found = {n: moments(clients, n, scope.level) for n in scope.rows}
-        for place, title in ((0, "coverage"), (1, "its standard deviation")):
+        for place, title, domain in (
+            (0, "coverage", (0.895, 0.96)),
+            (1, "its standard deviation", (0.0, 0.085)),
+        ):
             curves = {
                 name: [Spot(x=n, y=several[name][place]) for n, several in found.items()] for name in STYLES_1
             }
             rows[place].append(
                 Frame(
                     title=f"m = {clients}" if place == 0 else "",
-                    x=Axis(title="rows of a client, n", ticks=(10, 25, 50, 75, 100), log=False),
-                    y=Axis(title=title, log=False, form=".3f"),
+                    x=Axis(title="rows of a client, n", ticks=(10, 25, 50, 75, 100), log=False, form="d"),
+                    y=Axis(title=title, log=False, domain=domain, form=".2f"),
                     curves=curves,
                     level=scope.level if place == 0 else None,
                     width=270,
@@ -110,7 +126,7 @@ def figure_1(scope: Scope) -> Drawing:
 
 @dataclass(frozen=True, kw_only=True)
 class Compensated:
-    """One point of Figure 2. `aimed` is M at the ranks asked for: what would be covered if no choice lost or won a rank."""
+    """One point of Figure 2. `aimed` is M at the ranks asked for: the coverage if no choice lost or won a rank."""
 
     choosing: Choosing
     aimed: float
@@ -157,7 +173,7 @@ def figure_2(found: Mapping[Key2, Compensated], scope: Scope) -> Drawing:
         [
             Frame(
                 title=f"level {level:g}, ε = {epsilon:g}",
-                x=Axis(title="rows of a client, n", ticks=(25, 100, 400)),
+                x=Axis(title="rows of a client, n", ticks=(25, 100, 400), domain=_ends(scope), form="d"),
                 y=Axis(title="coverage", log=False, form=".2f", domain=(level - 0.02, 1.0)),
                 curves=_curves(found, level, epsilon),
                 level=level,
@@ -167,6 +183,10 @@ def figure_2(found: Mapping[Key2, Compensated], scope: Scope) -> Drawing:
         for level in scope.private_levels
     ]
     return bands.page(rows, STYLES_2, f"Figure 2: what privacy costs, m = {scope.private_clients}", columns=2)
+
+
+def _ends(scope: Scope) -> tuple[float, float]:
+    return float(min(scope.private_rows)), float(max(scope.private_rows))
 
 
 def _curves(found: Mapping[Key2, Compensated], level: float, epsilon: float) -> dict[str, Curve]:
@@ -184,7 +204,10 @@ def table_1(scope: Scope, rows: Sequence[int] = (10, 20, 50, 100)) -> list[list[
     for clients in scope.clients:
         for n in rows:
             found = moments(clients, n, scope.level)
-            pairs = [best_pair(clients, n, scope.level, rule=rule).pair for rule in ("paper", "spread")]  # type: ignore[arg-type]
+            pairs = [
+                best_pair(clients, n, scope.level, rule="paper").pair,
+                best_pair(clients, n, scope.level).pair,
+            ]
             cells = [f"{one.mean:.4f} ({one.spread:.4f})" for one in found.values()]
             shown = [f"{pair} {cell}" for pair, cell in zip(pairs, cells[:2], strict=True)]
             lines.append([str(clients), str(n), *shown, *cells[2:]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -61,6 +60,3 @@ def class_rows(rows: int = 60, classes: int = 4, seed: int = 0) -> dict[str, Any
     z = rng.normal(size=(rows, classes)) + 1.5 * (np.arange(classes) == truth[:, None])
     others = {name: regression_rows(rows)[name] for name in ("sex", "site")}
     return {"z": z, "k": truth, **others}
-
-
-INFINITE = math.inf

@@ -175,7 +175,6 @@ BAD_USAGE = {
     "delta negative": (["--privacy", "server-dp", "--epsilon", "1", "--delta", "-0.1"], "delta: got -0.1"),
     "epsilon without noise": (["--epsilon", "1"], "adds no noise"),
     "unknown trust model": (["--privacy", "magic"], "expected one of plain"),
-    "trust model of a later version": (["--privacy", "shuffle"], "not part of this version"),
     "two servers see how many rows there are": (
         ["--privacy", "two-server", "--epsilon", "1"],
         "--rows-per-client R",

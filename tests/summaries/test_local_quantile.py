@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -107,7 +108,7 @@ def test_scores_travel_unchanged_and_in_order(scores: np.ndarray) -> None:
     ordered = to_ordered(scores)
     assert ordered.dtype == np.int64
     assert from_ordered(ordered).tobytes() == scores.tobytes()
-    for a, b in zip(scores[:-1], scores[1:], strict=True):
+    for a, b in pairwise(scores):
         x, y = to_ordered(np.array([a, b])).tolist()
         assert (x < y) == (a < b or (a == b and np.signbit(a) and not np.signbit(b)))
 

@@ -53,7 +53,7 @@ def test_the_ladder_is_exact_at_first_and_then_as_fine_as_stated(largest: int) -
     assert steps.min() == 1
     assert (steps[64:] <= np.sqrt(rungs[64:-1]) / 4).all()
     assert largest - rungs[-1] <= math.sqrt(largest) / 4
-    assert len(rungs) <= 8.1 * math.sqrt(largest) + 16
+    assert len(rungs) <= 8 * math.sqrt(largest) + 100
 
 
 @pytest.mark.parametrize("level", [0.8, 0.9, 0.95])
@@ -136,6 +136,9 @@ def test_the_law_of_a_rung_is_never_above_that_of_the_client(clients: int, level
         assert used <= rows
         excess = betainc(used, rows - used + 1, t) - betainc(claimed, rung - claimed + 1, t)
         assert excess.max() <= 1e-14
+        if rows > rung:  # without the n - n' more, the claim would be false
+            naive = betainc(claimed, rows - claimed + 1, t) - betainc(claimed, rung - claimed + 1, t)
+            assert naive.max() > 1e-3
 
 
 def test_so_is_the_law_of_all_clients() -> None:

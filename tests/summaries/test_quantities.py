@@ -80,7 +80,11 @@ def test_no_score_is_outside_the_public_range(
 
 
 def test_nobody_knows_the_range_of_the_others() -> None:
-    assert {name for name in QUANTITIES if public_range(name) == (None, None)} == {"value", "conformity", "cqr"}
+    assert {name for name in QUANTITIES if public_range(name) == (None, None)} == {
+        "value",
+        "conformity",
+        "cqr",
+    }
     assert public_range("raps") == (0.0, None)
 
 

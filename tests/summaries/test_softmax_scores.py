@@ -1,4 +1,4 @@
-"""Scores of classifiers: against a direct computation, and a class is in the set exactly if its score is small enough."""
+"""Scores of classifiers against a direct computation; a class is in the set exactly if its score is small enough."""
 
 from __future__ import annotations
 

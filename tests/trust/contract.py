@@ -22,6 +22,7 @@ from fedassay.protocol import (
     Exchange,
     Memory,
     Message,
+    Party,
     Plan,
     Protection,
     Query,
@@ -41,6 +42,9 @@ Vectors = Mapping[str, tuple[Vector, ...]]
 
 Tamper = Callable[[str, int, Message], Any]
 """Given a client, a leg and its reply: what arrives instead; None is a lost message."""
+
+SERVERS = ("first-server", "second-server")
+"""Who helps, under trust models with two servers. Their messages arrive as they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,14 +90,14 @@ def drive(
     strangers: Mapping[str, Message] | None = None,
 ) -> tuple[Released[Any], ...]:
     """Run one exchange over these clients."""
-    source = SimulatedRandomness(seed)
-    exchange = Exchange(id=source.bytes(16), plans=tuple(plans), cohort=tuple(vectors))
-    states: dict[str, Message] = {name: {} for name in vectors}
-    sources = {name: source.child(f"client/{name}") for name in vectors}
+    source, helpers = SimulatedRandomness(seed), SERVERS[: trust.helpers_needed]
+    exchange = Exchange(id=source.bytes(16), plans=tuple(plans), cohort=tuple(vectors), helpers=helpers)
+    states: dict[str, Message] = {name: {} for name in (*vectors, *helpers)}
+    sources = {name: source.child(f"client/{name}") for name in (*vectors, *helpers)}
     flow = trust.exchange(exchange, source.child("server"))
     asked, leg = next(flow), 0
     while True:
-        replies: dict[str, Any] = dict(strangers or {})
+        replies: dict[str, Any] = dict(strangers or {}) if asked.to is Party.CLIENTS else {}
         for name, message in asked.requests.items():
             request = Request(
                 exchange=exchange.id,
@@ -103,6 +107,10 @@ def drive(
                 recipient=name,
                 message=wire.decode(wire.encode(message)),
             )
+            if asked.to is Party.HELPER:
+                reply, states[name] = trust.assist(request, states[name], sources[name])
+                replies[name] = wire.decode(wire.encode(reply))
+                continue
             reply, states[name] = trust.respond(
                 request, lambda n=name: vectors[n], states[name], sources[name]
             )

@@ -15,7 +15,6 @@ import numpy as np
 
 from fedassay.api.terms import Terms
 from fedassay.coverage import scores_needed
-from fedassay.coverage.law import split_rows
 from fedassay.data.federation import Federation, load
 from fedassay.data.findings import listed
 from fedassay.data.groups import group_names
@@ -30,7 +29,9 @@ _RELEASE = "In a release it must be stated, because it is information about the 
 
 def likely(setting: Setting, client: str | None) -> Setting:
     """The setting that a rehearsal can know: each row may be a client of its own; rows may still be looked up."""
-    protection = setting.protection if client is not None else setting.trust.with_one_row_each(setting.protection)
+    protection = (
+        setting.protection if client is not None else setting.trust.with_one_row_each(setting.protection)
+    )
     if protection.rows_per_client is None:
         protection = replace(protection, rows_per_client=1) if setting.trust.private else protection
     return replace(setting, protection=protection)
@@ -98,14 +99,14 @@ def check_rows(task: Conformal, federation: Federation, *, part: float) -> None:
     ]
     more = " and others" if federation.client_count > 5 else ""
     raise DataError(
-        f"coverage {task.level:g}: the clients have {rows} rows together, expected at least {needed}; with fewer only a "
-        f"set of everything covers so much; add rows to {', '.join(clients)}{more}, or lower the level."
+        f"coverage {task.level:g}: the clients have {rows} rows together, expected at least {needed}; with fewer only "
+        f"a set of everything covers so much; add rows to {', '.join(clients)}{more}, or lower the level."
     )
 
 
 def rows_alone(task: Conformal) -> int:
     """How many rows one client needs for a quantile of its own."""
-    return split_rows(task.level)
+    return scores_needed(task.level, confidence=task.request.confidence)
 
 
 def _held(holdout: float) -> str:
@@ -135,5 +136,3 @@ def _range(task: Conformal, federation: Federation) -> tuple[float, float]:
 def _tidy(number: float) -> float:
     """Without the digits that rounding has added."""
     return float(f"{number:.12g}")
-
-

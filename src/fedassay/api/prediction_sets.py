@@ -52,13 +52,13 @@ def conformal(
     protection: Protection | None = None,
     simulation: Simulation | None = None,
 ) -> Result:
-    """A threshold that turns any regressor or classifier into one with prediction sets, from one message per client.
+    r"""A threshold that turns any regressor or classifier into one with prediction sets, from one message per client.
 
     Parameters
     ----------
     data, client, trust, budget, protection : as in `evaluate`.
     conformity : the column of a score of your own, large where the prediction is bad; or
-    target, prediction, scale : the columns for \\|y - p\\|, divided by a positive scale if there is one; or
+    target, prediction, scale : the columns for \|y - p\|, divided by a positive scale if there is one; or
     target, low, high : the columns for conformalised quantile regression; or
     label, logits, sets, parameters : the true class, the logits, and which score (``lac``, ``aps``, ``raps`` with its
         parameters lambda and k_reg).
@@ -99,9 +99,13 @@ def conformal(
         sets=sets,
     )
     if conditional == "group" and by is None:
-        raise UsageError("conditional group: got no column, expected one that names the group; give --by COLUMN.")
+        raise UsageError(
+            "conditional group: got no column, expected one that names the group; give --by COLUMN."
+        )
     if by is not None and conditional != "group":
-        raise UsageError("by: got a column, but nothing that is asked for each group of it; give --conditional group.")
+        raise UsageError(
+            "by: got a column, but nothing that is asked for each group of it; give --conditional group."
+        )
     if not 0 <= holdout < 1:
         raise UsageError(f"holdout: got {holdout:g}, expected a number from 0 to below 1.")
     columns = columns_of(client, **roles, group=by)
@@ -150,10 +154,11 @@ def _finished(
 def _warnings(results: dict[str, Any], task: Conformal) -> tuple[str, ...]:
     found = []
     needed = conformal_lookup.rows_alone(task)
+    alone = results["method"] == "local"
     small = [
         f"{one['site']} ({one['rows']:,})"
         for one in results.get("sites") or ()
-        if 0 < one["rows"] < one["rank"]
+        if 0 < one["rows"] < (needed if alone else one["rank"])
     ]
     if small:
         found.append(
@@ -165,6 +170,9 @@ def _warnings(results: dict[str, Any], task: Conformal) -> tuple[str, ...]:
         found.append(differences["text"])
     if results["infinite"]:
         found.append(f"The set holds everything: {results['reason']}.")
+    for name, one in (results.get("groups") or {}).items():
+        if one["infinite"] and one["rows"]:
+            found.append(f"The sets of {task.by} {name} hold everything: {one['reason']}.")
     return tuple(found)
 
 
@@ -194,7 +202,9 @@ def _score(**given: str | None) -> tuple[str, dict[str, str | None]]:
     sets = given["sets"]
     if matching[0] != "classes":
         if sets is not None:
-            raise UsageError(f"sets: got {sets!r} without logits, expected it only with --label and --logits.")
+            raise UsageError(
+                f"sets: got {sets!r} without logits, expected it only with --label and --logits."
+            )
         return matching[0], {role: given[role] for role in kinds[matching[0]]}
     if sets is not None and sets not in SETS:
         raise UsageError(f"sets: got {sets!r}, expected one of {', '.join(SETS)}.")

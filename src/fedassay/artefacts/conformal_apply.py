@@ -89,7 +89,7 @@ def _lists(members: NDArray[np.bool_]) -> list[Any]:
     """The classes in each set, and how many they are."""
     sizes = np.count_nonzero(members, axis=1).astype(np.int32)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    classes = np.nonzero(members)[1].astype(np.int32)
+    classes = (np.flatnonzero(members) % members.shape[1]).astype(np.int32)
     return [pa.ListArray.from_arrays(pa.array(offsets), pa.array(classes)), pa.array(sizes)]
 
 

@@ -29,7 +29,8 @@ from fedassay.planning import (
 )
 from fedassay.planning.expectation import MOST_ROWS
 from fedassay.tasks.calibration.calibrate import Calibrate
-from fedassay.tasks.conformal.conformal import GUARANTEES, METHODS, Conformal
+from fedassay.tasks.conformal.conformal import GUARANTEES, Conformal
+from fedassay.tasks.conformal.ways import METHODS
 from fedassay.tasks.evaluation.evaluate import Evaluate
 
 plan_app = typer.Typer(
@@ -196,13 +197,18 @@ def conformal(
     level: Annotated[float, typer.Option(help="The coverage that is wanted.")] = 0.9,
     method: Annotated[str, typer.Option(help=f"How the threshold is found: {', '.join(METHODS)}.")] = "auto",
     guarantee: Annotated[
-        str, typer.Option(help=f"On average over calibration rows, or for those one has: {', '.join(GUARANTEES)}.")
+        str,
+        typer.Option(
+            help=f"On average over calibration rows, or for those one has: {', '.join(GUARANTEES)}."
+        ),
     ] = "marginal",
     confidence: Annotated[
-        float, typer.Option(help="With which probability, for training-conditional; and that of the shortfall.")
+        float,
+        typer.Option(help="With which probability, for training-conditional; and that of the shortfall."),
     ] = 0.9,
     bins: Annotated[
-        int | None, typer.Option(help="How many public points, where they are needed. Default: that of the task.")
+        int | None,
+        typer.Option(help="How many public points, where they are needed. Default: that of the task."),
     ] = None,
     target: CoverageTarget = None,
     json: options.JsonFile = None,
@@ -213,9 +219,7 @@ def conformal(
     with _no_federation():
         plan = plan_conformal(
             _release(size, terms),
-            task=Conformal(
-                level=level, method=method, guarantee=guarantee, confidence=confidence, bins=bins
-            ),
+            task=Conformal(level=level, method=method, guarantee=guarantee, confidence=confidence, bins=bins),
             targets=_targets(target),
         )
     _deliver(plan.to_dict(), json=json, quiet=quiet)

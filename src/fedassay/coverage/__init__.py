@@ -9,7 +9,11 @@ from __future__ import annotations
 from fedassay.coverage.best_choice import Choice, best_choice
 from fedassay.coverage.choice import ChoiceLaw
 from fedassay.coverage.law import CoverageLaw
+from fedassay.coverage.noise_tail import NoiseTail
 from fedassay.coverage.pairs import Rule, best_pair, scores_needed
+from fedassay.coverage.pooled import PooledLaw
+from fedassay.coverage.pooled_margin import fewest_rows, pooled_margin
+from fedassay.coverage.published_choice import PublishedChoice, published_choice
 from fedassay.coverage.ranks import best_ranks, best_server_rank
 from fedassay.coverage.unequal import TooSmall, UnequalLaw, split_ranks, too_small
 
@@ -17,6 +21,9 @@ __all__ = [
     "Choice",
     "ChoiceLaw",
     "CoverageLaw",
+    "NoiseTail",
+    "PooledLaw",
+    "PublishedChoice",
     "Rule",
     "TooSmall",
     "UnequalLaw",
@@ -24,6 +31,9 @@ __all__ = [
     "best_pair",
     "best_ranks",
     "best_server_rank",
+    "fewest_rows",
+    "pooled_margin",
+    "published_choice",
     "scores_needed",
     "split_ranks",
     "too_small",

@@ -80,9 +80,8 @@ class ChoiceLaw:
 
     @cached_property
     def _mirrored(self) -> tuple[float, float]:
-        miss, variance = lowest_moments(
-            self.clients, self.rows, *(np.array([rank]) for rank in self.pair), self.candidates, self.rate
-        )
+        t, k = np.array([self.target]), np.array([self.server_rank])
+        miss, variance = lowest_moments(self.clients, self.rows, t, k, self.candidates, self.rate)
         return float(miss[0]), float(variance[0])
 
     @property

@@ -19,9 +19,10 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+
 from fedassay.coverage.best_choice import enough_epsilon, enough_rows
 from fedassay.coverage.choice import ChoiceLaw
-from fedassay.coverage.law import CoverageLaw, mirrored_moments
+from fedassay.coverage.law import CoverageLaw, largest_miss, mirrored_moments
 from fedassay.coverage.pairs import _Search, best_of, best_pair, check_request, scores_needed, told
 from fedassay.errors import DataError, UsageError
 
@@ -81,14 +82,14 @@ def published_choice(
 
     Guarantee: P(the new row is covered) >= M(ℓ, k)·(1-γα) >= level (Theorem 4.1), for any distribution of the scores.
 
-    Raises `DataError` if no pair fits, with the rows that would be enough at this ε, and the ε that would be enough with
-    these rows.
+    Raises `DataError` if no pair fits, with the rows that would be enough at this ε, and the ε that would be enough
+    with these rows.
 
     Examples
     --------
     >>> found = published_choice(10, 100, 0.9, epsilon=5.0, candidates=100)
     >>> found.pair, found.correction, found.target, round(found.nominal, 4), round(found.law.mean, 4)
-    ((92, 5), 5, 97, 0.9603, 0.9427)
+    ((88, 9), 5, 93, 0.9467, 0.9363)
     """
     check_request(level, rule="paper", confidence=None)
     if clients < 1 or rows < 1 or candidates < 2 or not epsilon > 0:
@@ -159,12 +160,17 @@ class _Ask:
         return self._least(ranks)
 
     def possible(self) -> bool:
-        """Whether any pair fits: with k = m the local rank is the smallest."""
-        k = np.array([self.m])
-        return any(
-            _Search(m=self.m, n=self.n, level=level, confidence=None).local_ranks(k)[0] + correction < self.n
+        """Whether any pair fits: the largest ranks that may, n-1-ℓ_cor and m, cover the most."""
+        asked = [
+            (self.n - 1 - correction, level)
             for _, level, correction in self._gammas()
-        )
+            if correction < self.n - 1
+        ]
+        if not asked:
+            return False
+        ell, level = (np.array(x) for x in zip(*asked, strict=True))
+        miss = mirrored_moments(self.m, self.n, ell, self.m).mean
+        return any(miss <= [largest_miss(x) for x in level])
 
     def _gammas(self) -> list[tuple[float, float, int]]:
         """γ, (1-α)/(1-γα) and ℓ_cor, where there are rows enough for that level."""
@@ -198,6 +204,6 @@ def _refusal(ask: _Ask) -> str:
     if strength is not None:
         expected += f", or ε = {strength:.3g} with these rows"
     return (
-        f"{told(ask.level, None)} by the published rule at ε = {ask.epsilon:.3g}: got {ask.m} clients with {ask.n} rows "
-        f"each and {ask.candidates} candidates, {expected}; add rows, raise ε, or use method qq, which needs fewer."
+        f"{told(ask.level, None)} by the published rule at ε = {ask.epsilon:.3g}: got {ask.m} clients with {ask.n} "
+        f"rows each and {ask.candidates} candidates, {expected}; add rows, raise ε, or use qq, which needs fewer."
     )

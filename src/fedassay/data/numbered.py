@@ -11,6 +11,8 @@ from fedassay.data.findings import Finding, error
 _TAIL = re.compile(r"(?P<stem>.*?)(?P<digits>[0-9]{1,9})", re.DOTALL)
 
 FEWEST_CLASSES = 2
+ONE_LOGIT = "export one logit for each class (the single logit z of a binary model is the pair 0, z)"
+"""What to do where there is a single logit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +81,3 @@ def numbering_problem(beginning: str, existing: Sequence[str], *, what: str) -> 
             fix=ONE_LOGIT,
         )
     return None
-
-
-ONE_LOGIT = "export one logit for each class (the single logit z of a binary model is the pair 0, z)"
-"""What to do where there is a single logit."""

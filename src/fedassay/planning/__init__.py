@@ -1,8 +1,9 @@
 """Is there enough data? Errors, intervals and parameters to expect of a study, before any row is read.
 
 Reading order: `expectation` (what the data are assumed to be), `evaluation`, `calibration`, `distribution` and
-`conformal` (one plan per task, from the task's own formulas), `resolution` (how many bins), `verdict` (enough, not enough, not
-decidable), `inverse` (the smallest epsilon or number of rows that is enough), `published` (Table 1 beside ours).
+`conformal` (one plan per task, from the task's own formulas), `resolution` (how many bins), `verdict` (enough, not
+enough, not decidable), `inverse` (the smallest epsilon or number of rows that is enough), `published` (Table 1 beside
+ours).
 Trust models are asked for their noise only (`Setting.noise`): whatever they are, the rest is the same.
 """
 

@@ -116,8 +116,7 @@ def plan_conformal(
     """
     task = Conformal() if task is None else task
     given = checked_targets(targets or {}, TARGETS)
-    method, _ = task.way(study.setting)
-    planned, notes = _with_bound(study, method)
+    planned, notes = _with_bound(study, task)
     predicted = predict(planned, task)
     return ConformalPlan(
         study=planned,
@@ -134,9 +133,9 @@ def _rows_each(study: PlannedRelease) -> int:
     return math.floor(study.rows / study.expectation.clients)
 
 
-def _with_bound(study: PlannedRelease, method: str) -> tuple[PlannedRelease, tuple[str, ...]]:
+def _with_bound(study: PlannedRelease, task: Conformal) -> tuple[PlannedRelease, tuple[str, ...]]:
     """The study with a public number of rows per client, if clients choose privately and it has none."""
-    if method not in QQ or not study.trust.private or study.protection.rows_per_client is not None:
+    if study.protection.rows_per_client is not None or not task.chooses(study.setting):
         return study, ()
     rows = _rows_each(study)
     note = f"Every client has to use the same public number of rows: planned with --rows-per-client {rows}."

@@ -195,8 +195,7 @@ class SiteCoverage(Thresholded[dict[str, CoverageSums]]):
             c += np.bincount(place[covered], minlength=len(c))
         entries: list[int] = []
         for count, inside in zip(n.tolist(), c.tolist(), strict=True):
-            square, rest = divmod(inside**2, max(1, count))
-            entries += [int(count > 0), count, inside, square, round(Fraction(rest << _PART, max(1, count)))]
+            entries += site_entries(count, inside)
         return np.array(entries, dtype=np.int64), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
@@ -207,10 +206,22 @@ class SiteCoverage(Thresholded[dict[str, CoverageSums]]):
         """Group to its sums."""
         found = {}
         for name, part in zip(self.names, np.split(total, len(self.names)), strict=True):
-            sites, rows, covered, whole, rest = (int(entry) for entry in part)
-            squares = whole + Fraction(rest, 1 << _PART)
+            sites, rows, covered, square, rest = (int(entry) for entry in part)
+            squares = square + Fraction(rest, 1 << _PART)
             found[name] = CoverageSums(sites=sites, rows=rows, covered=covered, squares=squares)
         return found
+
+
+def site_entries(rows: int, covered: int) -> list[int]:
+    """What a site with n rows, c of them covered, adds to the totals: 1, n, c, and c²/n in two parts.
+
+    Examples
+    --------
+    >>> site_entries(4, 3), site_entries(0, 0)
+    ([1, 4, 3, 2, 1073741824], [0, 0, 0, 0, 0])
+    """
+    square, rest = divmod(covered**2, max(1, rows))
+    return [int(rows > 0), rows, covered, square, round(Fraction(rest << _PART, max(1, rows)))]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -153,9 +153,8 @@ class Shuffle(TrustModel):
             raise TooFewClients(
                 f"shuffle: got {setting.clients} clients, expected at least {self.minimum_cohort}."
             )
-        local = self._local.plan(query, setting)
         if not self._amplifies(setting):
-            return local
+            return self._local.plan(query, setting)
         check_parts_are_clients(query, setting)
         cost = _share(budget, query.share)
         allowed = local_epsilon_for(cost, self.fewest_honest(setting.clients))

@@ -48,7 +48,7 @@ def average_coverage(clients: int, rows: int, level: float) -> Expected | None:
     Examples
     --------
     >>> average_coverage(10, 99, 0.9)
-    Expected(mean=0.9, standard_deviation=0.009486832980505138)
+    Expected(mean=0.9, standard_deviation=0.00943975163291329)
     """
     rank = split_rank(rows, level)
     if rank > rows:

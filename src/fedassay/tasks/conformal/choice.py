@@ -18,7 +18,7 @@ import numpy as np
 from fedassay.coverage.best_choice import best_choice
 from fedassay.coverage.choice import ChoiceLaw, lowest_moments
 from fedassay.coverage.law import largest_miss
-from fedassay.coverage.pairs import best_of
+from fedassay.coverage.pairs import best_of, told
 from fedassay.coverage.published_choice import published_choice
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import Noise, Select, Setting
@@ -40,6 +40,7 @@ class Target:
     server_rank: int | None = None
     details: dict[str, Any] = field(default_factory=dict)
 
+
 @dataclass(frozen=True, kw_only=True)
 class PrivateQuantile:
     """The public side of private choices: m clients of n rows each, B candidates, and the pure epsilon of a choice."""
@@ -50,6 +51,7 @@ class PrivateQuantile:
     rows: int
     candidates: int
     epsilon: float
+    """What is spent for each row of a protected unit."""
 
     @classmethod
     def of(cls, request: Request, method: str, setting: Setting, *, candidates: int) -> PrivateQuantile:
@@ -61,7 +63,9 @@ class PrivateQuantile:
                 "--rows-per-client N (clients with more leave some out at random, those with fewer fill up with scores "
                 "that are infinite)."
             )
-        probe = Select(of=losses_of("conformity", (), 0.0, 1.0, rows=rows, candidates=candidates, target=Target()))
+        probe = Select(
+            of=losses_of("conformity", (), 0.0, 1.0, rows=rows, candidates=candidates, target=Target())
+        )
         plan = setting.trust.plan(probe, setting)
         return cls(
             request=request,
@@ -69,7 +73,8 @@ class PrivateQuantile:
             clients=setting.clients,
             rows=rows,
             candidates=candidates,
-            epsilon=plan.sensitivity.l1 / plan.noise.scale,
+            # One row moves the losses by what `loss_range` says of it; a unit's rows by at most so many times that.
+            epsilon=plan.sensitivity.l1 / plan.noise.scale / setting.protection.rows_per_unit,
         )
 
     def target(self) -> Target | Found:
@@ -79,14 +84,13 @@ class PrivateQuantile:
         try:
             return self._published() if self.method == "qq-paper" else self._best()
         except DataError as error:
-            return Found(
-                threshold=math.inf,
-                promised=1.0,
-                exact=False,
+            return Found.everything(
+                str(error),
                 rows=None,
                 clients=self.clients,
-                reason=str(error).removesuffix("."),
-                notes=("Nobody was asked and nothing was spent: no choice of ranks could have given the coverage.",),
+                notes=(
+                    "Nobody was asked and nothing was spent: no choice of ranks could have given the coverage.",
+                ),
             )
 
     def _best(self) -> Target:
@@ -122,16 +126,21 @@ class PrivateQuantile:
         miss, variance = lowest_moments(m, self.rows, ranks, k, self.candidates, rate)
         valid = miss <= largest_miss(self.request.level)
         if self.request.confidence is not None:
-            reached = [self._law(m, target, int(one), rate).probability_at_least(self.request.level) for one in k]
+            reached = [
+                self._law(m, target, int(one), rate).probability_at_least(self.request.level) for one in k
+            ]
             valid &= 1 - np.array(reached) <= largest_miss(self.request.confidence)
         if not valid.any():
-            raise DataError(
-                f"coverage {self.request.level:g}: got answers of {m} of {self.clients} clients, expected more; the ranks "
-                "were chosen for all of them; ask again, with a smaller number of clients in mind."
+            return Found.everything(
+                f"{told(self.request.level, self.request.confidence)}: got answers of {m} of {self.clients} clients, "
+                "expected more; the ranks were chosen for all of them; ask again, with fewer clients in mind",
+                rows=float(m * self.rows),
+                clients=m,
             )
         best = int(k[valid][best_of(miss[valid], variance[valid], self.request.level, "spread")])
-        if self.method == "qq-paper" and m == self.clients and target.server_rank is not None:
-            best = target.server_rank
+        published = target.server_rank
+        if m == self.clients and published is not None and valid[published - 1]:
+            best = published
         law = self._law(m, target, best, rate)
         threshold = float(np.sort(np.asarray(chosen))[best - 1])
         return Found(

@@ -1,4 +1,4 @@
-"""Thresholds from one local quantile of each client, each of which may be seen: QQ, FedCP-Avg, and each client alone."""
+"""Thresholds from one local quantile of each client, which may be seen: QQ, FedCP-Avg, and each client alone."""
 
 from __future__ import annotations
 
@@ -8,30 +8,38 @@ from typing import Any
 
 import numpy as np
 
-from fedassay.coverage import CoverageLaw, UnequalLaw, best_server_rank
-from fedassay.coverage.law import split_rows
+from fedassay.coverage import CoverageLaw, Rule, UnequalLaw, best_server_rank, scores_needed
+from fedassay.errors import DataError
 from fedassay.summaries.local_quantile import LocalScores
 from fedassay.tasks.conformal.found import Found
 from fedassay.tasks.conformal.request import Request
 
-RULES = {"qq": ("spread",), "qq-paper": ("paper", "split"), "average": ("split",), "local": ("split",)}
-"""Which ranks clients are asked for. The published method has one rule for equal and one for different numbers of rows."""
-
 AVERAGE = "the mean of local quantiles has no proven coverage (FedCP-Avg, Lu and Kalpathy-Cramer 2021)"
 ALONE = "each client has a threshold of its own"
+OWN_ROWS = "rows are exchangeable within each client, whose threshold is used for its own new rows only"
+
+
+def rules_of(method: str, request: Request) -> tuple[str, ...]:
+    """By which rules clients are asked for a score.
+
+    The published method has one rule for equal numbers of rows and one for others. A client alone takes the best pair
+    of a federation of one, which without a confidence is the rank of split conformal prediction.
+    """
+    if method == "qq-paper":
+        return ("paper", "split")
+    return ("spread",) if method == "qq" or request.confidence is not None else ("split",)
 
 
 def found_from(request: Request, method: str, clients: Sequence[LocalScores]) -> Found:
-    """The threshold that these clients' local quantiles give, by one of the methods of `RULES`."""
+    """The threshold that these clients' local quantiles give, by one of the methods."""
     if method == "average":
         return _average(clients)
     if method == "local":
         return _alone(request, clients)
-    rows = [client.rows for client in clients]
-    rule = RULES[method][0] if len(set(rows)) == 1 else RULES[method][-1]
+    rule = _rule_used(request, method, clients)
     return quantile_of_quantiles(
         request,
-        rows,
+        [client.rows for client in clients],
         [client.ranks[rule] for client in clients],
         [client.scores[rule] for client in clients],
         rule="paper" if method == "qq-paper" else "spread",
@@ -44,16 +52,18 @@ def quantile_of_quantiles(
     ranks: Sequence[int],
     scores: Sequence[float],
     *,
-    rule: Any,
+    rule: Rule,
     exact: bool = True,
 ) -> Found:
     """The k-th smallest of the local quantiles, with the best k that the clients who answered allow.
 
-    Raises `DataError` if there is no valid k: too few rows in all.
+    Edge case: with too few rows for any k the set holds everything.
     """
-    law: CoverageLaw | UnequalLaw = best_server_rank(
-        rows, ranks, request.level, rule=rule, confidence=request.confidence
-    )
+    law: CoverageLaw | UnequalLaw
+    try:
+        law = best_server_rank(rows, ranks, request.level, rule=rule, confidence=request.confidence)
+    except DataError as problem:
+        return Found.everything(str(problem), rows=float(sum(rows)), clients=len(rows))
     pair = None
     if len(set(rows)) == 1 and len(set(ranks)) == 1:
         law = CoverageLaw(clients=len(rows), rows=rows[0], local_rank=ranks[0], server_rank=law.server_rank)
@@ -72,12 +82,11 @@ def quantile_of_quantiles(
     )
 
 
-def sites_of(method: str, clients: Sequence[LocalScores]) -> list[dict[str, Any]]:
+def sites_of(request: Request, method: str, clients: Sequence[LocalScores]) -> list[dict[str, Any]]:
     """What each client said: its rows, the rank of the score that it sent, and the score."""
-    entries = []
-    rule = RULES[method][0]
+    entries, rule = [], _rule_used(request, method, clients)
     for number, client in enumerate(clients):
-        score = client.scores[rule]
+        score = own_threshold(request, client) if method == "local" else client.scores[rule]
         entry: dict[str, Any] = {
             "site": f"site {number + 1}",
             "rows": client.rows,
@@ -90,33 +99,51 @@ def sites_of(method: str, clients: Sequence[LocalScores]) -> list[dict[str, Any]
     return entries
 
 
+def _rule_used(request: Request, method: str, clients: Sequence[LocalScores]) -> str:
+    rules, equal = rules_of(method, request), len({client.rows for client in clients}) == 1
+    return rules[0] if equal else rules[-1]
+
+
+def own_threshold(request: Request, client: LocalScores) -> float:
+    """What one client has for itself; infinite if it has too few rows."""
+    (rule,) = client.scores
+    enough = client.rows >= scores_needed(request.level, confidence=request.confidence)
+    return client.scores[rule] if enough else math.inf
+
+
 def _average(clients: Sequence[LocalScores]) -> Found:
     """The plain mean, as published; clients that have too few rows for a quantile have no say."""
     finite = [score for client in clients if math.isfinite(score := client.scores["split"])]
+    rows, silent = float(sum(client.rows for client in clients)), len(clients) - len(finite)
+    if not finite:
+        return Found.everything("no client has rows enough for a quantile", rows=rows, clients=len(clients))
     return Found(
-        threshold=math.fsum(finite) / len(finite) if finite else math.inf,
-        reason=AVERAGE if finite else f"no client has rows enough for a quantile, and {AVERAGE}",
-        rows=float(sum(client.rows for client in clients)),
+        threshold=math.fsum(finite) / len(finite),
+        reason=AVERAGE,
+        rows=rows,
         clients=len(clients),
-        details={"without_a_quantile": len(clients) - len(finite)},
+        details={"without_a_quantile": silent},
     )
 
 
 def _alone(request: Request, clients: Sequence[LocalScores]) -> Found:
     """No common threshold; what is promised is the least that any client's own has."""
     laws = [
-        CoverageLaw(clients=1, rows=client.rows, local_rank=client.ranks["split"], server_rank=1)
+        CoverageLaw(clients=1, rows=client.rows, local_rank=next(iter(client.ranks.values())), server_rank=1)
         for client in clients
-        if client.ranks["split"] <= client.rows
+        if math.isfinite(own_threshold(request, client))
     ]
+    rows, silent = float(sum(client.rows for client in clients)), len(clients) - len(laws)
+    if not laws:
+        needed = scores_needed(request.level, confidence=request.confidence)
+        return Found.everything(f"no client has {needed} rows", rows=rows, clients=len(clients))
     return Found(
-        threshold=None if laws else math.inf,
-        promised=min((law.mean for law in laws), default=None),
-        reason=ALONE
-        if laws
-        else f"no client has {split_rows(request.level)} rows, so that all sets hold everything",
-        rows=float(sum(client.rows for client in clients)),
+        threshold=None,
+        promised=min(law.mean for law in laws),
+        reached=min(law.probability_at_least(request.level) for law in laws),
+        reason=ALONE,
+        rows=rows,
         clients=len(clients),
-        assumption="rows are exchangeable within each client, whose threshold is used for its own new rows only",
-        details={"without_a_quantile": len(clients) - len(laws)},
+        assumption=OWN_ROWS,
+        details={"without_a_quantile": silent},
     )

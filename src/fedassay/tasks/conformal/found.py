@@ -56,7 +56,8 @@ class Found:
     ----------
     threshold : infinite if the set holds everything; None if there is not one for all.
     law : of the coverage; None if it is not known.
-    promised : the marginal coverage that is guaranteed, if there is no law; None if nothing is.
+    promised : the marginal coverage that is guaranteed, if it is not the mean of the law; without either, nothing is.
+    reached : the probability over the calibration rows that the level is reached, if it is not the law's.
     exact : whether `law` is that of continuous scores itself; otherwise it is a lower bound.
     pair : (ℓ, k), if all clients have the same ℓ.
     rows, clients : how many of each it was computed from; rows are estimated under noise.
@@ -69,6 +70,7 @@ class Found:
     threshold: float | None
     law: Law | None = None
     promised: float | None = None
+    reached: float | None = None
     exact: bool = True
     pair: tuple[int, int] | None = None
     rows: float | None = None
@@ -77,6 +79,22 @@ class Found:
     reason: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @classmethod
+    def everything(
+        cls, reason: str, *, rows: float | None, clients: int | None, notes: tuple[str, ...] = ()
+    ) -> Found:
+        """The honest answer where no finite threshold can be had: the set holds everything, and covers everything."""
+        return cls(
+            threshold=math.inf,
+            promised=1.0,
+            reached=1.0,
+            exact=False,
+            rows=rows,
+            clients=clients,
+            reason=reason.removesuffix("."),
+            notes=notes,
+        )
 
     @property
     def infinite(self) -> bool:
@@ -98,7 +116,7 @@ class Found:
         }
 
     def _guarantee(self, level: float, confidence: float | None) -> dict[str, Any]:
-        mean = self.promised if self.law is None else self.law.mean
+        mean = self.law.mean if self.law is not None and self.promised is None else self.promised
         if mean is None:
             return {
                 "kind": "none",
@@ -114,7 +132,9 @@ class Found:
             f"A new row is covered with probability at least {level:g}, over the calibration rows and the new one. For "
             f"continuous scores the probability {sign} {mean:.4f}; ties only make it larger."
         )
-        reached = None if self.law is None else self.law.probability_at_least(level)
+        reached = self.reached
+        if self.law is not None and reached is None:
+            reached = self.law.probability_at_least(level)
         if confidence is not None:
             text += (
                 f" With probability at least {confidence:g} over the calibration rows, the set that was found covers "

@@ -12,8 +12,8 @@ Ehm (1991) bounds the distance for p the mean of the p_j:
 
 What is not known is how far apart the clients' distributions are. It is estimated from how many held-out rows of each
 client the threshold covers: the variance between clients that is more than chance, and from it each client's deviation,
-shrunk towards zero by as much as it may be chance. The deviation is taken to be the same at all thresholds close by. The
-bound is therefore an estimate, not a guarantee.
+shrunk towards zero by as much as it may be chance. The deviation is taken to be the same at all thresholds close by.
+The bound is therefore an estimate, not a guarantee.
 """
 
 from __future__ import annotations
@@ -164,8 +164,9 @@ def described(found: Differences | None, *, bound: float | None, level: float) -
     )
     if alarming:
         text += (
-            f" Clients differ so much that the promise of {level:g} holds on average over all of them, and not for each: "
-            "look at single clients, or find a threshold for each of them (--method local) or each group (--conditional)."
+            f" Clients differ so much that the promise of {level:g} holds on average over all of them, and not for "
+            "each: look at single clients, or find a threshold for each of them (--method local) or each group "
+            "(--conditional)."
         )
     if bound is not None:
         text += (

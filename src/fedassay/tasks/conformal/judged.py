@@ -221,7 +221,10 @@ class _Judged:
         together = _added([{EVERYONE: one} for one in counts.values()])[EVERYONE]
         described = self._described(together, parts=len(counts))
         if self.task.by:
-            return {**described, "groups": {name: self._entry(name, one, widths) for name, one in counts.items()}}
+            return {
+                **described,
+                "groups": {name: self._entry(name, one, widths) for name, one in counts.items()},
+            }
         return self._entry(EVERYONE, counts[EVERYONE], widths)
 
     def of_clients(self, clients: Sequence[Counts]) -> list[dict[str, Any]]:
@@ -256,7 +259,9 @@ class _Judged:
     def _enough(self, counts: CoverageOf, *, parts: int) -> str | None:
         cells = 2 * parts * counts.sizes.size
         if counts.rows <= max(0.0, CLEAR * math.sqrt(cells * self.noise.variance)):
-            return "there are no held-out rows" if self.noise.variance == 0 else "not enough rows for the noise"
+            return (
+                "there are no held-out rows" if self.noise.variance == 0 else "not enough rows for the noise"
+            )
         return None
 
     def _coverage(self, counts: CoverageOf, *, parts: int) -> Metric:

@@ -1,0 +1,249 @@
+"""The four ways to a threshold: what each asks, and when it is the one to take.
+
+Each way is one question to the clients: for a quantile of each (`from_each`), for a vote of each, of which only the sum
+is known (`from_votes`), for a private choice of each (`from_choices`), or for the distribution of all their scores
+(`from_distribution`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.protocol import Collect, Query, Released, Select, Setting, Step, Sum
+from fedassay.summaries.local_quantile import MOST_CLIENTS, LocalQuantile, LocalScores
+from fedassay.summaries.quantile_votes import QuantileVotes, Votes
+from fedassay.summaries.quantities import public_range
+from fedassay.summaries.scored import EVERYONE
+from fedassay.summaries.value_grid import power_of_two
+from fedassay.summaries.value_tree import ValueTree
+from fedassay.summaries.values import Distribution
+from fedassay.tasks.conformal import choice, collected, pooled, voted
+from fedassay.tasks.conformal.found import Found
+from fedassay.tasks.conformal.pooled_noise import MOST_REPORTED_POINTS
+from fedassay.tasks.distribution.mechanisms import chosen
+from fedassay.tasks.distribution.stored import Release
+
+if TYPE_CHECKING:
+    from fedassay.tasks.conformal.conformal import Conformal
+
+AUTO = "auto"
+METHODS = (AUTO, "qq", "qq-paper", "average", "pooled", "weighted", "local")
+
+Answer = tuple[dict[str, Found], list[dict[str, Any]] | None]
+"""The threshold of each part of the rows, and what single clients said, if they may be seen."""
+
+Way = Callable[["Conformal", str, Setting], Generator[Step, Any, Answer]]
+"""Asks, and makes a threshold of the answer, by the method of this name."""
+
+
+def way_of(task: Conformal, setting: Setting) -> tuple[str, Way]:
+    """The method, and how it is carried out under this trust model; raises `UnsupportedQuery` if it cannot be."""
+    single = _collects(task, setting)
+    if task.method == AUTO:
+        one_row = setting.protection.rows_per_client == 1
+        if single or (not one_row and not task.by and _selects(task, setting)):
+            return "qq", from_each if single else from_choices
+        return "pooled", from_distribution
+    if task.method == "weighted" and setting.protection.rows_per_client == 1:
+        raise UnsupportedQuery(
+            "weighted: with one row per client nothing can be learnt about the distribution of each, expected several; "
+            "use --method pooled."
+        )
+    if task.method in ("pooled", "weighted"):
+        return task.method, from_distribution
+    if single:
+        return task.method, from_each
+    return task.method, _way_without_single_clients(task, setting)
+
+
+def _way_without_single_clients(task: Conformal, setting: Setting) -> Way:
+    method, trust = task.method, setting.trust
+    if method in ("average", "local"):
+        raise UnsupportedQuery(
+            f"{method}: {trust.name} shows no single client, but this method needs the quantile of each; use --privacy "
+            "plain, or --method pooled."
+        )
+    if _selects(task, setting):
+        if task.by:
+            raise UnsupportedQuery(
+                f"{method} by {task.by}: a client would choose once for each of them, and how many rows it has of each "
+                "is a secret; use --method pooled."
+            )
+        return from_choices
+    if trust.private:
+        raise UnsupportedQuery(
+            f"{method}: under {trust.name} noise would be added to votes of clients, which one row can move as far as "
+            "they go; use --method pooled."
+        )
+    if method == "qq-paper":
+        raise UnsupportedQuery(
+            f"qq-paper: {trust.name} only knows sums of votes, which go with ranks of our own; use --method qq, or "
+            "--privacy plain."
+        )
+    return from_votes
+
+
+# --- the ways -------------------------------------------------------------------------------------------
+
+
+def from_each(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, Answer]:
+    """Each client sends a quantile of its own scores, in the clear."""
+    released: Released[tuple[dict[str, LocalScores], ...]] = yield Collect(
+        of=_quantile(task, method, setting), part=task.part
+    )
+    found = {
+        name: collected.found_from(task.request, method, [client[name] for client in released.value])
+        for name in task.names
+    }
+    if task.by:
+        return found, None
+    return found, collected.sites_of(task.request, method, [client[EVERYONE] for client in released.value])
+
+
+def from_votes(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, Answer]:
+    """Each client votes for the public point above its quantile; the server sees how many voted for which."""
+    lower, upper = known_range(task)
+    points = power_of_two(pooled.EXACT_POINTS if task.bins is None else task.bins)
+    votes = QuantileVotes(
+        quantity=task.quantity,
+        parameters=task.parameters,
+        level=task.level,
+        clients=_clients(setting),
+        confidence=task.request.confidence,
+        lower=lower,
+        upper=pooled.stretched(lower, upper, points),
+        points=points,
+        by=task.by,
+        groups=task.groups,
+    )
+    released: Released[dict[str, Votes]] = yield Sum(of=votes, part=task.part)
+    return {name: voted.found_from(task.request, votes, one) for name, one in released.value.items()}, None
+
+
+def from_choices(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, Answer]:
+    """Each client chooses a public point near its quantile, with differential privacy."""
+    lower, upper = known_range(task)
+    private = choice.PrivateQuantile.of(
+        task.request, method, setting, candidates=choice.CANDIDATES if task.bins is None else task.bins
+    )
+    target = private.target()
+    if isinstance(target, Found):
+        return {EVERYONE: target}, None
+    losses = choice.losses_of(
+        task.quantity,
+        task.parameters,
+        lower,
+        upper,
+        rows=private.rows,
+        candidates=private.candidates,
+        target=target,
+    )
+    released: Released[tuple[float, ...]] = yield Select(of=losses, part=task.part)
+    return {EVERYONE: private.found(target, released.value, released.noise)}, None
+
+
+def from_distribution(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, Answer]:
+    """The distribution of all scores is released, as for an ecdf."""
+    lower, upper = known_range(task)
+    leaves = _leaves(task, lower, upper, pooled.NOISY_POINTS)
+    noise = setting.noise(Sum(of=leaves, part=task.part))
+    if noise.variance == 0:
+        leaves = _leaves(task, lower, upper, pooled.EXACT_POINTS)
+    if noise.reporting:
+        _check_reported(method, leaves.points)
+    released: Released[Distribution] = yield Sum(of=chosen(leaves, setting, mechanism="auto"), part=task.part)
+    release = Release.of(released.value, released.noise)
+    reading = pooled.Pooled(
+        request=task.request,
+        test_points=released.clients if method == "weighted" else 1,
+        clients=released.clients,
+    )
+    return {name: reading.found(release, place) for place, name in enumerate(task.names)}, None
+
+
+# --- what is asked --------------------------------------------------------------------------------------
+
+
+def known_range(task: Conformal) -> tuple[float, float]:
+    """The range of the scores: given, or known to everyone."""
+    if task.score_range:
+        return task.score_range[0], task.score_range[1]
+    lower, upper = public_range(task.quantity, task.parameters, classes=task.classes)
+    if lower is None or upper is None:
+        raise UsageError(
+            "score range: got none, expected one, public and not read from the data: the method only knows public "
+            f"points between which {task.quantity} scores lie; give --score-range A,B."
+        )
+    return lower, upper
+
+
+def _leaves(task: Conformal, lower: float, upper: float, points: int) -> ValueTree:
+    return pooled.leaves_of(
+        lower,
+        upper,
+        points if task.bins is None else task.bins,
+        quantity=task.quantity,
+        parameters=task.parameters,
+        by=task.by,
+        groups=task.groups,
+    )
+
+
+def _check_reported(method: str, points: int) -> None:
+    """Where each client reports on one level, and on one row."""
+    if method == "weighted":
+        raise UnsupportedQuery(
+            "weighted: clients that report on one of their rows say nothing about their own distribution; use --method "
+            "pooled, or the encoding noise."
+        )
+    if points > MOST_REPORTED_POINTS:
+        raise UsageError(
+            f"bins: got {points:,}, expected at most {MOST_REPORTED_POINTS:,} where each client reports on one level."
+        )
+
+
+def _quantile(task: Conformal, method: str, setting: Setting) -> LocalQuantile:
+    return LocalQuantile(
+        quantity=task.quantity,
+        parameters=task.parameters,
+        level=task.level,
+        rules=collected.rules_of(method, task.request),
+        clients=1 if method == "local" else _clients(setting),
+        confidence=task.request.confidence,
+        by=task.by,
+        groups=task.groups,
+    )
+
+
+def _clients(setting: Setting) -> int:
+    """How many clients there are; one where that is not known yet."""
+    if setting.clients > MOST_CLIENTS:
+        raise UsageError(
+            f"clients: got {setting.clients:,}, expected at most {MOST_CLIENTS:,} for a quantile of quantiles; use "
+            "--method pooled."
+        )
+    return max(1, setting.clients)
+
+
+def _collects(task: Conformal, setting: Setting) -> bool:
+    if setting.clients > MOST_CLIENTS:
+        return False
+    return answers(Collect(of=_quantile(task, "local", setting), part=task.part), setting)
+
+
+def _selects(task: Conformal, setting: Setting) -> bool:
+    probe = choice.losses_of("conformity", (), 0.0, 1.0, rows=1, candidates=2, target=choice.Target())
+    return answers(Select(of=probe, part=task.part), setting)
+
+
+def answers(query: Query[Any], setting: Setting) -> bool:
+    """Whether the trust model answers such queries; what else is missing is said when it is asked in earnest."""
+    try:
+        setting.trust.plan(query, setting)
+    except UnsupportedQuery:
+        return False
+    except UsageError:
+        return True
+    return True

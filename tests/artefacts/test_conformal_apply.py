@@ -1,0 +1,370 @@
+"""Applying a conformal predictor: the same intervals and sets as in memory, from any format, nothing half-written."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+import fedassay
+from command_line import call
+from conformal_artefacts import class_rows, predictor, regression_rows, threshold
+from fedassay.artefacts.conformal_apply import apply_conformal
+from fedassay.data.sql import Database
+from fedassay.errors import DataError, UsageError
+from fedassay.tasks.calibration.maps import Sigmoid
+
+INTERVAL = predictor("normalised", 0.8)
+SETS = predictor("aps", 0.85)
+NUMBERED = {f"z_{k}": column for k, column in enumerate(class_rows()["z"].T)}
+
+
+def frame(rows: int = 60) -> pd.DataFrame:
+    return pd.DataFrame({"id": [f"00{i}" for i in range(rows)], **regression_rows(rows)})
+
+
+def written(made: Any, data: Any, out: Path, **options: Any) -> pa.Table:
+    rows, new = apply_conformal(made, data, out, **options)
+    table = parquet.read_table(out)
+    assert len(table) == rows
+    assert table.column_names[-2:] == list(new)
+    return table
+
+
+def interval_of(table: pa.Table, names: tuple[str, str] = ("lower", "upper")) -> Any:
+    assert all(table.schema.field(name).type == pa.float64() for name in names)
+    return np.stack([table[name].to_numpy() for name in names], axis=1)
+
+
+def members_of(table: pa.Table, classes: int = 4) -> Any:
+    found = table["prediction_set"].to_pylist()
+    assert table["set_size"].to_pylist() == [len(one) for one in found]
+    return np.array([[k in one for k in range(classes)] for one in found])
+
+
+def test_every_form_of_data(tmp_path: Path) -> None:
+    data = frame()
+    data.to_parquet(tmp_path / "d.parquet")
+    data.to_csv(tmp_path / "d.csv", index=False)
+    np.savez(tmp_path / "d.npz", p=data.p.to_numpy(), s=data.s.to_numpy())
+    forms = {
+        "parquet": tmp_path / "d.parquet",
+        "csv": str(tmp_path / "d.csv"),
+        "npz": tmp_path / "d.npz",
+        "pandas": data,
+        "polars": pl.from_pandas(data),
+        "mapping": {"p": data.p.tolist(), "s": data.s.to_numpy()},
+        "arrow": pa.table(data),
+        "stream": pa.table(data).to_reader(),
+    }
+    expected = INTERVAL.predict_interval(data.p, scale=data.s)
+    for name, form in forms.items():
+        table = written(INTERVAL, form, tmp_path / f"{name}.parquet")
+        assert interval_of(table).tobytes() == expected.tobytes(), name
+        assert table["p"].to_numpy().tolist() == data.p.tolist(), name
+    table = parquet.read_table(tmp_path / "csv.parquet")
+    assert table["id"].to_pylist() == data.id.tolist()
+    assert table["site"].to_pylist() == data.site.tolist()
+
+
+def test_every_form_of_logits(tmp_path: Path) -> None:
+    z = class_rows()["z"]
+    numbered = pd.DataFrame(NUMBERED)
+    numbered.to_csv(tmp_path / "n.csv", index=False)
+    np.savez(tmp_path / "z.npz", z=z)
+    lists = pa.table({"z": pa.array(z.tolist())})
+    parquet.write_table(lists, tmp_path / "z.parquet")
+    forms = {
+        "lists": lists,
+        "parquet": tmp_path / "z.parquet",
+        "npz": tmp_path / "z.npz",
+        "array": {"z": z},
+        "numbered": numbered,
+        "csv": tmp_path / "n.csv",
+        "polars": pl.DataFrame({"z": z.tolist()}),
+    }
+    expected = SETS.predict_set(z)
+    assert 1 < expected.sum(axis=1).mean() < 3
+    for name, form in forms.items():
+        table = written(SETS, form, tmp_path / f"out {name}.parquet")
+        assert members_of(table).tolist() == expected.tolist(), name
+        assert table.schema.field("prediction_set").type.value_type == pa.int32()
+        assert table.schema.field("set_size").type == pa.int32()
+    from_text = parquet.read_table(tmp_path / "out csv.parquet")
+    assert from_text["z_2"].to_numpy().tolist() == z[:, 2].tolist()
+
+
+def test_streamed_equals_in_memory_over_many_batches(tmp_path: Path) -> None:
+    data = frame(200_000)
+    data.to_parquet(tmp_path / "d.parquet")
+    table = written(INTERVAL, tmp_path / "d.parquet", tmp_path / "o.parquet")
+    assert interval_of(table).tobytes() == INTERVAL.predict_interval(data.p, scale=data.s).tobytes()
+    assert parquet.read_metadata(tmp_path / "o.parquet").num_row_groups > 1
+    images = class_rows(150_000, classes=20)
+    parquet.write_table(pa.table({"z": list(images["z"].astype(np.float32))}), tmp_path / "z.parquet")
+    table = written(SETS, tmp_path / "z.parquet", tmp_path / "sets.parquet")
+    members = SETS.predict_set(images["z"].astype(np.float32))
+    assert table["set_size"].to_numpy().tolist() == members.sum(axis=1).tolist()
+    flat = np.concatenate([chunk.flatten().to_numpy() for chunk in table["prediction_set"].chunks])
+    assert flat.tolist() == np.nonzero(members)[1].tolist()
+
+
+def test_a_table_of_a_database(tmp_path: Path) -> None:
+    data = frame()
+    with sqlite3.connect(tmp_path / "d.sqlite") as connection:
+        data.to_sql("predictions", connection, index=False)
+    source = Database(url=f"sqlite:///{tmp_path}/d.sqlite", query="SELECT p, s FROM predictions ORDER BY id")
+    table = written(INTERVAL, source, tmp_path / "o.parquet")
+    ordered = data.sort_values("id")
+    assert interval_of(table).tolist() == INTERVAL.predict_interval(ordered.p, scale=ordered.s).tolist()
+
+
+def test_empty_intervals_are_null_infinite_ones_are_not_and_sets_may_be_empty(tmp_path: Path) -> None:
+    data = {"a": [0.0, 0.0], "b": [2.0, 0.5]}
+    table = written(predictor("cqr", -0.5), data, tmp_path / "cqr.parquet")
+    assert table["lower"].to_pylist() == [pytest.approx(0.5), None]
+    assert table["upper"].to_pylist() == [pytest.approx(1.5), None]
+    table = written(predictor("cqr", math.inf), data, tmp_path / "all.parquet")
+    assert table["lower"].to_pylist() == [-math.inf] * 2
+    assert table["upper"].to_pylist() == [math.inf] * 2
+    table = written(predictor("lac", 0.1), {"z": [[0.0, 0.0], [9.0, 0.0]]}, tmp_path / "lac.parquet")
+    assert table["prediction_set"].to_pylist() == [[], [0]]
+    assert table["set_size"].to_pylist() == [0, 1]
+
+
+def test_a_threshold_for_each_class_group_or_client(tmp_path: Path) -> None:
+    rows, images = regression_rows(), class_rows()
+    by_class = predictor("lac", {"0": 0.5, "1": 0.9, "2": math.inf, "3": 0.2}, by="class")
+    table = written(by_class, images, tmp_path / "class.parquet")
+    assert members_of(table).tolist() == by_class.predict_set(images["z"]).tolist()
+    by_group = predictor("absolute", {"F": 1.0, "M": 2.0, "other": 3.0}, by="group")
+    table = written(by_group, rows, tmp_path / "group.parquet")
+    assert interval_of(table).tolist() == by_group.predict_interval(rows["p"], group=rows["sex"]).tolist()
+    assert table["sex"].to_pylist() == rows["sex"].tolist()
+    by_client = predictor("absolute", {"north": 1.0, "south": 2.0}, by="client")
+    table = written(by_client, rows, tmp_path / "client.parquet")
+    expected = by_client.predict_interval(rows["p"], client=rows["site"])
+    assert interval_of(table).tolist() == expected.tolist()
+
+
+def test_in_a_folder_each_file_is_a_client(tmp_path: Path) -> None:
+    folder = tmp_path / "sites"
+    folder.mkdir()
+    rows = {name: regression_rows(seed=seed)["p"] for seed, name in enumerate(("north", "south"))}
+    for name, p in rows.items():
+        pd.DataFrame({"p": p}).to_csv(folder / f"{name}.csv", index=False)
+    (folder / "empty.csv").touch()
+    made = predictor("absolute", {"north": 1.0, "south": 2.0}, by="client", columns={"prediction": "p"})
+    table = written(made, folder, tmp_path / "o.parquet")
+    assert table.column_names[0] == "client"
+    for name, p in rows.items():
+        own = table.filter(pa.compute.equal(table["client"], name))
+        assert interval_of(own).tolist() == made.predict_interval(p, client=[name] * len(p)).tolist()
+    pd.DataFrame({"p": [1.0]}).to_csv(folder / "west.csv", index=False)
+    assert "client: got 'west', which has no threshold" in refused(tmp_path, folder, made=made)
+    for name in ("a", "b"):
+        (tmp_path / "logits").mkdir(exist_ok=True)
+        np.savez(tmp_path / "logits" / f"{name}.npz", z=np.zeros((3, 2 if name == "a" else 3)))
+    assert "expected 2 as in" in refused(tmp_path, tmp_path / "logits", made=SETS)
+
+
+def test_other_names_for_the_columns(tmp_path: Path) -> None:
+    data = {"lower": [0.0, 1.0], "upper": [1.0, 4.0]}
+    made = predictor("cqr", 0.25)
+    roles = {"low": "lower", "high": "upper", "logits": None}
+    table = written(made, data, tmp_path / "o.parquet", columns=roles, column="conformal")
+    assert table.column_names == ["lower", "upper", "conformal_lower", "conformal_upper"]
+    ends = interval_of(table, ("conformal_lower", "conformal_upper"))
+    assert ends.tolist() == made.predict_interval(low=[0.0, 1.0], high=[1.0, 4.0]).tolist()
+    table = written(
+        SETS, {"w": [[0.0, 1.0]]}, tmp_path / "s.parquet", columns={"logits": "w"}, column="likely"
+    )
+    assert table.column_names == ["w", "likely", "likely_size"]
+
+
+def refused(tmp_path: Path, data: Any, out: str = "out.parquet", **options: Any) -> str:
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    with pytest.raises((UsageError, DataError)) as error:
+        apply_conformal(options.pop("made", INTERVAL), data, tmp_path / out, **options)
+    after = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert after == before, "something was left behind"
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    data = frame()
+    assert "did you mean" in refused(tmp_path, data.rename(columns={"p": "P"}))
+    assert "column 'upper'; give the new one another name with --column" in refused(
+        tmp_path, data.assign(upper=1.0)
+    )
+    assert "--column" in refused(tmp_path, data.assign(c_lower=1.0), column="c")
+    assert ".parquet" in refused(tmp_path, data, out="out.csv")
+    assert "folder does not exist" in refused(tmp_path, data, out="no/out.parquet")
+    assert "no rows" in refused(tmp_path, data.head(0))
+    assert "above 0" in refused(tmp_path, data.assign(s=0.0))
+    assert "give --scale" in refused(
+        tmp_path, data, made=predictor("normalised", columns={"prediction": "p"})
+    )
+    assert "--by: this artefact does not need it" in refused(tmp_path, data, columns={"group": "sex"})
+    assert "--logits: this artefact does not need it" in refused(tmp_path, data, columns={"logits": "z"})
+    assert "column of your own" in refused(tmp_path, data, made=predictor("conformity"))
+    by_client = predictor("absolute", {"north": 1.0}, by="client", columns={"prediction": "p"})
+    assert "give --client" in refused(tmp_path, data, made=by_client)
+    assert "'south', which has no threshold" in refused(
+        tmp_path, data, made=by_client, columns={"client": "site"}
+    )
+    groups = predictor("absolute", {"F": 1.0, "M": 1.0}, by="group")
+    assert "group: got 'X'" in refused(tmp_path, data, made=groups)
+    two = predictor("lac", {"0": 0.5, "1": 0.5}, by="class")
+    assert "got 4 classes, expected the 2" in refused(tmp_path, class_rows(), made=two)
+
+
+def test_an_existing_file_is_replaced_only_if_told(tmp_path: Path) -> None:
+    written(INTERVAL, frame(), tmp_path / "out.parquet")
+    assert "--force" in refused(tmp_path, frame())
+    assert len(written(INTERVAL, frame(7), tmp_path / "out.parquet", overwrite=True)) == 7
+
+
+def test_a_bad_value_far_into_the_file_is_named_by_its_row_and_leaves_nothing(tmp_path: Path) -> None:
+    data = frame(300_000)
+    data.loc[271_828, "p"] = math.nan
+    data.to_parquet(tmp_path / "d.parquet")
+    assert "row 271828" in refused(tmp_path, tmp_path / "d.parquet")
+
+
+PROGRAM = """
+import sys, fedassay
+from fedassay.artefacts.conformal_apply import apply_conformal
+
+def most():
+    (line,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
+    return int(line.split()[1]) * 1024
+
+predictor, peaks = fedassay.ConformalPredictor.load(sys.argv[1]), []
+for path in sys.argv[2:]:
+    apply_conformal(predictor, path, path + ".out.parquet")
+    peaks.append(most())
+print(peaks[1] - peaks[0])
+"""
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    z = np.random.default_rng(0).normal(size=(100_000, 10))
+    table = pa.table({"z": pa.FixedSizeListArray.from_arrays(pa.array(z.reshape(-1)), 10)})
+    paths = [tmp_path / "4.parquet", tmp_path / "12.parquet"]
+    for path in paths:
+        with parquet.ParquetWriter(path, table.schema, compression="none", use_dictionary=False) as writer:
+            for _ in range(int(path.stem)):
+                writer.write_table(table)
+    predictor("lac").save(tmp_path / "c.json")
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "c.json"), *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert parquet.read_metadata(f"{paths[1]}.out.parquet").num_rows == 1_200_000
+    larger = paths[1].stat().st_size - paths[0].stat().st_size
+    assert int(done.stdout) < larger / 4
+
+
+# --- the command ------------------------------------------------------------------------------------------
+
+
+def files(tmp_path: Path, made: Any, data: pd.DataFrame | None = None) -> tuple[Path, Path, Path]:
+    artefact, rows, out = tmp_path / "conformal.json", tmp_path / "new.csv", tmp_path / "out.parquet"
+    made.save(artefact)
+    (frame() if data is None else data).to_csv(rows, index=False)
+    return artefact, rows, out
+
+
+def test_the_command_writes_intervals_and_sets(capsys: Any, tmp_path: Path) -> None:
+    data = frame()
+    artefact, rows, out = files(tmp_path, INTERVAL, data.drop(columns="y"))
+    code, words, _ = call(capsys, "apply", artefact, rows, "--out", out)
+    assert code == 0
+    assert "(60 rows, columns lower and upper)" in " ".join(words.split())
+    assert "Warning" not in words
+    expected = INTERVAL.predict_interval(data.p, scale=data.s)
+    assert interval_of(parquet.read_table(out)).tolist() == expected.tolist()
+    artefact, rows, _ = files(tmp_path, SETS, pd.DataFrame(NUMBERED).rename(columns=lambda name: "l" + name))
+    code, words, _ = call(
+        capsys, "apply", artefact, rows, "--out", out, "--logits", "lz", "--force", "--column", "likely"
+    )
+    assert code == 0
+    assert "columns likely and likely_size" in " ".join(words.split())
+    assert call(capsys, "apply", artefact, rows, "--out", out, "--logits", "lz", "-q", "--force") == (
+        0,
+        "",
+        "",
+    )
+
+
+def test_every_column_can_be_named(capsys: Any, tmp_path: Path) -> None:
+    data = frame().rename(columns={"a": "down", "b": "up", "sex": "gender", "site": "hospital", "s": "width"})
+    groups = {"F": 1.0, "M": 2.0, "other": 3.0}
+    cases = (
+        (predictor("cqr", 0.1), ("--lower", "down", "--upper", "up")),
+        (predictor("normalised"), ("--prediction", "y", "--scale", "width")),
+        (predictor("absolute", groups, by="group"), ("--by", "gender")),
+        (predictor("absolute", {"north": 1.0, "south": 1.0}, by="client"), ("--client", "hospital")),
+    )
+    for made, named in cases:
+        artefact, rows, out = files(tmp_path, made, data)
+        code, _, err = call(capsys, "apply", artefact, rows, "--out", out, "--force", *named)
+        assert code == 0, err
+        assert call(capsys, "apply", artefact, rows, "--out", out, "--force")[0] == 2
+
+
+def test_the_command_warns_of_what_promises_nothing_or_holds_everything(capsys: Any, tmp_path: Path) -> None:
+    for one, sentence in (
+        (
+            threshold(1.0, kind="none", reason="[bold]it is a mean"),
+            "No coverage is guaranteed: [bold]it is a mean.",
+        ),
+        (
+            threshold(math.inf, reason="few rows"),
+            "The threshold is infinite, so that sets hold everything: few rows.",
+        ),
+    ):
+        artefact, rows, out = files(tmp_path, predictor("absolute", thresholds={"all": one}))
+        code, words, _ = call(capsys, "apply", artefact, rows, "--out", out, "--force")
+        assert code == 0
+        assert f"Warning: {sentence}" in " ".join(words.split())
+
+
+def test_the_command_refuses_with_one_sentence_and_exit_code_2(capsys: Any, tmp_path: Path) -> None:
+    artefact, rows, out = files(tmp_path, INTERVAL)
+    (tmp_path / "odd.json").write_text('{"artefact": "conformal", "format": 9}')
+    (tmp_path / "other.json").write_text('{"artefact": "other"}')
+    for arguments, words in (
+        ((tmp_path / "none.json", rows), "cannot be read"),
+        ((rows, rows), "not JSON"),
+        ((tmp_path / "odd.json", rows), "another format, expected 1"),
+        ((tmp_path / "other.json", rows), "expected what `fedassay calibrate --out`"),
+        ((artefact, tmp_path / "none.csv"), "does not exist"),
+        ((artefact, rows, "--prediction", "q"), "'q'"),
+        ((artefact, rows, "--score", "p"), "--score: the artefact is a conformal predictor"),
+        ((artefact, rows, "--lower", "a"), "--lower: this artefact does not need it"),
+        ((artefact, rows, "--client", "site"), "--client: this artefact does not need it"),
+    ):
+        code, _, err = call(capsys, "apply", *arguments, "--out", out)
+        assert code == 2
+        assert words in " ".join(err.split())
+        assert "Traceback" not in err
+        assert not out.exists()
+
+
+def test_options_of_intervals_are_refused_for_a_calibrator(capsys: Any, tmp_path: Path) -> None:
+    calibrator = fedassay.Calibrator(map=Sigmoid(a=1, b=1, c=0), method="platt", columns={"score": "p"})
+    artefact, rows, out = files(tmp_path, calibrator)
+    code, _, err = call(capsys, "apply", artefact, rows, "--out", out, "--upper", "b")
+    assert code == 2
+    assert "--upper: the artefact is a calibrator" in " ".join(err.split())

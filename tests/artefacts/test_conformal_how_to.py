@@ -1,0 +1,71 @@
+"""docs/how-to/conformal.md: every command of the page runs, in order, on data of the names it uses; its Python too."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedassay
+from command_line import call
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "conformal.md"
+
+
+def write_data(rows: int = 3000) -> None:
+    """Lengths of stay that are harder to predict for some, and images of ten classes."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 10, rows)
+    spread = 0.5 + 0.15 * x
+    stays = pd.DataFrame(
+        {
+            "hospital": [f"h{site}" for site in rng.integers(0, 12, rows)],
+            "sex": np.array(["F", "M"])[rng.integers(0, 2, rows)],
+            "days": 3 + x + spread * rng.normal(size=rows),
+            "predicted": 3 + x,
+            "spread": spread,
+            "q05": 3 + x - 1.6 * spread,
+            "q95": 3 + x + 1.6 * spread,
+        }
+    )
+    stays.to_parquet("stays.parquet")
+    stays.head(200).drop(columns="days").to_csv("new.csv", index=False)
+    label = rng.integers(0, 10, rows)
+    logits = rng.normal(size=(rows, 10)) + 2.5 * (np.arange(10) == label[:, None])
+    np.savez("images.npz", site=rng.integers(0, 12, rows), label=label, logits=logits)
+    np.savez("new_images.npz", logits=logits[:200])
+
+
+def test_the_how_to_does_what_it_says(capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_data()
+    page = PAGE.read_text(encoding="utf-8")
+    commands = re.findall(r"^\$ (fedassay (?:.*\\\n)*.*)", page, re.MULTILINE)
+    assert len(commands) >= 10
+    for command in commands:
+        code, _, err = call(capsys, *shlex.split(command.replace("\\\n", " "))[1:])
+        assert code == 0, (command, err)
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) >= 2
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(block, names)
+
+
+def test_the_table_of_entries_is_that_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_data(300)
+    result = fedassay.conformal(
+        "stays.parquet", client="hospital", target="days", prediction="predicted", trust=fedassay.Plain()
+    )
+    content = fedassay.ConformalPredictor.of(result).to_json()
+    table = PAGE.read_text(encoding="utf-8").partition("## The file")[2]
+    first = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    assert {name for cell in first for name in re.findall(r"`(\w+)`", cell)} == set(content)
+    for name in (*content["thresholds"]["all"], *content["thresholds"]["all"]["guarantee"]):
+        assert f"`{name}`" in table
