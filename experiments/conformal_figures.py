@@ -23,6 +23,7 @@ from experiments.conformal_runs import (
     PRIVATE_OURS,
     PRIVATE_PUBLISHED,
     PRIVATE_SHARPER,
+    WITHOUT,
     Example,
     Outcome,
     Runs,
@@ -36,7 +37,7 @@ STYLES: Mapping[str, Style] = {
     OURS: DEFAULT_STYLE,
 }
 PRIVATE_STYLES: Mapping[str, Style] = {
-    OURS: PLAIN_STYLE,
+    WITHOUT: PLAIN_STYLE,
     PRIVATE_PUBLISHED: PUBLISHED_STYLE,
     PRIVATE_SHARPER: SECOND_PUBLISHED_STYLE,
     PRIVATE_OURS: DEFAULT_STYLE,
@@ -44,14 +45,14 @@ PRIVATE_STYLES: Mapping[str, Style] = {
 NUMBERS = {"bio": "Figures 5 and 6", "star": "Figures 11 and 12", "concrete": "Figures 13 and 14"}
 
 
-def figure_3(example: Example, *, shown: int = 500) -> Drawing:
+def figure_3(example: Example, *, shown: int = 300) -> Drawing:
     """Points and intervals over X."""
     test = example.split.test
     order = np.argsort(test.features[:shown, 0], kind="stable")
     low, high = (end[:shown][order] for end in example.seen.test.ends())
     bands = {
         name: Interval(low=low - outcome.threshold, high=high + outcome.threshold)
-        for name, outcome in example.outcomes.items()
+        for name, outcome in reversed(list(example.outcomes.items()))
         if math.isfinite(outcome.threshold)
     }
     return boxes.intervals(

@@ -171,11 +171,11 @@ class QuantileForest:
         # A target lies between two quantiles if the weight up to it does; rows are in the order of targets.
         up_to = np.tril(weights).sum(axis=1) / weights.sum(axis=1)
         good = [beta for beta in BETAS if np.mean((beta <= up_to) & (up_to <= 1 - beta)) >= BAND]
-        return max(good, default=BETAS[0])
+        return float(max(good, default=BETAS[0]))
 
     def _weights(self, features: Floats) -> Floats:
         mine = _indicators(self.forest.apply(features), self.first)
-        weights: Floats = (mine.multiply(self.shares).tocsr() @ self.members.T).toarray()
+        weights: Floats = (mine @ sparse.diags_array(self.shares) @ self.members.T).toarray()
         return weights
 
     def _weights_out_of_bag(self) -> Floats:

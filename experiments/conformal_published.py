@@ -1,24 +1,28 @@
 """FedCP²-QQ exactly as published (Algorithms 2 and 3 of the paper), and our choices in the same form, to be simulated.
 
-The library spends ε by the range of losses, also under the name ``qq-paper``; the paper spends it by their sensitivity,
-which gives less accuracy for the same ε. To show what was published, it is written here.
+The library's ``qq-paper`` has the published ranks, rounded up, but spends ε by the range of losses; the paper spends it
+by their sensitivity, which gives less accuracy for the same ε. To show what was published, it is written here.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from experiments.common import Floats
+from fedassay.coverage import CoverageLaw, best_pair
 from fedassay.coverage.best_choice import best_choice
-from fedassay.coverage.published_choice import published_choice
 from fedassay.errors import DataError
 
 PRIVATE_PUBLISHED, PRIVATE_OURS = "as published", "ours"
+GAMMAS = tuple(np.geomspace(0.001, 0.99, 120).tolist())
+"""The grid of γ; the paper does not give its own."""
 
 Ints = NDArray[np.int64]
 
@@ -27,9 +31,19 @@ Ints = NDArray[np.int64]
 class Choosing(ABC):
     """What clients with so many `rows` each choose, and the server takes: the choice of candidate b has a weight."""
 
-    target: int
+    target: float
     server_rank: int
     rows: int
+
+    def aimed(self, clients: int) -> float:
+        """M at the ranks that are aimed at: the coverage if no choice lost or won a rank."""
+        law = CoverageLaw(
+            clients=clients,
+            rows=self.rows,
+            local_rank=math.ceil(self.target),
+            server_rank=self.server_rank,
+        )
+        return law.mean
 
     @abstractmethod
     def log_weights(self, before: Ints, up_to: Ints) -> Floats:
@@ -40,7 +54,7 @@ class Choosing(ABC):
         up_to = np.cumsum(counts, axis=1)
         weights = self.log_weights(up_to - counts, up_to)
         # The largest of weights with Gumbel noise is drawn with probability exp(weight), scaled to one.
-        return np.argmax(weights + rng.gumbel(size=weights.shape), axis=1)
+        return np.asarray(np.argmax(weights + rng.gumbel(size=weights.shape), axis=1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,17 +89,35 @@ class Ours(Choosing):
         return found
 
 
+@lru_cache(maxsize=4096)
 def published_choosing(
     clients: int, rows: int, level: float, *, epsilon: float, candidates: int
 ) -> Published | None:
-    """Algorithm 3 with the best γ; None if ℓ_γ + ℓ_cor is more than n for all of them."""
+    """Algorithm 3 with the γ of the smallest M(ℓ_γ + ℓ_cor, k_γ); None if ℓ_γ + ℓ_cor is below n for no γ.
+
+    ℓ_cor is not rounded, as in the paper: Algorithm 2 takes any q. (The library rounds up.)
+    """
+    found = []
+    for gamma in GAMMAS:
+        missed = gamma * (1 - level)
+        pair = _papers_pair(clients, rows, level / (1 - missed))
+        correction = 2 / epsilon * math.log(candidates / -math.expm1(math.log1p(-missed) / clients))
+        if pair is None or pair[0] + correction >= rows:
+            continue
+        choosing = Published(target=pair[0] + correction, server_rank=pair[1], rows=rows, epsilon=epsilon)
+        found.append((choosing.aimed(clients), choosing))
+    return min(found, key=lambda one: one[0])[1] if found else None
+
+
+@lru_cache(maxsize=1 << 16)
+def _papers_pair(clients: int, rows: int, level: float) -> tuple[int, int] | None:
     try:
-        found = published_choice(clients, rows, level, epsilon=epsilon, candidates=candidates)
+        return best_pair(clients, rows, level, rule="paper").pair
     except DataError:
         return None
-    return Published(target=found.target, server_rank=found.server_rank, rows=rows, epsilon=epsilon)
 
 
+@lru_cache(maxsize=4096)
 def best_choosing(clients: int, rows: int, level: float, *, epsilon: float, candidates: int) -> Ours | None:
     """Ours; None if nothing gives the level."""
     try:

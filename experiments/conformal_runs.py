@@ -30,10 +30,11 @@ POOLED, AVERAGE, PAPER, OURS = "pooled rows", "FedCP-Avg", "FedCP-QQ", "ours"
 METHODS: Mapping[str, str] = {AVERAGE: "average", PAPER: "qq-paper", OURS: "qq"}
 """Name to the library's method; pooled rows are nobody's."""
 
+WITHOUT = "without privacy"
 PRIVATE_PUBLISHED = "FedCP²-QQ"
 PRIVATE_SHARPER = "FedCP²-QQ, our ε"
 PRIVATE_OURS = "ours, private"
-MANY, FEW = "m ≫ n", "m ≪ n"
+MANY, FEW = "many small clients", "few large clients"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +149,7 @@ def real(name: str, source: Source, scope: Scope) -> tuple[Runs, Runs]:
 
 def _private_runs(name: str, seen: Predicted, number: int, scope: Scope) -> dict[tuple[str, str], Outcome]:
     clients, rows = SOURCES[name].private
-    found = {("none", OURS): plain(seen, clients, rows)[OURS]}
+    found = {("none", WITHOUT): plain(seen, clients, rows)[OURS]}
     for epsilon in scope.epsilons:
         path = f"{name} {number} {epsilon:g}"
         several = private(seen, clients, rows, epsilon, bins=scope.bins, seed=scope.seed, path=path)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from experiments import conformal_aps as aps
 from experiments import conformal_sets as sets
 from experiments import conformal_theory as theory
 from experiments.conformal_data import SOURCES, SYNTHETIC
@@ -50,7 +51,7 @@ def compensation(found: Mapping[theory.Key2, theory.Compensated], scope: theory.
 def _compensated(one: theory.Compensated | None) -> str:
     if one is None:
         return "everything"
-    pair = (one.choosing.target, one.choosing.server_rank)
+    pair = (round(one.choosing.target, 1), one.choosing.server_rank)
     return f"{pair} {one.aimed:.3f} / {np.mean(one.seen):.3f}"
 
 
@@ -176,11 +177,29 @@ def by_class(found: Mapping[sets.Key, Sequence[sets.SetOutcome]]) -> str:
     return markdown(head, lines)
 
 
-def _mean(outcomes: Sequence[sets.SetOutcome], name: str) -> float:
+def parts(found: Mapping[tuple[str, str, str], Sequence[aps.Counted]]) -> str:
+    """How much of the true class is counted."""
+    head = ["data", "score", "the true class counts", "coverage", "mean size", "empty sets"]
+    lines = [
+        [
+            data,
+            score,
+            aps.PARTS[part],
+            _both(several, "coverage"),
+            _both(several, "size", 2),
+            f"{100 * empty:.1f} %",
+        ]
+        for (data, score, part), several in found.items()
+        for empty in [_mean(several, "empty")]
+    ]
+    return markdown(head, lines)
+
+
+def _mean(outcomes: Sequence[object], name: str) -> float:
     return float(np.mean([getattr(one, name) for one in outcomes]))
 
 
-def _both(outcomes: Sequence[sets.SetOutcome], name: str, digits: int = 4) -> str:
+def _both(outcomes: Sequence[object], name: str, digits: int = 4) -> str:
     values = [getattr(one, name) for one in outcomes]
     spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
     return f"{np.mean(values):.{digits}f} ({spread:.{digits}f})"

@@ -32,7 +32,7 @@ from experiments.plots import (
     SECOND_PUBLISHED_STYLE,
     Style,
 )
-from fedassay.coverage import CoverageLaw, best_pair
+from fedassay.coverage import best_pair
 
 OURS, PAPER = "ours: smallest spread", "FedCP-QQ: argmin M"
 POOLED, ALONE = "pooled rows", "one client alone"
@@ -148,12 +148,11 @@ def compensations(scope: Scope) -> dict[Key2, Compensated]:
                     choosing = way(m, n, level, epsilon=epsilon, candidates=B)
                     if choosing is None:
                         continue
-                    law = CoverageLaw(
-                        clients=m, rows=n, local_rank=choosing.target, server_rank=choosing.server_rank
-                    )
                     rng = generator(scope.seed, "compensation", name, f"{level} {epsilon} {n}")
                     seen = simulated(choosing, m, n, candidates=B, runs=scope.runs, rng=rng)
-                    found[level, epsilon, name, n] = Compensated(choosing=choosing, aimed=law.mean, seen=seen)
+                    found[level, epsilon, name, n] = Compensated(
+                        choosing=choosing, aimed=choosing.aimed(m), seen=seen
+                    )
     return found
 
 

@@ -9,7 +9,17 @@ import numpy as np
 
 from fedassay.data.rows import ArrayRows
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import NO_NOISE, Budget, Collect, Protection, Query, Released, Select, Setting, TrustModel
+from fedassay.protocol import (
+    NO_NOISE,
+    Budget,
+    Collect,
+    Protection,
+    Query,
+    Released,
+    Select,
+    Setting,
+    TrustModel,
+)
 from fedassay.trust.plain import Plain
 
 Columns = Mapping[str, np.ndarray]
@@ -48,7 +58,7 @@ def answer(query: Query[Any], setting: Setting, clients: Sequence[Columns], seed
         total = of.measure(ArrayRows(columns=pooled), {})[0]
     else:
         total = np.sum([of.measure(ArrayRows(columns=one), {})[0] for one in clients], axis=0)
-    (released,) = setting.trust.aggregate([plan], [total], len(clients), SimulatedRandomness(seed))
+    (released,) = setting.trust.aggregate([plan], [total], setting.clients, SimulatedRandomness(seed))
     return released.with_value(of.read(released.value))
 
 

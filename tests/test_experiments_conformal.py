@@ -62,7 +62,9 @@ def test_the_synthetic_data_are_those_of_section_5_1() -> None:
     split = data.synthetic(0, rows=2000, tests=40000)
     x, y = split.test.features[:, 0], split.test.target
     assert 1 <= x.min() < 1.01 < 4.99 < x.max() <= 5
-    calm = np.abs(y) < 6  # Poisson(1.1) has 1.3e-3 beyond; outliers are 25 standard normals, one row in a hundred
+    calm = (
+        np.abs(y) < 6
+    )  # Poisson(1.1) has 1.3e-3 beyond; outliers are 25 standard normals, one row in a hundred
     assert np.mean(~calm) == pytest.approx(0.01 * 2 * norm.sf(6 / 25), abs=0.003)
     assert np.mean(y[calm]) == pytest.approx(np.mean(np.sin(x) ** 2 + 0.1), abs=0.02)
 
@@ -111,7 +113,9 @@ def test_thresholds_are_those_of_the_definitions() -> None:
     assert outcomes[conformal_runs.PAPER].threshold == scores[:, 94].min()  # (95, 1)
     assert outcomes[conformal_runs.OURS].threshold == np.sort(scores[:, 91])[3]  # (92, 4)
     assert outcomes[conformal_runs.POOLED].coverage == 0.901
-    assert outcomes[conformal_runs.POOLED].length == pytest.approx(2 * outcomes[conformal_runs.POOLED].threshold)
+    assert outcomes[conformal_runs.POOLED].length == pytest.approx(
+        2 * outcomes[conformal_runs.POOLED].threshold
+    )
 
 
 def test_the_published_mechanism_is_algorithm_2() -> None:
@@ -138,7 +142,7 @@ def test_our_losses_are_those_of_the_library() -> None:
     )
 
     class Rows:
-        def batches(self):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        def batches(self):  # type: ignore[no-untyped-def]
             yield {"value": scores}
 
     losses, _ = summary.measure(Rows(), {})
@@ -165,9 +169,9 @@ def test_figures_1_and_2_have_known_values() -> None:
     assert found[theory.POOLED].mean == pytest.approx(0.9 + 1 / 401)
     assert found[theory.PAPER].mean <= found[theory.OURS].mean  # argmin M
     assert found[theory.OURS].spread < found[theory.PAPER].spread
-    scope = theory.Scope(private_levels=(0.9,), private_rows=(200,), epsilons=(1.0, 10.0), runs=100)
+    scope = theory.Scope(private_levels=(0.9,), private_rows=(100, 200), epsilons=(1.0, 10.0), runs=100)
     both = theory.compensations(scope)
-    assert (0.9, 1.0, published.PRIVATE_PUBLISHED, 200) not in both  # nothing fits
+    assert (0.9, 1.0, published.PRIVATE_PUBLISHED, 100) not in both  # nothing fits
     assert 0.93 < np.mean(both[0.9, 1.0, published.PRIVATE_OURS, 200].seen) < 0.96
     ours, theirs = (
         both[0.9, 10.0, name, 200] for name in (published.PRIVATE_OURS, published.PRIVATE_PUBLISHED)
@@ -225,7 +229,11 @@ def test_the_whole_script_on_little(tmp_path: Path) -> None:
     assert all(len(outcomes) == 2 for outcomes in seen.plain["bio"].values())
     page = (tmp_path / conformal.PAGE).read_text(encoding="utf-8")
     assert "2 splits of every regression data set" in page
-    for label in ("| bio | 100 × 10 | split, ridge |", "| star | 5 × 160 | ε = 1 |", "| made | alike | raps |"):
+    for label in (
+        "| bio | 100 × 10 | split, ridge |",
+        "| star | 5 × 160 | ε = 1 |",
+        "| made | alike | raps |",
+    ):
         assert label in page
 
 

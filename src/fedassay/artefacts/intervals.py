@@ -15,6 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_BLOCK = 1 << 14
+"""Rows at a time, so that temporary arrays stay in the processor's cache."""
+
 _NEAR = 4 * np.finfo(np.float64).eps
 """How far the end of an interval can be from where it is without rounding, relative to the largest number involved."""
 
@@ -41,32 +44,59 @@ def intervals(low: ArrayLike, high: ArrayLike, scale: ArrayLike, threshold: Arra
     array([[ nan,  nan],
            [-inf,  inf]])
     """
-    a, b, s, t = (
-        np.array(column, dtype=np.float64) for column in np.broadcast_arrays(low, high, scale, threshold)
+    a, b, s, t = np.broadcast_arrays(
+        *(np.asarray(column, dtype=np.float64) for column in (low, high, scale, threshold))
     )
-    ends = np.stack([-_largest(-a, s, t), _largest(b, s, t)], axis=1) + 0.0  # no -0.0
+    ends = np.empty((a.size, 2))
+    for start in range(0, a.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        ends[part, 0] = -_largest(-a[part], s[part], t[part])
+        ends[part, 1] = _largest(b[part], s[part], t[part])
+    ends += 0.0  # no -0.0
     ends[ends[:, 0] > ends[:, 1]] = np.nan
     return ends
 
 
 def _largest(anchor: Floats, scale: Floats, threshold: Floats) -> Floats:
-    """The largest double y with (y - anchor) / scale <= threshold, both operations rounded."""
-    with np.errstate(over="ignore", invalid="ignore"):  # an infinite threshold, or one end beyond all doubles
-        size = threshold * scale
-        about = anchor + size
-        near = _NEAR * np.maximum(np.abs(anchor), np.abs(size)) + np.finfo(np.float64).tiny
-        # `first` scores at most the threshold, `last` more: usually a few doubles apart.
-        first, last = _order(about - near), _order(about + near)
-        first = np.where(_fits(first, anchor, scale, threshold), first, _order(np.full_like(about, -np.inf)))
-        last = np.where(_fits(last, anchor, scale, threshold), _order(np.full_like(about, np.inf)), last)
-        open_ = np.flatnonzero((last > first + 1) & (threshold < np.inf))
-        while open_.size:
-            a, b = first[open_], last[open_]
-            middle = (a >> 1) + (b >> 1) + (a & b & 1)  # their sum could be too large
-            fits = _fits(middle, anchor[open_], scale[open_], threshold[open_])
-            first[open_[fits]], last[open_[~fits]] = middle[fits], middle[~fits]
-            open_ = open_[last[open_] > first[open_] + 1]
-    return np.where(threshold == np.inf, np.inf, _double(first))
+    """The largest double y with (y - anchor) / scale <= threshold, both operations rounded.
+
+    Nearly always it is anchor + threshold·scale, rounded, or the double before it; the others are searched for.
+    """
+    with np.errstate(all="ignore"):  # an infinite threshold, or one end beyond all doubles
+        about = anchor + threshold * scale
+        found = np.where((about - anchor) / scale <= threshold, about, _moved(about, -1))
+        after = _moved(found, 1)
+        settled = ((found - anchor) / scale <= threshold) & ((after - anchor) / scale > threshold)
+        rest = np.flatnonzero(~settled)
+        if rest.size:
+            limit = threshold[rest]
+            found[rest] = np.where(limit == np.inf, np.inf, _searched(anchor[rest], scale[rest], limit))
+    return found
+
+
+def _moved(values: Floats, steps: int) -> Floats:
+    """The doubles above these for 1, below for -1. No numbers next to zero and infinity: then a search follows."""
+    bits = values.view(np.int64)
+    return np.asarray(bits + steps * ((bits >> 63) | 1)).view(np.float64)
+
+
+def _searched(anchor: Floats, scale: Floats, threshold: Floats) -> Floats:
+    """The same by bisection over the doubles."""
+    size = threshold * scale
+    about = anchor + size
+    near = _NEAR * np.maximum(np.abs(anchor), np.abs(size)) + np.finfo(np.float64).tiny
+    # `first` scores at most the threshold, `last` more: usually a few doubles apart.
+    first, last = _order(about - near), _order(about + near)
+    first = np.where(_fits(first, anchor, scale, threshold), first, _order(np.full_like(about, -np.inf)))
+    last = np.where(_fits(last, anchor, scale, threshold), _order(np.full_like(about, np.inf)), last)
+    open_ = np.flatnonzero((last > first + 1) & (threshold < np.inf))
+    while open_.size:
+        a, b = first[open_], last[open_]
+        middle = (a >> 1) + (b >> 1) + (a & b & 1)  # their sum could be too large
+        fits = _fits(middle, anchor[open_], scale[open_], threshold[open_])
+        first[open_[fits]], last[open_[~fits]] = middle[fits], middle[~fits]
+        open_ = open_[last[open_] > first[open_] + 1]
+    return _double(first)
 
 
 def _fits(place: Ints, anchor: Floats, scale: Floats, threshold: Floats) -> NDArray[np.bool_]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from fedassay.artefacts.calibrator import Calibrator
 from fedassay.artefacts.conformal import ConformalPredictor
 from fedassay.cli import output
-from fedassay.errors import UsageError
+from fedassay.errors import FedassayError, UsageError
 from fedassay.result import Result
 
 
@@ -20,10 +20,10 @@ def deliver(result: Result, delivery: output.Delivery, *, out: Path | None) -> N
         raise UsageError(
             f"--out: only calibrate and conformal write an artefact, not {result.task}; leave it out."
         )
-    if result.task == "conformal":
-        ConformalPredictor.of(result).save(out)
-    else:
-        if result["calibrator"] is None:
-            delivery.deliver(result)  # it has been paid for
-        Calibrator.of(result).save(out)  # says why there is none
+    try:
+        artefact = ConformalPredictor.of(result) if result.task == "conformal" else Calibrator.of(result)
+    except FedassayError:
+        delivery.deliver(result)  # it has been paid for
+        raise  # says why there is none
+    artefact.save(out)
     delivery.deliver(result, also=[out])

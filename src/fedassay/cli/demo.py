@@ -19,7 +19,7 @@ from fedassay.reports.page import page
 from fedassay.reports.plots import save_overview
 from fedassay.reports.side_by_side import print_side_by_side
 from fedassay.simulation import Simulation
-from fedassay.trust import TRUST_MODELS
+from fedassay.trust import TRUST_MODELS, TwoServer
 
 EPSILON = 1.0
 
@@ -71,7 +71,7 @@ def demo(
 
 def _terms(kind: type[TrustModel], simulation: Simulation) -> dict[str, Any]:
     """Servers that check every row take minutes for 200,000, and see how many rows a hospital sends."""
-    if not kind.helpers_needed:
+    if kind is not TwoServer:
         return {"simulation": simulation}
     return {
         "simulation": replace(simulation, mode="aggregate"),

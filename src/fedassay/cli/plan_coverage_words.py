@@ -29,14 +29,14 @@ def render(plan: Mapping[str, Any], console: Console) -> None:
         console.print(escape(text), soft_wrap=True, highlight=False)
 
     say(
-        f"{size(given)}, {given['rows_each']:,} each; {given['trust_model']}{budget(given)}. Clients are taken to have "
-        "equally many rows."
+        f"{size(given)}, {given['rows_each']:,} each; {given['trust_model']}{budget(given)}. Clients are taken to "
+        "have equally many rows."
     )
     console.print(_coverage(plan))
     guarantee = plan["guarantee"]
     if guarantee is not None and not plan["infinite"]:
         say(guarantee["text"])
-    if plan["expected"] is not None and not (plan["coverage_law"] or {}).get("exact"):
+    if _differs(plan):
         say("What to expect is for scores that are spread evenly over their range.")
     details = plan["details"]
     if details.get("margin") is not None:
@@ -48,10 +48,19 @@ def render(plan: Mapping[str, Any], console: Console) -> None:
             f"target and {above} above."
         )
     if plan["expected"] is not None:
-        judged = ", ".join(f"{name} {number(plan['widths'][name])}" for name in plan["targets"])
-        say(f"Against the targets: {judged}.")
+        widths = plan["widths"]
+        judged = (
+            f"{name} {number(widths[name])} (target {wish:g})" for name, wish in plan["targets"].items()
+        )
+        say(f"{', '.join(judged).capitalize()}.")
     least = plan["rows_needed"][parameters["guarantee"]]
     say(f"Without privacy, {counted(least, 'row')} in all are the fewest for this guarantee.")
+
+
+def _differs(plan: Mapping[str, Any]) -> bool:
+    """Whether what to expect is something else than what is guaranteed."""
+    law, expected = plan["coverage_law"], plan["expected"]
+    return expected is not None and (law is None or abs(expected["mean"] - law["mean"]) > 5e-5)
 
 
 def _coverage(plan: Mapping[str, Any]) -> Table:
@@ -74,7 +83,7 @@ def _coverage(plan: Mapping[str, Any]) -> Table:
         table.add_row(f"{name} (planned)", "", f"≥ {guarantee['coverage']:.4f}", "", "", "")
     else:
         table.add_row(f"{name} (planned)", *[""] * 5)
-    if plan["expected"] is not None and not (law or {}).get("exact"):
+    if _differs(plan):
         expected = plan["expected"]
         table.add_row(
             "  to expect", "", f"{expected['mean']:.4f}", number(expected["standard_deviation"]), "", ""

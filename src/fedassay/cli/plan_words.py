@@ -178,8 +178,11 @@ def _inverse(one: Mapping[str, Any], console: Console) -> None:
     if each is not None:
         more = each["reason"] if each["value"] is None else f"{counted(each['value'], 'row')} at each client"
         by_rows += f"; or {more}"
+    wish = f"{one['metric']} within {one['target']:g}"
+    if one["metric"] == "finite":
+        wish = "sets that do not hold everything"
     console.print(
-        f"For {escape(one['metric'])} within {one['target']:g}: {escape(by_epsilon)}; or {escape(by_rows)}.",
+        f"For {escape(wish)}: {escape(by_epsilon)}; or {escape(by_rows)}.",
         soft_wrap=True,
         highlight=False,
     )

@@ -105,8 +105,9 @@ class NoiseTail:
             return np.where(x <= 0, 1.0, 0.0)
         first, step, values = self._table
         knot = np.floor((x - first) / step).astype(np.int64)
-        # A rounded quotient may name the knot to the right.
+        # A rounded quotient may name a neighbour.
         knot = np.where(first + knot * step > x, knot - 1, knot)
+        knot = np.where(first + (knot + 1) * step <= x, knot + 1, knot)
         found = np.where(knot < 0, 1.0, values[np.clip(knot, 0, len(values) - 1)])
         return np.minimum(found, 0.5) * (x > 0) + found * (x <= 0) if self.symmetric else found
 
@@ -128,7 +129,7 @@ class NoiseTail:
         return float(first + step * int(np.argmax(values <= probability)))
 
     def integral(self, x: float) -> float:
-        """∫ of the bound from x to ∞; the bound is 1 left of its knots, and nothing right of them."""
+        """∫ of the bound from x to ∞, at least; the bound is 1 left of its knots, and nothing right of them."""
         first, step, values = self._table
         inside = max(0.0, (x - first) / step)
         knot = min(math.floor(inside), len(values))

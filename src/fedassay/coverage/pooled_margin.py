@@ -156,7 +156,7 @@ def _conditional(
     """The margin with P(U < level) <= 1 - confidence for all these numbers of rows."""
     allowed = largest_miss(confidence)
     if not tail.symmetric:
-        return tail.reach_of(1 - confidence)
+        return tail.reach_of(1 - confidence) + SPARE
     deviation = math.sqrt(level * (1 - level) * most + tail.variance)
     ranges = _ranges(fewest, most, deviation / 20)
 

@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from fedassay.coverage import best_pair, scores_needed
-from fedassay.errors import DataError
+from fedassay.errors import DataError, UsageError
 from fedassay.planning.evaluation import unused_rows
 from fedassay.planning.expectation import PlannedRelease
-from fedassay.planning.predicted_coverage import Enough, PredictedCoverage, predict, what_is_enough
+from fedassay.planning.predicted_coverage import FINITE, Enough, PredictedCoverage, predict, what_is_enough
 from fedassay.planning.verdict import Verdict, checked_targets, in_words, judged
 from fedassay.tasks.conformal.conformal import Conformal
 from fedassay.tasks.conformal.found import Law, law_to_json
@@ -46,8 +46,11 @@ class ConformalPlan:
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
-        """For each target, whether there are enough rows."""
-        return {name: judged(target, [self.predicted.width(name)]) for name, target in self.targets.items()}
+        """For each target about which something is known, whether there are enough rows."""
+        widths = {name: self.predicted.width(name) for name in self.targets}
+        return {
+            name: judged(self.targets[name], [width]) for name, width in widths.items() if width is not None
+        }
 
     @property
     def verdict(self) -> str:
@@ -118,13 +121,22 @@ def plan_conformal(
     given = checked_targets(targets or {}, TARGETS)
     planned, notes = _with_bound(study, task)
     predicted = predict(planned, task)
+    for name in given:
+        if predicted.width(name) is None:
+            raise UsageError(
+                f"target {name}: nothing is known about it beforehand for this method; expected another target, or "
+                "another method."
+            )
+    wanted = dict(given)
+    if not predicted.finite and planned.budget is not None and not task.chooses(planned.setting):
+        wanted = {FINITE: 0.0, **given}  # private choices say it themselves
     return ConformalPlan(
         study=planned,
         task=task,
         predicted=predicted,
-        beside=_beside(planned, task, predicted),
+        beside=_beside(planned, task),
         targets={**TARGETS, **given},
-        inverse=tuple(what_is_enough(planned, task, name, target) for name, target in given.items()),
+        inverse=tuple(what_is_enough(planned, task, name, target) for name, target in wanted.items()),
         warnings=(*unused_rows(planned), *notes, *_uneven(planned, predicted)),
     )
 
@@ -163,7 +175,7 @@ def _uneven(study: PlannedRelease, predicted: PredictedCoverage) -> tuple[str, .
     return tuple(notes)
 
 
-def _beside(study: PlannedRelease, task: Conformal, predicted: PredictedCoverage) -> dict[str, Law | str]:
+def _beside(study: PlannedRelease, task: Conformal) -> dict[str, Law | str]:
     """Other ways to use the same rows, without privacy."""
     clients, each = study.expectation.clients, _rows_each(study)
     confidence = task.request.confidence
@@ -171,10 +183,9 @@ def _beside(study: PlannedRelease, task: Conformal, predicted: PredictedCoverage
         "pooled": _best(1, clients * each, task.level, confidence),
         "alone": _best(1, each, task.level, confidence),
     }
-    rehearsed = predicted.rehearsed
-    if rehearsed is None or rehearsed.method not in QQ:
+    if task.way(study.setting)[0] not in QQ:
         return laws
-    if rehearsed.in_private:
+    if task.chooses(study.setting):
         return {**laws, "without noise": _best(clients, each, task.level, confidence)}
     other = task.confidence if confidence is None else None
     return {
@@ -206,8 +217,9 @@ def _found(predicted: PredictedCoverage, confidence: float | None) -> dict[str, 
     }
     return {
         "method": rehearsed.method,
-        **{name: made[name] for name in ("guarantee", "pair", "coverage_law", "infinite")},
-        **({} if "reason" not in made else {"reason": made["reason"]}),
+        **{name: made[name] for name in ("guarantee", "pair", "coverage_law")},
+        "infinite": rehearsed.trivial,
+        **({} if predicted.reason is None else {"reason": predicted.reason}),
         "details": details,
     }
 
@@ -224,8 +236,8 @@ def _described(law: Law | str, task: Conformal) -> dict[str, Any]:
     }
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _finite(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else value
 
 
 def _sentence(text: str | None) -> str:

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
 
 from fedassay.errors import DataError, FedassayError
 from fedassay.planning.expectation import PlannedRelease, Size
-from fedassay.planning.inverse import Answer, fewest_rows, smallest_epsilon
+from fedassay.planning.inverse import Answer, smallest_epsilon
 from fedassay.planning.rehearsed import Rehearsed, rehearse
 from fedassay.tasks.conformal.accuracy import Expected
 from fedassay.tasks.conformal.conformal import Conformal
 from fedassay.tasks.conformal.found import Law
+
+FINITE = "finite"
+"""The target that there are sets which do not hold everything."""
+
+MOST_TRIED = (10_000, 1_000_000)
+"""Clients, and rows at each of them, that are looked at when asking what is enough; more if more are planned."""
+
+MOST_CHOOSING = (200, 10_000)
+"""The same where each client chooses privately, which takes longer to work out."""
+
+LARGEST_TRIED = 16.0
+"""Of epsilon, which beyond this no longer matters: larger ones are taken to be as good as this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,36 +36,39 @@ class PredictedCoverage:
     Parameters
     ----------
     rehearsed : how it went; None if the task refused.
-    expected : the coverage to expect in fact.
     """
 
     level: float
     confidence: float
     rehearsed: Rehearsed | None = None
-    expected: Expected | None = None
     reason: str | None = None
+
+    @property
+    def expected(self) -> Expected | None:
+        """The coverage to expect in fact; it may take a simulation."""
+        return None if self.rehearsed is None else self.rehearsed.expected
 
     @property
     def law(self) -> Law | None:
         """The law of the coverage, or a law below it."""
-        return None if self.rehearsed is None else self.rehearsed.found.law
+        return None if self.rehearsed is None else self.rehearsed.law
 
     @property
     def finite(self) -> bool:
         """Whether there will be sets that do not hold everything."""
-        return self.rehearsed is not None and not self.rehearsed.found.infinite
+        return self.rehearsed is not None and not self.rehearsed.trivial
 
-    def width(self, name: str) -> float:
-        """By the name of a target; infinite where it cannot be said."""
+    def width(self, name: str) -> float | None:
+        """By the name of a target: infinite if all is covered, None where nothing is known."""
         if not self.finite:
             return math.inf
+        if name == FINITE:
+            return 0.0
         if name == "shortfall":
-            return math.inf if self.law is None else self.level - self.law.quantile(1 - self.confidence)
+            return None if self.law is None else self.level - self.law.quantile(1 - self.confidence)
         if self.expected is None:
-            return math.inf
-        if name == "spread":
-            return self.expected.standard_deviation
-        return self.expected.mean - self.level
+            return None
+        return self.expected.standard_deviation if name == "spread" else self.expected.mean - self.level
 
 
 def predict(study: PlannedRelease, task: Conformal) -> PredictedCoverage:
@@ -65,8 +82,7 @@ def predict(study: PlannedRelease, task: Conformal) -> PredictedCoverage:
         level=level,
         confidence=confidence,
         rehearsed=rehearsed,
-        expected=rehearsed.expected(level),
-        reason=rehearsed.found.reason,
+        reason=rehearsed.reason,
     )
 
 
@@ -89,58 +105,74 @@ class Enough:
         return {"metric": self.metric, "target": self.target, **answers}
 
 
-@dataclass(frozen=True, kw_only=True)
-class _SameClients(PlannedRelease):
-    """A study that has more rows at each client, and not more clients."""
-
-    @classmethod
-    def of(cls, study: PlannedRelease) -> _SameClients:
-        return cls(**{field.name: getattr(study, field.name) for field in fields(study)})
-
-    def with_rows(self, rows: float) -> Self:
-        """The same clients with more or fewer rows, and with a bound on them that moves along."""
-        size = Size(rows=rows, clients=self.expectation.clients)
-        protection = self.protection
-        if protection.rows_per_client is not None:
-            protection = replace(protection, rows_per_client=max(1, math.floor(rows / size.clients)))
-        return replace(self, expectation=size, protection=protection)
-
-
 def what_is_enough(study: PlannedRelease, task: Conformal, name: str, target: float) -> Enough:
     """The smallest epsilon, the fewest clients of the planned size, the fewest rows at each of the planned clients."""
+    m, n = study.expectation.clients, max(1, math.floor(study.rows / study.expectation.clients))
+    limits = MOST_CHOOSING if task.chooses(study.setting) else MOST_TRIED
+    most_clients, most_rows = max(limits[0], 4 * m), max(limits[1], 4 * n)
 
     def width(other: PlannedRelease) -> float:
-        return predict(other, task).width(name)
+        if other.budget is not None and other.budget.epsilon > LARGEST_TRIED:
+            other = other.with_epsilon(LARGEST_TRIED)
+        found = predict(other, task).width(name)
+        return math.inf if found is None else found
 
-    def beside_noise(other: PlannedRelease) -> str:
-        return f"at the largest that was tried {name} is {_in_words(_tried(other, task).width(name))}"
+    def enough(clients: int, rows: int) -> bool:
+        with suppress(FedassayError):  # what a trust model refuses is not enough
+            return width(_of_size(study, clients, rows)) <= target
+        return False
 
-    clients = fewest_rows(study, width, target)
-    each = fewest_rows(_SameClients.of(study), width, target)
+    clients = _fewest(lambda value: enough(value, n), m, most_clients)
+    each = _fewest(lambda value: enough(m, value), n, most_rows)
     return Enough(
         metric=name,
         target=target,
-        epsilon=smallest_epsilon(study, width, target, beside_noise),
-        rows=_or_reason(clients, "no number of clients of this size is enough"),
-        rows_per_client=_or_reason(
-            each
-            if each.value is None
-            else replace(each, value=float(each.value // study.expectation.clients)),
-            "no number of rows at each of these clients is enough",
-        ),
+        epsilon=smallest_epsilon(study, width, target, lambda other: _at_most(name, width(other))),
+        rows=Answer(value=None, reason=f"no number of such clients up to {most_clients:,} is enough")
+        if clients is None
+        else Answer(value=float(clients * n), clients=clients),
+        rows_per_client=Answer(value=None, reason=f"no number of rows at each up to {most_rows:,} is enough")
+        if each is None
+        else Answer(value=float(each)),
     )
 
 
-def _or_reason(answer: Answer, reason: str) -> Answer:
-    return answer if answer.value is not None else Answer(value=None, reason=reason)
+def _of_size(study: PlannedRelease, clients: int, rows: int) -> PlannedRelease:
+    """The same with so many rows at each of so many clients; a bound on them moves along."""
+    protection = study.protection
+    if protection.rows_per_client is not None:
+        protection = replace(protection, rows_per_client=rows)
+    return replace(study, expectation=Size(rows=clients * rows, clients=clients), protection=protection)
 
 
-def _tried(study: PlannedRelease, task: Conformal) -> PredictedCoverage:
-    try:
-        return predict(study, task)
-    except FedassayError as problem:
-        return PredictedCoverage(level=task.level, confidence=task.confidence, reason=str(problem))
+def _fewest(enough: Callable[[int], bool], start: int, most: int) -> int | None:
+    """The smallest whole number that is enough, to two percent; None if there is none up to `most`.
+
+    Goes up or down from `start` by factors of two until the answer changes, then bisects. What is found has been
+    tried, and so has something at most two percent smaller that is not enough: if more is sometimes worse, there can be
+    smaller numbers that are enough too.
+
+    Examples
+    --------
+    >>> _fewest(lambda x: x >= 37, 100, 1000), _fewest(lambda x: x >= 37, 5, 1000), _fewest(lambda x: False, 5, 1000)
+    (37, 37, None)
+    """
+    low, high = start, start
+    if enough(start):
+        while low > 1 and enough(low // 2):
+            high = low = low // 2
+        low //= 2
+    else:
+        while high < most and not enough(high):
+            low, high = high, min(most, 2 * high)
+        if high == most and not enough(most):
+            return None
+    while high - low > max(1, high // 50):
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
-def _in_words(width: float) -> str:
-    return f"{width:.2g}" if math.isfinite(width) else "unknown, because sets hold everything"
+def _at_most(name: str, width: float) -> str:
+    said = f"{width:.2g}" if math.isfinite(width) else "unknown, because sets hold everything"
+    return f"at the largest that was tried, {name} is {said}"

@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from fedassay.coverage import best_pair
 from fedassay.errors import UsageError
 from fedassay.planning.expectation import PlannedRelease
 from fedassay.protocol import NO_NOISE, Batch, Noise, Query, Released, Select, Sum
@@ -28,7 +30,8 @@ from fedassay.tasks.conformal.accuracy import (
     pooled_exactly,
 )
 from fedassay.tasks.conformal.conformal import Conformal
-from fedassay.tasks.conformal.found import Found
+from fedassay.tasks.conformal.found import Found, Law
+from fedassay.tasks.conformal.pooled import TOO_FEW
 
 MOST_ROWS_EACH = 10**7
 """Coverage is not computed for clients with more rows."""
@@ -58,6 +61,7 @@ class Rehearsed:
     clients, rows : how many clients, and how many rows each.
     """
 
+    level: float
     method: str
     found: Found
     query: Query[Any] | None
@@ -70,25 +74,47 @@ class Rehearsed:
         """Whether each client chooses with privacy."""
         return isinstance(self.query, Select)
 
-    def expected(self, level: float) -> Expected | None:
+    @property
+    def trivial(self) -> bool:
+        """Whether every set will hold everything. What clients choose privately is not known beforehand."""
+        return self.found.infinite and not self.in_private
+
+    @property
+    def reason(self) -> str | None:
+        """Why every set will hold everything; None if that is not so."""
+        if not self.trivial:
+            return None
+        # These clients have no scores outside the range.
+        of = None if self.query is None else self.query.of
+        return TOO_FEW if isinstance(of, ValueSummary) else self.found.reason
+
+    @property
+    def law(self) -> Law | None:
+        """The law of the coverage, or one below it; for single clients that of one of them."""
+        if self.method != "local" or self.trivial:
+            return self.found.law
+        return best_pair(1, self.rows, self.level)
+
+    @cached_property
+    def expected(self) -> Expected | None:
         """The coverage to expect in fact, for evenly spread scores; None if it is not known, or all is covered."""
-        found, details = self.found, self.found.details
-        if found.infinite:
+        details, of = self.found.details, None if self.query is None else self.query.of
+        if self.trivial:
             return None
         if self.method == "average":
-            return average_coverage(self.clients, self.rows, level)
-        of = None if self.query is None else self.query.of
+            return average_coverage(self.clients, self.rows, self.level)
+        known = None
         if isinstance(of, QuantileLosses):
-            return choice_coverage(of, self.noise, clients=self.clients, server_rank=details["server_rank"])
-        if isinstance(of, ValueSummary):
+            known = choice_coverage(of, self.noise, clients=self.clients, server_rank=details["server_rank"])
+        elif isinstance(of, ValueSummary):
             rows = self.clients * self.rows
             if self.noise.variance == 0:
                 return pooled_exactly(rows, round(details["rank"]))
-            return pooled_coverage(of, self.noise, rows=rows, level=level, margin=details["margin"])
-        if found.law is not None:
-            return Expected(found.law.mean, found.law.standard_deviation)
-        assert self.method == "local"
-        return average_coverage(1, self.rows, level)
+            known = pooled_coverage(of, self.noise, rows=rows, level=self.level, margin=details["margin"])
+        law = self.law
+        if known is None and law is not None:
+            known = Expected(law.mean, law.standard_deviation)
+        return known
 
 
 def rehearse(task: Conformal, study: PlannedRelease) -> Rehearsed:
@@ -104,15 +130,25 @@ def rehearse(task: Conformal, study: PlannedRelease) -> Rehearsed:
     setting = study.setting
     method, way = task.way(setting)
     steps = way(task, method, setting)
-    query, noise = None, NO_NOISE
+    query: Query[Any] | None = None
+    noise = NO_NOISE
     try:
-        query = next(steps)
-        noise = setting.noise(query)
-        value = _answer(query, clients=clients, rows=rows)
+        step = next(steps)
+        assert isinstance(step, Query), "a threshold takes one question"
+        query, noise = step, setting.noise(step)
+        value = _answer(step, clients=clients, rows=rows)
         steps.send(Released(value=value, noise=noise, clients=clients))
     except StopIteration as end:
         found = end.value[0][EVERYONE]
-        return Rehearsed(method=method, found=found, query=query, noise=noise, clients=clients, rows=rows)
+        return Rehearsed(
+            level=task.level,
+            method=method,
+            found=found,
+            query=query,
+            noise=noise,
+            clients=clients,
+            rows=rows,
+        )
     raise AssertionError("a threshold takes one question")
 
 

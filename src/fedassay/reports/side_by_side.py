@@ -12,7 +12,7 @@ from fedassay.reports.sheet import Cell, Document, Sheet, metric_cell, reasons
 from fedassay.reports.terminal import print_sheet
 
 _NARROW = 9
-"""Characters of a column: six trust models fit 80."""
+"""Characters of a column: seven trust models fit 90."""
 
 _AT_THRESHOLD = ("accuracy", "precision", "recall", "specificity")
 

@@ -28,8 +28,8 @@ from fedassay.tasks.conformal.request import Request
 from fedassay.tasks.distribution.curve import Curve, curve_of
 from fedassay.tasks.distribution.stored import Release
 
-EXACT_POINTS, NOISY_POINTS = 1 << 14, 1 << 10
-"""Points of the grid unless they are asked for."""
+EXACT_POINTS, NOISY_POINTS, REPORTED_POINTS = 1 << 14, 1 << 10, 1 << 7
+"""Points of the grid unless they are asked for: without noise, with it, and where each client reports on one level."""
 
 UNSURE = 1e-6
 """The part of the allowed misses that is kept for a number of rows that noise makes look too large or too small."""

@@ -152,6 +152,7 @@ def from_distribution(task: Conformal, method: str, setting: Setting) -> Generat
     if noise.variance == 0:
         leaves = _leaves(task, lower, upper, pooled.EXACT_POINTS)
     if noise.reporting:
+        leaves = _leaves(task, lower, upper, pooled.REPORTED_POINTS)
         _check_reported(method, leaves.points)
     released: Released[Distribution] = yield Sum(of=chosen(leaves, setting, mechanism="auto"), part=task.part)
     release = Release.of(released.value, released.noise)

@@ -1,0 +1,354 @@
+"""Without noise every threshold is the order statistic that the method says, of scores computed by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from scipy.stats import beta
+
+import fedassay
+from conformal_artefacts import class_rows, regression_rows
+from conformal_drive import drive, setting_of
+from fedassay.coverage import best_server_rank
+from fedassay.coverage.law import split_rank
+from fedassay.summaries.local_quantile import local_rank
+from fedassay.summaries.quantile_votes import ladder
+from fedassay.tasks.conformal import Conformal
+from fedassay.trust import Plain, SecureSum
+
+EQUAL = (100,) * 10
+UNEQUAL = (200, 100, 70, 50, 21, 20, 9, 4, 1, 0)
+RANGE = (0.0, 4.0)
+STEP = 4.0 / ((1 << 14) - 1)
+
+
+def clients_of(rows: tuple[int, ...], seed: int = 0) -> list[dict[str, np.ndarray]]:
+    rng = np.random.default_rng(seed)
+    return [{"conformity": np.abs(rng.normal(size=n))} for n in rows]
+
+
+def pooled(clients: list[dict[str, np.ndarray]]) -> np.ndarray:
+    return np.sort(np.concatenate([one["conformity"] for one in clients]))
+
+
+def found(method: str, rows: tuple[int, ...], trust: Any = None, **fields: Any) -> dict[str, Any]:
+    task = Conformal(method=method, **{"score_range": RANGE, **fields})
+    return drive(task, setting_of(trust or Plain(), clients=len(rows)), clients_of(rows))
+
+
+def split(scores: np.ndarray, level: float = 0.9) -> float:
+    """Split conformal prediction, as numpy has it; half a rank keeps away from rounding."""
+    rank = math.ceil((len(scores) + 1) * level - 1e-9)
+    return float(np.quantile(scores, (rank - 0.5) / len(scores), method="inverted_cdf"))
+
+
+def rounded_up(score: float) -> float:
+    """The next of the default points."""
+    return math.ceil(score / STEP - 1e-9) * STEP
+
+
+# --- all scores together --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trust", [Plain(), SecureSum()], ids=lambda trust: trust.name)
+@pytest.mark.parametrize("rows", [EQUAL, UNEQUAL], ids=["equal", "unequal"])
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
+def test_pooled_is_split_conformal_prediction_rounded_up(
+    trust: Any, rows: tuple[int, ...], level: float
+) -> None:
+    results = found("pooled", rows, trust, level=level)
+    scores = pooled(clients_of(rows))
+    assert results["rank"] == split_rank(len(scores), level) == math.ceil(level * (len(scores) + 1))
+    assert results["threshold"] == pytest.approx(rounded_up(split(scores, level)), abs=1e-9)
+    assert results["guarantee"]["coverage"] == pytest.approx(results["rank"] / (len(scores) + 1))
+    assert results["step"] == pytest.approx(STEP)
+    assert (results["pair"], results["rows"], results["clients"]) == (None, len(scores), len(rows))
+
+
+def test_pooled_with_confidence_takes_the_rank_whose_beta_law_says_so() -> None:
+    results = found("pooled", EQUAL, guarantee="training-conditional", confidence=0.95)
+    law, rank = results["coverage_law"], results["rank"]
+    assert beta(rank, 1001 - rank).sf(0.9) >= 0.95 > beta(rank - 1, 1002 - rank).sf(0.9)
+    assert results["threshold"] == pytest.approx(rounded_up(pooled(clients_of(EQUAL))[rank - 1]), abs=1e-9)
+    assert law["mean"] == pytest.approx(rank / 1001)
+    assert results["guarantee"]["kind"] == "training-conditional"
+    assert results["guarantee"]["probability"] == pytest.approx(beta(rank, 1001 - rank).sf(0.9))
+
+
+@pytest.mark.parametrize("bins", [2, 16, 1000])
+def test_the_number_of_bins_is_what_was_asked_for_up_to_a_power_of_two(bins: int) -> None:
+    results = found("pooled", EQUAL, bins=bins)
+    step = 4.0 / ((1 << (bins - 1).bit_length()) - 1)
+    assert results["step"] == pytest.approx(step)
+    score = split(pooled(clients_of(EQUAL)))
+    assert results["threshold"] == pytest.approx(math.ceil(score / step) * step)
+
+
+def test_weighted_counts_one_new_row_for_each_client() -> None:
+    for rows in (EQUAL, UNEQUAL):
+        results = found("weighted", rows)
+        scores = pooled(clients_of(rows))
+        rank = math.ceil(0.9 * (len(scores) + len(rows)) - 1e-9)
+        assert results["rank"] == rank
+        assert results["threshold"] == pytest.approx(rounded_up(scores[rank - 1]), abs=1e-9)
+        assert results["guarantee"]["coverage"] == pytest.approx(rank / (len(scores) + len(rows)))
+        assert "exchangeable within each client" in results["guarantee"]["assumption"]
+        assert results["coverage_law"] is None
+
+
+def test_a_score_at_the_upper_end_of_the_range_is_still_a_threshold() -> None:
+    clients = [{"conformity": np.ones(50)}] * 3
+    for bins in (2, 8, 100, 1 << 14):
+        task = Conformal(method="pooled", score_range=(0.0, 1.0), bins=bins)
+        assert drive(task, setting_of(clients=3), clients)["threshold"] == 1.0
+        votes = Conformal(method="qq", score_range=(0.0, 1.0), bins=bins)
+        assert drive(votes, setting_of(SecureSum(), clients=3), clients)["threshold"] == 1.0
+
+
+@pytest.mark.parametrize("method", ["pooled", "qq"])
+def test_scores_above_the_range_make_the_set_hold_everything(method: str) -> None:
+    results = found(method, EQUAL, SecureSum(), score_range=(0.0, 0.5))
+    assert (results["threshold"], results["infinite"]) == (None, True)
+    assert "range" in results["reason"]
+    assert results["guarantee"]["kind"] == "marginal"
+    below = found(method, EQUAL, SecureSum(), score_range=(-9.0, -8.0))
+    assert below["infinite"]
+
+
+@pytest.mark.parametrize("method", ["pooled", "qq"])
+def test_scores_below_the_range_are_covered_by_its_lower_points(method: str) -> None:
+    results = found(method, EQUAL, SecureSum(), score_range=(10.0, 12.0), bins=2)
+    assert results["threshold"] == pytest.approx(12.0)
+    fine = found(method, EQUAL, SecureSum(), score_range=(10.0, 12.0), bins=256)
+    assert 10.0 < fine["threshold"] <= 10.0 + 2 / 255 + 1e-9
+
+
+# --- quantiles of quantiles -----------------------------------------------------------------------------
+
+
+def by_hand(rows: tuple[int, ...], ranks: list[int], k: int) -> float:
+    """The k-th smallest of the clients' order statistics, +∞ where a client has none."""
+    sent = [
+        np.sort(one["conformity"])[rank - 1] if 1 <= rank <= n else math.inf
+        for one, n, rank in zip(clients_of(rows), rows, ranks, strict=True)
+    ]
+    return float(np.sort(sent)[k - 1])
+
+
+@pytest.mark.parametrize(("method", "pair"), [("qq", (92, 4)), ("qq-paper", (95, 1))])
+def test_equal_clients_have_the_pair_of_the_method(method: str, pair: tuple[int, int]) -> None:
+    results = found(method, EQUAL)
+    assert tuple(results["pair"]) == pair
+    assert results["threshold"] == by_hand(EQUAL, [pair[0]] * 10, pair[1])
+    assert results["coverage_law"]["exact"] is True
+    assert [one["rank"] for one in results["sites"]] == [pair[0]] * 10
+    for one, client in zip(results["sites"], clients_of(EQUAL), strict=True):
+        assert one["score"] == np.sort(client["conformity"])[pair[0] - 1]
+
+
+@pytest.mark.parametrize(("method", "rule"), [("qq", "spread"), ("qq-paper", "paper")])
+def test_unequal_clients_have_the_best_rank_for_the_ranks_that_they_used(method: str, rule: Any) -> None:
+    results = found(method, UNEQUAL)
+    local = "spread" if method == "qq" else "split"
+    ranks = [local_rank(local, 10, n, 0.9) for n in UNEQUAL]
+    law = best_server_rank(UNEQUAL, ranks, 0.9, rule=rule)
+    assert results["server_rank"] == law.server_rank
+    assert results["threshold"] == by_hand(UNEQUAL, ranks, law.server_rank)
+    assert results["guarantee"]["coverage"] == pytest.approx(law.mean)
+    assert results["pair"] is None
+    assert [one["rank"] for one in results["sites"]] == ranks
+    if method == "qq-paper":
+        assert ranks[:3] == [181, 91, 64]  # ⌈0.9(n+1)⌉
+        assert results["without_a_quantile"] == 3
+
+
+def test_a_confidence_moves_the_pair() -> None:
+    results = found("qq", EQUAL, guarantee="training-conditional", confidence=0.9)
+    assert results["pair"] == [92, 6]
+    assert results["threshold"] == by_hand(EQUAL, [92] * 10, 6)
+    assert results["guarantee"]["probability"] >= 0.9
+
+
+def test_votes_for_points_are_the_quantile_of_quantiles_rounded_up() -> None:
+    results = found("qq", EQUAL, SecureSum())
+    assert results["pair"] == [92, 4]
+    assert results["threshold"] == pytest.approx(rounded_up(by_hand(EQUAL, [92] * 10, 4)), abs=1e-9)
+    assert "sites" not in results
+
+
+def test_votes_of_unequal_clients_take_what_is_at_least_as_safe() -> None:
+    rows = (203, 101, 75, 50, 21, 20, 9, 4, 1, 0)  # 203 is between two rungs of the ladder
+    rungs = [max(rung for rung in ladder(2**22) if rung <= n) for n in rows]
+    assert rungs != list(rows)
+    results = found("qq", rows, SecureSum())
+    ranks = [local_rank("spread", 10, rung, 0.9) for rung in rungs]
+    law = best_server_rank(rungs, ranks, 0.9)
+    lifted = [rank + n - rung for rank, n, rung in zip(ranks, rows, rungs, strict=True)]
+    assert results["server_rank"] == law.server_rank
+    assert results["threshold"] == pytest.approx(rounded_up(by_hand(rows, lifted, law.server_rank)), abs=1e-9)
+    assert results["threshold"] >= by_hand(rows, ranks, law.server_rank)
+    assert results["rows"] == sum(rungs)
+
+
+# --- the other methods ----------------------------------------------------------------------------------
+
+
+def test_average_is_the_mean_of_the_clients_own_quantiles() -> None:
+    results = found("average", UNEQUAL)
+    own = [split(np.asarray(one["conformity"])) for one in clients_of(UNEQUAL) if len(one["conformity"]) >= 9]
+    assert results["threshold"] == pytest.approx(np.mean(own))
+    assert results["without_a_quantile"] == 3
+    assert results["guarantee"]["kind"] == "none"
+    assert results["guarantee"]["coverage"] is None
+    assert results["coverage_law"] is None
+
+
+def test_local_is_each_clients_own_split_conformal_prediction() -> None:
+    results = found("local", UNEQUAL)
+    assert (results["threshold"], results["infinite"], results["pair"]) == (None, False, None)
+    for one, client in zip(results["sites"], clients_of(UNEQUAL), strict=True):
+        scores = client["conformity"]
+        assert one["infinite"] == (len(scores) < 9)
+        assert one["threshold"] == (None if len(scores) < 9 else split(scores))
+    assert results["without_a_quantile"] == 3
+    least = min(split_rank(n, 0.9) / (n + 1) for n in UNEQUAL if n >= 9)
+    assert results["guarantee"]["coverage"] == pytest.approx(least)
+    assert "its own new rows only" in results["guarantee"]["assumption"]
+
+
+def test_local_with_confidence_needs_more_rows_and_takes_higher_ranks() -> None:
+    results = found("local", (200, 28, 29, 9), guarantee="training-conditional", confidence=0.95)
+    assert [one["infinite"] for one in results["sites"]] == [False, True, False, True]
+    rank = results["sites"][0]["rank"]
+    assert results["sites"][0]["threshold"] == np.sort(clients_of((200,))[0]["conformity"])[rank - 1]
+    assert rank > split_rank(200, 0.9)
+    assert results["guarantee"]["probability"] >= 0.95
+
+
+@pytest.mark.parametrize("method", ["qq", "qq-paper", "pooled", "weighted", "local", "average"])
+def test_too_few_rows_for_the_level_give_the_honest_set_of_everything(method: str) -> None:
+    results = found(method, (3, 2, 1))
+    assert (results["threshold"], results["infinite"]) == (None, True)
+    assert results["reason"]
+    assert results["guarantee"]["coverage"] == 1.0
+    assert results["rows"] == 6
+
+
+# --- scores ---------------------------------------------------------------------------------------------
+
+
+def sorted_probabilities(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    p = softmax(z, axis=1)
+    return p, (-p).argsort(axis=1).argsort(axis=1) + 1  # ranks, 1 the most probable
+
+
+SCORES = {
+    "absolute": ({"target": "y", "prediction": "p"}, lambda d: np.abs(d["y"] - d["p"])),
+    "normalised": (
+        {"target": "y", "prediction": "p", "scale": "s"},
+        lambda d: np.abs(d["y"] - d["p"]) / d["s"],
+    ),
+    "cqr": ({"target": "y", "low": "a", "high": "b"}, lambda d: np.maximum(d["a"] - d["y"], d["y"] - d["b"])),
+    "conformity": ({"conformity": "y"}, lambda d: d["y"]),
+}
+
+
+def rows_by_site(data: dict[str, Any], sites: int = 6) -> dict[str, Any]:
+    return {**data, "site": np.arange(len(next(iter(data.values())))) % sites}
+
+
+@pytest.mark.parametrize("trust", [fedassay.Plain(), fedassay.SecureSum()], ids=lambda trust: trust.name)
+@pytest.mark.parametrize("name", SCORES)
+def test_every_score_of_numbers(name: str, trust: Any) -> None:
+    data, (columns, score) = rows_by_site(regression_rows(600)), SCORES[name]
+    results = fedassay.conformal(data, client="site", **columns, method="pooled", trust=trust).results
+    wanted = split(score(data))
+    assert results["score"]["name"] == name
+    assert wanted <= results["threshold"] + 1e-12 <= wanted + results["step"] + 1e-9
+    if trust.name == "plain":
+        results = fedassay.conformal(data, client="site", **columns, trust=trust).results
+        ranks, k = results["pair"]
+        own = [np.sort(score(data)[data["site"] == site])[ranks - 1] for site in range(6)]
+        assert results["threshold"] == pytest.approx(np.sort(own)[k - 1], rel=1e-12)
+
+
+@pytest.mark.parametrize("sets", ["lac", "aps", "raps"])
+def test_every_score_of_classes(sets: str) -> None:
+    data = rows_by_site(class_rows(600, classes=7))
+    p, ranks = sorted_probabilities(data["z"])
+    true = np.arange(600), data["k"]
+    mass = np.take_along_axis(np.sort(p, axis=1)[:, ::-1].cumsum(axis=1), ranks - 1, axis=1)
+    by_hand = {"lac": 1 - p, "aps": mass, "raps": mass + 0.2 * np.maximum(0, ranks - 2)}[sets][true]
+    more = {"parameters": [0.2, 2]} if sets == "raps" else {}
+    terms = {"client": "site", "label": "k", "logits": "z", "sets": sets, **more}
+    results = fedassay.conformal(data, **terms, method="pooled", trust=fedassay.Plain()).results
+    assert split(by_hand) - 1e-12 <= results["threshold"] <= split(by_hand) + results["step"] + 1e-9
+    assert not results["infinite"]  # the range is known, nothing is looked up
+    plain = fedassay.conformal(data, **terms, trust=fedassay.Plain())
+    ell, k = plain["pair"]
+    own = [np.sort(by_hand[data["site"] == site])[ell - 1] for site in range(6)]
+    assert plain["threshold"] == pytest.approx(np.sort(own)[k - 1], rel=1e-12)
+    assert plain.warnings == ()
+
+
+# --- conditions -----------------------------------------------------------------------------------------
+
+
+def modest(trust: Any) -> fedassay.Simulation:
+    """Without masks: what they add up to is tested elsewhere."""
+    return fedassay.Simulation(mode="auto" if trust.name == "plain" else "aggregate")
+
+
+def alone(data: dict[str, Any], keep: np.ndarray, **terms: Any) -> dict[str, Any]:
+    return dict(fedassay.conformal({name: column[keep] for name, column in data.items()}, **terms).results)
+
+
+@pytest.mark.parametrize("trust", [fedassay.Plain(), fedassay.SecureSum()], ids=lambda trust: trust.name)
+@pytest.mark.parametrize("method", ["qq", "pooled"])
+def test_each_group_is_as_if_there_were_no_other(method: str, trust: Any) -> None:
+    data = rows_by_site(regression_rows(900), sites=5)
+    terms = {
+        **{"client": "site", "target": "y", "prediction": "p", "method": method, "trust": trust},
+        **{"simulation": modest(trust)},
+        **({} if trust.name == "plain" and method == "qq" else {"score_range": (0, 5)}),
+    }
+    results = fedassay.conformal(data, conditional="group", by="sex", groups=["F", "M"], **terms).results
+    assert list(results["groups"]) == ["F", "M", "other"]
+    assert (results["threshold"], results["by"]) == (None, "group")
+    for name, sex in (("F", "F"), ("M", "M"), ("other", "X")):
+        single = alone(data, data["sex"] == sex, **terms)
+        for key in ("threshold", "pair", "rows", "clients", "infinite", "coverage_law"):
+            assert results["groups"][name][key] == single[key], key
+    assert results["guarantee"]["text"].startswith("For each group: ")
+
+
+@pytest.mark.parametrize("trust", [fedassay.Plain(), fedassay.SecureSum()], ids=lambda trust: trust.name)
+@pytest.mark.parametrize("method", ["qq", "pooled"])
+def test_each_class_is_as_if_there_were_no_other(method: str, trust: Any) -> None:
+    data = rows_by_site(class_rows(800, classes=3), sites=4)
+    terms = {"client": "site", "label": "k", "logits": "z", "method": method, "trust": trust}
+    terms["simulation"] = modest(trust)
+    results = fedassay.conformal(data, conditional="class", **terms).results
+    assert list(results["groups"]) == ["0", "1", "2"]
+    for name in results["groups"]:
+        single = alone(data, data["k"] == int(name), **terms)
+        for key in ("threshold", "pair", "rows", "guarantee"):
+            assert results["groups"][name][key] == single[key], key
+
+
+def test_a_rare_class_has_the_set_of_everything_and_the_others_their_own() -> None:
+    data = rows_by_site(class_rows(800, classes=3), sites=4)
+    rare = np.flatnonzero(data["k"] == 2)[4:]
+    keep = np.setdiff1d(np.arange(800), rare)
+    data = {name: column[keep] for name, column in data.items()}
+    result = fedassay.conformal(
+        data, client="site", label="k", logits="z", conditional="class", trust=fedassay.Plain()
+    )
+    groups = result["groups"]
+    assert [groups[name]["infinite"] for name in "012"] == [False, False, True]
+    assert "4 rows in all" in groups["2"]["reason"]
+    assert any("class 2 hold everything" in warning for warning in result.warnings)
