@@ -121,7 +121,10 @@ BAD_USAGE = {
     "too many groups": ([*COLUMNS, "--by", "p2"], "got more than 64 different values"),
     "missing groups": ([*COLUMNS, "--by", "gaps"], "column 'gaps' (group): got 2 bad values in 3000 rows"),
     "bad second scores": ([*COLUMNS, "--versus", "p2"], "column 'p2' (versus): got"),
-    "sites in aggregate": ([*COLUMNS, "--per-site", "--mode", "aggregate"], "use the faithful mode"),
+    "sites in aggregate": (
+        [*COLUMNS, "--per-site", "--mode", "aggregate", "--rows-per-client", "100"],
+        "use the faithful mode",
+    ),
 }
 
 
@@ -138,6 +141,17 @@ def test_bad_usage_gets_one_sentence_and_exit_code_2(capsys: Any, tmp_path: Path
     assert sentence in " ".join(err.split())
     assert "Traceback" not in err
     assert out == ""
+
+
+def test_sites_compare_alike_in_both_modes(capsys: Any, csv: Path) -> None:
+    found = []
+    for mode in ("faithful", "aggregate"):
+        code, out, _ = call(
+            capsys, "evaluate", csv, *COLUMNS, "--per-site", "--mode", mode, "--json", "-", "-q"
+        )
+        assert code == 0
+        found.append(json.loads(out)["results"]["heterogeneity"])
+    assert found[0] == found[1]
 
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "compare.md"

@@ -49,7 +49,7 @@ COUNTS = st.lists(st.integers(0, 12), min_size=2, max_size=9).filter(lambda x: s
 
 
 @given(COUNTS, st.data(), st.sampled_from([(1, 1), (4, 1), (1, 2)]), st.floats(0.05, 6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_scores_lose_or_win_more(
     bins: list[int], data: st.DataObject, slopes: tuple[int, int], epsilon: float
 ) -> None:

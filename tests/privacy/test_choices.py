@@ -55,9 +55,7 @@ def test_only_differences_of_losses_matter(losses: list[int], shift: int) -> Non
     first, second = np.array(losses), np.array(losses) + shift
     seeds = SimulatedRandomness(3), SimulatedRandomness(3)
     scale = Fraction(2**39 + 1, 2**37)
-    assert choose(first, scale=scale, randomness=seeds[0]) == choose(
-        second, scale=scale, randomness=seeds[1]
-    )
+    assert choose(first, scale=scale, randomness=seeds[0]) == choose(second, scale=scale, randomness=seeds[1])
 
 
 def test_a_hopeless_candidate_is_never_chosen_and_costs_no_time() -> None:

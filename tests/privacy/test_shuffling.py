@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +19,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fedassay.errors import UsageError
+from fedassay.privacy.accounting import GAUSSIAN, LAPLACE, UNARY
+from fedassay.privacy.file_ledger import FileLedger
+from fedassay.privacy.ledger import Charge, compose
 from fedassay.privacy.shuffling import LARGEST_LOCAL_EPSILON, delta_of, local_epsilon_for
 from fedassay.protocol import Budget
+from stated import Verify
 
 Reals = NDArray[np.float64]
 Bound = Callable[[float, float, int], float]
@@ -212,6 +219,31 @@ def test_no_randomiser_breaks_the_bound(laws: Reals, part: float, clients: int, 
         assert truth(laws, part * local, others) <= delta_of(part * local, local, clients) + 1e-12
 
 
+@pytest.mark.full
+def test_no_randomiser_of_many_breaks_the_bound(verify: Verify) -> None:
+    """Laws of three inputs over up to four symbols, up to six clients, whatever the others hold."""
+    rng, broken, closest, tries = np.random.default_rng(1), 0, 0.0, 20_000
+    for _ in range(tries):
+        symbols, clients = int(rng.integers(2, 5)), int(rng.integers(1, 7))
+        # Half of them with two values per symbol only, as extreme randomisers have.
+        logs = rng.normal(size=(3, symbols)) * rng.choice([0.2, 1.0, 3.0])
+        logs = np.where(rng.random() < 0.5, np.sign(logs) * abs(logs[0, 0]), logs)
+        laws = np.exp(logs) / np.exp(logs).sum(axis=1, keepdims=True)
+        local = float((np.log(laws).max(axis=0) - np.log(laws).min(axis=0)).max())
+        if local < 1e-6:
+            continue
+        epsilon = float(rng.uniform(0, 0.95)) * local
+        exact = truth(laws, epsilon, tuple(rng.integers(0, 3, clients - 1).tolist()))
+        bound = delta_of(epsilon, local, clients)
+        broken += exact > bound + 1e-12
+        closest = max(closest, exact / bound)
+    assert broken == 0
+    verify(
+        "shuffling: arbitrary randomisers whose true delta exceeds the bound; largest ratio of the two",
+        f"{broken} of {tries:,}, {closest:.3f}",
+    )
+
+
 # --- the paper's claim ----------------------------------------------------------------------------------------
 
 
@@ -279,3 +311,63 @@ def test_without_delta_or_without_others_there_is_no_amplification() -> None:
 def test_nonsense_is_refused(epsilon: float, local: float, clients: int) -> None:
     with pytest.raises(UsageError, match="shuffling: got"):
         delta_of(epsilon, local, clients)
+
+
+# --- the books ----------------------------------------------------------------------------------------------------
+
+BOOKED = {
+    "dataset": "d",
+    "study": "s",
+    "law": UNARY,
+    "scale": 0.2,
+    "l1": 1.0,
+    "l2": 1.0,
+    "trust_model": "shuffle",
+    "shuffled_epsilon": 0.5,
+    "shuffled_delta": 1e-6,
+}
+"""Messages of a local epsilon of 5 that cost (0.5, 1e-6) together."""
+
+
+def test_shuffled_releases_count_by_what_gives_less() -> None:
+    shuffled = [Charge(id=str(i), **BOOKED) for i in range(3)]  # type: ignore[arg-type]
+    plain = Charge(
+        id="p", **{**BOOKED, "law": LAPLACE, "scale": 4.0, "shuffled_epsilon": 0.0, "shuffled_delta": 0.0}
+    )  # type: ignore[arg-type]
+    assert compose(shuffled[:1], 1e-6) == 0.5
+    assert compose(shuffled, 3e-6) == compose(shuffled, 1e-3) == 1.5
+    assert compose([*shuffled, plain], 3e-6) == 1.75
+    # Not enough delta for all of them: then nobody is believed to have shuffled.
+    for delta in (0.0, 2.9e-6):
+        assert compose([*shuffled, plain], delta) == pytest.approx(15.25, rel=0.02)
+    gaussian = replace(plain, law=GAUSSIAN)
+    assert compose([*shuffled, gaussian], 3e-6) > 15  # no delta is left for the Gaussian
+    assert compose([*shuffled, gaussian], 4e-6) == pytest.approx(1.5 + compose([gaussian], 1e-6), rel=1e-3)
+
+
+def test_books_on_the_disk_have_both_numbers_and_old_ones_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    entry = Charge(id="1", **BOOKED)  # type: ignore[arg-type]
+    FileLedger(path, Budget(epsilon=0.6, delta=1e-6)).charge([entry])
+    assert FileLedger(path, None).charges == (entry,)
+    old = {
+        name: value for name, value in json.loads(path.read_text()).items() if not name.startswith("shuffled")
+    }
+    path.write_text(json.dumps(old) + "\n")
+    (read,) = FileLedger(path, None).charges
+    assert read.shuffled is None
+    assert FileLedger(path, None).spent("d", 1e-6) == pytest.approx(5.0, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"shuffled_epsilon": 0.0},
+        {"shuffled_epsilon": -1.0},
+        {"shuffled_delta": 1.0},
+        {"law": "none", "scale": 0.0},
+    ],
+)
+def test_a_charge_of_nonsense_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        Charge(id="1", **{**BOOKED, **changes})

@@ -382,6 +382,31 @@ def test_other_methods_stand_beside_ours_with_their_sizes() -> None:
     assert "average: Promises nothing." in sheet.notes
 
 
+def test_what_was_found_has_one_line_however_it_is_given() -> None:
+    """A simulation counts what was found once more; intervals, where there are any, are those of the result."""
+    counted = {
+        "method": "pooled",
+        "found": True,
+        "threshold": 1.25,
+        "coverage": 0.9,
+        "mean_size": 2.52,
+        "text": "this",
+    }
+    noisy = {**held_out(0), "mean_size": metric(None, reason="not enough rows for the noise")}
+    content = results(method="pooled", comparison=[counted, *COMPARED], held_out=noisy)
+    sheet = conformal_seen.comparison(content)
+    assert [row[0].text for row in sheet.rows] == ["pooled (this result)", "pooled", "average", "local"]
+    assert [cell.text for cell in sheet.rows[0]] == ["pooled (this result)", "1.25", "0.901", "2.52", "1.050"]
+    assert sheet.rows[0][2].detail == "0.891 to 0.911"
+    assert not any("this" in note for note in sheet.notes)
+    alone = results(NOTHING, method="local", comparison=COMPARED, held_out=None)
+    assert [row[0].text for row in conformal_seen.comparison(alone).rows] == [
+        "local (this result)",
+        "pooled",
+        "average",
+    ]
+
+
 def test_without_pooled_scores_nothing_is_next_to_them() -> None:
     sheets, _ = parts(RESULTS["infinite, held out"]())
     sheet = sheets["Beside other methods, on held-out rows"]
@@ -446,6 +471,8 @@ def test_differences_between_clients_are_a_warning_if_they_alarm() -> None:
     said = {row[0].text: row[1].text for row in sheet.rows}
     assert said["p-value"] == "< 0.001"
     assert said["it may take off the coverage up to"] == "0.012"
+    warned = conformal_seen.heterogeneity(DIFFERENCES, warnings=[DIFFERENCES["text"]])  # type: ignore[list-item]
+    assert warned.notes == ()
     calm = conformal_seen.heterogeneity(
         {**DIFFERENCES, "alarming": False, "loss_bound": None, "text": "Alike."}
     )
@@ -489,6 +516,18 @@ def test_groups_that_hold_everything_are_triangles_at_the_edge() -> None:
     assert marks[-1]["value"] > 1.6
     assert "1 of them hold everything" in conformal_plots.groups_alternative(content)
     assert "other: there are 3 rows" in conformal.groups(content).notes
+
+
+def test_other_is_not_mentioned_if_nobody_is_in_it() -> None:
+    nobody = {"rows": 0, "coverage": metric(None), "mean_size": metric(None)}
+    content = RESULTS["groups"]()
+    content["groups"]["other"] = {**content["groups"]["other"], "rows": 0.0}
+    content["held_out"]["groups"]["other"] = nobody
+    sheets, figures = parts(content | {"reason": "each group has a threshold of its own"})
+    assert len(sheets["By group"].rows) == len(sheets["On held-out rows"].rows) == 2
+    assert figures[1].alternative == "Thresholds of 2 groups: from 1.1 to 1.6"
+    assert not next(iter(sheets.values())).rows
+    assert "each group has a threshold of its own" not in next(iter(sheets.values())).notes
 
 
 def test_promises_that_differ_between_groups_are_told_apart() -> None:

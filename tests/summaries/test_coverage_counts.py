@@ -212,6 +212,7 @@ def test_widths_add_up(quantity: str, by: str) -> None:
         assert found[name].rows == len(widths)
         assert found[name].width == pytest.approx(sum(widths), rel=1e-12, abs=1e-12)
         assert found[name].mean == pytest.approx(np.mean(widths), rel=1e-12, abs=1e-12)
+        assert found[name].squares == pytest.approx(np.square(widths).sum(), rel=1e-11, abs=1e-11)
 
 
 def test_widths_of_nobody_and_of_everything() -> None:

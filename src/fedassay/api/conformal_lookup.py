@@ -32,8 +32,8 @@ def likely(setting: Setting, client: str | None) -> Setting:
     protection = (
         setting.protection if client is not None else setting.trust.with_one_row_each(setting.protection)
     )
-    if protection.rows_per_client is None:
-        protection = replace(protection, rows_per_client=1) if setting.trust.private else protection
+    if protection.rows_per_client is None and setting.trust.private:
+        protection = replace(protection, rows_per_client=2)  # any number but one, which would be another case
     return replace(setting, protection=protection)
 
 

@@ -32,6 +32,7 @@ from fedassay.coverage.chosen import (
     kept_at_most,
     lost_at_least,
 )
+from fedassay.coverage.enough import enough_epsilon, enough_rows, would_do
 from fedassay.coverage.law import largest_miss
 from fedassay.coverage.pairs import SAME, Bools, check_request, smallest, told
 from fedassay.coverage.panels import mean_and_variance
@@ -274,56 +275,13 @@ class _Grid:
         return part, np.concatenate([[0.0], (self.s[1:] + self.s[:-1]) / 2, [1.0]])
 
 
-# --- where nothing is valid -----------------------------------------------------------------------------
-
-
 def _refusal(ask: _Ask, epsilon: float, steepest: float) -> str:
     """What was asked for, and what would be enough."""
-    got = (
-        f"{told(ask.level, ask.confidence)} at ε = {epsilon:.3g}: got {ask.m} clients with {ask.n} rows each and "
-        f"{ask.candidates} candidates"
+    enough = would_do(
+        enough_rows(lambda n: replace(ask, n=n).possible(epsilon * steepest), ask.n),
+        enough_epsilon(lambda value: ask.possible(value * steepest), epsilon),
     )
-    rows = enough_rows(lambda n: replace(ask, n=n).possible(epsilon * steepest), ask.n)
-    strength = enough_epsilon(lambda value: ask.possible(value * steepest), epsilon)
-    expected = f"expected at least {rows} rows each at this ε"
-    if strength is not None:
-        expected += f", or ε = {strength:.3g} with these rows"
-    return f"{got}, {expected}; add rows, raise ε, use fewer candidates, or lower the level."
-
-
-def enough_rows(possible: Callable[[int], bool], rows: int) -> int:
-    """The fewest rows that are enough, if `rows` are not; more must not be worse.
-
-    Examples
-    --------
-    >>> enough_rows(lambda n: n >= 137, 100)
-    137
-    """
-    low, high = rows, 2 * rows
-    while not possible(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if possible(middle) else (middle, high)
-    return high
-
-
-def enough_epsilon(possible: Callable[[float], bool], epsilon: float) -> float | None:
-    """An ε of three digits that is enough, if `epsilon` is not; None if none is.
-
-    Examples
-    --------
-    >>> enough_epsilon(lambda value: value >= math.pi, 1.0), enough_epsilon(lambda value: False, 1.0)
-    (3.15, None)
-    """
-    if not possible(math.inf):
-        return None
-    low, high = epsilon, 2 * epsilon
-    while not possible(high):
-        low, high = high, 2 * high
-    while high > low * 1.001:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if possible(middle) else (middle, high)
-    unit = 10.0 ** (math.floor(math.log10(high)) - 2)
-    rounded = round(math.ceil(high / unit) * unit, 12)
-    return rounded if possible(rounded) else rounded + unit
+    return (
+        f"{told(ask.level, ask.confidence)} at ε = {epsilon:.3g}: got {ask.m} clients with {ask.n} rows each and "
+        f"{ask.candidates} candidates, {enough}; add rows, raise ε, use fewer candidates, or lower the level."
+    )

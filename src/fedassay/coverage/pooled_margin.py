@@ -58,9 +58,9 @@ def pooled_margin(
     """t0, for which the threshold after the last point with a noisy T_i below t0 covers enough.
 
     Guarantee: P(the new row is covered) >= level for every number of rows from `fewest_rows` on. With `confidence` also
-    P(U >= level) >= confidence for every number of rows from `fewest_rows` to `most_rows`, which is then needed. As t0
-    does not fall if `fewest_rows` is lowered or `most_rows` raised, both may come from the same release, if they are
-    right but with a small probability, which is added to what is missed.
+    P(U >= level) >= confidence for every number of rows from `fewest_rows` to `most_rows`, which is then needed. Both
+    may come from the same release, if they are right but with a small probability, which is added to what is missed:
+    all margins that may then result are enough, and a larger one never lowers the threshold.
 
     Edge cases: no noise gives (1-α)·test_points, split conformal prediction; for `unary` noise
     and enough rows, t0 does not depend on their number.

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedassay.coverage.best_choice import enough_epsilon, enough_rows
 from fedassay.coverage.choice import ChoiceLaw
+from fedassay.coverage.enough import enough_epsilon, enough_rows, would_do
 from fedassay.coverage.law import CoverageLaw, largest_miss, mirrored_moments
 from fedassay.coverage.pairs import _Search, best_of, best_pair, check_request, scores_needed, told
 from fedassay.errors import DataError, UsageError
@@ -198,12 +198,11 @@ class _Ask:
 
 
 def _refusal(ask: _Ask) -> str:
-    rows = enough_rows(lambda n: replace(ask, n=n).possible(), ask.n)
-    strength = enough_epsilon(lambda value: replace(ask, epsilon=value).possible(), ask.epsilon)
-    expected = f"expected at least {rows} rows each at this ε"
-    if strength is not None:
-        expected += f", or ε = {strength:.3g} with these rows"
+    enough = would_do(
+        enough_rows(lambda n: replace(ask, n=n).possible(), ask.n),
+        enough_epsilon(lambda value: replace(ask, epsilon=value).possible(), ask.epsilon),
+    )
     return (
         f"{told(ask.level, None)} by the published rule at ε = {ask.epsilon:.3g}: got {ask.m} clients with {ask.n} "
-        f"rows each and {ask.candidates} candidates, {expected}; add rows, raise ε, or use qq, which needs fewer."
+        f"rows each and {ask.candidates} candidates, {enough}; add rows, raise ε, or use qq, which needs fewer."
     )

@@ -45,7 +45,7 @@ def contents(document: Document) -> Iterator[Sheet | Figure]:
     if results.get("groups"):
         yield groups(results)
         yield Figure(draw=partial(drawn.groups_plot, results), alternative=drawn.groups_alternative(results))
-    yield from conformal_seen.contents(results)
+    yield from conformal_seen.contents(document)
 
 
 def promise(results: Entry) -> Sheet:
@@ -53,12 +53,14 @@ def promise(results: Entry) -> Sheet:
     rows: list[tuple[str, str]] = []
     if not results.get("groups"):
         rows += [("threshold", threshold(results)), *_ranks(results), *_law(results)]
-    rows += [(what, f"{results[what]:,.0f}") for what in ("rows", "clients") if results.get(what) is not None]
+        known = [what for what in ("rows", "clients") if results.get(what) is not None]
+        rows += [(what, f"{results[what]:,.0f}") for what in known]
     rows += _details(results)
     guarantee, notes = results.get("guarantee"), tuple(results.get("notes", ()))
     if guarantee is not None:
         notes = (guarantee["text"], *notes)
-    if "reason" in results and (guarantee is None or results["reason"] not in guarantee["text"]):
+    said = bool(results.get("groups"))  # each group says its own
+    if "reason" in results and not said and (guarantee is None or results["reason"] not in guarantee["text"]):
         notes = (results["reason"], *notes)
     meaning = f"A set is {SCORES.get(results['score']['name'], ('', _ANY_SET))[1]}."
     if results.get("infinite"):
@@ -129,7 +131,7 @@ def _details(results: Entry) -> list[tuple[str, str]]:
     """Whatever else a method says of itself in single numbers or words."""
     found = []
     for name, value in results.items():
-        if name == "server_rank" and results.get("pair") is not None:
+        if not value or (name == "server_rank" and results.get("pair") is not None):
             continue
         if name not in _KNOWN and isinstance(value, int | float | str) and not isinstance(value, bool):
             text = value if isinstance(value, str) else figures.amount(value)

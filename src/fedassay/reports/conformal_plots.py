@@ -9,6 +9,7 @@ from typing import Any
 import altair as alt
 
 from fedassay.reports import figures, plots
+from fedassay.reports.comparisons import OTHER
 
 Entry = Mapping[str, Any]
 
@@ -46,8 +47,12 @@ def coverage_of(entry: Entry) -> float:
 
 
 def group_entries(results: Entry) -> list[dict[str, Any]]:
-    """The groups, each with its name."""
-    return [{"group": name, **entry} for name, entry in results["groups"].items()]
+    """The groups, each with its name, without ``other`` if it is known to be empty."""
+    return [
+        {"group": name, **entry}
+        for name, entry in results["groups"].items()
+        if name != OTHER or entry.get("rows") != 0
+    ]
 
 
 def _title(text: str, below: str) -> alt.TitleParams:

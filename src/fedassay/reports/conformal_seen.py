@@ -10,14 +10,17 @@ from typing import Any
 from fedassay.reports import conformal_plots as drawn
 from fedassay.reports import figures
 from fedassay.reports.conformal_plots import Entry, shown
-from fedassay.reports.sheet import Cell, Figure, Sheet, metric_cell, reasons
+from fedassay.reports.sheet import Cell, Document, Figure, Sheet, metric_cell, reasons
+
+_THRESHOLD = ("method", "threshold", "infinite")
 
 ALL_SIZES = 12
 """Set sizes up to this one have a line of their own, if none is larger; otherwise ranges that double."""
 
 
-def contents(results: Entry) -> Iterator[Sheet | Figure]:
+def contents(document: Document) -> Iterator[Sheet | Figure]:
     """Held-out rows, other methods, what sites sent, and how much they differ."""
+    results = document["results"]
     if results.get("held_out"):
         yield from _held_out(results)
     if results.get("comparison"):
@@ -25,7 +28,7 @@ def contents(results: Entry) -> Iterator[Sheet | Figure]:
     if results.get("sites"):
         yield sites(results)
     if results.get("heterogeneity"):
-        yield heterogeneity(results["heterogeneity"])
+        yield heterogeneity(results["heterogeneity"], warnings=document["warnings"])
 
 
 def _held_out(results: Entry) -> Iterator[Sheet | Figure]:
@@ -58,7 +61,8 @@ def threshold(entry: Entry) -> str:
 
 def covered(held_out: Entry) -> Sheet:
     """Coverage and set size of all held-out rows, and of each group."""
-    named = [("all", held_out), *(held_out.get("groups") or {}).items()]
+    parts = {entry["group"]: entry for entry in drawn.group_entries({"groups": held_out.get("groups") or {}})}
+    named: list[tuple[str, Entry]] = [("all", held_out), *parts.items()]
     level = held_out["coverage"]["level"]
     return Sheet(
         title="On held-out rows",
@@ -144,35 +148,39 @@ def size_ranges(largest: int) -> list[tuple[int, int]]:
 
 def comparison(results: Entry) -> Sheet:
     """Other methods on the same rows, and how wide their sets are next to those of pooled scores."""
-    held_out = results.get("held_out") or {}
-    ours = {**{name: held_out.get(name) for name in ("coverage", "mean_size")}, **_only(results)}
-    entries = [ours, *results["comparison"]]
-    pooled = next((_size(entry) for entry in entries if entry["method"] == "pooled"), None)
-    relative = pooled is not None and pooled > 0
+    ours, others = _told_apart(results)
+    pooled = next((_size(entry) for entry in others if entry["method"] == "pooled"), None)
     rows = []
-    for place, entry in enumerate(entries):
-        name = f"{entry['method']} (this result)" if place == 0 else entry["method"]
+    for entry in (ours, *others):
+        name = f"{entry['method']} (this result)" if entry is ours else entry["method"]
         cells = [Cell(text=name), Cell(text=threshold(entry))]
         cells += [_cell(entry.get(what)) for what in ("coverage", "mean_size")]
-        size = _size(entry)
-        if relative:
-            assert pooled is not None
+        if pooled:
+            size = _size(entry)
             cells.append(Cell(text="-" if size is None else f"{size / pooled:.3f}"))
         rows.append(tuple(cells))
-    said = (f"{entry['method']}: {entry['text']}" for entry in results["comparison"] if entry.get("text"))
     return Sheet(
         title="Beside other methods, on held-out rows",
         head=(
             *("method", "threshold", "coverage", "mean set size"),
-            *(("size next to pooled",) if relative else ()),
+            *(("size next to pooled",) if pooled else ()),
         ),
         rows=tuple(rows),
-        notes=tuple(said),
+        notes=tuple(f"{entry['method']}: {entry['text']}" for entry in others if entry.get("text")),
     )
 
 
-def _only(results: Entry) -> dict[str, Any]:
-    return {name: results.get(name) for name in ("method", "threshold", "infinite")}
+def _told_apart(results: Entry) -> tuple[dict[str, Any], list[Entry]]:
+    """What was found, with intervals where the result has them, and everything else."""
+    found: list[Entry] = [entry for entry in results["comparison"] if entry.get("found")]
+    if not found and results["method"] == "local":  # what was found is that baseline
+        found = [entry for entry in results["comparison"] if entry["method"] == "local"]
+    ours = {**(found[0] if found else {}), **{name: results.get(name) for name in _THRESHOLD}}
+    for name in ("coverage", "mean_size"):
+        metric = (results.get("held_out") or {}).get(name)
+        if metric is not None and (metric["value"] is not None or ours.get(name) is None):
+            ours[name] = metric
+    return ours, [entry for entry in results["comparison"] if entry not in found]
 
 
 def _size(entry: Entry) -> float | None:
@@ -207,8 +215,8 @@ def _site(entry: Entry, *, own: bool) -> tuple[Cell, ...]:
     return tuple(Cell(text=text) for text in (entry["site"], *numbers, value))
 
 
-def heterogeneity(found: Entry) -> Sheet:
-    """How much clients differ beyond chance, and what it may cost."""
+def heterogeneity(found: Entry, *, warnings: Sequence[str] = ()) -> Sheet:
+    """How much clients differ beyond chance, and what it may cost; not again in words if that is a warning already."""
     rows = [
         ("Pearson's statistic", f"{found['statistic']:.1f}"),
         ("degrees of freedom", f"{found['degrees']:,}"),
@@ -222,5 +230,5 @@ def heterogeneity(found: Entry) -> Sheet:
         title="Differences between clients",
         head=("", "value"),
         rows=tuple((Cell(text=name), Cell(text=text)) for name, text in rows),
-        notes=(f"{warning}{found['text']}",),
+        notes=() if found["text"] in warnings else (f"{warning}{found['text']}",),
     )

@@ -166,11 +166,7 @@ class Aggregate:
 def _require_sum(plan: Plan) -> None:
     """Clients whose rows are bounded remember which ones they left out: totals of what each measures cannot."""
     query, bounded = plan.query, plan.setting.protection.rows_per_client is not None
-    if (
-        not isinstance(query, Sum)
-        or isinstance(query.cohort, Sample)
-        or (bounded and not query.of.additive)
-    ):
+    if not isinstance(query, Sum) or isinstance(query.cohort, Sample) or (bounded and not query.of.additive):
         raise UnsupportedQuery(
             f"{type(query).__name__} of {query.of.name}: only sums over all clients can be drawn in aggregate, and "
             "with a bound on rows only those of additive summaries; use the faithful mode."

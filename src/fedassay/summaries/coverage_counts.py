@@ -24,6 +24,9 @@ _LIMBS = len(to_limbs(0.0))
 _PART = 32
 """A rest is written as a whole multiple of 2^-32."""
 
+_SPLIT = 1 << 36
+"""Sums of squares are written as a multiple of this and a rest: both are within what fixed point holds."""
+
 LARGEST_WIDTH = 2.0**40
 """Sums of the widths of up to 2^32 rows stay below 2^72, within what fixed point holds."""
 
@@ -226,10 +229,14 @@ def site_entries(rows: int, covered: int) -> list[int]:
 
 @dataclass(frozen=True, kw_only=True)
 class WidthSum:
-    """The rows of a group and the sum of the widths of their intervals, +∞ if its threshold is."""
+    """The rows of a group, and the sums of the widths of their intervals and of their squares.
+
+    Both are +∞ if its threshold is.
+    """
 
     rows: int
     width: float
+    squares: float
 
     @property
     def mean(self) -> float | None:
@@ -239,11 +246,11 @@ class WidthSum:
 
 @dataclass(frozen=True, kw_only=True)
 class MeanWidth(Thresholded[dict[str, WidthSum]]):
-    """For each group the number of rows and the sum of the widths of their intervals, for ``normalised`` and ``cqr``.
+    """For each group the number of rows and the sums of the widths of their intervals and of their squares.
 
-    The sum is written in fixed point as in `SiteSums`. An interval that is empty has the width 0; one wider than 2^40
-    is a `DataError`. Targets are not read. For ``absolute`` the width is twice the threshold everywhere, and other
-    scores have no intervals.
+    For ``normalised`` and ``cqr``. Sums are written in fixed point as in `SiteSums`. An interval that is empty has the
+    width 0; one wider than 2^40 is a `DataError`. Targets are not read. For ``absolute`` the width is twice the
+    threshold everywhere, and other scores have no intervals.
 
     Sensitivity: as for `SiteCoverage`.
     """
@@ -264,8 +271,8 @@ class MeanWidth(Thresholded[dict[str, WidthSum]]):
 
     @property
     def length(self) -> int:
-        """Per group a count and a number."""
-        return len(self.names) * (1 + _LIMBS)
+        """Per group a count, a sum, and a sum of squares in two parts."""
+        return len(self.names) * (1 + 3 * _LIMBS)
 
     @property
     def largest(self) -> int:
@@ -275,7 +282,7 @@ class MeanWidth(Thresholded[dict[str, WidthSum]]):
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Add up widths; nothing for groups with an infinite threshold, which the reader knows."""
         n = np.zeros(len(self.names), dtype=np.int64)
-        sums = [Fraction(0)] * len(n)
+        sums, squares = [Fraction(0)] * len(n), [Fraction(0)] * len(n)
         limits = np.where(np.isfinite(self.thresholds), self.thresholds, 0.0)
         for batch in rows.batches():
             place = self.places(batch, len(column(batch, self.columns[0])))
@@ -286,11 +293,15 @@ class MeanWidth(Thresholded[dict[str, WidthSum]]):
                     "repair these rows, or change the unit of the target."
                 )
             n += np.bincount(place, minlength=len(n))
-            for group, added in enumerate(np.bincount(place, weights=width, minlength=len(n)).tolist()):
-                sums[group] += Fraction(added)
+            for total, weights in ((sums, width), (squares, width**2)):
+                for group, added in enumerate(np.bincount(place, weights=weights, minlength=len(n)).tolist()):
+                    total[group] += Fraction(added)
         entries: list[int] = []
-        for count, total, threshold in zip(n.tolist(), sums, self.thresholds, strict=True):
-            entries += [count, *to_limbs(float(total) if math.isfinite(threshold) else 0.0)]
+        for count, width_sum, square, threshold in zip(
+            n.tolist(), sums, squares, self.thresholds, strict=True
+        ):
+            numbers = [width_sum, *divmod(square, _SPLIT)] if math.isfinite(threshold) else [Fraction(0)] * 3
+            entries += [count, *(limb for number in numbers for limb in to_limbs(float(number)))]
         return np.array(entries, dtype=np.int64), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
@@ -303,8 +314,13 @@ class MeanWidth(Thresholded[dict[str, WidthSum]]):
         parts = np.split(total, len(self.names))
         for name, part, threshold in zip(self.names, parts, self.thresholds, strict=True):
             infinite = threshold == math.inf and part[0] > 0
-            width = math.inf if infinite else float(from_limbs(part[1:]))
-            found[name] = WidthSum(rows=int(part[0]), width=width)
+            width, high, low = (from_limbs(limbs) for limbs in np.split(part[1:], 3))
+            squares = high * _SPLIT + low
+            found[name] = WidthSum(
+                rows=int(part[0]),
+                width=math.inf if infinite else float(width),
+                squares=math.inf if infinite else float(squares),
+            )
         return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,13 @@ import numpy as np
 
 from fedassay.errors import UnsupportedQuery
 from fedassay.protocol import Collect, Noise, Part, Query, Released, Setting, Step, Sum
-from fedassay.summaries.coverage_counts import CoverageCounts, CoverageOf, MeanWidth, SiteCoverage
+from fedassay.summaries.coverage_counts import (
+    CoverageCounts,
+    CoverageOf,
+    MeanWidth,
+    SiteCoverage,
+    WidthSum,
+)
 from fedassay.summaries.local_quantile import local_rank
 from fedassay.summaries.quantities import QUANTITIES
 from fedassay.summaries.scored import EVERYONE
@@ -40,7 +46,7 @@ class Seen:
     counts: Counts
     noise: Noise
     clients: tuple[Counts, ...] | None = None
-    widths: Mapping[str, float | None] | None = None
+    widths: Mapping[str, WidthSum] | None = None
     differences: Differences | None = None
 
 
@@ -89,10 +95,7 @@ class _Asked:
             differences = Differences.of(CoverageSums.of(rows, covered))
         widths = None
         if len(released) > 1:
-            widths = {
-                name: _mean((one[name].width, one[name].rows) for one in released[1].value)
-                for name in clients[0]
-            }
+            widths = {name: _all_widths([one[name] for one in released[1].value]) for name in clients[0]}
         return Seen(
             counts=_added(clients),
             noise=released[0].noise,
@@ -113,7 +116,7 @@ class _Asked:
         spread = None if self.task.by else released[1].value[EVERYONE]
         widths = None
         if self._widths is not None:
-            widths = {name: _mean([(one.width, one.rows)]) for name, one in released[-1].value.items()}
+            widths = released[-1].value
         return Seen(
             counts=released[0].value,
             noise=released[0].noise,
@@ -183,10 +186,12 @@ def _of_each(clients: Sequence[Counts]) -> tuple[list[int], list[int]]:
     )
 
 
-def _mean(sums: Iterable[tuple[float, int]]) -> float | None:
-    pairs = list(sums)
-    rows = sum(n for _, n in pairs)
-    return math.fsum(width for width, _ in pairs) / rows if rows else None
+def _all_widths(clients: Sequence[WidthSum]) -> WidthSum:
+    return WidthSum(
+        rows=sum(one.rows for one in clients),
+        width=math.fsum(one.width for one in clients),
+        squares=math.fsum(one.squares for one in clients),
+    )
 
 
 def _bound(
@@ -216,7 +221,7 @@ class _Judged:
     thresholds: Mapping[str, float]
     noise: Noise
 
-    def of(self, counts: Counts, widths: Mapping[str, float | None] | None) -> dict[str, Any]:
+    def of(self, counts: Counts, widths: Mapping[str, WidthSum] | None) -> dict[str, Any]:
         """All rows together, and each part of them where they are told apart."""
         together = _added([{EVERYONE: one} for one in counts.values()])[EVERYONE]
         described = self._described(together, parts=len(counts))
@@ -237,9 +242,7 @@ class _Judged:
             entries.append({"site": f"site {number + 1}", "rows": together.rows, "coverage": coverage})
         return entries if level else []
 
-    def _entry(
-        self, name: str, counts: CoverageOf, widths: Mapping[str, float | None] | None
-    ) -> dict[str, Any]:
+    def _entry(self, name: str, counts: CoverageOf, widths: Mapping[str, WidthSum] | None) -> dict[str, Any]:
         entry = self._described(counts, parts=1)
         if not QUANTITIES[self.task.quantity].is_softmax:
             width = None if widths is None else widths[name]
@@ -289,7 +292,7 @@ class _Judged:
         )
         return unbounded(estimate, level=level, lowest=0.0)
 
-    def _width(self, threshold: float, mean: float | None) -> Metric:
+    def _width(self, threshold: float, widths: WidthSum | None) -> Metric:
         """The mean width of intervals; known without looking where all are equally wide."""
         level, quantity = self.task.report_level, self.task.quantity
         if quantity in ("conformity", "value"):
@@ -298,8 +301,18 @@ class _Judged:
             return undefined("the sets hold everything", level=level)
         if quantity == "absolute":
             return Metric(
-                value=2 * threshold, interval=(2 * threshold,) * 2, level=level, sampling=0.0, privacy=0.0
+                value=2 * threshold,
+                interval=(2 * threshold,) * 2,
+                level=level,
+                sampling=0.0,
+                privacy=0.0,
+                discretisation=0.0,
             )
-        if mean is None:
+        if widths is None:
             return undefined("widths are not asked for under noise", level=level)
-        return Metric(value=mean, interval=None, level=level)
+        mean = widths.mean
+        if mean is None:
+            return undefined("there are no held-out rows", level=level)
+        spread = max(0.0, widths.squares / widths.rows - mean**2) / widths.rows
+        estimate = Estimate(value=mean, sampling_variance=spread, privacy_variance=0.0)
+        return unbounded(estimate, level=level, lowest=0.0)
