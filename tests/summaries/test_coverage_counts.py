@@ -216,7 +216,8 @@ def test_widths_add_up(quantity: str, by: str) -> None:
 
 
 def test_widths_of_nobody_and_of_everything() -> None:
-    empty = asked(MeanWidth, "cqr", by="class").read(np.zeros(20, dtype=np.int64))
+    by_class = asked(MeanWidth, "cqr", by="class")
+    empty = by_class.read(np.zeros(by_class.length, dtype=np.int64))
     assert {one.mean for one in empty.values()} == {None}
     endless = MeanWidth(quantity="cqr", thresholds=(math.inf,))
     assert endless.read(measure(endless, drawn(5)))["all"].mean == math.inf

@@ -15,8 +15,9 @@ from fedassay.crypto.keys import KeyPair
 from fedassay.errors import FederationError, ProtocolError
 from fedassay.protocol import Budget, Message, Randomness, Request, Sum
 from fedassay.trust import two_server_relay
+from fedassay.trust.introductions import Pair
 from fedassay.trust.two_server import TwoServer
-from fedassay.trust.two_server_keys import Channel, Pair
+from fedassay.trust.two_server_keys import Channel
 from secure_sum_driver import Seeded
 from two_server_driver import (
     ASKED,

@@ -262,8 +262,8 @@ def spent(events: Iterable[DpEvent], delta: float) -> float:
     other's answers. The smallest of: the sum of pure epsilons; the Rényi bound (exact divergences of the
     discrete Laplace, ρα of the Gaussian, a bound for Skellam, tight conversion); for pure releases of few kinds
     dp-accounting's privacy loss distribution. Infinite if there is no noise, if there is Gaussian or Skellam
-    noise and delta is 0, or if an event is not one of `event`. Shuffled releases count by their messages, or by the sums
-    of their epsilons and deltas, beside what the others cost at the delta that is left: whichever gives less.
+    noise and delta is 0, or if an event is not one of `event`. Shuffled releases count by their messages, or by the
+    sums of their epsilons and deltas, beside what the others cost at the delta that is left: whichever gives less.
 
     Examples
     --------

@@ -47,7 +47,7 @@ def drawn_text(question: Question, vector: Vector, randomness: Randomness) -> by
 def to_text(question: Question, report: Report) -> bytes:
     """A fitting report as a text."""
     if question.partitions:
-        text = report.partition.to_bytes(_PARTITION_BYTES, "little") + report.content
+        text = report.partition.to_bytes(_PARTITION_BYTES, "little") + bytes(report.content)
         return text.ljust(text_bytes(question), b"\0")
     if question.plan.noise.law == CHOICE:
         return int(report.content).to_bytes(_NUMBER_BYTES, "little")

@@ -38,9 +38,10 @@ from fedassay.protocol import Message, Points, Randomness, Request
 from fedassay.trust import two_server_messages as messages
 from fedassay.trust import two_server_verification as verification
 from fedassay.trust.doubts import DOUBT
+from fedassay.trust.introductions import Pair
 from fedassay.trust.two_server_answers import noisy_points, noisy_share
 from fedassay.trust.two_server_deposits import Deposits, content
-from fedassay.trust.two_server_keys import Channel, Pair, Route, session_of
+from fedassay.trust.two_server_keys import Channel, Route, session_of
 from fedassay.trust.two_server_layout import Layout
 from fedassay.trust.two_server_messages import WORDS, Piece, require
 
