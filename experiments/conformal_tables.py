@@ -31,9 +31,12 @@ ORDER = (POOLED, AVERAGE, PAPER, OURS)
 
 
 def pairs(scope: theory.Scope) -> str:
-    """Figure 1 in numbers."""
+    """Figure 1 in numbers, and the numbers of clients and rows of the experiments."""
+    shapes = [(clients, n) for clients in scope.clients for n in (10, 20, 50, 100)]
+    for source in SOURCES.values():
+        shapes += [source.many, source.few, source.private]
     head = ["m", "n", *theory.STYLES_1]
-    return markdown(head, theory.table_1(scope))
+    return markdown(head, theory.table_1(list(dict.fromkeys([*shapes, (50, 20)])), scope.level))
 
 
 def compensation(found: Mapping[theory.Key2, theory.Compensated], scope: theory.Scope) -> str:
@@ -89,7 +92,14 @@ def summary(found: Mapping[str, Runs]) -> str:
                 if (which, name) == (title, method)
             ]
             lines.append([title, method, *_against(several)])
-    head = ["clients", "method", "mean coverage", "sd around 0.9", "sd around pooled", "length / pooled"]
+    head = [
+        "clients",
+        "method",
+        "mean coverage",
+        "distance from 0.9",
+        "distance from pooled",
+        "length / pooled",
+    ]
     return markdown(head, lines)
 
 

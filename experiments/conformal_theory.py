@@ -197,17 +197,13 @@ def _curves(found: Mapping[Key2, Compensated], level: float, epsilon: float) -> 
     return {name: curve for name, curve in curves.items() if curve}
 
 
-def table_1(scope: Scope, rows: Sequence[int] = (10, 20, 50, 100)) -> list[list[str]]:
-    """Lines: clients, rows, then mean and standard deviation of each."""
+def table_1(shapes: Sequence[tuple[int, int]], level: float) -> list[list[str]]:
+    """Lines: clients, rows, then the pair, mean and standard deviation of each."""
     lines = []
-    for clients in scope.clients:
-        for n in rows:
-            found = moments(clients, n, scope.level)
-            pairs = [
-                best_pair(clients, n, scope.level, rule="paper").pair,
-                best_pair(clients, n, scope.level).pair,
-            ]
-            cells = [f"{one.mean:.4f} ({one.spread:.4f})" for one in found.values()]
-            shown = [f"{pair} {cell}" for pair, cell in zip(pairs, cells[:2], strict=True)]
-            lines.append([str(clients), str(n), *shown, *cells[2:]])
+    for clients, n in shapes:
+        found = moments(clients, n, level)
+        pairs = [best_pair(clients, n, level, rule="paper").pair, best_pair(clients, n, level).pair]
+        cells = [f"{one.mean:.4f} ({one.spread:.4f})" for one in found.values()]
+        shown = [f"{pair} {cell}" for pair, cell in zip(pairs, cells[:2], strict=True)]
+        lines.append([str(clients), str(n), *shown, *cells[2:]])
     return lines

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedassay.cells import QUERIES, cells_page, query_cell, task_cell
+from fedassay.cells import QUERIES, cells_page, default_task, query_cell, task_cell
 from fedassay.protocol import Select
 from fedassay.tasks.catalogue import TASKS, task_of
 from fedassay.trust import TRUST_MODELS
@@ -23,7 +23,7 @@ def test_the_page_in_the_docs_is_what_the_code_says() -> None:
 @pytest.mark.parametrize("trust", sorted(TRUST_MODELS))
 @pytest.mark.parametrize("task", sorted(set(TASKS) - {"quantiles"}))
 def test_every_task_runs_under_every_trust_model(task: str, trust: str) -> None:
-    assert task_cell(task_of(task, {}), TRUST_MODELS[trust]()) is None
+    assert task_cell(default_task(task), TRUST_MODELS[trust]()) is None
 
 
 def test_a_search_runs_where_servers_keep_what_clients_sent() -> None:

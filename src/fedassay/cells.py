@@ -32,13 +32,20 @@ from fedassay.trust import TRUST_MODELS
 QUERIES: Mapping[str, type[Query[Any]]] = {"Sum": Sum, "Points": Points, "Collect": Collect, "Select": Select}
 
 _HISTOGRAM = ScoreHistogram(transform="uniform", height=10)
+_PUBLIC: Mapping[str, dict[str, Any]] = {"conformal": {"score_range": [0.0, 1.0]}}
+"""What has to be known in public before a task can be asked."""
+
 _BOUNDED = Protection(rows_per_client=100)
 """Some trust models need a public number of rows."""
 
 
 def task_cell(task: Task[Any], trust: TrustModel) -> str | None:
-    """None if the task's first step can be planned under the trust model, else the reason why not."""
-    return _refusal(partial(rehearse, task), trust, _protection(trust))
+    """None if the task's first step can be planned under the trust model, else the reason why not.
+
+    Whoever asks can state a public number of rows per client, so that it is taken as given where it is needed.
+    """
+    refused = _refusal(partial(rehearse, task), trust, _protection(trust))
+    return refused if refused is None else _refusal(partial(rehearse, task), trust, _BOUNDED)
 
 
 def query_cell(kind: type[Query[Any]], trust: TrustModel) -> str | None:
@@ -77,6 +84,9 @@ def cells_page() -> str:
         *_conditions(models),
         "## Tasks",
         "",
+        "A public number of rows per client (`--rows-per-client`), and for `conformal` the range of scores, are taken as",
+        "given where a task needs them.",
+        "",
         *_table("task", {name: [task_cell(task, m) for m in models] for name, task in _tasks().items()}),
         "## Queries",
         "",
@@ -93,16 +103,28 @@ def _conditions(models: list[TrustModel]) -> list[str]:
     return [line for text in lines for line in (text, "")]
 
 
+def default_task(name: str) -> Task[Any]:
+    """The task as it is run when nothing is said but what has to be public."""
+    return task_of(name, _PUBLIC.get(name, {}))
+
+
 def _tasks() -> dict[str, Task[Any]]:
     """Every task, as it is run when nothing else is said, and the options that ask for something else."""
     return {
-        **{name: task_of(name, {}) for name in TASKS},
+        **{name: default_task(name) for name in TASKS},
         "evaluate --by": task_of("evaluate", {"groups": ["a", "b"]}),
         "evaluate --versus": task_of("evaluate", {"versus": True}),
         "evaluate --per-site": task_of("evaluate", {"per_site": True}),
         "ecdf --label": task_of("ecdf", {"labelled": True}),
         "hosmer-lemeshow --method corrected": task_of("hosmer-lemeshow", {"method": "corrected"}),
         "hosmer-lemeshow --method published": task_of("hosmer-lemeshow", {"method": "published"}),
+        **{
+            f"conformal --method {method}": task_of("conformal", {"method": method, **_PUBLIC["conformal"]})
+            for method in ("qq", "qq-paper", "average", "pooled", "weighted", "local")
+        },
+        "conformal --conditional group": task_of(
+            "conformal", {"by": "group", "groups": ["a", "b"], **_PUBLIC["conformal"]}
+        ),
     }
 
 

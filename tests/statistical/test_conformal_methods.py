@@ -67,8 +67,8 @@ TIED = Scores(
 )
 GAP = Scores(
     "gap",
-    lambda rng, n: np.searchsorted([0.87, 0.91], rng.random(n)) * 2.2,
-    lambda x: 0.87 if x < 2.2 else 0.91 if x < 4.4 else 1.0,
+    lambda rng, n: np.searchsorted([0.895, 0.903], rng.random(n)) * 2.2,
+    lambda x: 0.895 if x < 2.2 else 0.903 if x < 4.4 else 1.0,
 )
 """Nearly enough rows at one end, a few in the middle, and nothing between: many points where noise can mislead."""
 
@@ -425,7 +425,11 @@ def test_a_server_rank_one_too_small_is_rejected(
     assert falls_short(coverages(Case(method="qq", trust=trust, rows=rows, bins=1024), CONTINUOUS))
 
 
-NOISY = [case for case in CASES if case.method == "pooled" and case.epsilon is not None]
+NOISY = [
+    replace(case, epsilon=case.epsilon / 4, bins=None, runs=100)
+    for case in CASES
+    if case.method == "pooled" and case.epsilon is not None
+]
 
 
 @pytest.mark.parametrize("case", NOISY, ids=str)
@@ -443,7 +447,7 @@ def test_a_quantile_read_off_naively_is_rejected(case: Case) -> None:
     assert falls_short(np.array(values))
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 2.0])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0])
 def test_private_choices_with_the_ranks_of_exact_ones_are_rejected(epsilon: float) -> None:
     rng, pair = np.random.default_rng(6), best_pair(10, 100, LEVEL)
     setting = setting_of(LocalDP(), clients=10, epsilon=epsilon, rows_per_client=100)

@@ -42,6 +42,8 @@ RATIO = 1.03
 SPARE = 1e-6
 """Added to every bound of Prawitz, much more than the error of its integral."""
 
+MOST_KNOTS = 1 << 16
+
 FURTHEST = 200
 """The last frequency of Prawitz's inequality, over the standard deviation; later ones would change little."""
 
@@ -148,10 +150,11 @@ class NoiseTail:
     def _table(self) -> _Table:
         """The bound at equally spaced knots, zero among them, made non-increasing."""
         deviation = math.sqrt(self.variance)
-        step = deviation / STEPS
         end = deviation
         while self._chernoff(np.array([end]))[0] > SMALLEST:
             end *= 1.2
+        # Noise that is nearly always zero has tails of many deviations; coarser knots only make the bound larger.
+        step = max(deviation / STEPS, end / MOST_KNOTS)
         below = NEAR * STEPS if self.symmetric else 0
         x = step * np.arange(-below, math.ceil(end / step) + 1)
         bound = np.ones(len(x))

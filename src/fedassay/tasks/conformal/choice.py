@@ -9,6 +9,7 @@ answer says how many rows or which epsilon would be enough.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from fedassay.coverage.best_choice import best_choice
-from fedassay.coverage.choice import ChoiceLaw, lowest_moments
+from fedassay.coverage.choice import ChoiceLaw
 from fedassay.coverage.law import largest_miss
-from fedassay.coverage.pairs import best_of, told
+from fedassay.coverage.pairs import told
 from fedassay.coverage.published_choice import published_choice
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import Noise, Select, Setting
@@ -59,7 +60,7 @@ class PrivateQuantile:
         rows = setting.protection.rows_per_client
         if rows is None:
             raise UsageError(
-                f"{method}: under {setting.trust.name} every client must use the same public number of rows; give "
+                f"{method}: where clients choose in private, all must use the same public number of rows; give "
                 "--rows-per-client N (clients with more leave some out at random, those with fewer fill up with scores "
                 "that are infinite)."
             )
@@ -121,26 +122,19 @@ class PrivateQuantile:
         """The threshold from the choices of those who answered."""
         m = len(chosen)
         rate = target.below / noise.scale
-        k = np.arange(1, m + 1)
-        ranks = np.full(m, target.rank)
-        miss, variance = lowest_moments(m, self.rows, ranks, k, self.candidates, rate)
-        valid = miss <= largest_miss(self.request.level)
-        if self.request.confidence is not None:
-            reached = [
-                self._law(m, target, int(one), rate).probability_at_least(self.request.level) for one in k
-            ]
-            valid &= 1 - np.array(reached) <= largest_miss(self.request.confidence)
-        if not valid.any():
+        # The coverage grows with k: valid are those from some number on, and the first has the smallest sets.
+        best = 1 + bisect_left(
+            range(1, m + 1), 1, key=lambda k: int(self._valid(self._law(m, target, k, rate)))
+        )
+        if best > m:
             return Found.everything(
                 f"{told(self.request.level, self.request.confidence)}: got answers of {m} of {self.clients} clients, "
                 "expected more; the ranks were chosen for all of them; ask again, with fewer clients in mind",
                 rows=float(m * self.rows),
                 clients=m,
             )
-        best = int(k[valid][best_of(miss[valid], variance[valid], self.request.level, "spread")])
-        published = target.server_rank
-        if m == self.clients and published is not None and valid[published - 1]:
-            best = published
+        if m == self.clients and target.server_rank is not None:
+            best = max(best, target.server_rank)
         law = self._law(m, target, best, rate)
         threshold = float(np.sort(np.asarray(chosen))[best - 1])
         return Found(
@@ -159,6 +153,12 @@ class PrivateQuantile:
                 **target.details,
             },
         )
+
+    def _valid(self, law: ChoiceLaw) -> bool:
+        level, confidence = self.request.level, self.request.confidence
+        if law.miss > largest_miss(level):
+            return False
+        return confidence is None or 1 - law.probability_at_least(level) <= largest_miss(confidence)
 
     def _law(self, clients: int, target: Target, server_rank: int, rate: float) -> ChoiceLaw:
         return ChoiceLaw(

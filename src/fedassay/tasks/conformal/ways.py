@@ -62,7 +62,7 @@ def _way_without_single_clients(task: Conformal, setting: Setting) -> Way:
     method, trust = task.method, setting.trust
     if method in ("average", "local"):
         raise UnsupportedQuery(
-            f"{method}: {trust.name} shows no single client, but this method needs the quantile of each; use --privacy "
+            f"{method}: it needs the quantile of each client, and here no single one is shown; use --privacy "
             "plain, or --method pooled."
         )
     if _selects(task, setting):
@@ -74,12 +74,12 @@ def _way_without_single_clients(task: Conformal, setting: Setting) -> Way:
         return from_choices
     if trust.private:
         raise UnsupportedQuery(
-            f"{method}: under {trust.name} noise would be added to votes of clients, which one row can move as far as "
+            f"{method}: noise would be added to votes of clients, which one row can move as far as "
             "they go; use --method pooled."
         )
     if method == "qq-paper":
         raise UnsupportedQuery(
-            f"qq-paper: {trust.name} only knows sums of votes, which go with ranks of our own; use --method qq, or "
+            "qq-paper: here only sums of votes are known, which go with ranks of our own; use --method qq, or "
             "--privacy plain."
         )
     return from_votes
