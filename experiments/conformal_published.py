@@ -106,7 +106,7 @@ def published_choosing(
             continue
         choosing = Published(target=pair[0] + correction, server_rank=pair[1], rows=rows, epsilon=epsilon)
         found.append((choosing.aimed(clients), choosing))
-    return min(found, key=lambda one: one[0])[1] if found else None
+    return min(found, key=lambda one: (one[0], one[1].target))[1] if found else None
 
 
 @lru_cache(maxsize=1 << 16)

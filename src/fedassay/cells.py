@@ -24,6 +24,7 @@ from fedassay.protocol import (
     TrustModel,
 )
 from fedassay.run import rehearse
+from fedassay.summaries.quantile_losses import QuantileLosses
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.summaries.value_path import ValuePath
 from fedassay.tasks.catalogue import TASKS, task_of
@@ -38,6 +39,8 @@ _PUBLIC: Mapping[str, dict[str, Any]] = {"conformal": {"score_range": [0.0, 1.0]
 _BOUNDED = Protection(rows_per_client=100)
 """Some trust models need a public number of rows."""
 
+_LOSSES = QuantileLosses(quantity="value", rows=100, lower=0, upper=1, points=10, target=90)
+
 
 def task_cell(task: Task[Any], trust: TrustModel) -> str | None:
     """None if the task's first step can be planned under the trust model, else the reason why not.
@@ -50,6 +53,8 @@ def task_cell(task: Task[Any], trust: TrustModel) -> str | None:
 
 def query_cell(kind: type[Query[Any]], trust: TrustModel) -> str | None:
     """None if the trust model answers this kind of query, else the reason why not."""
+    if kind is Select:
+        return _refusal(partial(trust.plan, Select(of=_LOSSES)), trust, _BOUNDED)
     path = ValuePath(lower=0, upper=1, points=1024)
     query: Query[Any] = Points(of=path, at=(0,)) if kind is Points else kind(of=_HISTOGRAM)
     return _refusal(partial(trust.plan, query), trust, _protection(trust))
@@ -84,8 +89,8 @@ def cells_page() -> str:
         *_conditions(models),
         "## Tasks",
         "",
-        "A public number of rows per client (`--rows-per-client`), and for `conformal` the range of scores, are taken as",
-        "given where a task needs them.",
+        "A public number of rows per client (`--rows-per-client`), and for `conformal` the range of scores, are taken",
+        "as given where a task needs them.",
         "",
         *_table("task", {name: [task_cell(task, m) for m in models] for name, task in _tasks().items()}),
         "## Queries",
