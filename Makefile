@@ -6,7 +6,7 @@ STAMP = $(VENV)/.installed
 
 .PHONY: demo test test-full check docs figures bench clean
 
-demo: $(STAMP) ## the main job: 40 simulated hospitals under every trust model
+demo: $(STAMP) ## the main job: 40 simulated hospitals under six trust models
 	$(BIN)/fedassay demo
 
 test: $(STAMP) ## what CI runs: a small dose of everything

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.api.terms import Terms
-from fedassay.coverage.law import split_rank
+from fedassay.coverage.law import CoverageLaw, split_rank
 from fedassay.data.federation import load
 from fedassay.data.schema import Columns
 from fedassay.data.split import select_part
@@ -18,6 +18,7 @@ from fedassay.protocol import Batch, Part
 from fedassay.summaries.quantities import QUANTITIES, scores_of, widths
 from fedassay.summaries.softmax_scores import sets
 from fedassay.tasks.conformal import Conformal
+from fedassay.tasks.conformal.found import law_to_json
 
 Floats = NDArray[np.float64]
 
@@ -54,7 +55,11 @@ def compared(
     }
     if results["method"] != "local":
         thresholds = {"found": [math.inf if found is None else float(found)] * len(fit), **thresholds}
-    return [_entry(task, name, at, judging, results) for name, at in thresholds.items()]
+    law = _law(sum(len(scores) for scores in fit), task.level)
+    return [
+        _entry(task, name, at, judging, results, law if name == "pooled" else None)
+        for name, at in thresholds.items()
+    ]
 
 
 def _scores(task: Conformal, batches: list[Batch]) -> Floats:
@@ -68,12 +73,21 @@ def _split(scores: Floats, level: float) -> float:
     return float(np.partition(scores, rank - 1)[rank - 1]) if 1 <= rank <= len(scores) else math.inf
 
 
+def _law(rows: int, level: float) -> dict[str, Any] | None:
+    """What split conformal prediction would cover."""
+    rank = split_rank(rows, level)
+    if not 1 <= rank <= rows:
+        return None
+    return law_to_json(CoverageLaw(clients=1, rows=rows, local_rank=rank, server_rank=1), exact=True)
+
+
 def _entry(
     task: Conformal,
     name: str,
     thresholds: list[float],
     judging: list[list[Batch]],
     results: Mapping[str, Any],
+    law: dict[str, Any] | None,
 ) -> dict[str, Any]:
     rows, covered, sizes = 0, 0, 0.0
     for threshold, batches in zip(thresholds, judging, strict=True):
@@ -90,6 +104,7 @@ def _entry(
         "coverage": covered / rows if rows else None,
         "mean_size": sizes / rows if rows and math.isfinite(sizes) else None,
         "text": "what was found" if name == "found" else TEXTS[name],
+        "coverage_law": law,
     }
 
 

@@ -144,7 +144,7 @@ class PrivateQuantile:
             pair=law.pair,
             rows=float(m * self.rows),
             clients=m,
-            reason=None if math.isfinite(threshold) else "the clients chose a point above the range",
+            reason=None if math.isfinite(threshold) else self._beyond,
             details={
                 "server_rank": best,
                 "rows_per_client": self.rows,
@@ -159,6 +159,13 @@ class PrivateQuantile:
         if law.miss > largest_miss(level):
             return False
         return confidence is None or 1 - law.probability_at_least(level) <= largest_miss(confidence)
+
+    @property
+    def _beyond(self) -> str:
+        return (
+            "the clients chose the point above the range: either scores are there (--score-range), or clients have "
+            f"fewer than {self.rows} rows, and what is missing counts as infinite (--rows-per-client)"
+        )
 
     def _law(self, clients: int, target: Target, server_rank: int, rate: float) -> ChoiceLaw:
         return ChoiceLaw(
