@@ -166,13 +166,14 @@ def classes(found: Mapping[sets.Key, Sequence[sets.SetOutcome]]) -> str:
 
 
 def by_class(found: Mapping[sets.Key, Sequence[sets.SetOutcome]]) -> str:
-    """One threshold for all classes, or one for each."""
+    """One threshold for all classes, or one for each, over the splits that both have."""
+    few = min((len(outcomes) for key, outcomes in found.items() if key[2] == "lac by class"), default=0)
     head = ["data", "clients", "threshold", "method", "coverage", "worst class", "mean size"]
     lines = []
     for (data, how, score, method), outcomes in found.items():
         if score not in ("lac", "lac by class") or method not in (sets.OURS, sets.POOLED):
             continue
-        said = "one for all" if score == "lac" else "one for each class"
+        said, outcomes = "one for all" if score == "lac" else "one for each class", outcomes[:few]
         lines.append(
             [
                 data,

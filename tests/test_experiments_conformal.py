@@ -217,21 +217,21 @@ def test_sets_cover_and_pooling_is_mapie() -> None:
 
 
 def test_the_whole_script_on_little(tmp_path: Path) -> None:
-    few = {name: conformal_runs.source_of(made(3000, 12, name=name)) for name in ("bio", "star")}
+    few = {"concrete": conformal_runs.source_of(made(1000, 12, name="concrete"))}
     sources = conformal.Sources(regression=few, outputs=[made_outputs(2000, 13)])
     scope = conformal.Scope.quick()
     scope = replace(scope, sets=replace(scope.sets, clients=10))
     seen = conformal.main(sources, scope, tmp_path)
     drawn = {path.name for path in tmp_path.glob("*.svg")}
-    names = ("coverage", "compensation", "synthetic", "all", "private", "bio", "star")
+    names = ("coverage", "compensation", "synthetic", "all", "private", "concrete")
     assert drawn == {f"conformal-{name}.svg" for name in names}
-    assert len(seen.plain["bio"]) == 2 * 3 * 4
-    assert all(len(outcomes) == 2 for outcomes in seen.plain["bio"].values())
+    assert len(seen.plain["concrete"]) == 2 * 3 * 4
+    assert all(len(outcomes) == 2 for outcomes in seen.plain["concrete"].values())
     page = (tmp_path / conformal.PAGE).read_text(encoding="utf-8")
     assert "2 splits of every regression data set" in page
     for label in (
-        "| bio | 100 × 10 | split, ridge |",
-        "| star | 5 × 160 | ε = 1 |",
+        "| concrete | 40 × 10 | split, ridge |",
+        "| concrete | 5 × 80 | ε = 1 |",
         "| made | alike | raps |",
     ):
         assert label in page

@@ -1,13 +1,14 @@
-"""Entry points about the scores of a binary classifier."""
+"""Entry points about the scores of a binary classifier, and the logits of a multiclass model."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedassay.api.classes import evaluate_classes
 from fedassay.api.terms import Terms, columns_of
 from fedassay.data.groups import client_names, group_names, reread
 from fedassay.data.split import HELD_OUT
@@ -19,20 +20,22 @@ from fedassay.simulation import Simulation
 from fedassay.tasks.calibration import Calibrate
 from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
 from fedassay.tasks.evaluation import Evaluate, with_site_names
+from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
 
 
 def evaluate(
     data: Any,
     *,
-    score: str,
     label: str,
+    score: str | None = None,
+    logits: str | None = None,
     client: str | None = None,
     trust: TrustModel | None = None,
     budget: Budget | None = None,
     protection: Protection | None = None,
     thresholds: Sequence[float] = (0.5,),
     height: int | None = None,
-    buckets: int = 10,
+    buckets: int | None = None,
     transform: str = "auto",
     level: float = 0.95,
     by: str | None = None,
@@ -41,13 +44,16 @@ def evaluate(
     per_site: bool = False,
     simulation: Simulation | None = None,
 ) -> Result:
-    """Every standard metric of a binary classifier over many clients, with intervals, from one release.
+    """Every standard metric of a classifier over many clients, with intervals, from one release.
 
     Parameters
     ----------
     data : arrays or a data frame, a `.parquet`, `.csv` or `.npz` file, or a folder with one file per site.
     score, label, client : the names of the columns. Scores are probabilities in [0, 1], labels are 0 or 1.
         Without `client`, every row is its own client (every file of a folder, for a folder).
+    logits : for a model with several classes, in the place of `score`: the column with the logits of each row, or what
+        the names of numbered columns begin with. Labels then are whole numbers from 0. `height`, `buckets` (15 by
+        default) and `level` go with it, other options do not.
     trust : how sums become known; a secure sum by default.
     budget : epsilon and delta, for the trust models that add noise.
     protection : the protected unit and its neighbours; one example, added or removed, by default.
@@ -64,6 +70,26 @@ def evaluate(
     -------
     A `Result`; ``result["roc_auc"]`` is ``{"value", "interval", "level", "error"}``.
     """
+    if logits is not None:
+        only_scores = {
+            "score": score,
+            "thresholds": tuple(thresholds) != (0.5,),
+            "transform": transform != "auto",
+            "by": by,
+            "groups": tuple(groups),
+            "versus": versus,
+            "per-site": per_site,
+        }
+        _refuse_with_logits(only_scores)
+        terms = Terms.of(trust, budget, protection, simulation)
+        task = EvaluateMulticlass(bins=15 if buckets is None else buckets, height=height, level=level)
+        return evaluate_classes(task, terms, data, columns_of(client, **{"class": label, "logits": logits}))
+    if score is None:
+        raise UsageError(
+            "score: got no column, expected one; give --score (probabilities of a binary classifier) or --logits (of "
+            "a model with several classes)."
+        )
+    buckets = 10 if buckets is None else buckets
     _check_comparison(score=score, by=by, groups=groups, versus=versus)
     if per_site:
         _check_sites(data, client)
@@ -71,7 +97,7 @@ def evaluate(
     terms = Terms.of(trust, budget, protection, simulation)
     looked_up = by is not None and not groups
     data = reread(data) if looked_up or per_site else data
-    task = Evaluate(
+    scores = Evaluate(
         thresholds=tuple(thresholds),
         height=height,
         buckets=buckets,
@@ -83,9 +109,9 @@ def evaluate(
     )
     if by is not None and looked_up:
         # What can be refused without the data is refused before they are opened, here too.
-        rehearse(task, terms.setting)
-        task = replace(task, groups=group_names(data, by))
-    result = terms.simulate("evaluate", task, data, columns, {"by": by, "versus": versus})
+        rehearse(scores, terms.setting)
+        scores = replace(scores, groups=group_names(data, by))
+    result = terms.simulate("evaluate", scores, data, columns, {"by": by, "versus": versus})
     if looked_up:
         result = replace(result, warnings=(*result.warnings, _LOOKED_UP))
     if result.results.get("sites") is not None:
@@ -206,6 +232,15 @@ def _check_comparison(*, score: str, by: str | None, groups: Sequence[str], vers
         )
     if groups and by is None:
         raise UsageError("groups: got names without a column, expected both; give --by with the column.")
+
+
+def _refuse_with_logits(given: Mapping[str, Any]) -> None:
+    """Refuse what only scores of a binary classifier can have."""
+    for name, value in given.items():
+        if value:
+            raise UsageError(
+                f"{name}: got it together with logits, expected only one of them; leave out --{name}, or --logits."
+            )
 
 
 def _check_sites(data: Any, client: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,10 @@ from numpy.typing import NDArray
 
 from fedassay.api.terms import Terms
 from fedassay.coverage.law import CoverageLaw, split_rank
-from fedassay.data.federation import load
-from fedassay.data.schema import Columns
-from fedassay.data.split import select_part
-from fedassay.protocol import Batch, Part
+from fedassay.data.federation import Federation, load
+from fedassay.data.schema import CLIENT, Columns
+from fedassay.data.split import select_pooled_part
+from fedassay.protocol import Batch, Part, Rows
 from fedassay.summaries.quantities import QUANTITIES, scores_of, widths
 from fedassay.summaries.softmax_scores import sets
 from fedassay.tasks.conformal import Conformal
@@ -23,6 +24,7 @@ from fedassay.tasks.conformal.found import law_to_json
 Floats = NDArray[np.float64]
 
 TEXTS = {
+    "found": "what was found",
     "pooled": "split conformal prediction on all rows in one place, which nobody may have",
     "average": "the mean of the clients' own quantiles (FedCP-Avg), which promises nothing",
     "local": "each client alone, for its own rows",
@@ -34,43 +36,80 @@ def compared(
 ) -> list[dict[str, Any]]:
     """Threshold, coverage and mean size on held-out rows, of what was found and of each baseline."""
     federation = load(data, client=columns.client, columns=columns.names)
-    simulation, unit = terms.simulation, terms.protection.unit
-    key = simulation.key_of_split()
-
-    def part(name: str, which: Part) -> list[Batch]:
-        rows = select_part(
-            federation.rows_of(name), which, key=key, unit=unit, client=name, held_out=simulation.held_out
-        )
-        return list(rows.batches())
-
-    fit = [_scores(task, part(name, Part.FIT)) for name in federation.clients]
-    judging = [part(name, Part.HELD_OUT) for name in federation.clients]
-    own = [_split(scores, task.level) for scores in fit]
-    finite = [number for number in own if math.isfinite(number)]
-    found = results["threshold"]
-    thresholds: dict[str, list[float]] = {
-        "pooled": [_split(np.concatenate(fit), task.level)] * len(fit),
-        "average": [math.fsum(finite) / len(finite) if finite else math.inf] * len(fit),
-        "local": own,
+    fit, held_out = _parts(federation, terms)
+    scores, ends = _by_client(task, fit, federation.client_count)
+    own = np.array([_split(one, task.level) for one in np.split(scores, ends[:-1])])
+    finite = own[np.isfinite(own)]
+    everyone: dict[str, float | None] = {
+        "found": math.inf if results["threshold"] is None else float(results["threshold"]),
+        "pooled": _split(np.sort(scores), task.level),
+        "average": float(finite.mean()) if finite.size else math.inf,
     }
-    if results["method"] != "local":
-        thresholds = {"found": [math.inf if found is None else float(found)] * len(fit), **thresholds}
-    law = _law(sum(len(scores) for scores in fit), task.level)
+    if results["method"] == "local":
+        del everyone["found"]
+    limits = {name: np.full(len(own), one) for name, one in everyone.items()} | {"local": own}
+    tallies = {name: _Tally() for name in limits}
+    for batch in held_out.batches():
+        found = scores_of(batch, task.quantity, task.parameters)
+        for name, tally in tallies.items():
+            at = limits[name][batch[CLIENT]]
+            tally.rows += len(found)
+            tally.covered += int((found <= at).sum())
+            tally.sizes += _sizes(task, batch, at)
     return [
-        _entry(task, name, at, judging, results, law if name == "pooled" else None)
-        for name, at in thresholds.items()
+        {
+            "method": results["method"] if name == "found" else name,
+            "found": name == "found",
+            "threshold": one if (one := everyone.get(name)) is not None and math.isfinite(one) else None,
+            "coverage": tally.covered / tally.rows if tally.rows else None,
+            "mean_size": tally.sizes / tally.rows if tally.rows and math.isfinite(tally.sizes) else None,
+            "text": TEXTS[name],
+            "coverage_law": _law(len(scores), task.level) if name == "pooled" else None,
+        }
+        for name, tally in tallies.items()
     ]
 
 
-def _scores(task: Conformal, batches: list[Batch]) -> Floats:
-    found = [scores_of(batch, task.quantity, task.parameters) for batch in batches]
-    return np.concatenate(found) if found else np.empty(0)
+@dataclass
+class _Tally:
+    """Held-out rows so far: how many, how many covered, and the sizes of their sets added up."""
+
+    rows: int = 0
+    covered: int = 0
+    sizes: float = 0.0
 
 
-def _split(scores: Floats, level: float) -> float:
+def _parts(federation: Federation, terms: Terms) -> tuple[Rows, Rows]:
+    """The rows that thresholds come from and those that were held out, split as they were in the run."""
+    protection, simulation = terms.protection, terms.simulation
+    if federation.one_row_each:
+        protection = terms.trust.with_one_row_each(protection)
+    fit, held_out = (
+        select_pooled_part(
+            federation,
+            which,
+            key=simulation.key_of_split(),
+            unit=protection.unit,
+            held_out=simulation.held_out,
+        ).by_client
+        for which in (Part.FIT, Part.HELD_OUT)
+    )
+    return fit, held_out
+
+
+def _by_client(task: Conformal, rows: Rows, clients: int) -> tuple[Floats, NDArray[np.int64]]:
+    """All scores, client after client and increasing within each, and where each client's end."""
+    batches = [(scores_of(batch, task.quantity, task.parameters), batch[CLIENT]) for batch in rows.batches()]
+    if not batches:
+        return np.empty(0), np.zeros(clients, dtype=np.int64)
+    scores, owner = (np.concatenate(column) for column in zip(*batches, strict=True))
+    return scores[np.lexsort((scores, owner))], np.cumsum(np.bincount(owner, minlength=clients))
+
+
+def _split(increasing: Floats, level: float) -> float:
     """The threshold of split conformal prediction."""
-    rank = split_rank(len(scores), level)
-    return float(np.partition(scores, rank - 1)[rank - 1]) if 1 <= rank <= len(scores) else math.inf
+    rank = split_rank(len(increasing), level)
+    return float(increasing[rank - 1]) if 1 <= rank <= len(increasing) else math.inf
 
 
 def _law(rows: int, level: float) -> dict[str, Any] | None:
@@ -81,41 +120,16 @@ def _law(rows: int, level: float) -> dict[str, Any] | None:
     return law_to_json(CoverageLaw(clients=1, rows=rows, local_rank=rank, server_rank=1), exact=True)
 
 
-def _entry(
-    task: Conformal,
-    name: str,
-    thresholds: list[float],
-    judging: list[list[Batch]],
-    results: Mapping[str, Any],
-    law: dict[str, Any] | None,
-) -> dict[str, Any]:
-    rows, covered, sizes = 0, 0, 0.0
-    for threshold, batches in zip(thresholds, judging, strict=True):
-        for batch in batches:
-            scores = scores_of(batch, task.quantity, task.parameters)
-            rows += len(scores)
-            covered += int((scores <= threshold).sum())
-            sizes += _sizes(task, batch, threshold)
-    one = thresholds[0] if name != "local" else None
-    return {
-        "method": results["method"] if name == "found" else name,
-        "found": name == "found",
-        "threshold": one if one is not None and math.isfinite(one) else None,
-        "coverage": covered / rows if rows else None,
-        "mean_size": sizes / rows if rows and math.isfinite(sizes) else None,
-        "text": "what was found" if name == "found" else TEXTS[name],
-        "coverage_law": law,
-    }
-
-
-def _sizes(task: Conformal, batch: Batch, threshold: float) -> float:
-    """The sizes of the sets of these rows, added up; NaN where sets have none."""
+def _sizes(task: Conformal, batch: Batch, thresholds: Floats) -> float:
+    """The sizes of the sets of these rows, added up; NaN where sets have none, infinite where one holds everything."""
     if QUANTITIES[task.quantity].is_softmax:
-        return float(np.count_nonzero(sets(batch["logits"], threshold, task.quantity, task.parameters)))
+        return float(
+            np.count_nonzero(sets(batch["logits"], thresholds[:, None], task.quantity, task.parameters))
+        )
     if task.quantity in ("conformity", "value"):
         return math.nan
-    if math.isinf(threshold):
+    if np.isinf(thresholds).any():
         return math.inf
     if task.quantity == "absolute":
-        return 2 * threshold * len(batch["target"])
-    return float(widths(batch, task.quantity, threshold).sum())
+        return float(2 * thresholds.sum())
+    return float(widths(batch, task.quantity, thresholds).sum())

@@ -64,9 +64,8 @@ def completed(
     check_rows(task, federation, part=1 - holdout)
     if QUANTITIES[task.quantity].is_softmax:
         width = _width(federation)
-        task = replace(task, classes=width)
-        if task.by == "class":
-            task = replace(task, groups=tuple(str(place) for place in range(width)))
+        classes = tuple(str(place) for place in range(width))
+        task = replace(task, classes=width, groups=classes if task.by == "class" else task.groups)
     setting = replace(terms.setting, clients=federation.client_count)
     if federation.one_row_each:
         setting = replace(setting, protection=setting.trust.with_one_row_each(setting.protection))

@@ -1,4 +1,4 @@
-"""`fedassay evaluate`: every standard metric of a binary classifier over many clients."""
+"""`fedassay evaluate`: every standard metric of a classifier over many clients."""
 
 from __future__ import annotations
 
@@ -28,10 +28,14 @@ def evaluation(
         typer.Option(help="Decision threshold with exact metrics; may be repeated. Default: 0.5."),
     ] = None,
     height: Annotated[
-        int | None, typer.Option(help="2^HEIGHT score bins. Default: 15, or 10 under noise.")
+        int | None,
+        typer.Option(
+            help="2^HEIGHT score bins. Default: 15, or 10 under noise; for logits 10 or 8, and 0 for no AUC."
+        ),
     ] = None,
     buckets: Annotated[
-        int | None, typer.Option(help="Buckets of the calibration curve and of the ECE. Default: 10.")
+        int | None,
+        typer.Option(help="Buckets of the calibration curve and the ECE. Default: 10, or 15 for logits."),
     ] = None,
     transform: Annotated[
         Transform | None, typer.Option(help="Spacing of the score bins. Default: auto.")
@@ -75,8 +79,19 @@ def second_model(
 @options.takes(options.data, evaluation, options.terms, options.simulation, output.delivery)
 def evaluate(
     data: options.Source,
-    score: Annotated[str, typer.Option(help="Column with the model's probabilities, in [0, 1].")],
-    label: Annotated[str, typer.Option(help="Column with the true labels, 0 or 1.")],
+    label: Annotated[
+        str, typer.Option(help="Column with the true labels: 0 or 1, or with --logits 0, 1, 2, ..")
+    ],
+    score: Annotated[
+        str | None, typer.Option(help="Column with a binary model's probabilities, in [0, 1].")
+    ] = None,
+    logits: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="In the place of --score, for several classes: a column of lists, or how numbered columns begin.",
+        ),
+    ] = None,
     client: options.ClientColumn = None,
     versus: Annotated[
         str | None,
@@ -94,11 +109,12 @@ def evaluate(
     simulation: Simulation,
     delivery: output.Delivery,
 ) -> None:
-    """Evaluate a binary classifier: AUC, calibration, and metrics at thresholds, with intervals."""
+    """Evaluate a classifier: AUC, calibration, losses, and metrics at thresholds, with intervals."""
     with delivery.progress() as advance:
         result = api.evaluate(
             data,
             score=score,
+            logits=logits,
             label=label,
             client=client,
             versus=versus,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from fedassay.reports import calibration, conformal, distribution, evaluation, goodness
+from fedassay.reports import calibration, conformal, distribution, evaluation, goodness, multiclass
 from fedassay.reports.sheet import Document, Figure, Sheet
 
 _Contents = Callable[[Document], Iterator[Sheet | Figure]]
@@ -13,6 +13,7 @@ _Contents = Callable[[Document], Iterator[Sheet | Figure]]
 _TASKS: Mapping[str, tuple[str, _Contents]] = MappingProxyType(
     {
         "evaluate": ("Evaluation of a binary classifier", evaluation.contents),
+        "evaluate-classes": ("Evaluation of a classifier with several classes", multiclass.contents),
         "calibrate": ("Calibration of a binary classifier", calibration.contents),
         "conformal": ("Conformal prediction", conformal.contents),
         "ecdf": ("Distribution function", distribution.contents),
@@ -24,9 +25,15 @@ _TASKS: Mapping[str, tuple[str, _Contents]] = MappingProxyType(
 
 def heading(document: Document) -> str:
     """What the result is about."""
-    return _TASKS[document["task"]][0]
+    return _TASKS[_kind(document)][0]
 
 
 def contents(document: Document) -> Iterator[Sheet | Figure]:
     """Tables and plots."""
-    return _TASKS[document["task"]][1](document)
+    return _TASKS[_kind(document)][1](document)
+
+
+def _kind(document: Document) -> str:
+    """The task; an evaluation that has classes is one of its own."""
+    task: str = document["task"]
+    return "evaluate-classes" if task == "evaluate" and "classes" in document["results"] else task

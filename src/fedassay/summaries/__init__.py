@@ -7,6 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from fedassay.protocol import Summary
+from fedassay.summaries.class_histograms import ClassHistograms
+from fedassay.summaries.class_statistics import ClassStatistics
 from fedassay.summaries.coverage_counts import CoverageCounts, MeanWidth, SiteCoverage
 from fedassay.summaries.group_statistics import AllGroupStatistics, GroupStatistics
 from fedassay.summaries.grouped_histogram import GroupedHistogram
@@ -15,6 +17,7 @@ from fedassay.summaries.paired_histograms import PairedHistograms, VersusHistogr
 from fedassay.summaries.paired_moments import PairedMoments
 from fedassay.summaries.quantile_losses import QuantileLosses
 from fedassay.summaries.quantile_votes import QuantileVotes
+from fedassay.summaries.scaling_sums import ScalingSums
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.summaries.score_path import ScorePath
 from fedassay.summaries.site_sums import EligibleSites, SiteSums
@@ -42,6 +45,9 @@ _SUMMARIES: tuple[type[Summary[Any]], ...] = (
     CoverageCounts,
     SiteCoverage,
     MeanWidth,
+    ClassStatistics,
+    ClassHistograms,
+    ScalingSums,
 )
 
 CATALOGUE: Mapping[str, type[Summary[Any]]] = MappingProxyType(

@@ -15,10 +15,12 @@ from fedassay.tasks.distribution.ecdf import Ecdf
 from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
 from fedassay.tasks.distribution.search import SearchQuantiles
 from fedassay.tasks.evaluation import Evaluate
+from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
 
 TASKS: Mapping[str, type[Any]] = MappingProxyType(
     {
         "evaluate": Evaluate,
+        "evaluate-classes": EvaluateMulticlass,
         "calibrate": Calibrate,
         "ecdf": Ecdf,
         "hosmer-lemeshow": HosmerLemeshow,

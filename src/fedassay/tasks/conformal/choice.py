@@ -44,7 +44,10 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateQuantile:
-    """The public side of private choices: m clients of n rows each, B candidates, and the pure epsilon of a choice."""
+    """The public side of private choices: m clients of n rows each, B candidates, and the pure epsilon of a choice.
+
+    `epsilon` is what can be spent for each row, where a protected unit has several (`rows_per_unit`).
+    """
 
     request: Request
     method: str
@@ -52,7 +55,7 @@ class PrivateQuantile:
     rows: int
     candidates: int
     epsilon: float
-    """What is spent for each row of a protected unit."""
+    rows_per_unit: int = 1
 
     @classmethod
     def of(cls, request: Request, method: str, setting: Setting, *, candidates: int) -> PrivateQuantile:
@@ -76,6 +79,7 @@ class PrivateQuantile:
             candidates=candidates,
             # One row moves the losses by what `loss_range` says of it; a unit's rows by at most so many times that.
             epsilon=plan.sensitivity.l1 / plan.noise.scale / setting.protection.rows_per_unit,
+            rows_per_unit=setting.protection.rows_per_unit,
         )
 
     def target(self) -> Target | Found:
@@ -85,8 +89,9 @@ class PrivateQuantile:
         try:
             return self._published() if self.method == "qq-paper" else self._best()
         except DataError as error:
+            several = f" (ε is what is left for each of {self.rows_per_unit} rows)" * (self.rows_per_unit > 1)
             return Found.everything(
-                str(error),
+                str(error).removesuffix(".") + several,
                 rows=None,
                 clients=self.clients,
                 notes=(

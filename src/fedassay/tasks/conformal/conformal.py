@@ -83,6 +83,10 @@ class Conformal:
                 f"conditional class: the score {self.quantity} knows no classes, expected one of class probabilities "
                 "(lac, aps, raps); use a group."
             )
+        if self.by == "class" and self.classes not in (None, len(self.groups)):
+            raise UsageError(
+                f"groups: got {len(self.groups)} for {self.classes} classes, expected one for each."
+            )
         if self.method in ("average", "weighted") and self.guarantee != "marginal":
             raise UsageError(
                 f"guarantee {self.guarantee}: {self.method} cannot promise it; use another method, such as pooled, or "
@@ -108,6 +112,10 @@ class Conformal:
 
     def steps(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
         """Ask once for what the threshold needs, and once more where held-out rows are to be judged."""
+        if self.held_out and self.classes is None and QUANTITIES[self.quantity].is_softmax:
+            raise UsageError(
+                "classes: got none, expected how many the model has, to count the sizes of sets; give --classes."
+            )
         method, way = self.way(setting)
         found, sites = yield from way(self, method, setting)
         results: dict[str, Any] = {

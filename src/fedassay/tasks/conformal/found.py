@@ -16,6 +16,7 @@ IDENTICAL = (
     "rows of all clients, and the rows to be predicted, come independently from one distribution; the model was not "
     "trained on these rows"
 )
+EVERYTHING = "The set holds everything, and so covers every new row."
 PARTIAL = (
     "rows are exchangeable within each client, and a new row comes from client j with probability (n_j+1)/(N+K), for "
     "n_j of all N rows and K clients"
@@ -127,28 +128,32 @@ class Found:
                 "assumption": None,
                 "text": f"No coverage is guaranteed: {self.reason}.",
             }
-        sign = "is" if self.exact else "is at least"
-        text = (
-            f"A new row is covered with probability at least {level:g}, over the calibration rows and the new one. For "
-            f"continuous scores the probability {sign} {mean:.4f}; ties only make it larger."
-        )
         reached = self.reached
         if self.law is not None and reached is None:
             reached = self.law.probability_at_least(level)
-        if confidence is not None:
-            text += (
-                f" With probability at least {confidence:g} over the calibration rows, the set that was found covers "
-                f"a share of at least {level:g} of all new rows (computed: {reached:.4f})."
-            )
+        everything = self.infinite and self.law is None
         return {
             "kind": "marginal" if confidence is None else "training-conditional",
             "level": level,
             "confidence": confidence,
             "coverage": mean,
             "probability": reached,
-            "assumption": self.assumption,
-            "text": f"{text} Assumed: {self.assumption}.",
+            "assumption": "none" if everything else self.assumption,
+            "text": EVERYTHING if everything else self._words(level, confidence, mean, reached),
         }
+
+    def _words(self, level: float, confidence: float | None, mean: float, reached: float | None) -> str:
+        sign = "is" if self.exact else "is at least"
+        text = (
+            f"A new row is covered with probability at least {level:g}, over the calibration rows and the new one. For "
+            f"continuous scores the probability {sign} {mean:.4f}; ties only make it larger."
+        )
+        if confidence is not None:
+            text += (
+                f" With probability at least {confidence:g} over the calibration rows, the set that was found covers "
+                f"a share of at least {level:g} of all new rows (computed: {reached:.4f})."
+            )
+        return f"{text} Assumed: {self.assumption}."
 
 
 def law_to_json(law: Law, *, exact: bool) -> dict[str, Any]:

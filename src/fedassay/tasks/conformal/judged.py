@@ -9,45 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedassay.errors import UnsupportedQuery
-from fedassay.protocol import Collect, Noise, Part, Query, Released, Setting, Step, Sum
-from fedassay.summaries.coverage_counts import (
-    CoverageCounts,
-    CoverageOf,
-    MeanWidth,
-    SiteCoverage,
-    WidthSum,
-)
+from fedassay.protocol import Noise, Setting, Step
+from fedassay.summaries.coverage_counts import CoverageOf, WidthSum
 from fedassay.summaries.local_quantile import local_rank
 from fedassay.summaries.quantities import QUANTITIES
 from fedassay.summaries.scored import EVERYONE
 from fedassay.tasks.conformal import heterogeneity
 from fedassay.tasks.conformal.found import Found
-from fedassay.tasks.conformal.heterogeneity import CoverageSums, Differences
+from fedassay.tasks.conformal.held_out import Asked, Counts, Seen, added, of_each
 from fedassay.tasks.evaluation.intervals import Estimate, bounded, unbounded
 from fedassay.tasks.evaluation.metric import Metric, undefined
 
 if TYPE_CHECKING:
     from fedassay.tasks.conformal.conformal import Conformal
 
-WIDE = ("normalised", "cqr")
-"""Scores whose intervals differ in width from row to row."""
-
 CLEAR = 4.0
 """A number of rows below so many standard deviations of its noise says nothing."""
-
-Counts = Mapping[str, CoverageOf]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What is known about held-out rows: counts of all, of single clients if they may be seen, and widths."""
-
-    counts: Counts
-    noise: Noise
-    clients: tuple[Counts, ...] | None = None
-    widths: Mapping[str, WidthSum] | None = None
-    differences: Differences | None = None
 
 
 def judge(
@@ -57,7 +34,7 @@ def judge(
     if any(one.threshold is None for one in found.values()):
         return {"held_out": None, "heterogeneity": None}
     thresholds = {name: float(one.threshold or 0.0) for name, one in found.items()}
-    asked = _Asked(task=task, thresholds=tuple(thresholds.values()))
+    asked = Asked(task=task, thresholds=tuple(thresholds.values()))
     seen = yield from asked.each() if asked.may_see_each(setting) else asked.sums(setting)
     judged = _Judged(task=task, thresholds=thresholds, noise=seen.noise)
     clients = next(iter(found.values())).clients or 0
@@ -72,128 +49,6 @@ def judge(
     }
 
 
-# --- questions ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
-    task: Conformal
-    thresholds: tuple[float, ...]
-
-    def may_see_each(self, setting: Setting) -> bool:
-        """Whether single clients may be seen; noise for each of them would leave nothing to see."""
-        return not setting.trust.private and _answers(self._collect(self._counts), setting)
-
-    def each(self) -> Generator[Step, Any, Seen]:
-        """From the counts of each client."""
-        queries = [self._collect(of) for of in (self._counts, self._widths) if of is not None]
-        released: tuple[Released[Any], ...] = yield tuple(queries)
-        clients: tuple[Counts, ...] = released[0].value
-        differences = None
-        if not self.task.by:
-            rows, covered = _of_each(clients)
-            differences = Differences.of(CoverageSums.of(rows, covered))
-        widths = None
-        if len(released) > 1:
-            widths = {name: _all_widths([one[name] for one in released[1].value]) for name in clients[0]}
-        return Seen(
-            counts=_added(clients),
-            noise=released[0].noise,
-            clients=clients,
-            widths=widths,
-            differences=differences,
-        )
-
-    def sums(self, setting: Setting) -> Generator[Step, Any, Seen]:
-        """From sums over clients; with noise, from the counts alone."""
-        whole = Sum(of=self._counts, part=Part.HELD_OUT)
-        if setting.noise(whole).variance > 0:
-            noisy: Released[Counts] = yield whole
-            return Seen(counts=noisy.value, noise=noisy.noise)
-        summaries = (self._counts, self._spread, self._widths)
-        queries = [Sum(of=of, part=Part.HELD_OUT, share=1 / 3) for of in summaries if of is not None]
-        released: tuple[Released[Any], ...] = yield tuple(queries)
-        spread = None if self.task.by else released[1].value[EVERYONE]
-        widths = None
-        if self._widths is not None:
-            widths = released[-1].value
-        return Seen(
-            counts=released[0].value,
-            noise=released[0].noise,
-            widths=widths,
-            differences=None
-            if spread is None
-            else Differences.of(
-                CoverageSums(
-                    clients=spread.sites,
-                    rows=spread.rows,
-                    covered=spread.covered,
-                    squares=float(spread.squares),
-                )
-            ),
-        )
-
-    @property
-    def _fields(self) -> dict[str, Any]:
-        task = self.task
-        return {
-            "quantity": task.quantity,
-            "parameters": task.parameters,
-            "by": task.by,
-            "groups": task.groups,
-            "thresholds": self.thresholds,
-        }
-
-    @property
-    def _counts(self) -> CoverageCounts:
-        classes = (self.task.classes or 0) if QUANTITIES[self.task.quantity].is_softmax else 0
-        return CoverageCounts(**self._fields, classes=classes)
-
-    @property
-    def _spread(self) -> SiteCoverage | None:
-        return None if self.task.by else SiteCoverage(**self._fields)
-
-    @property
-    def _widths(self) -> MeanWidth | None:
-        return MeanWidth(**self._fields) if self.task.quantity in WIDE else None
-
-    def _collect(self, of: Any) -> Query[Any]:
-        return Collect(of=of, part=Part.HELD_OUT, share=0.5)
-
-
-def _answers(query: Query[Any], setting: Setting) -> bool:
-    try:
-        setting.trust.plan(query, setting)
-    except UnsupportedQuery:
-        return False
-    return True
-
-
-def _added(clients: Sequence[Counts]) -> Counts:
-    return {
-        name: CoverageOf(
-            covered_by_size=np.sum([one[name].covered_by_size for one in clients], axis=0),
-            missed_by_size=np.sum([one[name].missed_by_size for one in clients], axis=0),
-        )
-        for name in clients[0]
-    }
-
-
-def _of_each(clients: Sequence[Counts]) -> tuple[list[int], list[int]]:
-    return (
-        [round(one[EVERYONE].rows) for one in clients],
-        [round(one[EVERYONE].covered) for one in clients],
-    )
-
-
-def _all_widths(clients: Sequence[WidthSum]) -> WidthSum:
-    return WidthSum(
-        rows=sum(one.rows for one in clients),
-        width=math.fsum(one.width for one in clients),
-        squares=math.fsum(one.squares for one in clients),
-    )
-
-
 def _bound(
     task: Conformal, seen: Seen, sites: Sequence[Mapping[str, Any]] | None, clients: int
 ) -> float | None:
@@ -203,7 +58,7 @@ def _bound(
         return None
     if sites is not None and seen.clients is not None and len(sites) == len(seen.clients):
         rows, ranks = [one["rows"] for one in sites], [one["rank"] for one in sites]
-        return heterogeneity.loss_bound(rows, ranks, differences.shrunk(*_of_each(seen.clients)))
+        return heterogeneity.loss_bound(rows, ranks, differences.shrunk(*of_each(seen.clients)))
     if clients < heterogeneity.FEWEST_CLIENTS:
         return None
     # As if all clients had as many rows, and deviations were normal.
@@ -223,7 +78,7 @@ class _Judged:
 
     def of(self, counts: Counts, widths: Mapping[str, WidthSum] | None) -> dict[str, Any]:
         """All rows together, and each part of them where they are told apart."""
-        together = _added([{EVERYONE: one} for one in counts.values()])[EVERYONE]
+        together = added([{EVERYONE: one} for one in counts.values()])[EVERYONE]
         described = self._described(together, parts=len(counts))
         if self.task.by:
             return {
@@ -234,13 +89,12 @@ class _Judged:
 
     def of_clients(self, clients: Sequence[Counts]) -> list[dict[str, Any]]:
         """Each client's own rows."""
-        level = self.task.report_level
         entries = []
         for number, one in enumerate(clients):
-            together = _added([{EVERYONE: part} for part in one.values()])[EVERYONE]
+            together = added([{EVERYONE: part} for part in one.values()])[EVERYONE]
             coverage = self._coverage(together, parts=1).to_json()
             entries.append({"site": f"site {number + 1}", "rows": together.rows, "coverage": coverage})
-        return entries if level else []
+        return entries
 
     def _entry(self, name: str, counts: CoverageOf, widths: Mapping[str, WidthSum] | None) -> dict[str, Any]:
         entry = self._described(counts, parts=1)
@@ -274,8 +128,10 @@ class _Judged:
         n, cells = counts.rows, parts * counts.sizes.size
         v = counts.covered / n
         inside = min(1.0, max(0.0, v))
+        sampling = inside * (1 - inside) / n
         privacy = cells * self.noise.variance * ((1 - inside) ** 2 + inside**2) / n**2
-        estimate = Estimate(value=v, sampling_variance=inside * (1 - inside) / n, privacy_variance=privacy)
+        privacy += self._own_bits(sampling)
+        estimate = Estimate(value=v, sampling_variance=sampling, privacy_variance=privacy)
         return bounded(estimate, size=n, level=level)
 
     def _size(self, counts: CoverageOf, *, parts: int) -> Metric:
@@ -285,12 +141,14 @@ class _Judged:
         sizes, n = np.arange(counts.sizes.size), counts.rows
         v = float(counts.sizes @ sizes) / n
         spread = (sizes - v) ** 2
-        estimate = Estimate(
-            value=v,
-            sampling_variance=max(0.0, float(counts.sizes @ spread)) / n**2,
-            privacy_variance=2 * parts * self.noise.variance * float(spread.sum()) / n**2,
-        )
+        sampling = max(0.0, float(counts.sizes @ spread)) / n**2
+        privacy = 2 * parts * self.noise.variance * float(spread.sum()) / n**2 + self._own_bits(sampling)
+        estimate = Estimate(value=v, sampling_variance=sampling, privacy_variance=privacy)
         return unbounded(estimate, level=level, lowest=0.0)
+
+    def _own_bits(self, sampling: float) -> float:
+        """What a randomised bit of a client's own cell adds to those of empty cells: one per row, as sampling does."""
+        return sampling if self.noise.reporting else 0.0
 
     def _width(self, threshold: float, widths: WidthSum | None) -> Metric:
         """The mean width of intervals; known without looking where all are equally wide."""

@@ -110,12 +110,9 @@ class Pooled:
         tail = tail_at_points(curve, level, clients=self.clients)
         total = tail_of_rows(curve, clients=self.clients)
         least = fewest_rows(curve.rows, total, unsure)
-        most = math.ceil(
-            curve.rows + total.reach_of(unsure)
-        )  # the reports of clients without rows are not symmetric
-        most = most if tail.symmetric else max(least, self.clients)
         if least < 1:
             return Found.everything(TOO_FEW, rows=curve.rows, clients=self.clients)
+        most = math.ceil(curve.rows + total.reach_of(unsure)) if tail.symmetric else max(least, self.clients)
         margin = pooled_margin(
             level, tail, least, test_points=self.test_points, confidence=confidence, most_rows=most
         )
@@ -123,18 +120,14 @@ class Pooled:
         place = int(below[-1]) + 1 if below.size else 0
         if place >= curve.grid.points:
             return Found.everything(TOO_FEW, rows=curve.rows, clients=self.clients)
-
-        def law(rows: int) -> PooledLaw:
-            return PooledLaw(rows=rows, level=level, margin=margin, tail=tail, test_points=self.test_points)
-
-        # A law for fewer rows has a larger mean and a larger spread: what is promised holds at both ends.
-        ends, alone = (law(least), law(most)), self.test_points > 1
+        # The law is that of the released number of rows; what is promised holds for all numbers that are possible.
+        rows = max(1, round(curve.rows))
         return self._at(
             curve,
             place,
-            law=law(max(1, round(curve.rows))),
-            promised=min(one.mean for one in ends) - unsure,
-            reached=None if alone else min(one.probability_at_least(self.request.level) for one in ends),
+            law=PooledLaw(rows=rows, level=level, margin=margin, tail=tail, test_points=self.test_points),
+            promised=self.request.level,
+            reached=self.request.confidence,
             details={"rank": level * curve.rows + margin, "margin": margin},
         )
 

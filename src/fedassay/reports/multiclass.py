@@ -1,0 +1,88 @@
+"""An evaluation of a multiclass model as tables and a plot. Reads only the result's JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fedassay.reports import figures, plots
+from fedassay.reports.sheet import Cell, Document, Figure, Sheet, metric_cell, reasons
+
+TITLES = {
+    "accuracy": "accuracy",
+    "roc_auc": "ROC AUC (one-vs-rest, mean)",
+    "log_loss": "log loss",
+    "brier_score": "Brier score (0 to 2)",
+    "expected_calibration_error": "calibration error, top label (ECE)",
+    "classwise_calibration_error": "calibration error, classwise",
+}
+
+MOST_CLASSES = 40
+"""Classes that are shown: the rest is in the JSON."""
+
+_PARTS = ("sampling", "privacy", "discretisation")
+_OF_CLASS = {"prevalence": "prevalence", "roc_auc": "ROC AUC", "calibration_error": "calibration error"}
+
+
+def contents(document: Document) -> Iterator[Sheet | Figure]:
+    """The reliability of the most probable class, all metrics, then the classes."""
+    results = document["results"]
+    error = figures.value(results["expected_calibration_error"])
+    yield Figure(
+        draw=lambda: plots.framed(plots.reliability_plot(document, name="Top label")),
+        alternative=f"Reliability diagram of the most probable class, ECE {error}",
+    )
+    yield overall(document)
+    yield classes(results)
+
+
+def overall(document: Document) -> Sheet:
+    """Every metric with its interval and what the interval is made of."""
+    results = document["results"]
+    said = [note for note in results.get("notes", ()) if note not in document["warnings"]]
+    return Sheet(
+        title=f"Evaluation of {len(results['classes'])} classes",
+        head=("metric", "value", f"{results['accuracy']['level']:.0%} interval", "sampling", "privacy", "binning"),
+        rows=tuple((Cell(text=title), *_numbers(results[name])) for name, title in TITLES.items()),
+        notes=(*reasons((title, results[name]) for name, title in TITLES.items()), *said),
+    )
+
+
+def _numbers(metric: Mapping[str, Any]) -> tuple[Cell, ...]:
+    if metric["value"] is None:
+        return (Cell(text="-"), *(Cell(text=""),) * (1 + len(_PARTS)))
+    parts = (Cell(text=figures.error(metric["error"][part])) for part in _PARTS)
+    return Cell(text=figures.value(metric)), Cell(text=figures.interval(metric)), *parts
+
+
+def classes(results: Mapping[str, Any]) -> Sheet:
+    """One line per class; of many, those with the largest calibration errors."""
+    entries: list[Mapping[str, Any]] = list(results["classes"])
+    notes: tuple[str, ...] = ()
+    if len(entries) > MOST_CLASSES:
+        entries.sort(key=_error_of)
+        notes = (f"The {MOST_CLASSES} largest calibration errors of {len(entries)} classes; all are in the JSON.",)
+        entries = entries[:MOST_CLASSES]
+    named = [
+        (f"{title} of class {entry['class']}", entry[name])
+        for name, title in _OF_CLASS.items()
+        for entry in entries
+    ]
+    return Sheet(
+        title="Classes",
+        head=("class", "rows", *_OF_CLASS.values()),
+        rows=tuple(
+            (
+                Cell(text=str(entry["class"])),
+                Cell(text=f"{entry['rows']:,.0f}"),
+                *(metric_cell(entry[name]) for name in _OF_CLASS),
+            )
+            for entry in entries
+        ),
+        notes=(*notes, *reasons(named)),
+    )
+
+
+def _error_of(entry: Mapping[str, Any]) -> float:
+    value = entry["calibration_error"]["value"]
+    return 0.0 if value is None else -float(value)

@@ -1,0 +1,82 @@
+"""The probabilities that logits stand for, block by block, as summaries of multiclass models read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.errors import DataError
+from fedassay.protocol import Batch
+from fedassay.summaries.columns import column
+from fedassay.summaries.scored import MOST_CLASSES, whole
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+FEWEST_CLASSES = 2
+
+_BLOCK = 1 << 16
+"""Numbers per block: temporary arrays stay in the cache."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Predicted:
+    """Some rows: `p` has one line per class and one column per row, `y` the true and `top` the most probable class."""
+
+    p: Floats
+    y: Ints
+    top: Ints
+
+    @property
+    def of_truth(self) -> Floats:
+        """The probability of the true class."""
+        return np.asarray(self.p[self.y, np.arange(len(self.y))])
+
+    @property
+    def confidence(self) -> Floats:
+        """The probability of the most probable class."""
+        return np.asarray(self.p[self.top, np.arange(len(self.y))])
+
+
+def checked_classes(classes: int) -> int:
+    """The number of classes, if it is one."""
+    return whole(classes, what="classes", least=FEWEST_CLASSES, most=MOST_CLASSES)
+
+
+def predicted(batch: Batch, classes: int) -> Iterator[Predicted]:
+    """The rows of a batch in blocks. Ties for the most probable class go to the first.
+
+    Rows of another width, classes out of range, NaN and infinite logits are a `DataError`.
+
+    Examples
+    --------
+    >>> (block,) = predicted({"logits": np.log([[0.25, 0.75], [0.5, 0.5]]), "class": np.array([1, 1])}, 2)
+    >>> block.p.round(6).tolist(), block.top.tolist(), block.of_truth.round(6).tolist()
+    ([[0.25, 0.5], [0.75, 0.5]], [1, 0], [0.75, 0.5])
+    """
+    z, y = np.asarray(column(batch, "logits")), np.asarray(column(batch, "class"))
+    if z.ndim != 2 or z.shape[1] != classes or z.dtype.kind not in "fiu":
+        got = f"{z.shape[1]} in a row" if z.ndim == 2 else f"an array of shape {z.shape}"
+        raise DataError(f"logits: got {got}, expected {classes}, one for each of the declared classes.")
+    if y.shape != (len(z),) or y.dtype.kind not in "iu":
+        raise DataError(
+            f"class: got an array of shape {y.shape} and type {y.dtype}, expected a whole number per row."
+        )
+    if y.size and not (y.min() >= 0 and y.max() < classes):
+        wrong = y.max() if y.min() >= 0 else y.min()
+        raise DataError(
+            f"class: got {wrong}, expected whole numbers from 0 to {classes - 1}, one for each logit; recode them."
+        )
+    width = max(16, _BLOCK // classes)
+    for start in range(0, len(z), width):
+        block = np.array(z[start : start + width].T, dtype=np.float64, order="C")
+        if not np.isfinite(block).all():
+            raise DataError(
+                "logits: got NaN or infinite numbers, expected finite ones; remove or repair these rows."
+            )
+        top = block.argmax(axis=0)
+        e = np.exp(block - block.max(axis=0))
+        yield Predicted(p=e / e.sum(axis=0), y=y[start : start + width].astype(np.int64), top=top)

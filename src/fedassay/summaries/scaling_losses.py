@@ -1,0 +1,303 @@
+"""Log losses of scaled logits, with their derivatives, summed over rows: what a client computes to fit a calibrator.
+
+For a row with logits z of c classes and the true class y, the loss is log Σ_k exp(u_k) - u_y, with
+
+    temperature        u = s z                                  theta = (s)
+    vector             u = a * z + b                            theta = (a_1..a_c, b_1..b_c)
+    matrix             u = A z + b                              theta = (A by rows, b)
+    order-preserving   u = S^{-1} U w, w_i = (y_i - y_{i+1}) m_i    theta = (m_1..m_c) > 0
+
+where y is z sorted, largest first, S the permutation that sorts it, and U an upper triangle of ones (w_c = 0: it would
+only shift all classes, so m_c has no effect). In each case u is linear in theta, therefore the loss is convex in theta.
+
+With p = softmax(u): the derivatives by u are p - e_y and diag(p) - p p^T; the rest is the chain rule. For
+order-preserving scaling, with P_j the probability of the j largest classes and d_j = y_j - y_{j+1}, the derivative by
+m_j is d_j (P_j - 1[rank of the true class <= j]) and the second one d_j d_l (P_min(j,l) - P_j P_l).
+
+A logit beyond ±2^20 counts as ±2^20: models write -1e9 for "impossible", and sums stay within what fixed point holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedassay.errors import DataError, UsageError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+LARGEST_LOGIT = 2.0**20
+LARGEST_PARAMETER = 2.0**20
+LEAST_SLOPE = 1e-6
+"""The smallest m of order-preserving scaling: below it, classes would be told apart by nothing but rounding."""
+
+_BLOCK = 1 << 14
+"""Numbers per block: the few arrays of this size that are needed at a time fit into the second-level cache."""
+
+_WIDE = 32
+"""From so many classes on, sums over the classes of a row are fast without turning the block around."""
+
+_SAFE = 600.0
+"""Exponents up to here are summed without a shift: exp(600) times any number of classes is finite."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LossSums:
+    """Rows, and the sums over them of the loss, its gradient and (for order 2) its Hessian, by theta."""
+
+    rows: int
+    loss: float
+    gradient: Floats
+    hessian: Floats | None
+
+
+Block = Callable[[Floats, Ints, Floats, int], tuple[float, Floats, Floats | None]]
+"""Loss, gradient and Hessian of some rows (rows x classes, within bounds), their classes, theta and the order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """A family of maps: how many parameters, which of them change nothing, and what rows say about them."""
+
+    name: str
+    size: Callable[[int], int]
+    identity: Callable[[int], Floats]
+    block: Block
+    least: float = -LARGEST_PARAMETER
+    """The smallest value that a parameter may have."""
+
+
+def loss_sums(
+    method: str, logits: ArrayLike, labels: ArrayLike, theta: ArrayLike, *, order: int = 2
+) -> LossSums:
+    """The sums over these rows, at this theta.
+
+    Guarantee: no number overflows as long as parameters are within ±2^20. Edge cases: no rows are
+    zeros; float32 logits are used as they are, and summed in float64.
+
+    Parameters
+    ----------
+    logits : n x c, finite.
+    labels : n whole numbers below c.
+    order : 1 for the gradient only, 2 for the Hessian too.
+
+    Examples
+    --------
+    >>> sums = loss_sums("temperature", np.log([[0.5, 0.25, 0.25]]), [0], [1.0])
+    >>> round(sums.loss, 6), sums.gradient.round(6), sums.hessian.round(6)
+    (0.693147, array([-0.346574]), array([[0.120113]]))
+    """
+    family = FAMILIES[method]
+    z, y = _checked(logits, labels)
+    at = np.asarray(theta, dtype=np.float64)
+    size = family.size(z.shape[1])
+    if at.shape != (size,):
+        raise UsageError(f"{method}: got {at.size} parameters for {z.shape[1]} classes, expected {size}.")
+    loss, gradient, hessian = 0.0, np.zeros(size), np.zeros((size, size)) if order == 2 else None
+    for part in _parts(z):
+        one, first, second = family.block(_bounded(z[part]), y[part], at, order)
+        loss, gradient = loss + one, gradient + first
+        if hessian is not None and second is not None:
+            hessian = hessian + second
+    return LossSums(rows=len(z), loss=loss, gradient=gradient, hessian=hessian)
+
+
+def blocks(logits: ArrayLike) -> Iterator[tuple[slice, Floats]]:
+    """Rows and their logits, within bounds, classes first: what runs over classes then runs over vectors of rows."""
+    z = _matrix(logits)
+    for part in _parts(z):
+        yield part, np.array(_bounded(z[part]).T, dtype=np.float64, order="C")
+
+
+# --- checks ---------------------------------------------------------------------------------------------
+
+
+def _parts(z: NDArray[Any]) -> Iterator[slice]:
+    width = max(16, _BLOCK // z.shape[1])
+    for start in range(0, len(z), width):
+        yield slice(start, min(start + width, len(z)))
+
+
+def _matrix(logits: ArrayLike) -> NDArray[Any]:
+    z = np.asarray(logits)
+    if z.ndim != 2 or z.shape[1] < 2 or z.dtype.kind not in "fiu":
+        raise DataError(
+            f"logits: got an array of shape {z.shape} and type {z.dtype}, expected numbers, rows x at least 2 classes."
+        )
+    return z if z.dtype.kind == "f" else z.astype(np.float64)
+
+
+def _checked(logits: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Ints]:
+    z = _matrix(logits)
+    y = np.asarray(labels)
+    if y.shape != (len(z),):
+        raise DataError(f"class: got {y.shape} of them for {len(z)} rows of logits, expected one per row.")
+    if y.size and y.dtype.kind not in "iu":
+        raise DataError(f"class: got numbers of type {y.dtype}, expected whole numbers.")
+    if y.size and not (y.min() >= 0 and y.max() < z.shape[1]):
+        wrong = y.max() if y.min() >= 0 else y.min()
+        raise DataError(
+            f"class: got {wrong}, expected whole numbers from 0 to {z.shape[1] - 1}, one for each logit; recode them."
+        )
+    return z, y.astype(np.int64, copy=False)
+
+
+def _bounded(z: NDArray[Any]) -> NDArray[Any]:
+    """The block itself, cut at the bounds if anything is beyond them."""
+    low, high = z.min(), z.max()
+    if low >= -LARGEST_LOGIT and high <= LARGEST_LOGIT:
+        return z
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise DataError(
+            "logits: got NaN or infinite numbers, expected finite ones; remove or repair these rows."
+        )
+    return np.asarray(np.clip(z, -LARGEST_LOGIT, LARGEST_LOGIT))
+
+
+# --- families -------------------------------------------------------------------------------------------
+
+
+def _temperature(z: Floats, y: Ints, theta: Floats, order: int) -> tuple[float, Floats, Floats | None]:
+    """Moments, under p, of t = z - z_y: the loss is log Σ exp(s t), the derivatives are mean and variance of t."""
+    rows, classes = z.shape
+    true = np.take(z, np.arange(rows) * classes + y)
+    if classes < _WIDE:
+        t = np.empty((classes, rows))
+        np.subtract(z.T, true, out=t, dtype=np.float64)
+        over, axis = "kn,kn->n", 0
+    else:
+        t = np.empty((rows, classes))
+        np.subtract(z, true[:, None], out=t, dtype=np.float64)
+        over, axis = "nk,nk->n", 1
+    e = t * theta[0]
+    shift: Any = 0.0
+    if e.max() > _SAFE:
+        shift = e.max(axis=axis, keepdims=True)
+        e -= shift
+    np.exp(e, out=e)
+    total = e.sum(axis=axis)
+    loss = float(np.log(total).sum() + np.sum(shift))
+    e *= t
+    mean = e.sum(axis=axis) / total
+    if order == 1:
+        return loss, np.array([mean.sum()]), None
+    variance = np.einsum(over, e, t) / total - mean * mean
+    return loss, np.array([mean.sum()]), np.array([[max(0.0, float(variance.sum()))]])
+
+
+def _residuals(u: Floats, y: Ints) -> tuple[float, Floats, Floats]:
+    """The summed loss, p and p - e_y of blocks with classes first."""
+    at = y * u.shape[1] + np.arange(u.shape[1])
+    u = u - np.take(u, at)
+    top = u.max(axis=0)
+    p = np.exp(u - top)
+    total = p.sum(axis=0)
+    p /= total
+    r = p.copy()
+    r.reshape(-1)[at] -= 1.0
+    return float((np.log(total) + top).sum()), p, r
+
+
+def _vector(z: Floats, y: Ints, theta: Floats, order: int) -> tuple[float, Floats, Floats | None]:
+    z = np.array(z.T, dtype=np.float64, order="C")
+    a, b = np.split(theta, 2)
+    loss, p, r = _residuals(a[:, None] * z + b[:, None], y)
+    gradient = np.concatenate([np.einsum("kn,kn->k", r, z), r.sum(axis=1)])
+    if order == 1:
+        return loss, gradient, None
+    pz = p * z
+    both = np.concatenate([pz, p])
+    first = pz.sum(axis=1)
+    own = np.block(
+        [[np.diag(np.einsum("kn,kn->k", pz, z)), np.diag(first)], [np.diag(first), np.diag(p.sum(axis=1))]]
+    )
+    return loss, gradient, own - both @ both.T
+
+
+def _matrix_scaling(z: Floats, y: Ints, theta: Floats, order: int) -> tuple[float, Floats, Floats | None]:
+    classes, rows = z.shape[1], len(z)
+    wide = np.ones((classes + 1, rows))
+    wide[:-1] = z.T
+    # Internally each class has its row of A and its b together: derivatives are then Kronecker products with (z, 1).
+    by_class = np.concatenate(
+        [theta[: classes**2].reshape(classes, classes), theta[classes**2 :, None]], axis=1
+    )
+    loss, p, r = _residuals(by_class @ wide, y)
+    slopes = r @ wide.T
+    gradient = np.concatenate([slopes[:, :-1].reshape(-1), slopes[:, -1]])
+    if order == 1:
+        return loss, gradient, None
+    pz = (p[:, None, :] * wide).reshape(-1, rows)
+    second = -(pz @ pz.T)
+    own = (pz @ wide.T).reshape(classes, classes + 1, classes + 1)
+    for k in range(classes):
+        here = slice(k * (classes + 1), (k + 1) * (classes + 1))
+        second[here, here] += own[k]
+    place = np.arange(classes * (classes + 1)).reshape(classes, classes + 1)
+    order_of_theta = np.concatenate([place[:, :-1].reshape(-1), place[:, -1]])
+    return loss, gradient, second[np.ix_(order_of_theta, order_of_theta)]
+
+
+def _order_preserving(z: Floats, y: Ints, theta: Floats, order: int) -> tuple[float, Floats, Floats | None]:
+    true = z[np.arange(len(z)), y]
+    gaps = falling_gaps(np.ascontiguousarray(np.sort(z, axis=1)[:, ::-1].T, dtype=np.float64))
+    # Among equal logits any rank will do: the gaps between them are 0.
+    rank = np.count_nonzero(z > true[:, None], axis=1)
+    u = suffix_sums(gaps * theta[:, None])
+    loss, p, _ = _residuals(u, rank)
+    np.cumsum(p, axis=0, out=p)
+    inside = rank <= np.arange(len(theta))[:, None]
+    gradient = np.einsum("kn,kn->k", gaps, p - inside)
+    if order == 1:
+        return loss, gradient, None
+    weighted = gaps * p
+    upper = np.triu(weighted @ gaps.T)
+    return loss, gradient, upper + np.triu(upper, 1).T - weighted @ weighted.T
+
+
+def falling_gaps(falling: Floats) -> Floats:
+    """y_i - y_{i+1} of columns that fall, and 0 for the last."""
+    gaps = np.zeros_like(falling)
+    np.subtract(falling[:-1], falling[1:], out=gaps[:-1])
+    return gaps
+
+
+def suffix_sums(w: Floats) -> Floats:
+    """U w: for each entry the sum of it and of those below it."""
+    return np.asarray(np.cumsum(w[::-1], axis=0)[::-1])
+
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        family.name: family
+        for family in (
+            Family(name="temperature", size=lambda c: 1, identity=lambda c: np.ones(1), block=_temperature),
+            Family(
+                name="vector",
+                size=lambda c: 2 * c,
+                identity=lambda c: np.concatenate([np.ones(c), np.zeros(c)]),
+                block=_vector,
+            ),
+            Family(
+                name="matrix",
+                size=lambda c: c * (c + 1),
+                identity=lambda c: np.concatenate([np.eye(c).reshape(-1), np.zeros(c)]),
+                block=_matrix_scaling,
+            ),
+            Family(
+                name="order-preserving",
+                size=lambda c: c,
+                identity=np.ones,
+                block=_order_preserving,
+                least=LEAST_SLOPE,
+            ),
+        )
+    }
+)
+"""The families of maps by name."""

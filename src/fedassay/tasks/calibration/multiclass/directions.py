@@ -1,0 +1,137 @@
+"""Where to go next to minimise a strongly convex function within bounds, from its gradient and what is known of its
+curvature. Pure: no sums are asked for here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import lsq_linear
+
+Floats = NDArray[np.float64]
+
+_KEPT = 20
+"""Pairs of steps and changes of the gradient that are remembered."""
+
+_REACH = 10.0
+"""A first try goes no further than this times one plus the largest parameter: models of flat functions see for ever."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Direction:
+    """A step that stays within the bounds, its part to try first, and how much the function may fall at most.
+
+    `decrease` is what the quadratic model predicts for the whole step if Hessians are known, and otherwise an upper
+    bound on how far the function is above its minimum.
+    """
+
+    step: Floats
+    decrease: float
+    first: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Curvature(ABC):
+    """What is known of the curvature. Parameters are within [least, most]; curvature is at least `ridge`."""
+
+    least: float
+    most: float
+    ridge: float
+
+    @abstractmethod
+    def direction(self, theta: Floats, gradient: Floats, hessian: Floats | None) -> Direction:
+        """Where to go from here; the gradient is negative along the step, unless the step is zero."""
+
+    def learned(self, step: Floats, change: Floats) -> Self:
+        """After a step along which the gradient changed like this."""
+        return self
+
+    def _reach(self, theta: Floats, step: Floats) -> float:
+        far = float(np.abs(step).max())
+        return min(1.0, _REACH * (1 + float(np.abs(theta).max())) / far) if far else 1.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Hessians(Curvature):
+    """Newton's method: the minimum of the quadratic model within the bounds."""
+
+    def direction(self, theta: Floats, gradient: Floats, hessian: Floats | None) -> Direction:
+        """See `Curvature`."""
+        assert hessian is not None
+        values, vectors = np.linalg.eigh(hessian)
+        # Rounding can hide curvature that is known to be there: H = Σ loss'' + ridge.
+        values = np.maximum(values, self.ridge)
+        along = vectors.T @ gradient
+        step = -(vectors @ (along / values))
+        low, high = self.least - theta, self.most - theta
+        if np.any((step < low) | (step > high)):
+            # min g·d + d·Hd/2 is the least-squares problem |H^{1/2} d + H^{-1/2} g|²/2.
+            root = np.sqrt(values)
+            found = lsq_linear(
+                root[:, None] * vectors.T, -along / root, bounds=_open(low, high), method="bvls"
+            )
+            step = np.clip(found.x, low, high)
+        bent = vectors.T @ step
+        decrease = -float(gradient @ step + 0.5 * np.sum(values * bent**2))
+        return Direction(step=step, decrease=max(0.0, decrease), first=self._reach(theta, step))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pairs(Curvature):
+    """L-BFGS: curvature from the last steps and the changes of the gradient along them.
+
+    Bounds are kept by leaving out parameters that are held at one, and by cutting the rest of the step; if the cut
+    step leads upwards, the gradient itself is followed, cut, which never does.
+
+    Reference: Nocedal and Wright, Numerical Optimization, 2006, Algorithm 7.4.
+    """
+
+    steps: tuple[Floats, ...] = ()
+    changes: tuple[Floats, ...] = ()
+
+    def learned(self, step: Floats, change: Floats) -> Self:
+        """See `Curvature`. Where other rows answered, a change can be one that no convex function has: left out."""
+        if float(step @ change) <= 0.5 * self.ridge * float(step @ step):
+            return self
+        return replace(self, steps=(*self.steps, step)[-_KEPT:], changes=(*self.changes, change)[-_KEPT:])
+
+    def direction(self, theta: Floats, gradient: Floats, hessian: Floats | None) -> Direction:
+        """See `Curvature`."""
+        held = ((theta <= self.least) & (gradient > 0)) | ((theta >= self.most) & (gradient < 0))
+        free = np.where(held, 0.0, gradient)
+        # Strong convexity: f(x) >= f + g·(x - theta) + ridge |x - theta|²/2, minimised over x within the bounds.
+        decrease = float(free @ free) / (2 * self.ridge)
+        step = self._cut(theta, np.where(held, 0.0, -self._times_inverse(free)))
+        if not float(gradient @ step) < 0:
+            step = self._cut(theta, -free)
+        return Direction(step=step, decrease=decrease, first=self._first(theta, step))
+
+    def _first(self, theta: Floats, step: Floats) -> float:
+        if self.steps or not step.any():
+            return self._reach(theta, step)
+        return min(1.0, 1.0 / float(np.abs(step).sum()))
+
+    def _cut(self, theta: Floats, step: Floats) -> Floats:
+        return np.asarray(np.clip(theta + step, self.least, self.most) - theta)
+
+    def _times_inverse(self, gradient: Floats) -> Floats:
+        pairs = [(s, y, 1 / float(s @ y)) for s, y in zip(self.steps, self.changes, strict=True)]
+        q, weights = gradient, []
+        for s, y, rho in reversed(pairs):
+            weights.append(rho * float(s @ q))
+            q = q - weights[-1] * y
+        if pairs:
+            s, y, rho = pairs[-1]
+            q = q / (rho * float(y @ y))
+        for (s, y, rho), weight in zip(pairs, reversed(weights), strict=True):
+            q = q + (weight - rho * float(y @ q)) * s
+        return np.asarray(q)
+
+
+def _open(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Bounds for `lsq_linear`, which wants the lower one to be below the upper one; here it always is."""
+    return np.minimum(low, 0.0), np.maximum(high, 0.0)

@@ -1,0 +1,238 @@
+"""The pooled optimum of a scaling calibrator, through sums: what a solver with all rows in one place would find.
+
+With f(theta) = Σ_i loss_i(theta) + (ridge/2) n ||theta - theta_0||², n the number of rows and theta_0 the identity map,
+every family is convex in theta (`summaries.scaling_losses`) and the ridge makes f strongly convex: there is one
+minimum, separable data included, and the shift that the softmax does not see stays where it was. A class that no row
+has is finite too: vector and matrix scaling make it as improbable as the ridge allows.
+
+Each step asks for one sum over all clients: rows, loss, gradient and (up to 420 parameters) Hessian at the public
+theta. How rows are spread over clients has no influence on the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.errors import UsageError
+from fedassay.protocol import Part, Released, Step, Sum
+from fedassay.summaries.scaling_losses import FAMILIES, LARGEST_PARAMETER, Family, LossSums
+from fedassay.summaries.scaling_sums import MOST_NEWTON, ScalingSums
+from fedassay.tasks.calibration.multiclass.directions import Curvature, Direction, Hessians, Pairs
+from fedassay.tasks.calibration.multiclass.maps import LOGIT_MAPS, LogitMap
+
+Floats = NDArray[np.float64]
+
+RIDGE = 1e-6
+"""Per row: small against the curvature of any direction that rows say something about."""
+
+TOLERANCE = 1e-10
+"""A fit ends where the objective can fall by no more than this part of it."""
+
+NEWTON_SUMS, GRADIENT_SUMS = 40, 400
+"""The most sums that a fit asks for: with Hessians, and without."""
+
+_FLOOR = 1e-14
+"""Per row: what rounding leaves of the objective is not searched for."""
+
+_SUFFICIENT = 1e-4
+_SMALLEST_STEP = 2.0**-40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """A fitted map and how it was found.
+
+    `loss_before` and `loss` are mean log losses of the rows, at the identity map and at this one; `objective` is the
+    mean loss with the penalty. `reason` is empty if the fit converged; otherwise it says why it ended early, and the
+    map is the best one that was seen. `sums` is how often clients were asked.
+    """
+
+    map: LogitMap
+    rows: int
+    clients: int
+    loss_before: float
+    loss: float
+    objective: float
+    sums: int
+    reason: str = ""
+
+    @property
+    def converged(self) -> bool:
+        """Whether this is the optimum."""
+        return not self.reason
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Seen:
+    """The penalised objective at one theta, per row."""
+
+    theta: Floats
+    rows: int
+    clients: int
+    loss: float
+    value: float
+    gradient: Floats
+    hessian: Floats | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Problem:
+    family: Family
+    classes: int
+    ridge: float
+    share: float
+    part: Part
+
+    @property
+    def second_order(self) -> bool:
+        return self.family.size(self.classes) <= MOST_NEWTON
+
+    @property
+    def most(self) -> int:
+        return NEWTON_SUMS if self.second_order else GRADIENT_SUMS
+
+    def moved(self, here: _Seen, step: Floats) -> Floats:
+        """Rounding may leave the bounds by a digit: what is asked for, and returned, does not."""
+        return np.clip(here.theta + step, self.family.least, LARGEST_PARAMETER)
+
+    def ask(self, theta: Floats) -> Generator[Step, Released[LossSums], _Seen]:
+        """One sum over all clients; each may spend an equal part of the share."""
+        of = ScalingSums(
+            method=self.family.name,
+            classes=self.classes,
+            theta=tuple(theta.tolist()),
+            order=2 if self.second_order else 1,
+        )
+        released = yield Sum(of=of, share=self.share / self.most, part=self.part)
+        return self.seen(theta, released.value, released.clients)
+
+    def seen(self, theta: Floats, sums: LossSums, clients: int) -> _Seen:
+        n, away = max(1, sums.rows), theta - self.family.identity(self.classes)
+        second = None if sums.hessian is None else sums.hessian / n + self.ridge * np.eye(len(theta))
+        return _Seen(
+            theta=theta,
+            rows=sums.rows,
+            clients=clients,
+            loss=sums.loss / n,
+            value=sums.loss / n + self.ridge / 2 * float(away @ away),
+            gradient=sums.gradient / n + self.ridge * away,
+            hessian=second,
+        )
+
+    def fit(self, at: _Seen, before: float, sums: int, reason: str = "") -> Fit:
+        return Fit(
+            map=LOGIT_MAPS[self.family.name].of(at.theta, self.classes),
+            rows=at.rows,
+            clients=at.clients,
+            loss_before=before,
+            loss=at.loss,
+            objective=at.value,
+            sums=sums,
+            reason=reason,
+        )
+
+
+def fit_exact(
+    method: str, classes: int, *, ridge: float = RIDGE, share: float = 1.0, part: Part = Part.ALL
+) -> Generator[Step, Released[LossSums], Fit]:
+    """The map of this family with the smallest ridge-penalised log loss over all rows. Tasks `yield from` it.
+
+    Guarantee: for every family, the global optimum over its parameters (within ±2^20; for order-preserving scaling, at
+    least 1e-6), to 1e-10 of the objective (or 1e-14 per row, if that is more), or a `reason`. With up to 420 parameters
+    (temperature; vector scaling of 210 classes, matrix scaling of 20) the tolerance is met by the decrease that the
+    quadratic model predicts at the last sums, and that last step is taken too: typically 4 to 8 sums, and what is left
+    is of the order of rounding. With more parameters only gradients are summed (L-BFGS), and the tolerance is met by a
+    bound that follows from strong convexity, f - min f <= |gradient|²/(2 ridge n).
+
+    Assumed: all sums are of the same rows. If other clients answer than before, their objective is another one: the
+    step to them is taken as it is.
+
+    Edge cases: without rows, the identity map with a reason.
+
+    Parameters
+    ----------
+    ridge : the penalty per row, above 0.
+    share : of the task's budget for all sums together.
+    """
+    if method not in LOGIT_MAPS:
+        raise UsageError(f"method: got {method!r}, expected one of {', '.join(LOGIT_MAPS)}.")
+    if not 0 < ridge < math.inf:
+        raise UsageError(f"ridge: got {ridge:.3g}, expected a finite number above 0.")
+    family = FAMILIES[method]
+    problem = _Problem(family=family, classes=classes, ridge=ridge, share=share, part=part)
+    here = yield from problem.ask(family.identity(classes))
+    before, sums = here.loss, 1
+    if not here.rows:
+        return problem.fit(here, before, sums, "there are no rows")
+    curvature: Curvature = (Hessians if problem.second_order else Pairs)(
+        least=family.least, most=LARGEST_PARAMETER, ridge=ridge
+    )
+    while True:
+        direction = curvature.direction(here.theta, here.gradient, here.hessian)
+        if direction.decrease <= max(TOLERANCE * here.value, _FLOOR):
+            return problem.fit(_after(here, direction, problem), before, sums)
+        there, asked = yield from _improved(here, direction, problem, problem.most - sums)
+        sums += asked
+        if there is None:
+            return problem.fit(here, before, sums, _why(direction, sums, problem))
+        curvature = curvature.learned(there.theta - here.theta, there.gradient - here.gradient)
+        here = there
+
+
+def _improved(
+    here: _Seen, direction: Direction, problem: _Problem, left: int
+) -> Generator[Step, Released[LossSums], tuple[_Seen | None, int]]:
+    """A point on the way with a sufficiently smaller objective, and how many sums it took to find it."""
+    size = direction.first
+    slope = float(here.gradient @ direction.step)
+    for asked in range(1, left + 1):
+        there = yield from problem.ask(problem.moved(here, size * direction.step))
+        # Sums of many numbers are right to some 1e-15 of them: less than that is not a rise.
+        if there.rows != here.rows or there.value <= here.value * (1 + 1e-14) + _SUFFICIENT * size * slope:
+            return there, asked
+        size *= _shorter(here.value, size * slope, there.value, size * float(there.gradient @ direction.step))
+        if size < _SMALLEST_STEP:
+            return None, asked
+    return None, left
+
+
+def _shorter(start: float, slope: float, end: float, end_slope: float) -> float:
+    """Where the cubic through both ends of [0, 1], with their slopes, is smallest; not too near to either end."""
+    # Nocedal and Wright, Numerical Optimization, 2006, Equation 3.59.
+    one = slope + end_slope - 3 * (end - start)
+    root = math.sqrt(max(0.0, one * one - slope * end_slope))
+    bottom = end_slope - slope + 2 * root
+    found = 1 - (end_slope + root - one) / bottom if bottom > 0 else 0.5
+    return min(0.7, max(0.02, found))
+
+
+def _after(here: _Seen, direction: Direction, problem: _Problem) -> _Seen:
+    """Where the last step leads. Its objective was not measured: it is the one that the quadratic model predicts."""
+    if not problem.second_order:
+        return here
+    theta = problem.moved(here, direction.step)
+    value, identity = here.value - direction.decrease, problem.family.identity(problem.classes)
+    penalty = problem.ridge / 2 * float(np.sum((theta - identity) ** 2))
+    return _Seen(
+        theta=theta,
+        rows=here.rows,
+        clients=here.clients,
+        loss=value - penalty,
+        value=value,
+        gradient=here.gradient,
+        hessian=here.hessian,
+    )
+
+
+def _why(direction: Direction, sums: int, problem: _Problem) -> str:
+    if sums >= problem.most:
+        return f"{sums} sums were not enough: the mean loss may still fall by {direction.decrease:.1e}"
+    return (
+        f"no smaller loss was found along the last direction, although the mean loss may still fall by "
+        f"{direction.decrease:.1e}"
+    )

@@ -1,0 +1,195 @@
+"""What released sums say about a multiclass model: pure functions of totals and the law of their noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fedassay.protocol import Noise
+from fedassay.summaries.class_statistics import LARGEST_BRIER, LARGEST_LOSS, ClassTotals, Part
+from fedassay.tasks.evaluation.class_gaps import Gaps, calibration_error
+from fedassay.tasks.evaluation.evidence import ENOUGH, enough
+from fedassay.tasks.evaluation.intervals import Estimate, bounded, share_interval, unbounded
+from fedassay.tasks.evaluation.metric import LEVEL, Metric, Undefined, estimator
+from fedassay.tasks.evaluation.ratios import CLEAR
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClassEvidence:
+    """Totals over all rows, exact or noisy. Noisy ones are unbiased, never clipped, and may be negative."""
+
+    totals: ClassTotals
+    noise: Noise
+
+    @property
+    def rows(self) -> float:
+        """How many rows there are."""
+        return float(self.totals.sums["rows"].value)
+
+    @property
+    def noise_of_rows(self) -> float:
+        """The privacy variance of n."""
+        return self.variance(self.totals.sums["rows"])
+
+    def variance(self, part: Part) -> float:
+        """The privacy variance of a total."""
+        return part.factor * self.noise.variance
+
+    def require_rows(self) -> float:
+        """n, if there are enough rows for any statement."""
+        return enough("rows", self.rows, self.noise_of_rows)
+
+    def mean(self, name: str, squares: str) -> Estimate:
+        """The mean of a number in [0, 1] over rows."""
+        n, total, second = self.require_rows(), self.totals.sums[name], self.totals.sums[squares]
+        v = float(total.value) / n
+        # Under noise the second moment has an error of its own: it is taken to be at least one standard deviation.
+        least = math.sqrt(self.variance(second)) / n
+        return Estimate(
+            value=v,
+            sampling_variance=max(float(second.value) / n - v * v, least) / n,
+            privacy_variance=(self.variance(total) + v * v * self.noise_of_rows) / n**2,
+            discretisation=total.resolution,
+        )
+
+    def share(self, amount: float, noise_variance: float) -> Estimate:
+        """The share of rows that are so many."""
+        n = self.require_rows()
+        v = amount / n
+        return Estimate(
+            value=v,
+            sampling_variance=v * (1 - v) / n,
+            privacy_variance=(noise_variance + v * v * self.noise_of_rows) / n**2,
+        )
+
+    def class_rows(self, place: int) -> float:
+        """How many rows are of this class."""
+        return float(self.totals.cells["positives"].value[place].sum())
+
+
+@estimator
+def accuracy(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
+    """The share of rows whose most probable class is the true one; Wilson's interval, widened for the noise."""
+    correct = evidence.totals.sums["correct"]
+    estimate = evidence.share(float(correct.value), evidence.variance(correct))
+    return bounded(estimate, size=evidence.rows, level=level)
+
+
+@estimator
+def brier_score(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
+    """The mean of Σ_j (p_j - 1[y=j])², from 0 to 2."""
+    half = bounded(evidence.mean("brier", "brier_squared"), size=evidence.require_rows(), level=level)
+    return _times(half, LARGEST_BRIER)
+
+
+@estimator
+def log_loss(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
+    """The mean negative log-likelihood, with probabilities clipped as scikit-learn clips them.
+
+    A row can weigh up to 36, and the noise weighs as much. An estimate that is not clear of it has no value.
+    """
+    estimate = evidence.mean("loss", "loss_squared")
+    deviation = math.sqrt(estimate.privacy_variance)
+    if estimate.value < CLEAR * deviation:
+        raise Undefined(
+            f"not enough evidence: the estimate {LARGEST_LOSS * estimate.value:.2g} is below {CLEAR:.0f} standard "
+            f"deviations of the privacy noise ({LARGEST_LOSS * deviation:.2g})"
+        )
+    return _times(unbounded(estimate, level=level, lowest=0.0), LARGEST_LOSS)
+
+
+@estimator
+def prevalence(evidence: ClassEvidence, place: int, *, level: float = LEVEL) -> Metric:
+    """The share of the rows that are of this class."""
+    noise = evidence.totals.bins * evidence.variance(evidence.totals.cells["positives"])
+    return bounded(evidence.share(evidence.class_rows(place), noise), size=evidence.rows, level=level)
+
+
+@estimator
+def expected_calibration_error(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
+    """Of the most probable class: Σ_m |Σ (confidence - correct)|/n over bins of equal width (Guo et al. 2017)."""
+    top = evidence.totals.top
+    return calibration_error(_gaps(evidence, top, "confidence", "correct", slice(None)), level=level)
+
+
+@estimator
+def classwise_calibration_error(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
+    """The mean over classes of their calibration errors (Definition 3.3 of the paper; every class counts alike)."""
+    cells = evidence.totals.cells
+    return calibration_error(_gaps(evidence, cells, "probability", "positives", slice(None)), level=level)
+
+
+@estimator
+def class_calibration_error(evidence: ClassEvidence, place: int, *, level: float = LEVEL) -> Metric:
+    """Σ_m |B_m|/n |mean p_j - share of class j| of one class."""
+    cells = evidence.totals.cells
+    one = slice(place, place + 1)
+    return calibration_error(_gaps(evidence, cells, "probability", "positives", one), level=level)
+
+
+def _gaps(evidence: ClassEvidence, parts: Any, expected: str, observed: str, chosen: slice) -> Gaps:
+    """Gaps of these classes. The squares are the larger of what rows show and what the probabilities say.
+
+    Where a bin has hardly a row of the class, rows alone would show no variance at all.
+    """
+    wanted, seen = parts[expected], parts[observed]
+    squares = np.maximum(parts["squared"].value, parts["spread"].value)
+    return Gaps(
+        gaps=np.atleast_2d(wanted.value - seen.value)[chosen],
+        squares=np.atleast_2d(squares)[chosen],
+        noise=evidence.variance(wanted) + evidence.variance(seen),
+        noise_of_squares=evidence.variance(parts["squared"]),
+        rows=evidence.require_rows(),
+        noise_of_rows=evidence.noise_of_rows,
+        resolution=wanted.resolution,
+    )
+
+
+def reliability_curve(evidence: ClassEvidence, *, level: float = LEVEL) -> dict[str, Any]:
+    """The share of rows that are right against the mean confidence, per bin of the confidence.
+
+    Band: Clopper-Pearson intervals, widened for the noise, at an error of (1 - level)/bins each (Bonferroni). Bins
+    without rows, or whose rows drown in noise, are left out.
+    """
+    names = ("edges", "mean_score", "observed", "share", "lower", "upper")
+    curve: dict[str, Any] = {name: [] for name in names}
+    top, bins = evidence.totals.top, evidence.totals.bins
+    try:
+        n = evidence.require_rows()
+    except Undefined as error:
+        return {**curve, "level": level, "reason": str(error)}
+    noise_of_rows, noise = evidence.variance(top["rows"]), evidence.variance(top["correct"])
+    for place in range(bins):
+        rows, correct, confidence = (
+            float(top[name].value[place]) for name in ("rows", "correct", "confidence")
+        )
+        if rows <= 0 or rows < ENOUGH * math.sqrt(noise_of_rows):
+            continue
+        v, ends = min(1.0, max(0.0, correct / rows)), (place / bins, (place + 1) / bins)
+        privacy_variance = (noise + v * v * noise_of_rows) / rows**2
+        band = share_interval(v, rows, privacy_variance, level=1 - (1 - level) / bins)
+        mean = min(ends[1], max(ends[0], confidence / rows))
+        for name, item in zip(names, (list(ends), mean, v, rows / n, *band), strict=True):
+            curve[name].append(item)
+    curve["level"] = level
+    if not curve["edges"]:
+        curve["reason"] = "not enough evidence: in every bin the rows drown in the privacy noise"
+    return curve
+
+
+def _times(metric: Metric, factor: float) -> Metric:
+    """The metric in other units."""
+    assert metric.value is not None
+    assert metric.interval is not None
+    low, high = metric.interval
+    return replace(
+        metric,
+        value=metric.value * factor,
+        interval=(low * factor, high * factor),
+        sampling=(metric.sampling or 0.0) * factor,
+        privacy=(metric.privacy or 0.0) * factor,
+        discretisation=(metric.discretisation or 0.0) * factor,
+    )

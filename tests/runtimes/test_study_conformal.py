@@ -1,0 +1,221 @@
+"""Prediction sets in studies between machines: the same thresholds as in one process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedassay
+from fedassay.cli import run_command
+from fedassay.coverage import best_pair, best_server_rank
+from fedassay.errors import UsageError
+from fedassay.runtimes.flower.study import Study
+from fedassay.tasks.conformal import Conformal
+from file_drop_town import Town
+
+ABSOLUTE = ("--quantity", "absolute", "--score-range", "0,6")
+COLUMNS = 'label = "y"\ntarget = "days"\nprediction = "guess"\ngroup = "sex"'
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    """Three sites that name columns for a target and a prediction, with 200, 240 and 280 rows."""
+    town = Town(tmp_path, names=("a", "b", "c"))
+    for number, name in enumerate(town.names):
+        rng, rows = np.random.default_rng(number), 200 + 40 * number
+        guess = rng.normal(size=rows)
+        frame = pd.DataFrame(
+            {
+                **{"p": rng.random(rows), "y": rng.integers(0, 2, rows), "guess": guess},
+                **{"days": guess + rng.normal(size=rows), "sex": rng.choice(["F", "M"], rows)},
+            }
+        )
+        frame.to_csv(town.root / name / "scores.csv", index=False)
+        site = town.root / name / "site.toml"
+        site.write_text(site.read_text().replace('label = "y"', COLUMNS))
+    return town
+
+
+def begin(town: Town, *arguments: object) -> int:
+    roster = town.root / "coordinator" / "roster.toml"
+    return town.aggregate("conformal", "--roster", roster, "-q", *arguments)
+
+
+def pooled(town: Town, names: str = "abc") -> pd.DataFrame:
+    frames = [pd.read_csv(town.root / name / "scores.csv").assign(site=name) for name in names]
+    return pd.concat(frames, ignore_index=True)
+
+
+def in_process(town: Town, names: str = "abc", **options: Any) -> dict[str, Any]:
+    result = fedassay.conformal(
+        pooled(town, names),
+        client="site",
+        target="days",
+        prediction="guess",
+        **{"score_range": (0, 6), **options},
+    )
+    return dict(result.results)
+
+
+# --- by files -------------------------------------------------------------------------------------------
+
+
+def test_a_quantile_of_quantiles_in_the_clear(town: Town, tmp_path: Path) -> None:
+    artefact = tmp_path / "conformal.json"
+    assert begin(town, "--quantity", "absolute", "--privacy", "plain", "--level", 0.8) == 0
+    for name in town.names:
+        assert town.contribute(name) == 0
+    result = tmp_path / "r.json"
+    assert town.aggregate("-q", "--json", result, "--out", artefact) == 0
+    document = json.loads(result.read_text())
+    wanted = in_process(town, trust=fedassay.Plain(), level=0.8)
+    assert document["results"]["threshold"] == wanted["threshold"]
+    assert document["results"]["coverage_law"] == wanted["coverage_law"]
+    assert [one["site"] for one in document["results"]["sites"]] == ["a", "b", "c"]
+    assert document["parameters"]["quantity"] == "absolute"
+    predictor = fedassay.ConformalPredictor.load(artefact)
+    assert predictor.threshold == wanted["threshold"]
+    assert predictor.level == 0.8
+
+
+@pytest.mark.parametrize("method", ["pooled", "qq"])
+def test_a_secure_sum(town: Town, method: str) -> None:
+    assert begin(town, *ABSOLUTE, "--method", method) == 0
+    document = town.finish(passes=4)
+    simulation = fedassay.Simulation(mode="aggregate")
+    wanted = in_process(town, method=method, trust=fedassay.SecureSum(), simulation=simulation)
+    for key in ("threshold", "guarantee", "coverage_law", "pair", "rows", "clients"):
+        assert document["results"][key] == wanted[key], key
+    assert document["warnings"] == []
+    assert document["cohort"]["clients"] == 3
+
+
+def test_a_site_that_is_lost_costs_a_vote_and_no_guarantee(tmp_path: Path) -> None:
+    town = Town(tmp_path, names=tuple("abcde"))
+    for number, name in enumerate(town.names):
+        rng = np.random.default_rng(number)
+        frame = pd.DataFrame({"p": rng.random(150), "y": 0, "guess": 0.0, "days": rng.normal(size=150)})
+        frame.to_csv(town.root / name / "scores.csv", index=False)
+        site = town.root / name / "site.toml"
+        site.write_text(site.read_text().replace('label = "y"', COLUMNS.replace('\ngroup = "sex"', "")))
+    assert begin(town, *ABSOLUTE, "--method", "qq") == 0
+    results = town.finish(passes=4, absent="b", since=2)["results"]
+    assert results["clients"] == 4
+    # The local rank was chosen for five clients, the server's for those who stayed.
+    ell, k = results["pair"]
+    assert ell == best_pair(5, 150, 0.9).local_rank
+    law = best_server_rank([150] * 4, [ell] * 4, 0.9)
+    assert k == law.server_rank
+    own = sorted(
+        np.sort(np.abs(pd.read_csv(town.root / name / "scores.csv").days))[ell - 1] for name in "acde"
+    )
+    assert own[k - 1] <= results["threshold"] <= own[k - 1] + 6 / 16383 + 1e-9
+    assert results["guarantee"]["coverage"] == pytest.approx(law.mean)
+
+
+def test_private_choices_need_a_public_number_of_rows(town: Town, capsys: Any) -> None:
+    privacy = ("--privacy", "local-dp", "--epsilon", 3)
+    assert begin(town, *ABSOLUTE, *privacy) == 2
+    assert "give --rows-per-client" in " ".join(capsys.readouterr().err.split())
+    assert not any(town.drop.iterdir())
+    assert begin(town, *ABSOLUTE, *privacy, "--rows-per-client", 180) == 0
+    document = town.finish(passes=1)
+    results = document["results"]
+    assert (results["method"], results["rows"]) == ("qq", 540)
+    assert 1.0 < results["threshold"] < 4.0
+    assert results["guarantee"]["coverage"] >= 0.9
+    assert document["privacy"]["epsilon"] == 3
+
+
+def test_nothing_is_asked_where_nothing_can_be_had(town: Town) -> None:
+    result = town.root / "r.json"
+    for epsilon, asked in ((0.01, False), (3, True)):
+        options = ("--privacy", "local-dp", "--epsilon", epsilon, "--rows-per-client", 180, "--json", result)
+        town.folder = f"drop {epsilon}"
+        town.drop.mkdir()
+        assert begin(town, *ABSOLUTE, *options) == 0
+        assert result.exists() != asked
+        for name in town.names:
+            assert town.contribute(name) == 0
+            ledger = town.root / name / "state" / "ledger.jsonl"
+            assert (ledger.exists() and ledger.stat().st_size > 0) == asked
+        if not asked:
+            results = json.loads(result.read_text())["results"]
+            assert results["infinite"] is True
+            assert "at ε = 0.01" in results["reason"]
+            result.unlink()
+
+
+def test_groups_and_held_out_rows(town: Town) -> None:
+    options = ("--conditional", "group", "--group", "F", "--group", "M", "--held-out", "--privacy", "plain")
+    assert begin(town, *ABSOLUTE, *options) == 0
+    results = town.finish(passes=2)["results"]
+    assert list(results["groups"]) == ["F", "M", "other"]
+    assert results["groups"]["other"]["infinite"]
+    held = results["held_out"]["groups"]
+    assert 0 < held["F"]["rows"] < 360
+    assert held["F"]["coverage"]["value"] > 0.8
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--quantity", "absolute"), "give --score-range A,B"),
+        (("--quantity", "residual"), "conformity score: got 'residual'"),
+        ((*ABSOLUTE, "--level", "1"), "level: got 1"),
+        ((*ABSOLUTE, "--method", "local"), "no single one is shown"),
+        ((*ABSOLUTE, "--confidence", "0.9"), "--guarantee training-conditional"),
+        (("--quantity", "lac", "--conditional", "class"), "give --classes"),
+        ((*ABSOLUTE, "--conditional", "group"), "give --group NAME"),
+        ((*ABSOLUTE, "--threshold", "0.3"), "conformal: it has no thresholds"),
+        (("--quantity", "lac", "--held-out"), "give --classes"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_announced(
+    town: Town, capsys: Any, options: tuple[str, ...], words: str
+) -> None:
+    assert begin(town, *options) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+    assert not any(town.drop.iterdir())
+
+
+def test_a_site_that_names_no_target_says_so(town: Town, capsys: Any) -> None:
+    site = town.root / "a" / "site.toml"
+    site.write_text(site.read_text().replace('target = "days"\n', ""))
+    assert begin(town, *ABSOLUTE, "--privacy", "plain") == 0
+    assert town.contribute("a") != 0
+    assert "none in the role 'target'" in " ".join(capsys.readouterr().err.split())
+
+
+# --- on Flower ------------------------------------------------------------------------------------------
+
+
+def test_a_flower_study_carries_the_parameters() -> None:
+    parameters = {"quantity": "absolute", "level": 0.8, "score_range": [0.0, 6.0], "method": "qq"}
+    study = Study(name="s", task="conformal", parameters=parameters)
+    again = Study.from_config(study.to_config())
+    wanted = Conformal(quantity="absolute", level=0.8, score_range=(0.0, 6.0), method="qq")
+    assert again.job(clients=5).task == wanted
+    with pytest.raises(UsageError, match="level: got 2"):
+        Study(name="s", task="conformal", parameters={"level": 2.0})
+
+
+@pytest.mark.filterwarnings("ignore")  # Flower and Ray warn about each other's deprecated corners
+def test_flower_simulates_it(town: Town, tmp_path: Path) -> None:
+    pytest.importorskip("flwr", reason="Flower is not installed; pip install 'fedassay[flower]'")
+    pytest.importorskip("ray", reason="Ray is not installed; pip install 'fedassay[flower]'")
+    data, out = tmp_path / "rows.csv", tmp_path / "r.json"
+    pooled(town).to_csv(data, index=False)
+    columns = ["--client", "site", "--target", "days", "--prediction", "guess"]
+    arguments = [str(data), *columns, "--privacy", "plain", "--seed", "1", "-q", "--json", str(out)]
+    assert run_command(["conformal", *arguments, "--runtime", "flower"]) == 0
+    document = json.loads(out.read_text())
+    assert document["runtime"]["name"] == "flower"
+    wanted = in_process(town, trust=fedassay.Plain())
+    for key in ("threshold", "coverage_law", "sites"):
+        assert document["results"][key] == wanted[key]
