@@ -21,7 +21,7 @@ def test_the_page_in_the_docs_is_what_the_code_says() -> None:
 
 
 @pytest.mark.parametrize("trust", sorted(TRUST_MODELS))
-@pytest.mark.parametrize("task", sorted(set(TASKS) - {"quantiles"}))
+@pytest.mark.parametrize("task", sorted(set(TASKS) - {"quantiles", "evaluate-classes"}))
 def test_every_task_runs_under_every_trust_model(task: str, trust: str) -> None:
     assert task_cell(default_task(task), TRUST_MODELS[trust]()) is None
 
@@ -30,6 +30,12 @@ def test_a_search_runs_where_servers_keep_what_clients_sent() -> None:
     for trust in TRUST_MODELS.values():
         refused = task_cell(task_of("quantiles", {}), trust()) is not None
         assert refused == (trust.name != "two-server")
+
+
+def test_classes_are_evaluated_where_rows_are_not_encoded_one_by_one() -> None:
+    for trust in TRUST_MODELS.values():
+        refused = task_cell(default_task("evaluate-classes"), trust())
+        assert (refused is not None) == (trust.name == "two-server"), refused
 
 
 def test_what_a_trust_model_asks_for_everywhere_is_said_first() -> None:

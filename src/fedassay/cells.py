@@ -33,7 +33,10 @@ from fedassay.trust import TRUST_MODELS
 QUERIES: Mapping[str, type[Query[Any]]] = {"Sum": Sum, "Points": Points, "Collect": Collect, "Select": Select}
 
 _HISTOGRAM = ScoreHistogram(transform="uniform", height=10)
-_PUBLIC: Mapping[str, dict[str, Any]] = {"conformal": {"score_range": [0.0, 1.0]}}
+_PUBLIC: Mapping[str, dict[str, Any]] = {
+    "conformal": {"score_range": [0.0, 1.0]},
+    "evaluate-classes": {"classes": 10},
+}
 """What has to be known in public before a task can be asked."""
 
 _BOUNDED = Protection(rows_per_client=100)
@@ -90,7 +93,7 @@ def cells_page() -> str:
         "## Tasks",
         "",
         "A public number of rows per client (`--rows-per-client`), and for `conformal` the range of scores, are taken",
-        "as given where a task needs them.",
+        "as given where a task needs them. `evaluate-classes` is `evaluate --logits`.",
         "",
         *_table("task", {name: [task_cell(task, m) for m in models] for name, task in _tasks().items()}),
         "## Queries",

@@ -64,8 +64,10 @@ def test_values_by_hand() -> None:
     assert np.isnan(bands[2]).all()
     logits = np.log([[0.5, 0.3, 0.2], [0.25, 0.25, 0.5]])
     assert predictor("lac", 0.6).predict_set(logits).tolist() == [[1, 0, 0], [0, 0, 1]]
-    assert predictor("aps", 0.8).predict_set(logits).tolist() == [[1, 1, 0], [0, 0, 1]]
-    assert predictor("raps", 1.1, parameters=(0.3, 1)).predict_set(logits).tolist() == [[1, 1, 0], [0, 0, 1]]
+    assert predictor("aps", 0.4).predict_set(logits).tolist() == [[1, 0, 0], [0, 0, 1]]
+    assert predictor("aps", 0.6).predict_set(logits).tolist() == [[1, 1, 0], [1, 1, 1]]
+    assert predictor("raps", 0.6, parameters=(0.3, 1)).predict_set(logits).tolist() == [[1, 0, 0], [0, 0, 1]]
+    assert predictor("raps", 0.9, parameters=(0.3, 1)).predict_set(logits).tolist() == [[1, 1, 0], [1, 1, 1]]
     assert predictor("absolute", math.inf).predict_interval([1.0]).tolist() == [[-math.inf, math.inf]]
     assert predictor("lac", math.inf).predict_set(logits).all()
     assert not predictor("lac", 0.1).predict_set(logits).any()

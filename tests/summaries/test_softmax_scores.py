@@ -30,13 +30,13 @@ def all_scores(name: str, logits: np.ndarray) -> np.ndarray:
 
 
 def directly(name: str, z: np.ndarray, y: int) -> float:
-    """By the definition, one row at a time, with all classes that are as probable."""
+    """By the definition, one row at a time, with all classes that are more probable."""
     p = softmax(z)
     if name == "lac":
         return float(1 - p[y])
     penalty, k_reg = PARAMETERS["raps"] if name == "raps" else (0.0, 0.0)
-    as_probable = z >= z[y]
-    return float(p[as_probable].sum() + penalty * max(0.0, as_probable.sum() - k_reg))
+    more_probable = z > z[y]
+    return float(p[more_probable].sum() + penalty * max(0.0, 1 + more_probable.sum() - k_reg))
 
 
 def drawn(rows: int, classes: int, *, seed: int = 0, spread: float = 3.0, tied: bool = False) -> np.ndarray:
@@ -67,11 +67,10 @@ def test_probabilities_are_as_accurate_as_stated() -> None:
 def test_scores_stay_within_their_range_and_a_certain_class_scores_least(name: str) -> None:
     logits = np.array([[800.0, -800.0, 0.0], [0.0, 0.0, 0.0], [-1.7e308, 1.7e308, 0.0]])
     first = score(name, logits, np.array([0, 0, 1]))
-    penalty = 0.125 if name == "raps" else 0.0
-    certain = 0.0 if name == "lac" else 1.0  # all of the probability
-    uniform = 2 / 3 if name == "lac" else 1.0 + penalty
-    assert first.tolist() == pytest.approx([certain, uniform, certain])
-    assert score(name, logits, np.array([1, 2, 0]))[[0, 2]].tolist() == [1 + penalty, 1 + penalty]
+    uniform = 2 / 3 if name == "lac" else 0.0  # no class is more probable
+    assert first.tolist() == pytest.approx([0.0, uniform, 0.0])
+    last = 1.125 if name == "raps" else 1.0  # rank 3, of which 2 are free
+    assert score(name, logits, np.array([1, 2, 0]))[[0, 2]].tolist() == [last, last]
 
 
 # --- sets -----------------------------------------------------------------------------------------------
@@ -112,6 +111,32 @@ def test_thresholds_of_classes_and_of_rows(logits: np.ndarray, name: str, seed: 
     assert np.array_equal(sets(logits, per_class, name, PARAMETERS[name]), scores <= per_class)
     per_row = rng.choice(scores.reshape(-1), (rows, 1))
     assert np.array_equal(sets(logits, per_row, name, PARAMETERS[name]), scores <= per_row)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("classes", [1, 2, 10, 100])
+@pytest.mark.parametrize("q", [0.0, 0.3, 0.9])
+def test_aps_takes_the_most_probable_classes_until_they_pass_the_threshold(
+    classes: int, tied: bool, q: float
+) -> None:
+    """With the one that passes it, and all that are as probable as that one; so no set is empty."""
+    logits = drawn(80, classes, seed=7, spread=1.0, tied=tied)
+    for z, found in zip(logits, sets(logits, q, "aps"), strict=True):
+        p = softmax(z)
+        order = np.argsort(-p, kind="stable")
+        last = order[np.argmax(np.append(p[order].cumsum()[:-1] > q, True))]
+        assert np.array_equal(found, z >= z[last])
+
+
+@pytest.mark.parametrize("name", ["aps", "raps"])
+@pytest.mark.parametrize("k_reg", [0.0, 1.0, 2.0])
+def test_thresholds_that_are_scores_make_no_empty_sets(name: str, k_reg: float) -> None:
+    """Also where the first rank is penalised: then it is in all scores."""
+    parameters = (0.125, k_reg) if name == "raps" else ()
+    logits = drawn(300, 5, seed=8)
+    smallest = SCORES[name](logits, np.arange(300) % 5, *parameters).min()
+    assert sets(logits, smallest, name, parameters).sum(axis=1).min() == 1
+    assert not sets(logits, np.nextafter(smallest, -1), name, parameters).any()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -16,8 +16,14 @@ SCORES: Mapping[str, tuple[str, str]] = {
     "normalised": ("normalised residual", "the prediction, plus and minus the threshold times the scale"),
     "cqr": ("CQR", "from the lower end minus the threshold to the upper end plus the threshold"),
     "lac": ("LAC", "all classes whose probability is at least 1 minus the threshold"),
-    "aps": ("APS", "all classes whose score is at most the threshold"),
-    "raps": ("RAPS", "all classes whose score is at most the threshold"),
+    "aps": (
+        "APS",
+        "the most probable classes until their probability passes the threshold, with the one that passes it",
+    ),
+    "raps": (
+        "RAPS",
+        "the most probable classes until their probability, with a penalty for late ranks, passes the threshold",
+    ),
 }
 """Scores in words, and what a set then is."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedassay.reports import figures, plots
@@ -10,11 +10,11 @@ from fedassay.reports.sheet import Cell, Document, Figure, Sheet, metric_cell, r
 
 TITLES = {
     "accuracy": "accuracy",
-    "roc_auc": "ROC AUC (one-vs-rest, mean)",
+    "roc_auc": "AUC (mean of classes)",
     "log_loss": "log loss",
     "brier_score": "Brier score (0 to 2)",
-    "expected_calibration_error": "calibration error, top label (ECE)",
-    "classwise_calibration_error": "calibration error, classwise",
+    "expected_calibration_error": "ECE (top label)",
+    "classwise_calibration_error": "ECE (mean of classes)",
 }
 
 MOST_CLASSES = 40
@@ -42,10 +42,29 @@ def overall(document: Document) -> Sheet:
     said = [note for note in results.get("notes", ()) if note not in document["warnings"]]
     return Sheet(
         title=f"Evaluation of {len(results['classes'])} classes",
-        head=("metric", "value", f"{results['accuracy']['level']:.0%} interval", "sampling", "privacy", "binning"),
+        head=(
+            "metric",
+            "value",
+            f"{results['accuracy']['level']:.0%} interval",
+            "sampling",
+            "privacy",
+            "binning",
+        ),
         rows=tuple((Cell(text=title), *_numbers(results[name])) for name, title in TITLES.items()),
-        notes=(*reasons((title, results[name]) for name, title in TITLES.items()), *said),
+        notes=(
+            *reasons((title, results[name]) for name, title in TITLES.items()),
+            *(_excess(results[name], title) for name, title in TITLES.items() if _doubtful(results[name])),
+            *said,
+        ),
     )
+
+
+def _doubtful(metric: Mapping[str, Any]) -> bool:
+    return metric["value"] is not None and metric.get("excess", 0.0) > metric["value"] / 2
+
+
+def _excess(metric: Mapping[str, Any], title: str) -> str:
+    return f"{title}: up to {figures.error(metric['excess'])} of it is what sampling and noise alone would show."
 
 
 def _numbers(metric: Mapping[str, Any]) -> tuple[Cell, ...]:
@@ -61,10 +80,12 @@ def classes(results: Mapping[str, Any]) -> Sheet:
     notes: tuple[str, ...] = ()
     if len(entries) > MOST_CLASSES:
         entries.sort(key=_error_of)
-        notes = (f"The {MOST_CLASSES} largest calibration errors of {len(entries)} classes; all are in the JSON.",)
+        notes = (
+            f"The {MOST_CLASSES} largest calibration errors of {len(entries)} classes; all are in the JSON.",
+        )
         entries = entries[:MOST_CLASSES]
     named = [
-        (f"{title} of class {entry['class']}", entry[name])
+        (title if _all_alike(entries, name) else f"{title} of class {entry['class']}", entry[name])
         for name, title in _OF_CLASS.items()
         for entry in entries
     ]
@@ -86,3 +107,8 @@ def classes(results: Mapping[str, Any]) -> Sheet:
 def _error_of(entry: Mapping[str, Any]) -> float:
     value = entry["calibration_error"]["value"]
     return 0.0 if value is None else -float(value)
+
+
+def _all_alike(entries: Sequence[Mapping[str, Any]], name: str) -> bool:
+    """Whether no class has this metric, for one reason."""
+    return len({entry[name].get("reason", "") for entry in entries}) == 1

@@ -12,7 +12,7 @@ name            columns                     score
 ``normalised``  target, prediction, scale   abs(y - p) / s
 ``cqr``         target, low, high           max(low - y, y - high), negative inside the band (Romano et al. 2019)
 ``lac``         class, logits               one minus the probability of the class (Sadinle et al. 2019)
-``aps``         class, logits               probability of all classes at least as probable (Romano et al. 2020)
+``aps``         class, logits               probability of all more probable classes (Romano et al. 2020, with u = 0)
 ``raps``        class, logits               aps, and lambda for each rank after k_reg (Angelopoulos et al. 2021)
 ==============  ==========================  ==========================================================================
 """

@@ -3,11 +3,16 @@
 With weights e_k = exp(z_k - max z), rounded to whole multiples of 2^-b, and s their sum, for a row with logits z:
 
     lac(y)  = 1 - e_y / s
-    aps(y)  = Σ {e_k : z_k >= z_y} / s
-    raps(y) = aps(y) + lambda·max(0, #{k : z_k >= z_y} - k_reg)
+    aps(y)  = Σ {e_k : z_k > z_y} / s
+    raps(y) = aps(y) + lambda·max(0, 1 + #{k : z_k > z_y} - k_reg)
 
-Classes that are equally probable share the larger score. Nothing is drawn at random: a set holds the true class at
-least as often as with randomisation.
+The randomised scores of the literature add u·e_y / s, u uniform on [0, 1], drawn anew for each row. Here u = 0: nothing
+is random, and the scores, which depend on the row alone, are as valid. With u = 1 they would be valid too, but a row of
+which a model is sure and right would score just below 1, among the highest, and sets would be many times larger
+(docs/experiments/conformal.md). A set holds the most probable classes until their probability passes the threshold, the
+class that passes it included. The most probable class has the smallest score that there is, so a threshold that comes
+from scores never makes an empty set; if the model is right more often than the level, sets of one class cover more than
+was asked for. Classes that are equally probable share the smaller score.
 
 b is such that the weights of a row add up to less than 2^53 units of 2^-b: sums of them are exact, in any order. So
 calibration and prediction, which sum in different ways, agree in every bit, and a class is in the set *exactly* if its
@@ -59,14 +64,15 @@ def lac(logits: ArrayLike, labels: ArrayLike) -> Floats:
 
 
 def aps(logits: ArrayLike, labels: ArrayLike) -> Floats:
-    """The probability of all classes that are at least as probable as the true one, itself included.
+    """The probability of all classes that are more probable than the true one: 0 for the most probable class.
 
-    Reference: Romano, Sesia and Candès, Classification with Valid and Adaptive Coverage, 2020, without randomisation.
+    Reference: Romano, Sesia and Candès, Classification with Valid and Adaptive Coverage, 2020, Section 2, where a
+    random part of the true class's own probability is added; here nothing of it.
 
     Examples
     --------
-    >>> aps(np.log([[0.5, 0.25, 0.25], [0.125, 0.375, 0.5]]), [1, 1]).round(6)
-    array([1.   , 0.875])
+    >>> aps(np.log([[0.5, 0.25, 0.25], [0.125, 0.375, 0.5]]), [1, 0]).round(6)
+    array([0.5  , 0.875])
     """
     return raps(logits, labels, 0.0, 0.0)
 
@@ -74,20 +80,21 @@ def aps(logits: ArrayLike, labels: ArrayLike) -> Floats:
 def raps(logits: ArrayLike, labels: ArrayLike, penalty: float, k_reg: float) -> Floats:
     """`aps`, and a penalty for each rank of the true class after `k_reg`; rank 1 is the most probable class.
 
-    Reference: Angelopoulos, Bates, Jordan and Malik, Uncertainty Sets for Image Classifiers, 2021, Algorithm 2.
+    Reference: Angelopoulos, Bates, Jordan and Malik, Uncertainty Sets for Image Classifiers, 2021, Algorithm 2, whose
+    random part of the true class's own probability is left out, as in `aps`.
 
     Examples
     --------
     >>> raps(np.log([[0.5, 0.3, 0.2]] * 2), [0, 2], 0.1, 1).round(6)
-    array([0.5, 1.2])
+    array([0., 1.])
     """
     z, y = _checked(logits, labels)
     scores = np.empty(len(z))
     for part, block in _blocks(z):
         e, total = _weights(block)
-        above = block >= _of(block, y[part])
+        above = block > _of(block, y[part])
         np.multiply(e, above, out=e)
-        rank = np.count_nonzero(above, axis=0) if penalty else 0
+        rank = 1 + np.count_nonzero(above, axis=0) if penalty else 0
         scores[part] = _raps(e.sum(axis=0), total, rank, penalty, k_reg)
     return scores
 
@@ -96,8 +103,8 @@ def sets(logits: ArrayLike, threshold: ArrayLike, quantity: str, parameters: tup
     """Which classes are in the prediction set of each row: those that score at most the threshold.
 
     Guarantee: class y is in the set of a row exactly if the score of that row with y as its class (`lac`, `aps`,
-    `raps`) is at most the threshold, compared as computed. Edge cases: a set can be empty; +∞ as threshold means all
-    classes.
+    `raps`) is at most the threshold, compared as computed. Edge cases: a set can be empty, but of ``aps`` and ``raps`` only if the
+    threshold is below every score that there can be; +∞ as threshold means all classes.
 
     Parameters
     ----------
@@ -105,7 +112,7 @@ def sets(logits: ArrayLike, threshold: ArrayLike, quantity: str, parameters: tup
 
     Examples
     --------
-    >>> sets(np.log([[0.5, 0.3, 0.2]]), 0.8, "aps").tolist(), sets(np.log([[0.5, 0.3, 0.2]]), 0.6, "lac").tolist()
+    >>> sets(np.log([[0.5, 0.3, 0.2]]), 0.6, "aps").tolist(), sets(np.log([[0.5, 0.3, 0.2]]), 0.6, "lac").tolist()
     ([[True, True, False]], [[True, False, False]])
     """
     if quantity not in SOFTMAX:
@@ -143,9 +150,10 @@ def _raps(mass: Floats, total: Floats, rank: Any, penalty: float, k_reg: float) 
 def _at_most(z: Floats, limits: Floats, penalty: float, k_reg: float) -> Bools:
     """Classes (first axis) whose score is at most the limit: those from some logit up, as scores fall with logits."""
     falling = _sorted(z)
-    mass, total = _weights(falling)
+    e, total = _weights(falling)
+    mass = np.zeros_like(e)
     for k in range(1, len(z)):
-        mass[k] += mass[k - 1]
+        np.add(mass[k - 1], e[k - 1], out=mass[k])
     rank = np.arange(1.0, len(z) + 1)[:, None]
     if (falling[1:] == falling[:-1]).any():
         mass, rank = _shared(falling, mass, rank)
@@ -160,11 +168,11 @@ def _at_most(z: Floats, limits: Floats, penalty: float, k_reg: float) -> Bools:
 
 
 def _shared(falling: Floats, mass: Floats, rank: Floats) -> tuple[Floats, Floats]:
-    """Mass and rank, where equal classes all have those of the last of them."""
+    """Mass and rank, where equal classes all have those of the first of them."""
     mass, rank = mass.copy(), np.broadcast_to(rank, mass.shape).copy()
-    for k in range(len(falling) - 2, -1, -1):
-        tied = falling[k] == falling[k + 1]
-        mass[k], rank[k] = np.where(tied, mass[k + 1], mass[k]), np.where(tied, rank[k + 1], rank[k])
+    for k in range(1, len(falling)):
+        tied = falling[k] == falling[k - 1]
+        mass[k], rank[k] = np.where(tied, mass[k - 1], mass[k]), np.where(tied, rank[k - 1], rank[k])
     return mass, rank
 
 

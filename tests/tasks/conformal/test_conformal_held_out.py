@@ -11,7 +11,10 @@ from scipy.stats import binom
 
 import fedassay
 from conformal_artefacts import class_rows, regression_rows
-from fedassay.protocol import NO_NOISE, Noise
+from fedassay.coverage.law import split_rank
+from fedassay.data.federation import load
+from fedassay.data.split import select_pooled_part
+from fedassay.protocol import NO_NOISE, Noise, Part, Unit
 from fedassay.summaries.coverage_counts import CoverageOf
 from fedassay.tasks.conformal import Conformal
 from fedassay.tasks.conformal.judged import _Judged
@@ -194,6 +197,26 @@ def test_the_comparison_is_what_each_method_would_have_done() -> None:
     assert by_name["local"]["threshold"] is None
     local = judged(data, target="y", prediction="p", method="local")
     assert local["held_out"] is None
-    assert [one["method"] for one in local["comparison"]] == ["local", "pooled", "average"] or [
-        one["method"] for one in local["comparison"]
-    ] == ["pooled", "average", "local"]
+    assert [one["method"] for one in local["comparison"]] == ["pooled", "average", "local"]
+
+
+def test_clients_of_one_row_are_held_out_whole_as_in_the_run() -> None:
+    """Under local-dp the unit becomes the client where each has one row: the comparison must split by clients too."""
+    scores = np.random.default_rng(9).exponential(size=2000)
+    simulation = fedassay.Simulation(seed=5, held_out=0.4)
+    result = fedassay.conformal(
+        {"s": scores},
+        conformity="s",
+        score_range=(0, 12),
+        holdout=0.4,
+        trust=fedassay.LocalDP(),
+        budget=fedassay.Budget(epsilon=8.0),
+        simulation=simulation,
+    )
+    federation = load({"s": scores}, client=None, columns={"conformity": "s"})
+    rows = select_pooled_part(
+        federation, Part.FIT, key=simulation.key_of_split(), unit=Unit.CLIENT, held_out=0.4
+    )
+    fit = np.sort(np.concatenate([batch["conformity"] for batch in rows.batches()]))
+    (pooled,) = [one for one in result["comparison"] if one["method"] == "pooled" and not one["found"]]
+    assert pooled["threshold"] == fit[split_rank(len(fit), 0.9) - 1]

@@ -281,7 +281,7 @@ def test_every_score_of_classes(sets: str) -> None:
     data = rows_by_site(class_rows(600, classes=7))
     p, ranks = sorted_probabilities(data["z"])
     true = np.arange(600), data["k"]
-    mass = np.take_along_axis(np.sort(p, axis=1)[:, ::-1].cumsum(axis=1), ranks - 1, axis=1)
+    mass = np.take_along_axis(np.sort(p, axis=1)[:, ::-1].cumsum(axis=1), ranks - 1, axis=1) - p
     by_hand = {"lac": 1 - p, "aps": mass, "raps": mass + 0.2 * np.maximum(0, ranks - 2)}[sets][true]
     more = {"parameters": [0.2, 2]} if sets == "raps" else {}
     terms = {"client": "site", "label": "k", "logits": "z", "sets": sets, **more}

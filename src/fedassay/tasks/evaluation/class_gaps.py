@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,8 +59,8 @@ def calibration_error(gaps: Gaps, *, level: float) -> Metric:
 
     The estimate is Σ |S + e| with errors e of mean zero, so that on average it is never too small, and too large by at
     most Σ E|e| = √(2/π) Σ σ; where the sign of a gap is certain (|S| above a simultaneous band), not at all. The lower
-    end therefore allows for this excess and the upper end need not. Var|S + e| <= Var e, whatever S is. Errors of
-    different classes are combined with `SHARED_ROWS`.
+    end therefore allows for this `excess` (a field of the metric: what errors alone would show) and the upper end need
+    not. Var|S + e| <= Var e, whatever S is. Errors of different classes are combined with `SHARED_ROWS`.
     """
     S, A, n = gaps.shares, gaps.second_moments, gaps.rows
     classes, shared = len(S), SHARED_ROWS if len(S) > 1 else 1.0
@@ -79,4 +79,5 @@ def calibration_error(gaps: Gaps, *, level: float) -> Metric:
     excess = math.sqrt(2 / math.pi) * float(np.sqrt(sampling + noise)[~certain].sum()) / classes
     half = z_value(level) * estimate.standard_error + estimate.discretisation
     value = min(1.0, estimate.value)
-    return estimate.metric(value, (max(0.0, value - excess - half), min(1.0, value + half)), level=level)
+    metric = estimate.metric(value, (max(0.0, value - excess - half), min(1.0, value + half)), level=level)
+    return replace(metric, details={"excess": excess})

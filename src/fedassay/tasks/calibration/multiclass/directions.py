@@ -17,6 +17,9 @@ Floats = NDArray[np.float64]
 _KEPT = 20
 """Pairs of steps and changes of the gradient that are remembered."""
 
+_ROUNDING = 1e-14
+"""Eigenvalues below this part of the largest are made of rounding."""
+
 _REACH = 10.0
 """A first try goes no further than this times one plus the largest parameter: models of flat functions see for ever."""
 
@@ -63,21 +66,22 @@ class Hessians(Curvature):
         """See `Curvature`."""
         assert hessian is not None
         values, vectors = np.linalg.eigh(hessian)
-        # Rounding can hide curvature that is known to be there: H = Σ loss'' + ridge.
-        values = np.maximum(values, self.ridge)
+        # Rounding hides small curvature. What is known to be there is put back; what cannot be told from rounding is
+        # taken to be large, so that noise in the gradient makes no step of it.
+        values = np.maximum(values, max(self.ridge, _ROUNDING * float(values[-1])))
         along = vectors.T @ gradient
         step = -(vectors @ (along / values))
         low, high = self.least - theta, self.most - theta
         if np.any((step < low) | (step > high)):
             # min g·d + d·Hd/2 is the least-squares problem |H^{1/2} d + H^{-1/2} g|²/2.
             root = np.sqrt(values)
-            found = lsq_linear(
-                root[:, None] * vectors.T, -along / root, bounds=_open(low, high), method="bvls"
-            )
+            found = lsq_linear(root[:, None] * vectors.T, -along / root, bounds=(low, high), method="bvls")
             step = np.clip(found.x, low, high)
-        bent = vectors.T @ step
-        decrease = -float(gradient @ step + 0.5 * np.sum(values * bent**2))
-        return Direction(step=step, decrease=max(0.0, decrease), first=self._reach(theta, step))
+        decrease = -float(gradient @ step + 0.5 * np.sum(values * (vectors.T @ step) ** 2))
+        if not decrease > 0:  # at the minimum, or where rounding leaves nothing of the model: along the gradient
+            step = np.clip(-gradient / values[-1], low, high)
+            decrease = -0.5 * float(gradient @ step)
+        return Direction(step=step, decrease=decrease, first=self._reach(theta, step))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -131,7 +135,3 @@ class Pairs(Curvature):
             q = q + (weight - rho * float(y @ q)) * s
         return np.asarray(q)
 
-
-def _open(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Bounds for `lsq_linear`, which wants the lower one to be below the upper one; here it always is."""
-    return np.minimum(low, 0.0), np.maximum(high, 0.0)

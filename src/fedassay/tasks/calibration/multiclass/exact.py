@@ -202,13 +202,19 @@ def _improved(
 
 
 def _shorter(start: float, slope: float, end: float, end_slope: float) -> float:
-    """Where the cubic through both ends of [0, 1], with their slopes, is smallest; not too near to either end."""
+    """The part of a step that was too long to try next, from values and slopes at both ends of [0, 1].
+
+    Where the cubic through them is smallest, as for smooth functions; if that is next to the start, where the tangents
+    meet: a convex function that has a sharp bend on the way, as with logits of a million, has it there.
+    """
     # Nocedal and Wright, Numerical Optimization, 2006, Equation 3.59.
     one = slope + end_slope - 3 * (end - start)
     root = math.sqrt(max(0.0, one * one - slope * end_slope))
     bottom = end_slope - slope + 2 * root
     found = 1 - (end_slope + root - one) / bottom if bottom > 0 else 0.5
-    return min(0.7, max(0.02, found))
+    if found < 0.1 and end_slope > slope:
+        found = (end_slope - end + start) / (end_slope - slope)
+    return min(0.8, max(1e-3, found))
 
 
 def _after(here: _Seen, direction: Direction, problem: _Problem) -> _Seen:

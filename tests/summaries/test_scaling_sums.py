@@ -1,0 +1,153 @@
+"""Sums of losses in fixed point: exact over clients, bounded, refused where they make no sense."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedassay import wire
+from fedassay.data.rows import ArrayRows
+from fedassay.errors import DataError, UsageError
+from fedassay.protocol import Protection, Setting, Sum
+from fedassay.summaries import CATALOGUE
+from fedassay.summaries.scaling_losses import FAMILIES, LARGEST_PARAMETER, loss_sums
+from fedassay.summaries.scaling_sums import LARGEST_SUM, ScalingSums, limbs_of, of_limbs
+from fedassay.summaries.site_sums import from_limbs, to_limbs
+from fedassay.trust.secure_sum import SecureSum
+from multiclass_rows import dirichlet, drawn
+
+METHODS = tuple(FAMILIES)
+NUMBERS = st.lists(
+    st.one_of(st.floats(-(2.0**75), 2.0**75), st.floats(-1.0, 1.0), st.integers(-(2**75), 2**75).map(float)),
+    min_size=1,
+    max_size=20,
+)
+
+
+def asked(method: str, classes: int = 4, **fields: Any) -> ScalingSums:
+    theta = tuple((0.8 * FAMILIES[method].identity(classes)).tolist())
+    return ScalingSums(**{"method": method, "classes": classes, "theta": theta, **fields})
+
+
+def measure(summary: ScalingSums, columns: dict[str, np.ndarray]) -> np.ndarray:
+    return summary.measure(ArrayRows(columns=columns), {})[0]
+
+
+@given(NUMBERS)
+def test_limbs_are_those_of_one_number_at_a_time(numbers: list[float]) -> None:
+    limbs = limbs_of(np.array(numbers))
+    assert limbs.tolist() == [to_limbs(number) for number in numbers]
+    total = limbs.sum(axis=0, keepdims=True)
+    exact = float(from_limbs(total[0]))
+    assert of_limbs(total)[0] == pytest.approx(exact, rel=4 * 2.0**-53, abs=0)
+    assert of_limbs(limbs).tolist() == pytest.approx([float(from_limbs(one)) for one in limbs], rel=1e-15)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("order", [1, 2])
+def test_totals_are_the_sums_of_pooled_rows(method: str, order: int) -> None:
+    columns = drawn(300, 4)
+    summary = asked(method, order=order)
+    clients = dirichlet(columns, 40, 0.1)
+    assert min(len(one["class"]) for one in clients) == 0
+    vectors = [measure(summary, one) for one in clients]
+    assert all(vector.dtype == np.int64 and vector.shape == (summary.length,) for vector in vectors)
+    assert max(np.abs(vector).max() for vector in vectors) <= summary.largest
+    found = summary.read(np.sum(vectors, axis=0))
+    pooled = loss_sums(method, columns["logits"], columns["class"], summary.theta, order=order)
+    assert found.rows == pooled.rows == 300
+    # 40 roundings to 2^-48, and those of sums in another order.
+    assert found.loss == pytest.approx(pooled.loss, rel=1e-13)
+    assert found.gradient == pytest.approx(pooled.gradient, abs=1e-11)
+    assert (found.hessian is None) == (order == 1)
+    if order == 2:
+        assert found.hessian == pytest.approx(pooled.hessian, rel=1e-12, abs=1e-10)
+
+
+class TwoBatches:
+    def __init__(self, columns: dict[str, np.ndarray]) -> None:
+        self.columns = columns
+
+    def batches(self) -> Any:
+        for part in (slice(70), slice(70, None)):
+            yield {name: column[part] for name, column in self.columns.items()}
+
+
+def test_batches_do_not_matter() -> None:
+    columns, summary = drawn(200, 4), asked("vector")
+    one, two = (
+        summary.read(summary.measure(rows, {})[0])
+        for rows in (ArrayRows(columns=columns), TwoBatches(columns))
+    )
+    assert one.rows == two.rows
+    assert one.loss == pytest.approx(two.loss, rel=1e-14)
+    assert one.hessian == pytest.approx(two.hessian, abs=1e-11)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_largest_numbers_fit(method: str) -> None:
+    """The most extreme rows and parameters that are allowed, and a loss that is cut."""
+    family = FAMILIES[method]
+    theta = tuple(np.full(family.size(3), LARGEST_PARAMETER).tolist())
+    summary = ScalingSums(method=method, classes=3, theta=theta)
+    z = np.array([[1e300, -1e300, 0.0], [1e300, 1e300, -1e300]])
+    vector = measure(summary, {"class": np.array([1, 2]), "logits": z})
+    assert np.abs(vector).max() <= summary.largest
+    assert np.isfinite(summary.read(vector).hessian).all()
+    assert limbs_of(np.array([LARGEST_SUM, -LARGEST_SUM])).max() <= summary.largest
+
+
+def test_sites_that_do_not_fit_are_refused() -> None:
+    summary = asked("temperature")
+    with pytest.raises(DataError, match="logits: got 3 classes, expected 4"):
+        measure(summary, drawn(5, 3))
+    with pytest.raises(DataError, match="class: got 4, expected whole numbers from 0 to 3"):
+        measure(summary, {**drawn(1, 4), "class": np.array([4])})
+    with pytest.raises(DataError, match="NaN or infinite"):
+        measure(summary, {**drawn(1, 4), "logits": np.full((1, 4), np.nan)})
+    with pytest.raises(DataError, match="none in the role 'logits'"):
+        measure(summary, {"class": np.array([0])})
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"method": "platt"}, "method: got 'platt', expected one of temperature"),
+        ({"classes": 1}, "classes: got 1"),
+        ({"classes": 1025}, "classes: got 1025"),
+        ({"order": 0}, "order: got 0"),
+        ({"order": 3}, "order: got 3"),
+        ({"theta": ()}, "theta: got 0 numbers for temperature scaling of 4 classes, expected 1"),
+        ({"theta": (1.0, 1.0)}, "theta: got 2 numbers"),
+        ({"theta": (float("nan"),)}, "theta"),
+        ({"theta": (2.0**21,)}, "theta"),
+        ({"method": "order-preserving", "theta": (1.0, 0.0, 1.0, 1.0)}, r"outside \[1e-06, "),
+        (
+            {"method": "matrix", "classes": 21, "theta": (0.0,) * 462},
+            "order: got 2 for 462 parameters, expected 1 for more than 420",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        ScalingSums(**{"method": "temperature", "classes": 4, "theta": (1.0,), **fields})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_it_travels_and_is_planned(method: str) -> None:
+    summary = asked(method)
+    assert CATALOGUE["scaling-sums"] is ScalingSums
+    fields = wire.decode(wire.encode(asdict(summary)))
+    assert ScalingSums(**fields) == summary
+    setting = Setting(trust=SecureSum(), protection=Protection(), budget=None, clients=1_000)
+    assert SecureSum().plan(Sum(of=summary), setting).sensitivity.l1 == 2.0**33 * summary.length
+
+
+def test_the_largest_hessian_has_88410_entries() -> None:
+    summary = asked("matrix", classes=20)
+    assert summary.length == 1 + 4 * (1 + 420 + 88_410)

@@ -1,0 +1,132 @@
+"""How much clients differ: against scipy, against brute force, and by simulation."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import betainc
+from scipy.stats import binom, chi2_contingency
+
+import fedassay
+from fedassay.tasks.conformal.heterogeneity import CoverageSums, Differences, described, loss_bound
+
+ROWS, COVERED = [120, 80, 40, 25, 0], [110, 70, 40, 20, 0]
+
+
+def test_the_statistic_is_pearsons() -> None:
+    found = Differences.of(CoverageSums.of(ROWS, COVERED))
+    assert found is not None
+    table = np.array([[c, n - c] for n, c in zip(ROWS, COVERED, strict=True) if n])
+    statistic, p_value, degrees, _ = chi2_contingency(table, correction=False)
+    assert found.statistic == pytest.approx(statistic)
+    assert found.p_value == pytest.approx(p_value)
+    assert found.degrees == degrees
+
+
+@pytest.mark.parametrize(
+    ("rows", "covered"), [([10], [9]), ([10, 10], [10, 10]), ([10, 10], [0, 0]), ([0, 0], [0, 0]), ([], [])]
+)
+def test_where_nothing_can_be_said(rows: list[int], covered: list[int]) -> None:
+    assert Differences.of(CoverageSums.of(rows, covered)) is None
+    assert described(None, bound=None, level=0.9) is None
+
+
+def test_variance_between_clients_is_estimated_and_shrunk() -> None:
+    """Moments are right on average over 400 federations, within four standard errors."""
+    rng, squares, raw = np.random.default_rng(0), [], []
+    rows = np.full(40, 60)
+    for _ in range(400):
+        share = np.clip(0.9 + 0.05 * rng.standard_normal(40), 0, 1)
+        covered = rng.binomial(rows, share)
+        found = Differences.of(CoverageSums.of(rows.tolist(), covered.tolist()))
+        assert found is not None
+        squares.append(found.between**2)
+        shrunk = found.shrunk(rows.tolist(), covered.tolist())
+        raw.append(np.mean((shrunk - (share - share.mean())) ** 2))
+        assert (np.abs(shrunk) <= np.abs(covered / rows - found.coverage) + 1e-12).all()
+    true = np.var(np.clip(0.9 + 0.05 * np.random.default_rng(1).standard_normal(10**6), 0, 1))
+    assert abs(np.mean(squares) - true) < 4 * np.std(squares) / 20
+    assert np.mean(raw) < 0.9 * 0.09 / 60  # closer to the truth than what is merely observed
+    spread = Differences(statistic=1.0, degrees=1, p_value=0.5, coverage=0.9, between=0.05).spread_evenly(
+        1000
+    )
+    assert (spread.mean(), spread.std()) == (pytest.approx(0, abs=1e-12), pytest.approx(0.05, rel=0.01))
+
+
+def total_variation(p: np.ndarray) -> float:
+    """Between a Poisson-binomial and the binomial with the same mean, by enumeration."""
+    m, law = len(p), np.zeros(len(p) + 1)
+    for bits in product((0, 1), repeat=m):
+        law[sum(bits)] += np.prod(np.where(bits, p, 1 - p))
+    return float(np.abs(law - binom.pmf(np.arange(m + 1), m, p.mean())).sum() / 2)
+
+
+@pytest.mark.parametrize("spread", [0.01, 0.05, 0.15])
+def test_the_bound_is_above_the_distance_that_it_bounds(spread: float) -> None:
+    """E d_TV over the score of a new row, by enumeration; Ehm's bound is never below and at most three times that."""
+    rows, ranks, deviations = [30] * 6, [28] * 6, np.linspace(-spread, spread, 6)
+    u = (np.arange(2000) + 0.5) / 2000
+    exact = np.mean([total_variation(betainc(28, 3, np.clip(x + deviations, 0, 1))) for x in u])
+    bound = loss_bound(rows, ranks, deviations)
+    assert exact <= bound <= 3 * exact + 1e-6
+
+
+def test_edge_cases_of_the_bound() -> None:
+    assert loss_bound([5, 5], [6, 6], np.array([0.1, -0.1])) == 0.0  # nobody sends a score
+    assert loss_bound([50] * 4, [46] * 4, np.zeros(4)) == pytest.approx(0.0, abs=1e-12)
+    assert 0.0 <= loss_bound([50] * 4, [46] * 4, np.array([-1.0, 1.0, -1.0, 1.0])) <= 1.0
+
+
+# --- in a run -------------------------------------------------------------------------------------------
+
+
+def rows_of(spreads: list[float], seed: int, rows: int = 150) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    scores = [spread * np.abs(rng.normal(size=rows)) for spread in spreads]
+    return {"site": np.repeat(np.arange(len(spreads)), rows), "s": np.concatenate(scores)}
+
+
+def run_of(spreads: list[float], trust: Any, seed: int = 0) -> fedassay.Result:
+    simulation = fedassay.Simulation(seed=seed, mode="auto" if trust.name == "plain" else "aggregate")
+    return fedassay.conformal(
+        rows_of(spreads, seed),
+        client="site",
+        conformity="s",
+        score_range=(0, 12),
+        method="qq",
+        holdout=0.4,
+        trust=trust,
+        simulation=simulation,
+    )
+
+
+@pytest.mark.parametrize("trust", [fedassay.Plain(), fedassay.SecureSum()], ids=lambda trust: trust.name)
+def test_clients_that_differ_are_a_warning_and_others_are_not(trust: Any) -> None:
+    apart = run_of([0.5, 0.5, 1.0, 1.0, 1.0, 3.0], trust)
+    assert apart["heterogeneity"]["alarming"]
+    assert apart["heterogeneity"]["p_value"] < 1e-6
+    assert apart["heterogeneity"]["between_sd"] > 0.05
+    assert apart["heterogeneity"]["loss_bound"] > 0.01
+    assert any("Clients differ so much" in warning for warning in apart.warnings)
+    alike = run_of([1.0] * 6, trust)
+    assert not alike["heterogeneity"]["alarming"]
+    assert not any("differ" in warning for warning in alike.warnings)
+
+
+def test_chance_alone_rarely_alarms() -> None:
+    """1 % of alarms; five or more of 60 have a probability below 1e-3."""
+    alarms = sum(run_of([1.0] * 6, fedassay.Plain(), seed)["heterogeneity"]["alarming"] for seed in range(60))
+    assert alarms < 5
+
+
+def test_sums_tell_the_same_as_single_clients() -> None:
+    spreads = [0.5, 0.8, 1.0, 1.0, 1.0, 2.0]
+    one, other = (
+        run_of(spreads, trust)["heterogeneity"] for trust in (fedassay.Plain(), fedassay.SecureSum())
+    )
+    for key in ("statistic", "p_value", "between_sd"):
+        assert one[key] == pytest.approx(other[key], rel=0.2)
+    assert one["degrees"] == other["degrees"]
