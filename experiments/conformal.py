@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from experiments import conformal_aps as aps
 from experiments import conformal_data as data
 from experiments import conformal_figures as figures
 from experiments import conformal_runs as runs
@@ -83,7 +82,6 @@ class Measured:
     plain: Mapping[str, runs.Runs]
     private: Mapping[str, runs.Runs]
     sets: Mapping[sets.Key, list[sets.SetOutcome]]
-    parts: Mapping[tuple[str, str, str], list[aps.Counted]]
 
 
 def measured(sources: Sources, scope: Scope) -> Measured:
@@ -91,10 +89,8 @@ def measured(sources: Sources, scope: Scope) -> Measured:
     both = {name: runs.real(name, source, scope.regression) for name, source in sources.regression.items()}
     synthetic, example = runs.synthetic_runs(scope.regression)
     found: dict[sets.Key, list[sets.SetOutcome]] = {}
-    parts: dict[tuple[str, str, str], list[aps.Counted]] = {}
     for outputs in sources.outputs:
         found |= sets.measured(outputs, scope.sets)
-        parts |= aps.conventions(outputs, scope.sets)
     return Measured(
         compensations=theory.compensations(scope.theory),
         synthetic=synthetic,
@@ -102,7 +98,6 @@ def measured(sources: Sources, scope: Scope) -> Measured:
         plain={name: pair[0] for name, pair in both.items()},
         private={name: pair[1] for name, pair in both.items()},
         sets=found,
-        parts=parts,
     )
 
 
@@ -145,7 +140,6 @@ def all_tables(seen: Measured, scope: Scope) -> dict[str, str]:
         "private": tables.private(seen.private),
         "sets": tables.classes(seen.sets),
         "by class": tables.by_class(seen.sets),
-        "parts": tables.parts(seen.parts),
     }
 
 

@@ -25,7 +25,8 @@ FILES: Mapping[str, str] = {
 }
 SCORES = ("lac", "aps", "raps")
 IID, DIRICHLET = "alike", "Dirichlet(0.1)"
-OURS, PAPER, POOLED, AVERAGE, MAPIE = "qq (ours)", "qq-paper", "pooled", "average", "MAPIE"
+OURS, PAPER, POOLED, AVERAGE = "qq (ours)", "qq-paper", "pooled", "average"
+MAPIE, MAPIE_RANDOM = "MAPIE", "MAPIE, randomised sets"
 METHODS: Mapping[str, str] = {OURS: "qq", PAPER: "qq-paper", POOLED: "pooled", AVERAGE: "average"}
 ENOUGH = 20
 """Test rows that a client must have to count as the worst one."""
@@ -159,8 +160,8 @@ class Case:
         sets = np.asarray(predictor.predict_set(self.test.logits))
         return self.judged(sets, time.perf_counter() - start)
 
-    def mapie(self, score: str, level: float, seed: int) -> SetOutcome | None:
-        """By MAPIE on the pooled rows, with its own defaults; None if it is not installed."""
+    def mapie(self, score: str, level: float, seed: int, **options: object) -> SetOutcome | None:
+        """By MAPIE on the pooled rows, with its own defaults but for `options`; None if it is not installed."""
         try:
             from mapie.classification import SplitConformalClassifier  # type: ignore[import-untyped]
         except ImportError:
@@ -173,7 +174,7 @@ class Case:
                 stored, confidence_level=level, conformity_score=score, prefit=True, random_state=seed
             )
             made.conformalize(softmax(self.calibration.logits, axis=1), self.calibration.labels)
-            _, sets = made.predict_set(softmax(self.test.logits, axis=1))
+            _, sets = made.predict_set(softmax(self.test.logits, axis=1), conformity_score_params=options)
         return self.judged(np.asarray(sets)[:, :, 0], time.perf_counter() - start)
 
 
@@ -221,6 +222,9 @@ def measured(outputs: Outputs, scope: Scope) -> dict[Key, list[SetOutcome]]:
                 for name, method in METHODS.items():
                     note(how, score, name, case.ours(score, method, scope.level))
                 note(how, score, MAPIE, case.mapie(score, scope.level, number))
+                if score != "lac":
+                    random = case.mapie(score, scope.level, number, include_last_label="randomized")
+                    note(how, score, MAPIE_RANDOM, random)
             for name in (OURS, POOLED) if number < scope.class_splits else ():
                 by_class = case.ours("lac", METHODS[name], scope.level, conditional="class")
                 note(how, "lac by class", name, by_class)

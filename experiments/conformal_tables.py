@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from experiments import conformal_aps as aps
 from experiments import conformal_sets as sets
 from experiments import conformal_theory as theory
 from experiments.conformal_data import SOURCES, SYNTHETIC
@@ -185,24 +184,6 @@ def by_class(found: Mapping[sets.Key, Sequence[sets.SetOutcome]]) -> str:
                 _both(outcomes, "size", 2),
             ]
         )
-    return markdown(head, lines)
-
-
-def parts(found: Mapping[tuple[str, str, str], Sequence[aps.Counted]]) -> str:
-    """How much of the true class is counted."""
-    head = ["data", "score", "the true class counts", "coverage", "mean size", "empty sets"]
-    lines = [
-        [
-            data,
-            score,
-            aps.PARTS[part],
-            _both(several, "coverage"),
-            _both(several, "size", 2),
-            f"{100 * empty:.1f} %",
-        ]
-        for (data, score, part), several in found.items()
-        for empty in [_mean(several, "empty")]
-    ]
     return markdown(head, lines)
 
 

@@ -35,6 +35,8 @@ class Site:
     randomness: Randomness = field(repr=False)
     split_key: bytes = field(repr=False)
     held_out: float = 0.3
+    roles: frozenset[str] | None = None
+    """The columns that the site has named, by role; None if whatever there is may be asked for."""
     credentials: Credentials | None = field(default=None, repr=False)
 
 
@@ -75,6 +77,7 @@ class Client(Endpoint):
         """Ask the site's policy, then charge its ledger; either may refuse, and then nothing is sent."""
         plans, exchange = opened.request.plans, opened.request.exchange
         for plan in plans:
+            self._require_roles(plan)
             self.site.policy.check(PolicyRequest.of(plan, study=opened.study, cohort=opened.request.cohort))
         charges = [
             Charge.of(plan, id=f"{exchange.hex()}/{index}", dataset=self.site.dataset, study=opened.study)
@@ -84,6 +87,14 @@ class Client(Endpoint):
         if any(self.site.ledger.has(charge.id) for charge in charges):
             raise ProtocolError("request: it was charged before, and what was answered then is lost.")
         self.site.ledger.charge(charges)
+
+    def _require_roles(self, plan: Plan) -> None:
+        """Refuse, before rows are looked at, what needs columns that the site has not named: with or without rows."""
+        missing = [] if self.site.roles is None else sorted(set(plan.measured.columns) - self.site.roles)
+        if missing:
+            raise DataError(
+                f"{plan.measured.name}: it needs the column {missing[0]}, which this site has not named; name it too."
+            )
 
     def reply(self, opened: Envelope, state: Message) -> tuple[Message, Message]:
         """The trust model's client half; rows are read only if it asks for the measurement."""

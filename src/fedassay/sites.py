@@ -124,6 +124,7 @@ class SiteFile:
             ledger=FileLedger(self.state / "ledger.jsonl", self.budget, allow_exact=True),
             randomness=SecureRandomness(),
             split_key=_split_key(self.state / "split.key"),
+            roles=frozenset(self.columns),
             # Among peers the coordinator is nobody: with it, two clients would pass for three.
             credentials=self.credentials.among(set(self.credentials.roster) - {COORDINATOR}),
         )

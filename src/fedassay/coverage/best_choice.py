@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -67,6 +68,7 @@ class Choice:
     law: ChoiceLaw
 
 
+@lru_cache(maxsize=64)
 def best_choice(
     clients: int,
     rows: int,

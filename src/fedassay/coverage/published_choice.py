@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -75,6 +76,7 @@ def correction_of(gamma: float, *, clients: int, level: float, epsilon: float, c
     return math.ceil(2 / epsilon * math.log(candidates / missed))
 
 
+@lru_cache(maxsize=64)
 def published_choice(
     clients: int, rows: int, level: float, *, epsilon: float, candidates: int
 ) -> PublishedChoice:

@@ -67,6 +67,11 @@ class PolicyRequest:
         """What this query alone costs at this delta; infinite without noise."""
         return accounting.spent([accounting.event(self.noise, self.sensitivity, self.shuffled)], delta)
 
+    @property
+    def local_epsilon(self) -> float:
+        """What one message costs by itself; infinite without noise."""
+        return accounting.spent([accounting.event(self.noise, self.sensitivity)], 0.0)
+
 
 class Policy(Protocol):
     """Says no, or nothing."""
@@ -107,6 +112,8 @@ class SimplePolicy:
     smallest_cohort: int = 3
     smallest_collusion: float = 0.1
     finest_resolution: int | None = None
+    largest_local_epsilon: float = 8.0
+    """Of one message that only a shuffler hides: what it would cost if the shuffler turned out to be none."""
 
     def __post_init__(self) -> None:
         for names in (self.trust_models, self.summaries):
@@ -119,6 +126,10 @@ class SimplePolicy:
         if self.largest_delta is not None and not 0 <= self.largest_delta < 1:
             raise UsageError(
                 f"policy: got a largest delta of {self.largest_delta:.3g}, expected one in [0, 1)."
+            )
+        if not self.largest_local_epsilon > 0:
+            raise UsageError(
+                f"policy: got a largest local epsilon of {self.largest_local_epsilon:.3g}, expected a number above 0."
             )
         if self.smallest_cohort < 1:
             raise UsageError(f"policy: got a smallest cohort of {self.smallest_cohort}, expected at least 1.")
@@ -163,6 +174,11 @@ class SimplePolicy:
                 return f"got no budget, expected delta of at most {self.largest_delta:.3g}"
             if not request.budget.delta <= self.largest_delta:
                 return f"got delta {request.budget.delta:.3g}, expected at most {self.largest_delta:.3g}"
+        if request.shuffled is not None and not request.local_epsilon <= self.largest_local_epsilon:
+            return (
+                f"got messages of epsilon {request.local_epsilon:.3g} that only shuffling hides, expected at most "
+                f"{self.largest_local_epsilon:.3g}"
+            )
         if self.largest_epsilon is not None:
             delta = 0.0 if self.largest_delta is None or request.budget is None else request.budget.delta
             price = request.epsilon(delta)

@@ -64,7 +64,9 @@ def _doubtful(metric: Mapping[str, Any]) -> bool:
 
 
 def _excess(metric: Mapping[str, Any], title: str) -> str:
-    return f"{title}: up to {figures.error(metric['excess'])} of it is what sampling and noise alone would show."
+    return (
+        f"{title}: up to {figures.error(metric['excess'])} of it is what sampling and noise alone would show."
+    )
 
 
 def _numbers(metric: Mapping[str, Any]) -> tuple[Cell, ...]:

@@ -32,8 +32,8 @@ RULES = ("spread", "paper", "split")
 
 MOST_CLIENTS = 100_000
 
-_EASY_CLIENTS, _EASY_ROWS = 100, 4096
-"""With few clients, or few rows, the best pair is found within milliseconds."""
+_FEW_CLIENTS, _MOST_SCORES = 100, 10**6
+"""With few clients, or few scores in all, the best pair is found within milliseconds, whoever asks for whatever."""
 
 _ALL_BUT_SIGN = np.int64(2**63 - 1)
 
@@ -46,8 +46,8 @@ def local_rank(rule: str, clients: int, rows: int, level: float, confidence: flo
     one, ``split`` is ⌈(1-α)(n+1)⌉. A client and the server come to the same number, as all of it is public but the
     rows, which the client tells.
 
-    Edge cases: with too few rows for any pair the client sends its largest score (``split``: +∞). With more than 4,096
-    rows, and more than 100 clients, all rules are ``split``: the server's rank, of so many, makes up for it.
+    Edge cases: with too few rows for any pair the client sends its largest score (``split``: +∞). With more than 100
+    clients and more than 10^6 scores in all, all rules are ``split``: the server's rank, of so many, makes up for it.
 
     Any rank is as valid as any other: the server computes what its own rank guarantees from the ranks that were used
     (`best_server_rank`). The rules only differ in how much the coverage varies.
@@ -61,7 +61,7 @@ def local_rank(rule: str, clients: int, rows: int, level: float, confidence: flo
     """
     if rows < 1:
         return 1
-    hard = clients > _EASY_CLIENTS and rows > _EASY_ROWS
+    hard = clients > _FEW_CLIENTS and clients * rows > _MOST_SCORES
     if rule == "split" or hard:
         return split_rank(rows, level)
     assert rule in ("spread", "paper")
@@ -91,8 +91,7 @@ class LocalQuantile(Scored[dict[str, LocalScores]]):
 
     Scores travel as whole numbers with the same order and nothing lost (`to_ordered`). Rows are held in memory once.
 
-    Sensitivity: one row can move a quantile, and hence its entry, from one end of the range to the other. The bound is
-    true and useless: no noise that covers it leaves anything to see. For privacy there are `QuantileLosses`.
+    Sensitivity: without a bound. For privacy there are `QuantileLosses`.
 
     What a client sends cannot break the reading of it: numbers of rows are bounded, what is no finite number counts as
     +∞, and so does a score at a rank that does not exist. A client that lies moves its own vote only.
@@ -153,9 +152,8 @@ class LocalQuantile(Scored[dict[str, LocalScores]]):
         return np.array(entries, dtype=np.int64), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """Every entry from one end of its range to the other."""
-        reach = 2.0 * self.largest
-        return Sensitivity(l1=reach * self.length, l2=reach * math.sqrt(self.length))
+        """None that is finite: one row can move a quantile from one end of the range to the other."""
+        return Sensitivity(l1=math.inf, l2=math.inf)
 
     def read(self, total: Total) -> dict[str, LocalScores]:
         """What the client says, group by group, whatever it has sent."""

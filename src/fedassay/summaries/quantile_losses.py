@@ -158,10 +158,8 @@ class QuantileLosses(OfQuantity[float]):
         return float(min((self.below + self.above) * protection.rows_per_unit, sum(self._ends)))
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """Every loss by the larger slope for each row of a unit, or from one end of its range to the other."""
-        rows = min(protection.rows_per_unit, self.rows)
-        moved = float(min(max(self.below, self.above) * rows, self.largest))
-        return Sensitivity(l1=moved * self.points, l2=moved * math.sqrt(self.points))
+        """None that is finite: losses are for choosing (`loss_range`), and nobody adds them up."""
+        return Sensitivity(l1=math.inf, l2=math.inf)
 
     def read(self, total: Total) -> float:
         """The candidate that was chosen."""

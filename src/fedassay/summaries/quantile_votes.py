@@ -85,9 +85,6 @@ class QuantileVotes(Scored[dict[str, Votes]]):
     scores above the last but one edge; scores below the range vote for the first bin. A client with more rows than the
     last rung counts the excess fully: choose a ladder that reaches far enough.
 
-    Sensitivity: a row that is added or removed can move both ones of its group, two entries each; one that changes its
-    group, those of two groups.
-
     Parameters
     ----------
     level, clients, confidence : as for `LocalQuantile`, with the rule ``spread``.
@@ -152,10 +149,8 @@ class QuantileVotes(Scored[dict[str, Votes]]):
         return votes.reshape(-1), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """Two entries per vote, two votes per group, the groups of the rows that change."""
-        changed = protection.rows_per_unit * (2 if protection.moves_both_ways else 1)
-        entries = 4.0 * min(len(self.names), changed)
-        return Sensitivity(l1=entries, l2=math.sqrt(entries))
+        """None that is finite, so that votes are not asked for under noise: one row can move them as far as they go."""
+        return Sensitivity(l1=math.inf, l2=math.inf)
 
     def read(self, total: Total) -> dict[str, Votes]:
         """The votes of each group."""

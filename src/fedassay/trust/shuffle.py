@@ -54,6 +54,10 @@ _HEADROOM = 1 - Fraction(1, 2**29)
 """Shares of a budget are rounded down by more than their sum can be rounded up."""
 
 
+MOST_CLIENTS = 10**9
+"""More are not believed: the larger the crowd, the less noise a message has."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shuffle(TrustModel):
     """Private messages in random order: the server learns what was said, and not who said it.
@@ -149,6 +153,10 @@ class Shuffle(TrustModel):
                 f"{type(query).__name__} of {query.of.name}: shuffle asks all clients, because a client hides among "
                 "those who are asked; use local-dp to ask a sample."
             )
+        if setting.clients > MOST_CLIENTS:
+            raise UnsupportedQuery(
+                f"shuffle: got {setting.clients:,} clients, expected at most {MOST_CLIENTS:,}."
+            )
         if 0 < setting.clients < self.minimum_cohort:
             raise TooFewClients(
                 f"shuffle: got {setting.clients} clients, expected at least {self.minimum_cohort}."
@@ -157,7 +165,8 @@ class Shuffle(TrustModel):
             return self._local.plan(query, setting)
         check_parts_are_clients(query, setting)
         cost = _share(budget, query.share)
-        allowed = local_epsilon_for(cost, self.fewest_honest(setting.clients))
+        hidden = setting.clients > 0
+        allowed = local_epsilon_for(cost, self.fewest_honest(setting.clients)) if hidden else cost.epsilon
         # Clones need any two inputs to be alike, and a randomiser of a pure epsilon.
         terms = replace(
             setting,

@@ -105,4 +105,7 @@ def read_roster(path: Path, table: object) -> dict[str, bytes]:
     """The public keys in a roster, by name."""
     if not isinstance(table, dict) or not table:
         raise UsageError(f"{path}: roster must be a section ([roster]) with a public key for each name.")
-    return {str(name): key_from_text(text, whose=str(name)) for name, text in table.items()}
+    roster = {str(name): key_from_text(text, whose=str(name)) for name, text in table.items()}
+    if len(set(roster.values())) != len(roster):
+        raise UsageError(f"{path}: two parties of the roster have the same key; each needs its own.")
+    return roster

@@ -235,6 +235,9 @@ def _collects(task: Conformal, setting: Setting) -> bool:
 
 
 def _selects(task: Conformal, setting: Setting) -> bool:
+    """Whether clients choose in private; a choice that is not private would be a worse quantile."""
+    if not setting.trust.private:
+        return False
     probe = choice.losses_of("conformity", (), 0.0, 1.0, rows=1, candidates=2, target=choice.Target())
     return answers(Select(of=probe, part=task.part), setting)
 

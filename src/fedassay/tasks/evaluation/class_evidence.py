@@ -46,11 +46,11 @@ class ClassEvidence:
         """The mean of a number in [0, 1] over rows."""
         n, total, second = self.require_rows(), self.totals.sums[name], self.totals.sums[squares]
         v = float(total.value) / n
-        # Under noise the second moment has an error of its own: it is taken to be at least one standard deviation.
-        least = math.sqrt(self.variance(second)) / n
+        # Under noise the second moment has an error of its own, smaller than the noise of the mean: where it makes a
+        # variance negative, sampling is the lesser part.
         return Estimate(
             value=v,
-            sampling_variance=max(float(second.value) / n - v * v, least) / n,
+            sampling_variance=(float(second.value) / n - v * v) / n,
             privacy_variance=(self.variance(total) + v * v * self.noise_of_rows) / n**2,
             discretisation=total.resolution,
         )
@@ -141,7 +141,6 @@ def _gaps(evidence: ClassEvidence, parts: Any, expected: str, observed: str, cho
         gaps=np.atleast_2d(wanted.value - seen.value)[chosen],
         squares=np.atleast_2d(squares)[chosen],
         noise=evidence.variance(wanted) + evidence.variance(seen),
-        noise_of_squares=evidence.variance(parts["squared"]),
         rows=evidence.require_rows(),
         noise_of_rows=evidence.noise_of_rows,
         resolution=wanted.resolution,

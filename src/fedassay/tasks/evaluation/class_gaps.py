@@ -29,7 +29,7 @@ class Gaps:
     Parameters
     ----------
     gaps, squares : the sums, and those of the squares.
-    noise, noise_of_squares : the variance that privacy adds to each.
+    noise : the variance that privacy adds to each gap.
     rows, noise_of_rows : n and its privacy variance.
     resolution : how far rounding can move the number of a row.
     """
@@ -37,7 +37,6 @@ class Gaps:
     gaps: Floats
     squares: Floats
     noise: float
-    noise_of_squares: float
     rows: float
     noise_of_rows: float
     resolution: float
@@ -49,9 +48,8 @@ class Gaps:
 
     @property
     def second_moments(self) -> Floats:
-        """The mean squares, at least what the shares imply, and under noise at least one standard deviation of it."""
-        least = math.sqrt(self.noise_of_squares)
-        return np.maximum(np.maximum(self.squares, least) / self.rows, self.shares**2)
+        """The mean squares; under noise at least what the shares imply."""
+        return np.maximum(self.squares / self.rows, self.shares**2)
 
 
 def calibration_error(gaps: Gaps, *, level: float) -> Metric:

@@ -78,7 +78,9 @@ class Hessians(Curvature):
             found = lsq_linear(root[:, None] * vectors.T, -along / root, bounds=(low, high), method="bvls")
             step = np.clip(found.x, low, high)
         decrease = -float(gradient @ step + 0.5 * np.sum(values * (vectors.T @ step) ** 2))
-        if not decrease > 0:  # at the minimum, or where rounding leaves nothing of the model: along the gradient
+        if (
+            not decrease > 0
+        ):  # at the minimum, or where rounding leaves nothing of the model: along the gradient
             step = np.clip(-gradient / values[-1], low, high)
             decrease = -0.5 * float(gradient @ step)
         return Direction(step=step, decrease=decrease, first=self._reach(theta, step))
@@ -134,4 +136,3 @@ class Pairs(Curvature):
         for (s, y, rho), weight in zip(pairs, reversed(weights), strict=True):
             q = q + (weight - rho * float(y @ q)) * s
         return np.asarray(q)
-
