@@ -166,6 +166,10 @@ class Sensitivity:
         return cls(l1=float(rows * times * sum(multipliers)), l2=float(rows * np.sqrt(times * squares)))
 
 
+UNBOUNDED = Sensitivity(l1=2.0**70, l2=2.0**70)
+"""Of what one unit can move as far as numbers go: more than any noise covers, so that it is never asked under noise."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Noise:
     """The law of the noise in each coordinate of a released vector (independent, mean zero).

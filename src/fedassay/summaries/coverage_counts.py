@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
-from fedassay.protocol import Batch, Memory, Protection, Rows, Sensitivity, Total, Vector
+from fedassay.protocol import UNBOUNDED, Batch, Memory, Protection, Rows, Sensitivity, Total, Vector
 from fedassay.summaries.columns import column
 from fedassay.summaries.quantities import QUANTITIES, widths
 from fedassay.summaries.scored import MOST_CLASSES, Thresholded, condition_columns, whole
@@ -202,7 +202,7 @@ class SiteCoverage(Thresholded[dict[str, CoverageSums]]):
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
         """None that is finite."""
-        return _unbounded()
+        return UNBOUNDED
 
     def read(self, total: Total) -> dict[str, CoverageSums]:
         """Group to its sums."""
@@ -302,7 +302,7 @@ class MeanWidth(Thresholded[dict[str, WidthSum]]):
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
         """None that is finite."""
-        return _unbounded()
+        return UNBOUNDED
 
     def read(self, total: Total) -> dict[str, WidthSum]:
         """Group to rows and width."""
@@ -318,7 +318,3 @@ class MeanWidth(Thresholded[dict[str, WidthSum]]):
                 squares=math.inf if infinite else float(squares),
             )
         return found
-
-
-def _unbounded() -> Sensitivity:
-    return Sensitivity(l1=math.inf, l2=math.inf)

@@ -17,6 +17,7 @@ from fedassay.coverage.law import checked_level, split_rank
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import (
     LARGEST_ROWS_PER_CLIENT,
+    UNBOUNDED,
     Memory,
     Protection,
     Rows,
@@ -153,7 +154,7 @@ class LocalQuantile(Scored[dict[str, LocalScores]]):
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
         """None that is finite: one row can move a quantile from one end of the range to the other."""
-        return Sensitivity(l1=math.inf, l2=math.inf)
+        return UNBOUNDED
 
     def read(self, total: Total) -> dict[str, LocalScores]:
         """What the client says, group by group, whatever it has sent."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import (
     LARGEST_ROWS_PER_CLIENT,
+    UNBOUNDED,
     Memory,
     Protection,
     Rows,
@@ -159,7 +160,7 @@ class QuantileLosses(OfQuantity[float]):
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
         """None that is finite: losses are for choosing (`loss_range`), and nobody adds them up."""
-        return Sensitivity(l1=math.inf, l2=math.inf)
+        return UNBOUNDED
 
     def read(self, total: Total) -> float:
         """The candidate that was chosen."""

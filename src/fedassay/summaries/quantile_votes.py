@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fedassay.errors import UsageError
 from fedassay.protocol import (
     LARGEST_ROWS_PER_CLIENT,
+    UNBOUNDED,
     Memory,
     Protection,
     Rows,
@@ -150,7 +151,7 @@ class QuantileVotes(Scored[dict[str, Votes]]):
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
         """None that is finite, so that votes are not asked for under noise: one row can move them as far as they go."""
-        return Sensitivity(l1=math.inf, l2=math.inf)
+        return UNBOUNDED
 
     def read(self, total: Total) -> dict[str, Votes]:
         """The votes of each group."""
