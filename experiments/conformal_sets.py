@@ -96,7 +96,7 @@ def halves(owner: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, kw_only=True)
 class SetOutcome:
-    """On the test rows: coverage, mean size of the sets, coverage of the worst client and class, and seconds.
+    """On the test rows: coverage, mean size of the sets, coverage of the worst client and class, processor seconds.
 
     `worst_by_chance` is what the worst client would have on average if all were alike.
     """
@@ -142,7 +142,7 @@ class Case:
             "label": self.calibration.labels,
             "logits": self.calibration.logits,
         }
-        start = time.perf_counter()
+        start = time.process_time()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = fedassay.conformal(
@@ -158,7 +158,7 @@ class Case:
             )
         predictor = fedassay.ConformalPredictor.of(result)
         sets = np.asarray(predictor.predict_set(self.test.logits))
-        return self.judged(sets, time.perf_counter() - start)
+        return self.judged(sets, time.process_time() - start)
 
     def mapie(self, score: str, level: float, seed: int, **options: object) -> SetOutcome | None:
         """By MAPIE on the pooled rows, with its own defaults but for `options`; None if it is not installed."""
@@ -166,7 +166,7 @@ class Case:
             from mapie.classification import SplitConformalClassifier  # type: ignore[import-untyped]
         except ImportError:
             return None
-        start = time.perf_counter()
+        start = time.process_time()
         stored = Stored(self.calibration.classes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -175,7 +175,7 @@ class Case:
             )
             made.conformalize(softmax(self.calibration.logits, axis=1), self.calibration.labels)
             _, sets = made.predict_set(softmax(self.test.logits, axis=1), conformity_score_params=options)
-        return self.judged(np.asarray(sets)[:, :, 0], time.perf_counter() - start)
+        return self.judged(np.asarray(sets)[:, :, 0], time.process_time() - start)
 
 
 class Stored:

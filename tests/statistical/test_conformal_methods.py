@@ -11,128 +11,41 @@ one step left out are rejected.
 from __future__ import annotations
 
 import math
-import pickle
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import ndtr
 from scipy.stats import binom, norm
 
-from conformal_drive import answer, drive, setting_of
+from conformal_cases import (
+    ABOUT_60,
+    CONTINUOUS,
+    EQUAL,
+    GAP,
+    LEVEL,
+    ONE_ROW,
+    RANGE,
+    TIED,
+    UNEQUAL,
+    Case,
+    Scores,
+    coverages,
+    covered,
+    share_public_numbers,
+    thresholds,
+)
+from conformal_drive import answer, setting_of
 from fedassay.coverage import best_pair
-from fedassay.protocol import Select, Setting, TrustModel, Unit
-from fedassay.summaries import quantile_votes
-from fedassay.summaries.group_names import fingerprints
-from fedassay.tasks.conformal import Conformal, choice, collected, pooled, ways
-from fedassay.tasks.conformal.found import Found
+from fedassay.protocol import Select, TrustModel
+from fedassay.tasks.conformal import choice, collected
 from fedassay.tasks.distribution.curve import curve_of
 from fedassay.tasks.distribution.stored import Release
 from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, Shuffle, TwoServer
 from stated import Verify
 
 ERROR = 1e-4
-LEVEL = 0.9
-EQUAL = (100,) * 10
-UNEQUAL = (260, 180, 133, 100, 80, 60, 44, 23, 9, 4, 0)
-ABOUT_60 = (260, 180, 133, 100, 80, 70, 65, 62, 60, 58, 57)
-ONE_EACH = (1,) * 2500
 
-
-# --- scores of which everything is known ----------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Scores:
-    """A distribution: how to draw from it, and its distribution function."""
-
-    name: str
-    draw: Callable[[np.random.Generator, int], np.ndarray]
-    share_up_to: Callable[[float], float]
-
-    def __str__(self) -> str:
-        return self.name
-
-
-CONTINUOUS = Scores("continuous", lambda rng, n: np.abs(rng.normal(size=n)), lambda x: float(2 * ndtr(x) - 1))
-ENDS = np.array([0.4, 0.7, 0.85, 0.9, 0.94, 0.97, 0.99, 1.0])
-"""P(S <= 0), P(S <= ½), P(S <= 1), ..: one of them is the level itself."""
-
-TIED = Scores(
-    "tied",
-    lambda rng, n: np.searchsorted(ENDS, rng.random(n)) / 2,
-    lambda x: float(ENDS[min(7, math.floor(2 * x))]),
-)
-GAP = Scores(
-    "gap",
-    lambda rng, n: np.searchsorted([0.895, 0.903], rng.random(n)) * 2.2,
-    lambda x: 0.895 if x < 2.2 else 0.903 if x < 4.4 else 1.0,
-)
-"""Nearly enough rows at one end, a few in the middle, and nothing between: many points where noise can mislead."""
-
-RANGE = (0.0, 4.5)
-
-
-# --- cases ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """A method under a trust model; `lost` of the clients do not answer."""
-
-    method: str
-    trust: TrustModel = field(default_factory=Plain)
-    rows: tuple[int, ...] = EQUAL
-    epsilon: float | None = None
-    delta: float = 0.0
-    bins: int | None = None
-    lost: int = 0
-    confidence: float | None = None
-    rows_per_client: int | None = None
-    unit: Unit = Unit.EXAMPLE
-    runs: int = 300
-
-    def __str__(self) -> str:
-        sizes = (
-            "one row each" if self.rows == ONE_EACH else "equal" if len(set(self.rows)) == 1 else "unequal"
-        )
-        words = [self.method, self.trust.name, sizes]
-        words += [f"eps {self.epsilon or 0:g}"] * (self.epsilon is not None) + ["delta"] * (self.delta > 0)
-        words += [f"{self.lost} lost"] * (self.lost > 0) + ["confident"] * (self.confidence is not None)
-        return ", ".join(words)
-
-    @property
-    def task(self) -> Conformal:
-        asked = (
-            {}
-            if self.confidence is None
-            else {"guarantee": "training-conditional", "confidence": self.confidence}
-        )
-        return Conformal(method=self.method, level=LEVEL, score_range=RANGE, bins=self.bins, **asked)
-
-    @property
-    def setting(self) -> Setting:
-        return setting_of(
-            self.trust,
-            clients=len(self.rows),
-            epsilon=self.epsilon,
-            delta=self.delta,
-            rows_per_client=self.rows_per_client,
-            unit=self.unit,
-        )
-
-    def federation(self, scores: Scores, rng: np.random.Generator) -> list[dict[str, np.ndarray]]:
-        if self.rows == ONE_EACH:
-            return [{"conformity": scores.draw(rng, len(self.rows))}]  # added up at once
-        most = self.rows_per_client or max(self.rows)
-        return [
-            {"conformity": scores.draw(rng, min(n, most))} for n in self.rows[: len(self.rows) - self.lost]
-        ]
-
-
-ONE_ROW = {"rows": ONE_EACH, "rows_per_client": 1, "unit": Unit.CLIENT, "bins": 32, "runs": 60}
 CASES = (
     *(
         Case(method=method, rows=rows, bins=1024)
@@ -170,64 +83,9 @@ COMPARISONS = 3 * len(CASES) + 4 * len(CONFIDENT) + 40
 Z = float(norm.isf(ERROR / COMPARISONS))
 
 
-# --- runs -----------------------------------------------------------------------------------------------
-
-
-def remembered(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A pure function of public numbers, computed once for each: what a federation works out, thousands share."""
-    known: dict[bytes, Any] = {}
-
-    def recall(*args: Any, **named: Any) -> Any:
-        key = pickle.dumps((args, sorted(named.items())))
-        if key not in known:
-            known[key] = function(*args, **named)
-        return known[key]
-
-    return recall
-
-
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in (
-        (ways, "chosen"),
-        (collected, "best_server_rank"),
-        (pooled, "pooled_margin"),
-        (choice, "best_choice"),
-        (choice, "published_choice"),
-        (choice, "lowest_moments"),
-    ):
-        monkeypatch.setattr(module, name, remembered(getattr(module, name)))
-    monkeypatch.setattr(quantile_votes, "TALLEST_LADDER", max(UNEQUAL))
-
-
-def thresholds(case: Case, scores: Scores, *, runs: int, seed: int = 0) -> Iterator[Found]:
-    """What the task finds for so many federations."""
-    task, setting, rng = case.task, case.setting, np.random.default_rng(seed)
-    for run in range(runs):
-        yield threshold_of(task, setting, case.federation(scores, rng), seed + run)["all"]
-
-
-def threshold_of(
-    task: Conformal, setting: Setting, clients: list[dict[str, np.ndarray]], seed: int
-) -> dict[str, Found]:
-    """The task without its report, which takes longer than all the rest."""
-    method, way = task.way(setting)
-    steps = way(task, method, setting)
-    query = next(steps)
-    with pytest.raises(StopIteration) as end:
-        steps.send(answer(query, setting, clients, seed))
-    found: dict[str, Found] = end.value.value[0]
-    return found
-
-
-def covered(found: Found, scores: Scores) -> float:
-    assert found.threshold is not None
-    return 1.0 if found.infinite else scores.share_up_to(found.threshold)
-
-
-def coverages(case: Case, scores: Scores, *, runs: int | None = None, seed: int = 0) -> np.ndarray:
-    found = thresholds(case, scores, runs=runs or case.runs, seed=seed)
-    return np.array([covered(one, scores) for one in found])
+    share_public_numbers(monkeypatch)
 
 
 def falls_short(values: np.ndarray, level: float = LEVEL) -> bool:
@@ -286,125 +144,6 @@ def test_in_the_clear_the_law_is_the_one_that_is_stated(method: str, rows: tuple
     of_mean, of_deviation, _, _ = agrees(Case(method=method, rows=rows), runs=600)
     assert abs(of_mean) < Z
     assert abs(of_deviation) < Z
-
-
-# --- clients, classes and groups with distributions of their own ----------------------------------------
-
-
-SPREADS = (0.3, 0.5, 0.8, 1.0, 1.0, 1.2, 1.5, 1.8)
-SIZES = (40, 5, 100, 9, 60, 3, 30, 20)
-
-
-def with_own_weights(
-    method: str, rows: tuple[int, ...], shifts: tuple[float, ...], setting: Setting, *, runs: int
-) -> np.ndarray:
-    """Coverage of new rows that come from client j with probability (n_j + 1)/(N + K); its scores are |z|·shift_j."""
-    task = Conformal(method=method, level=LEVEL, score_range=(0.0, 40.0), bins=1024)
-    rng, found = np.random.default_rng(1), []
-    weights = (np.array(rows) + 1) / (sum(rows) + len(rows))
-    for run in range(runs):
-        clients = [{"conformity": s * np.abs(rng.normal(size=n))} for s, n in zip(shifts, rows, strict=True)]
-        threshold = threshold_of(task, setting, clients, run)["all"].threshold
-        found.append(weights @ (2 * ndtr(threshold / np.array(shifts)) - 1))
-    return np.array(found)
-
-
-@pytest.mark.parametrize(
-    ("trust", "epsilon"),
-    [(Plain(), None), (SecureSum(), None), (ServerDP(), 2.0)],
-    ids=["plain", "secure-sum", "server-dp"],
-)
-def test_weighted_covers_rows_of_clients_that_differ(trust: TrustModel, epsilon: float | None) -> None:
-    setting = setting_of(trust, clients=len(SIZES), epsilon=epsilon)
-    assert not falls_short(with_own_weights("weighted", SIZES, SPREADS, setting, runs=150))
-
-
-def test_pooled_promises_nothing_about_clients_that_differ() -> None:
-    """One large client with small scores, and a dozen of one row with large ones: a seventh of all new rows."""
-    rows, shifts = (150, *(1,) * 12), (0.01, *(8.0,) * 12)
-    setting = setting_of(clients=len(rows))
-    assert falls_short(with_own_weights("pooled", rows, shifts, setting, runs=100))
-    assert not falls_short(with_own_weights("weighted", rows, shifts, setting, runs=100))
-
-
-def test_each_client_alone_covers_its_own_rows() -> None:
-    task, rng = Conformal(method="local", level=LEVEL), np.random.default_rng(2)
-    setting, values = setting_of(clients=len(SIZES)), []
-    for _ in range(200):
-        clients = [
-            {"conformity": s * np.abs(rng.normal(size=n))} for s, n in zip(SPREADS, SIZES, strict=True)
-        ]
-        own = drive(task, setting, clients)["sites"]
-        values.append(
-            [
-                1.0 if one["infinite"] else 2 * ndtr(one["threshold"] / s) - 1
-                for one, s in zip(own, SPREADS, strict=True)
-            ]
-        )
-    for each in np.array(values).T:
-        assert not falls_short(each) or each.std() == 0  # those with too few rows cover everything
-        assert each.mean() >= LEVEL - 0.01
-
-
-CONDITIONAL = (
-    ("qq", Plain(), None),
-    ("qq", SecureSum(), None),
-    ("pooled", SecureSum(), None),
-    ("pooled", ServerDP(), 2.0),
-)
-
-
-def judge_parts(
-    found: list[Mapping[str, Found]], share_up_to: Mapping[str, Callable[[float], float]]
-) -> None:
-    for name, share in share_up_to.items():
-        values = np.array([1.0 if one[name].infinite else share(one[name].threshold) for one in found])
-        assert not falls_short(values), name
-        assert values.mean() < 0.99, name
-    # One threshold for all would leave the harder part with less.
-    easy = [one[min(share_up_to)].threshold for one in found]
-    hard = share_up_to[max(share_up_to)]
-    assert falls_short(np.array([hard(threshold) for threshold in easy]))
-
-
-@pytest.mark.parametrize(
-    ("method", "trust", "epsilon"), CONDITIONAL, ids=lambda x: getattr(x, "name", str(x))
-)
-def test_every_class_is_covered(method: str, trust: TrustModel, epsilon: float | None) -> None:
-    """Two classes: the probability of the wrong one is uniform where 0 is true, and the root of that where 1 is."""
-    task = Conformal(
-        method=method, level=LEVEL, quantity="lac", by="class", groups=("0", "1"), classes=2, bins=1024
-    )
-    setting, rng, found = setting_of(trust, clients=8, epsilon=epsilon), np.random.default_rng(3), []
-
-    def client() -> dict[str, np.ndarray]:
-        truth = rng.integers(0, 2, 80)
-        wrong = np.where(truth == 0, rng.random(80), np.sqrt(rng.random(80)))
-        sides = np.log(np.stack([1 - wrong, wrong], axis=1))
-        return {"class": truth, "logits": np.where((truth == 0)[:, None], sides, sides[:, ::-1])}
-
-    for run in range(100):
-        found.append(threshold_of(task, setting, [client() for _ in range(8)], run))
-    judge_parts(found, {"0": lambda x: min(x, 1.0), "1": lambda x: min(x, 1.0) ** 2})
-
-
-@pytest.mark.parametrize(
-    ("method", "trust", "epsilon"), CONDITIONAL, ids=lambda x: getattr(x, "name", str(x))
-)
-def test_every_group_is_covered(method: str, trust: TrustModel, epsilon: float | None) -> None:
-    task = Conformal(
-        method=method, level=LEVEL, by="group", groups=("easy", "hard"), score_range=(0.0, 8.0), bins=1024
-    )
-    setting, rng, found = setting_of(trust, clients=8, epsilon=epsilon), np.random.default_rng(4), []
-    prints = fingerprints(["easy", "hard", "unknown"])
-
-    def client() -> dict[str, np.ndarray]:
-        kind = rng.choice(3, size=90, p=[0.45, 0.45, 0.1])
-        return {"conformity": np.abs(rng.normal(size=90)) * (1 + (kind == 1)), "group": prints[kind]}
-
-    for run in range(100):
-        found.append(threshold_of(task, setting, [client() for _ in range(8)], run))
-    judge_parts(found, {"easy": CONTINUOUS.share_up_to, "hard": lambda x: CONTINUOUS.share_up_to(x / 2)})
 
 
 # --- methods with a step left out are rejected ----------------------------------------------------------

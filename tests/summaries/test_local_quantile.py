@@ -71,10 +71,10 @@ def test_with_too_few_rows_for_any_pair_the_largest_score_is_sent() -> None:
     assert best_server_rank([3] * 5, [3] * 5, 0.9).server_rank <= 5
 
 
-@pytest.mark.parametrize("clients", [101, 3000])
-def test_large_federations_lose_next_to_nothing_with_the_simple_rank(clients: int) -> None:
+@pytest.mark.parametrize(("clients", "rows"), [(101, 9901), (3000, 4097), (3000, 334)])
+def test_large_federations_lose_next_to_nothing_with_the_simple_rank(clients: int, rows: int) -> None:
     """Where the best pair would take long, the server's rank makes up for it: the error grows by less than 1 %."""
-    rows = 4097
+    assert clients * (rows - 1) <= 10**6 or rows > 4096
     best = best_pair(clients, rows, 0.9)
     rank = local_rank("spread", clients, rows, 0.9)
     assert rank == split_ranks([rows], 0.9)[0]
@@ -82,6 +82,12 @@ def test_large_federations_lose_next_to_nothing_with_the_simple_rank(clients: in
     assert simple.mean >= 0.9
     errors = [math.hypot(law.mean - 0.9, law.standard_deviation) for law in (best, simple)]
     assert errors[1] <= 1.01 * errors[0]
+
+
+@pytest.mark.parametrize(("clients", "rows"), [(100, 20_000), (101, 9900), (3000, 333)])
+def test_up_to_a_million_scores_or_a_hundred_clients_the_best_pair_is_used(clients: int, rows: int) -> None:
+    assert local_rank("spread", clients, rows, 0.9) == best_pair(clients, rows, 0.9).local_rank
+    assert local_rank("spread", clients, rows, 0.9) != split_ranks([rows], 0.9)[0]
 
 
 @given(values, st.lists(st.integers(0, 2), min_size=40, max_size=40))

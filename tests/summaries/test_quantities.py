@@ -110,10 +110,26 @@ def test_a_number_that_is_none_is_refused_with_its_column(name: str, bad: float)
             scores_of({**BATCH, role: column}, name, checked_quantity(name))
 
 
-def test_a_score_that_overflows_is_refused() -> None:
-    batch = {"target": np.array([1.7e308]), "prediction": np.array([-1.7e308])}
-    with pytest.raises(DataError, match="absolute: the numbers in target, prediction are so large"):
-        scores_of(batch, "absolute", ())
+LARGEST = np.finfo(np.float64).max
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "score"),
+    [
+        ("absolute", {"target": 1.7e308, "prediction": -1.7e308}, LARGEST),
+        ("normalised", {"target": 1.7e308, "prediction": -1.7e308, "scale": 1.7e308}, LARGEST),
+        ("normalised", {"target": 1e10, "prediction": 0.0, "scale": 5e-324}, LARGEST),
+        ("cqr", {"target": -1.7e308, "low": 1.7e308, "high": 0.0}, LARGEST),
+        ("cqr", {"target": 0.0, "low": -1.7e308, "high": 1.7e308}, -1.7e308),
+        ("cqr", {"target": -1.7e308, "low": -1.7e308, "high": 1.7e308}, 0.0),
+    ],
+)
+def test_a_score_that_overflows_is_the_largest_there_is(
+    name: str, columns: dict[str, float], score: float
+) -> None:
+    """Whoever refused would say that there is such a row."""
+    batch = {role: np.array([number]) for role, number in columns.items()}
+    assert scores_of(batch, name, ()).tolist() == [score]
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0])

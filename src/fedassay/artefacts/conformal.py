@@ -57,7 +57,7 @@ class ConformalPredictor:
     decided exactly: a value is in it if and only if its score, as the calibration computes scores, is at most the
     threshold. `save` and `load` keep every number bit for bit; loading executes nothing from the file.
 
-    Edge cases: an infinite threshold gives (-inf, inf) or all classes; a set of classes can be empty, and so can an
+    Edge cases: an infinite threshold gives (-inf, inf) or all classes; a set of ``lac`` can be empty, and so can an
     interval of CQR, whose ends are then NaN; thresholds per class give label-conditional (Mondrian) sets, in which
     each class is held against its own threshold.
 

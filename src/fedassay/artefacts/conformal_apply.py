@@ -46,7 +46,7 @@ def apply_conformal(
 
     Intervals are two columns of numbers, ``lower`` and ``upper``, both in the interval: -inf and inf where the
     threshold is infinite, null where the interval is empty (CQR). Sets are ``prediction_set``, a list of class numbers
-    that can be empty, and ``set_size``. Labels are not needed.
+    that can be empty (LAC), and ``set_size``. Labels are not needed.
 
     Parameters
     ----------

@@ -162,7 +162,13 @@ def conformal(
         str | None,
         typer.Option(help="The model's logits: a list column, a prefix of numbered columns, or an array."),
     ] = None,
-    sets: Annotated[Sets | None, typer.Option(help="How classes are scored. Default: lac.")] = None,
+    sets: Annotated[
+        Sets | None,
+        typer.Option(
+            help="How classes are scored. lac (default): by their own probability; aps: by that of more probable "
+            "ones; raps: aps with a penalty on late ranks."
+        ),
+    ] = None,
     level: Annotated[float, typer.Option(help="The share of new rows that sets shall cover.")] = 0.9,
     method: Annotated[
         str,

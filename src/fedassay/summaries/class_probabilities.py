@@ -49,7 +49,9 @@ def checked_classes(classes: int) -> int:
 def predicted(batch: Batch, classes: int) -> Iterator[Predicted]:
     """The rows of a batch in blocks. Ties for the most probable class go to the first.
 
-    Rows of another width, classes out of range, NaN and infinite logits are a `DataError`.
+    Rows with another number of logits, another model's, count for nothing: whether a client refuses is seen, and must
+    not say that it has rows. If they are all that there is, the total has no rows. What the data layer does not let
+    pass, classes without a logit, NaN and infinite logits, is a `DataError`.
 
     Examples
     --------
@@ -58,9 +60,12 @@ def predicted(batch: Batch, classes: int) -> Iterator[Predicted]:
     ([[0.25, 0.5], [0.75, 0.5]], [1, 0], [0.75, 0.5])
     """
     z, y = np.asarray(column(batch, "logits")), np.asarray(column(batch, "class"))
-    if z.ndim != 2 or z.shape[1] != classes or z.dtype.kind not in "fiu":
-        got = f"{z.shape[1]} in a row" if z.ndim == 2 else f"an array of shape {z.shape}"
-        raise DataError(f"logits: got {got}, expected {classes}, one for each of the declared classes.")
+    if z.ndim != 2 or z.dtype.kind not in "fiu":
+        raise DataError(
+            f"logits: got an array of shape {z.shape} and type {z.dtype}, expected numbers, rows x classes."
+        )
+    if z.shape[1] != classes:
+        return
     if y.shape != (len(z),) or y.dtype.kind not in "iu":
         raise DataError(
             f"class: got an array of shape {y.shape} and type {y.dtype}, expected a whole number per row."
@@ -78,5 +83,6 @@ def predicted(batch: Batch, classes: int) -> Iterator[Predicted]:
                 "logits: got NaN or infinite numbers, expected finite ones; remove or repair these rows."
             )
         top = block.argmax(axis=0)
-        e = np.exp(block - block.max(axis=0))
+        with np.errstate(over="ignore"):  # a difference of -∞ is a probability of zero
+            e = np.exp(block - block.max(axis=0))
         yield Predicted(p=e / e.sum(axis=0), y=y[start : start + width].astype(np.int64), top=top)

@@ -87,7 +87,7 @@ class ClassStatistics(Summary[ClassTotals]):
 
     Parameters
     ----------
-    classes : c, public. A row with another number of logits is a `DataError`.
+    classes : c, public. Rows with another number of logits count for nothing.
     bins : M.
     bits, digits : without noise 10 and 3 (a resolution of 1e-9); under noise one digit, so that only what matters is
         measured. No entry exceeds 2^bits for each row.

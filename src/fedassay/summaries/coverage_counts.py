@@ -285,7 +285,8 @@ class MeanWidth(Thresholded[dict[str, WidthSum]]):
         limits = np.where(np.isfinite(self.thresholds), self.thresholds, 0.0)
         for batch in rows.batches():
             place = self.places(batch, len(column(batch, self.columns[0])))
-            width = widths(batch, self.quantity, limits[place])
+            with np.errstate(over="ignore", invalid="ignore"):
+                width = widths(batch, self.quantity, limits[place])
             # Cut, not refused: whether a client refuses is seen, and thresholds are the server's.
             width = np.minimum(np.nan_to_num(width, nan=0.0), LARGEST_WIDTH)
             n += np.bincount(place, minlength=len(n))

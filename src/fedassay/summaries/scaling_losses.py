@@ -19,10 +19,11 @@ A logit beyond ±2^20 counts as ±2^20: models write -1e9 for "impossible", and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,14 +38,14 @@ LARGEST_PARAMETER = 2.0**20
 LEAST_SLOPE = 1e-6
 """The smallest m of order-preserving scaling: below it, classes would be told apart by nothing but rounding."""
 
-_BLOCK = 1 << 14
+_BLOCK = 1 << 15
 """Numbers per block: the few arrays of this size that are needed at a time fit into the second-level cache."""
 
-_WIDE = 32
-"""From so many classes on, sums over the classes of a row are fast without turning the block around."""
+_SAFE = 300.0
+"""Exponents up to here need no shift: neither exp(300) times any number of classes nor exp(-300) leaves float64."""
 
-_SAFE = 600.0
-"""Exponents up to here are summed without a shift: exp(600) times any number of classes is finite."""
+_SMALL = 1000.0
+"""Logits up to here need no centring: their squares are right to 1e-10."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,8 +58,20 @@ class LossSums:
     hessian: Floats | None
 
 
-Block = Callable[[Floats, Ints, Floats, int], tuple[float, Floats, Floats | None]]
-"""Loss, gradient and Hessian of some rows (rows x classes, within bounds), their classes, theta and the order."""
+class Block(NamedTuple):
+    """Some rows: logits (rows x classes, within bounds), classes, and the largest absolute value of a logit.
+
+    `space` has the shape of the logits and may be written into: that saves asking for memory again for each block.
+    """
+
+    z: NDArray[Any]
+    y: Ints
+    largest: float
+    space: Floats
+
+
+OfBlock = tuple[float, Floats, Floats | None]
+"""Loss, gradient and Hessian."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +81,9 @@ class Family:
     name: str
     size: Callable[[int], int]
     identity: Callable[[int], Floats]
-    block: Block
+    of_block: Callable[[Block, Floats, int], OfBlock]
+    """From rows, theta and the order."""
+
     least: float = -LARGEST_PARAMETER
     """The smallest value that a parameter may have."""
 
@@ -100,8 +115,11 @@ def loss_sums(
     if at.shape != (size,):
         raise UsageError(f"{method}: got {at.size} parameters for {z.shape[1]} classes, expected {size}.")
     loss, gradient, hessian = 0.0, np.zeros(size), np.zeros((size, size)) if order == 2 else None
+    space = np.empty((min(len(z), _width(z)), z.shape[1]))
     for part in _parts(z):
-        one, first, second = family.block(_bounded(z[part]), y[part], at, order)
+        within, largest = _bounded(z[part])
+        block = Block(z=within, y=y[part], largest=largest, space=space[: len(within)])
+        one, first, second = family.of_block(block, at, order)
         loss, gradient = loss + one, gradient + first
         if hessian is not None and second is not None:
             hessian = hessian + second
@@ -112,14 +130,18 @@ def blocks(logits: ArrayLike) -> Iterator[tuple[slice, Floats]]:
     """Rows and their logits, within bounds, classes first: what runs over classes then runs over vectors of rows."""
     z = _matrix(logits)
     for part in _parts(z):
-        yield part, np.array(_bounded(z[part]).T, dtype=np.float64, order="C")
+        yield part, np.array(_bounded(z[part])[0].T, dtype=np.float64, order="C")
 
 
 # --- checks ---------------------------------------------------------------------------------------------
 
 
+def _width(z: NDArray[Any]) -> int:
+    return max(16, _BLOCK // int(z.shape[1]))
+
+
 def _parts(z: NDArray[Any]) -> Iterator[slice]:
-    width = max(16, _BLOCK // z.shape[1])
+    width = _width(z)
     for start in range(0, len(z), width):
         yield slice(start, min(start + width, len(z)))
 
@@ -148,47 +170,43 @@ def _checked(logits: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Ints]:
     return z, y.astype(np.int64, copy=False)
 
 
-def _bounded(z: NDArray[Any]) -> NDArray[Any]:
-    """The block itself, cut at the bounds if anything is beyond them."""
-    low, high = z.min(), z.max()
-    if low >= -LARGEST_LOGIT and high <= LARGEST_LOGIT:
-        return z
-    if not (np.isfinite(low) and np.isfinite(high)):
+def _bounded(z: NDArray[Any]) -> tuple[NDArray[Any], float]:
+    """The block itself, cut at the bounds if anything is beyond them, and its largest absolute value."""
+    largest = max(float(z.max()), -float(z.min()))
+    if largest <= LARGEST_LOGIT:
+        return z, largest
+    if not math.isfinite(largest):
         raise DataError(
             "logits: got NaN or infinite numbers, expected finite ones; remove or repair these rows."
         )
-    return np.asarray(np.clip(z, -LARGEST_LOGIT, LARGEST_LOGIT))
+    return np.clip(z, -LARGEST_LOGIT, LARGEST_LOGIT), LARGEST_LOGIT
 
 
 # --- families -------------------------------------------------------------------------------------------
 
 
-def _temperature(z: Floats, y: Ints, theta: Floats, order: int) -> tuple[float, Floats, Floats | None]:
-    """Moments, under p, of t = z - z_y: the loss is log Σ exp(s t), the derivatives are mean and variance of t."""
-    rows, classes = z.shape
-    true = np.take(z, np.arange(rows) * classes + y)
-    if classes < _WIDE:
-        t = np.empty((classes, rows))
-        np.subtract(z.T, true, out=t, dtype=np.float64)
-        over, axis = "kn,kn->n", 0
-    else:
-        t = np.empty((rows, classes))
-        np.subtract(z, true[:, None], out=t, dtype=np.float64)
-        over, axis = "nk,nk->n", 1
-    e = t * theta[0]
+def _temperature(rows: Block, theta: Floats, order: int) -> OfBlock:
+    """Σ log Σ exp(s z) - s z_y; the derivatives are the mean of z under p, less z_y, and its variance."""
+    z, s, ones = rows.z, float(theta[0]), np.ones(rows.z.shape[1])
+    true = np.take(z, np.arange(len(z)) * z.shape[1] + rows.y).astype(np.float64, copy=False)
     shift: Any = 0.0
-    if e.max() > _SAFE:
-        shift = e.max(axis=axis, keepdims=True)
-        e -= shift
+    if rows.largest > _SMALL or abs(s) * rows.largest > _SAFE:
+        z, true = z - true[:, None], np.zeros(len(z))
+        shift = (s * z).max(axis=1)
+        e = np.multiply(z, s, out=rows.space)
+        e -= shift[:, None]
+    else:
+        e = np.multiply(z, s, out=rows.space, dtype=np.float64)
     np.exp(e, out=e)
-    total = e.sum(axis=axis)
-    loss = float(np.log(total).sum() + np.sum(shift))
-    e *= t
-    mean = e.sum(axis=axis) / total
+    total = e @ ones  # sums by matrix products: several times faster than along an axis that is short
+    loss = float(np.sum(np.log(total) + shift - s * true))
+    e *= z
+    mean = (e @ ones) / total
+    gradient = np.array([float(np.sum(mean - true))])
     if order == 1:
-        return loss, np.array([mean.sum()]), None
-    variance = np.einsum(over, e, t) / total - mean * mean
-    return loss, np.array([mean.sum()]), np.array([[max(0.0, float(variance.sum()))]])
+        return loss, gradient, None
+    variance = np.einsum("nk,nk->n", e, z) / total - mean * mean
+    return loss, gradient, np.array([[max(0.0, float(variance.sum()))]])
 
 
 def _residuals(u: Floats, y: Ints) -> tuple[float, Floats, Floats]:
@@ -204,10 +222,10 @@ def _residuals(u: Floats, y: Ints) -> tuple[float, Floats, Floats]:
     return float((np.log(total) + top).sum()), p, r
 
 
-def _vector(z: Floats, y: Ints, theta: Floats, order: int) -> tuple[float, Floats, Floats | None]:
-    z = np.array(z.T, dtype=np.float64, order="C")
+def _vector(rows: Block, theta: Floats, order: int) -> OfBlock:
+    z = np.array(rows.z.T, dtype=np.float64, order="C")
     a, b = np.split(theta, 2)
-    loss, p, r = _residuals(a[:, None] * z + b[:, None], y)
+    loss, p, r = _residuals(a[:, None] * z + b[:, None], rows.y)
     gradient = np.concatenate([np.einsum("kn,kn->k", r, z), r.sum(axis=1)])
     if order == 1:
         return loss, gradient, None
@@ -220,20 +238,20 @@ def _vector(z: Floats, y: Ints, theta: Floats, order: int) -> tuple[float, Float
     return loss, gradient, own - both @ both.T
 
 
-def _matrix_scaling(z: Floats, y: Ints, theta: Floats, order: int) -> tuple[float, Floats, Floats | None]:
-    classes, rows = z.shape[1], len(z)
-    wide = np.ones((classes + 1, rows))
-    wide[:-1] = z.T
+def _matrix_scaling(rows: Block, theta: Floats, order: int) -> OfBlock:
+    n, classes = rows.z.shape
+    wide = np.ones((classes + 1, n))
+    wide[:-1] = rows.z.T
     # Internally each class has its row of A and its b together: derivatives are then Kronecker products with (z, 1).
     by_class = np.concatenate(
         [theta[: classes**2].reshape(classes, classes), theta[classes**2 :, None]], axis=1
     )
-    loss, p, r = _residuals(by_class @ wide, y)
+    loss, p, r = _residuals(by_class @ wide, rows.y)
     slopes = r @ wide.T
     gradient = np.concatenate([slopes[:, :-1].reshape(-1), slopes[:, -1]])
     if order == 1:
         return loss, gradient, None
-    pz = (p[:, None, :] * wide).reshape(-1, rows)
+    pz = (p[:, None, :] * wide).reshape(-1, n)
     second = -(pz @ pz.T)
     own = (pz @ wide.T).reshape(classes, classes + 1, classes + 1)
     for k in range(classes):
@@ -244,8 +262,9 @@ def _matrix_scaling(z: Floats, y: Ints, theta: Floats, order: int) -> tuple[floa
     return loss, gradient, second[np.ix_(order_of_theta, order_of_theta)]
 
 
-def _order_preserving(z: Floats, y: Ints, theta: Floats, order: int) -> tuple[float, Floats, Floats | None]:
-    true = z[np.arange(len(z)), y]
+def _order_preserving(rows: Block, theta: Floats, order: int) -> OfBlock:
+    z = rows.z
+    true = z[np.arange(len(z)), rows.y]
     gaps = falling_gaps(np.ascontiguousarray(np.sort(z, axis=1)[:, ::-1].T, dtype=np.float64))
     # Among equal logits any rank will do: the gaps between them are 0.
     rank = np.count_nonzero(z > true[:, None], axis=1)
@@ -277,24 +296,26 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         family.name: family
         for family in (
-            Family(name="temperature", size=lambda c: 1, identity=lambda c: np.ones(1), block=_temperature),
+            Family(
+                name="temperature", size=lambda c: 1, identity=lambda c: np.ones(1), of_block=_temperature
+            ),
             Family(
                 name="vector",
                 size=lambda c: 2 * c,
                 identity=lambda c: np.concatenate([np.ones(c), np.zeros(c)]),
-                block=_vector,
+                of_block=_vector,
             ),
             Family(
                 name="matrix",
                 size=lambda c: c * (c + 1),
                 identity=lambda c: np.concatenate([np.eye(c).reshape(-1), np.zeros(c)]),
-                block=_matrix_scaling,
+                of_block=_matrix_scaling,
             ),
             Family(
                 name="order-preserving",
                 size=lambda c: c,
                 identity=np.ones,
-                block=_order_preserving,
+                of_block=_order_preserving,
                 least=LEAST_SLOPE,
             ),
         )

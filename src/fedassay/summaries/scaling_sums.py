@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedassay.errors import DataError, UsageError
+from fedassay.errors import UsageError
 from fedassay.protocol import Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
 from fedassay.summaries.columns import column
 from fedassay.summaries.scaling_losses import FAMILIES, LARGEST_PARAMETER, Floats, LossSums, loss_sums
@@ -33,7 +33,8 @@ class ScalingSums(Summary[LossSums]):
     Parameters
     ----------
     method : ``temperature``, ``vector``, ``matrix`` or ``order-preserving`` (`scaling_losses`).
-    classes : c, from 2 to 1,024; a site whose rows have another number of logits is a `DataError`.
+    classes : c, from 2 to 1,024. Rows with another number of logits count for nothing: a refusal would say that there
+        are rows.
     theta : the parameters, within ±2^20; those of order-preserving scaling at least 1e-6.
     order : 1 for the gradient only, 2 for the Hessian too (up to 420 parameters).
 
@@ -102,9 +103,8 @@ class ScalingSums(Summary[LossSums]):
         upper = np.triu_indices(self.size)
         for batch in rows.batches():
             logits = column(batch, "logits")
-            if logits.ndim != 2 or logits.shape[1] != self.classes:
-                width = logits.shape[1] if logits.ndim == 2 else 1
-                raise DataError(f"logits: got {width} classes, expected {self.classes}.")
+            if logits.ndim == 2 and logits.shape[1] != self.classes:
+                continue
             sums = loss_sums(self.method, logits, column(batch, "class"), self.theta, order=self.order)
             second = np.zeros(0) if sums.hessian is None else sums.hessian[upper]
             count, total = count + sums.rows, total + np.concatenate([[sums.loss], sums.gradient, second])

@@ -8,11 +8,11 @@ With weights e_k = exp(z_k - max z), rounded to whole multiples of 2^-b, and s t
 
 The randomised scores of the literature add u·e_y / s, u uniform on [0, 1], drawn anew for each row. Here u = 0: nothing
 is random, and the scores, which depend on the row alone, are as valid. With u = 1 they would be valid too, but a row of
-which a model is sure and right would score just below 1, among the highest, and sets would be many times larger
-(docs/experiments/conformal.md). A set holds the most probable classes until their probability passes the threshold, the
-class that passes it included. The most probable class has the smallest score that there is, so a threshold that comes
-from scores never makes an empty set; if the model is right more often than the level, sets of one class cover more than
-was asked for. Classes that are equally probable share the smaller score.
+which a model is sure and right would score just below 1, among the highest, and sets would go on for many classes to
+get to a threshold that close to 1. A set holds the most probable classes until their probability passes the threshold,
+the class that passes it included. The most probable class has the smallest score that there is, so a threshold that
+comes from scores never makes an empty set; if the model is right more often than the level, sets of one class cover
+more than was asked for. Classes that are equally probable share the smaller score.
 
 b is such that the weights of a row add up to less than 2^53 units of 2^-b: sums of them are exact, in any order. So
 calibration and prediction, which sum in different ways, agree in every bit, and a class is in the set *exactly* if its
@@ -103,8 +103,8 @@ def sets(logits: ArrayLike, threshold: ArrayLike, quantity: str, parameters: tup
     """Which classes are in the prediction set of each row: those that score at most the threshold.
 
     Guarantee: class y is in the set of a row exactly if the score of that row with y as its class (`lac`, `aps`,
-    `raps`) is at most the threshold, compared as computed. Edge cases: a set can be empty, but of ``aps`` and ``raps`` only if the
-    threshold is below every score that there can be; +∞ as threshold means all classes.
+    `raps`) is at most the threshold, compared as computed. Edge cases: a set can be empty, but of ``aps`` and ``raps``
+    only if the threshold is below every score that there can be; +∞ as threshold means all classes.
 
     Parameters
     ----------

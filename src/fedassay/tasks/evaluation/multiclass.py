@@ -119,7 +119,7 @@ class EvaluateMulticlass:
         return {
             **{name: metric.to_json() for name, metric in metrics.items()},
             "roc_auc": macro.to_json(),
-            "rows": evidence.rows,
+            "rows": max(0.0, evidence.rows),
             "bins": sums.value.bins,
             "reliability_curve": class_evidence.reliability_curve(evidence, level=level),
             "classes": [self._class(evidence, place, aucs[place]) for place in places],
@@ -130,7 +130,7 @@ class EvaluateMulticlass:
         level = self.level
         return {
             "class": place,
-            "rows": evidence.class_rows(place),
+            "rows": max(0.0, evidence.class_rows(place)),
             "prevalence": class_evidence.prevalence(evidence, place, level=level).to_json(),
             "roc_auc": auc.to_json(),
             "calibration_error": class_evidence.class_calibration_error(

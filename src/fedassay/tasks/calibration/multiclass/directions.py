@@ -4,6 +4,7 @@ curvature. Pure: no sums are asked for here.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Self
@@ -16,6 +17,9 @@ Floats = NDArray[np.float64]
 
 _KEPT = 20
 """Pairs of steps and changes of the gradient that are remembered."""
+
+_SCALE = 0.1
+"""Below it a scale may be on its way to 0 or less, which no division reaches."""
 
 _ROUNDING = 1e-14
 """Eigenvalues below this part of the largest are made of rounding."""
@@ -83,7 +87,20 @@ class Hessians(Curvature):
         ):  # at the minimum, or where rounding leaves nothing of the model: along the gradient
             step = np.clip(-gradient / values[-1], low, high)
             decrease = -0.5 * float(gradient @ step)
-        return Direction(step=step, decrease=decrease, first=self._reach(theta, step))
+        first = self._shrinking(theta, gradient, step) if len(theta) == 1 else self._reach(theta, step)
+        return Direction(step=step, decrease=decrease, first=first)
+
+    def _shrinking(self, theta: Floats, gradient: Floats, step: Floats) -> float:
+        """A positive scale that is too large is divided, not reduced: the step in its logarithm.
+
+        Far too large a scale has lost its curvature, and Newton's step would lead beyond 0. With t = log s,
+        f'' by t is f''s² + f's, and f's/(f''s² + f's) = r/(1 + r) with r = -step/s.
+        """
+        s, d = float(theta[0]), float(step[0])
+        if s < _SCALE or d >= 0:
+            return self._reach(theta, step)
+        r = -d / s
+        return -math.expm1(-r / (1 + r)) / r
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
