@@ -33,12 +33,12 @@ _AT_ONCE = 1000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Columns:
-    """What a model says about rows, and what is true. Of `prediction` and (`low`, `high`) one is there."""
+    """What a model says about rows, and what is true. Of `prediction` and (`lower`, `upper`) one is there."""
 
     target: Floats
     prediction: Floats | None = None
-    low: Floats | None = None
-    high: Floats | None = None
+    lower: Floats | None = None
+    upper: Floats | None = None
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -53,19 +53,19 @@ class Columns:
         return Columns(**{name: column[rows] for name, column in self.columns().items()})
 
     def scores(self) -> Floats:
-        """|y - p|, or max(low - y, y - high)."""
+        """|y - p|, or max(lower - y, y - upper)."""
         if self.prediction is not None:
             return np.abs(self.target - self.prediction)
-        low, high = self.ends()
-        return np.maximum(low - self.target, self.target - high)
+        lower, upper = self.ends()
+        return np.maximum(lower - self.target, self.target - upper)
 
     def ends(self) -> tuple[Floats, Floats]:
-        """The interval before it is conformalised: [p, p] or [low, high]."""
+        """The interval before it is conformalised: [p, p] or [lower, upper]."""
         if self.prediction is not None:
             return self.prediction, self.prediction
-        assert self.low is not None
-        assert self.high is not None
-        return self.low, self.high
+        assert self.lower is not None
+        assert self.upper is not None
+        return self.lower, self.upper
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,7 +105,7 @@ def _ridge(train: Part, _: int) -> Callable[[Floats], dict[str, Floats]]:
 
 def _boosted(train: Part, seed: int) -> Callable[[Floats], dict[str, Floats]]:
     """Two gradient boosted models with the quantile loss, at α/2 and 1-α/2."""
-    levels = {"low": (1 - LEVEL) / 2, "high": (1 + LEVEL) / 2}
+    levels = {"lower": (1 - LEVEL) / 2, "upper": (1 + LEVEL) / 2}
     models = {
         name: HistGradientBoostingRegressor(
             loss="quantile",
@@ -124,14 +124,14 @@ def _forest(train: Part, seed: int, leaf: int) -> Callable[[Floats], dict[str, F
     forest = QuantileForest.fitted(train, seed=seed, leaf=leaf)
     beta = forest.tuned()
     return lambda features: dict(
-        zip(("low", "high"), forest.quantiles(features, (beta, 1 - beta)), strict=True)
+        zip(("lower", "upper"), forest.quantiles(features, (beta, 1 - beta)), strict=True)
     )
 
 
 def _in_order(ends: dict[str, Floats]) -> dict[str, Floats]:
     """Two quantiles that were fitted apart may cross."""
-    low, high = ends["low"], ends["high"]
-    return {"low": np.minimum(low, high), "high": np.maximum(low, high)}
+    lower, upper = ends["lower"], ends["upper"]
+    return {"lower": np.minimum(lower, upper), "upper": np.maximum(lower, upper)}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -11,7 +11,15 @@ import fedassay
 from fedassay.artefacts.thresholds import Guarantee, Threshold
 
 COLUMNS = {
-    **{"target": "y", "prediction": "p", "scale": "s", "low": "a", "high": "b", "class": "k", "logits": "z"},
+    **{
+        "target": "y",
+        "prediction": "p",
+        "scale": "s",
+        "lower": "a",
+        "upper": "b",
+        "class": "k",
+        "logits": "z",
+    },
     **{"group": "sex", "client": "site"},
 }
 

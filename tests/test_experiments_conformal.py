@@ -211,6 +211,14 @@ def test_sets_cover_and_pooling_is_mapie() -> None:
         pytest.skip("no MAPIE: got no module mapie, install it to compare with")
     assert found[conformal_sets.POOLED].coverage == pytest.approx(theirs.coverage, abs=0.005)
     assert found[conformal_sets.POOLED].size == pytest.approx(theirs.size, abs=0.02)
+    ours, default = case.ours("aps", "pooled", 0.9), case.mapie("aps", 0.9, 0)
+    random = case.mapie("aps", 0.9, 0, include_last_label="randomized")
+    assert default is not None
+    assert random is not None
+    assert 0.87 < random.coverage < 0.94
+    assert 0.87 < ours.coverage < 0.94
+    assert default.coverage > max(random.coverage, ours.coverage)
+    assert default.size > max(random.size, ours.size)
 
 
 # --- the whole script -----------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def describe_privacy(setting: Setting, *, simulated: bool) -> dict[str, Any]:
         statement += (
             " This run was a simulation: one process held all rows, so the statement describes what a "
             "release with the same settings would guarantee; what only the simulating process can know "
-            "(rows left out, warnings about the data) would not be in a release."
+            "(rows left out, warnings about the data, a comparison with other methods) would not be in a release."
         )
     return {
         "trust_model": setting.trust.name,
@@ -80,4 +80,10 @@ def describe_cohort(
     tested = results.get("hosmer_lemeshow")
     if counted is None and isinstance(tested, Mapping) and isinstance(tested.get("groups"), list):
         counted = sum(group["rows"] for group in tested["groups"])
-    return {"clients": answered, "dropped": asked - answered, "truncated": truncated, "rows": counted}
+    nobody = answered == 0  # nobody was asked, because asking was of no use
+    return {
+        "clients": answered,
+        "dropped": 0 if nobody else asked - answered,
+        "truncated": truncated,
+        "rows": counted,
+    }

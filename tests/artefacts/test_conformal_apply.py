@@ -181,11 +181,11 @@ def test_in_a_folder_each_file_is_a_client(tmp_path: Path) -> None:
 def test_other_names_for_the_columns(tmp_path: Path) -> None:
     data = {"lower": [0.0, 1.0], "upper": [1.0, 4.0]}
     made = predictor("cqr", 0.25)
-    roles = {"low": "lower", "high": "upper", "logits": None}
+    roles = {"lower": "lower", "upper": "upper", "logits": None}
     table = written(made, data, tmp_path / "o.parquet", columns=roles, column="conformal")
     assert table.column_names == ["lower", "upper", "conformal_lower", "conformal_upper"]
     ends = interval_of(table, ("conformal_lower", "conformal_upper"))
-    assert ends.tolist() == made.predict_interval(low=[0.0, 1.0], high=[1.0, 4.0]).tolist()
+    assert ends.tolist() == made.predict_interval(lower=[0.0, 1.0], upper=[1.0, 4.0]).tolist()
     table = written(
         SETS, {"w": [[0.0, 1.0]]}, tmp_path / "s.parquet", columns={"logits": "w"}, column="likely"
     )

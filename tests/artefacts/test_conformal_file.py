@@ -22,6 +22,7 @@ ARTEFACT = predictor(
     "raps",
     by="group",
     parameters=(0.02, 3.0),
+    classes=4,
     thresholds={"F": threshold(0.7, reason="why not"), "M": threshold(math.inf), "other": threshold(-0.5)},
     notes=("It was late.",),
     privacy={"trust_model": "plain", "epsilon": None, "delta": 0.0, "simulated": True},
@@ -76,6 +77,7 @@ def test_the_file_is_what_it_says_it_is(tmp_path: Path) -> None:
     assert content["format"] == 1
     assert content["fedassay"] == fedassay.__version__
     assert content["score"] == {"name": "raps", "parameters": [0.02, 3.0]}
+    assert content["classes"] == 4
     assert content["thresholds"]["M"]["threshold"] is None
     assert content["thresholds"]["M"]["infinite"] is True
     assert content["thresholds"]["F"]["threshold"] == 0.7
@@ -132,6 +134,14 @@ BAD_FILES = {
     "parameters number": (changed("score", "parameters", value=3), "'parameters'"),
     "parameters infinite": (changed("score", "parameters", value=[0.1, 2]).replace("0.1", "1e999"), "inf"),
     "by": (changed("by", value="magic"), "'magic'"),
+    "classes text": (changed("classes", value="4"), "classes: expected a whole number"),
+    "classes true": (changed("classes", value=True), "classes: expected a whole number"),
+    "one class": (changed("classes", value=1), "at least 2"),
+    "classes huge": (changed("classes", value=10**4000), "classes: expected a whole number"),
+    "classes of numbers": (
+        json.dumps({**PLAIN, "score": {"name": "absolute", "parameters": []}}),
+        "the score absolute has no classes",
+    ),
     "by list": (changed("by", value=[]), "'by'"),
     "by class": (changed("by", value="class"), "'F'"),
     "by nothing": (changed("by", value=""), "expected one called 'all'"),

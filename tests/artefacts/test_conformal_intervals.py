@@ -64,7 +64,7 @@ def test_rounded_measurements_are_told_apart_as_the_calibration_does(quantity: s
     rng = np.random.default_rng(0)
     y, p, b = (rng.integers(-40, 40, 4000) / 10 for _ in range(3))
     scale = rng.integers(1, 9, 4000) / 10
-    batch = {"target": y, "prediction": p, "scale": scale, "low": p, "high": b}
+    batch = {"target": y, "prediction": p, "scale": scale, "lower": p, "upper": b}
     scores = scores_of(batch, quantity, ())
     high, scale = b if quantity == "cqr" else p, scale if quantity == "normalised" else np.ones(4000)
     lost = 0

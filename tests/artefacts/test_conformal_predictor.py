@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,12 @@ import pytest
 
 import fedassay
 from conformal_artefacts import class_rows, predictor, regression_rows, threshold
+from fedassay.data.check import check
 from fedassay.errors import DataError, UsageError
 
 SOFTMAX = ("lac", "aps", "raps")
 INPUTS = {"absolute": ("p",), "normalised": ("p", "s"), "cqr": ("a", "b")}
-WORDS = {"p": "prediction", "s": "scale", "a": "low", "b": "high", "sex": "group", "site": "client"}
+WORDS = {"p": "prediction", "s": "scale", "a": "lower", "b": "upper", "sex": "group", "site": "client"}
 
 
 def named(rows: dict[str, Any], columns: tuple[str, ...]) -> dict[str, Any]:
@@ -59,7 +61,7 @@ def test_values_by_hand() -> None:
     assert ends == pytest.approx(np.array([[0.5, 1.5], [2.5, 3.5]]), abs=1e-15)
     ends = predictor("normalised", 0.5).predict_interval([1, 3], scale=[2, 4])
     assert ends == pytest.approx(np.array([[0, 2], [1, 5]]), abs=1e-15)
-    bands = predictor("cqr", -0.5).predict_interval(low=[0, 0, 0], high=[2, 1, 0.5])
+    bands = predictor("cqr", -0.5).predict_interval(lower=[0, 0, 0], upper=[2, 1, 0.5])
     assert bands[:2] == pytest.approx(np.array([[0.5, 1.5], [0.5, 0.5]]), abs=1e-15)
     assert np.isnan(bands[2]).all()
     logits = np.log([[0.5, 0.3, 0.2], [0.25, 0.25, 0.5]])
@@ -86,10 +88,42 @@ def test_each_class_is_held_against_its_own_threshold(score: str) -> None:
     scores = made.conformity(label=rows["k"], logits=rows["z"])
     covered = made.covers(scores, group=rows["k"])
     assert covered.tolist() == members[np.arange(300), rows["k"]].tolist()
-    with pytest.raises(DataError, match=r"got 5 classes, expected the 4 that have a threshold"):
+    with pytest.raises(DataError, match=r"got 5 classes, expected the 4 that it was calibrated on"):
         made.predict_set(class_rows(5, classes=5)["z"])
     with pytest.raises(DataError, match=r"covers, class: got 4, which has no threshold"):
         made.covers([0.1, 0.2], group=[0, 4])
+
+
+def test_logits_of_another_number_of_classes_are_refused() -> None:
+    made = predictor("aps", classes=5)
+    rows = class_rows(5)
+    sentence = r"logits: got 4 classes, expected the 5 that it was calibrated on; export the logits of the same classes"
+    with pytest.raises(DataError, match="predict_set, " + sentence):
+        made.predict_set(rows["z"])
+    with pytest.raises(DataError, match="conformity, " + sentence):
+        made.conformity(label=rows["k"], logits=rows["z"])
+    five = class_rows(5, classes=5)
+    assert made.predict_set(five["z"]).tolist() == predictor("aps").predict_set(five["z"]).tolist()
+    assert made.conformity(label=five["k"], logits=five["z"]).shape == (5,)
+    assert predictor("lac", {"0": 0.5, "1": 0.5}, by="class").classes == 2
+
+
+def test_probabilities_in_the_place_of_logits_are_warned_of() -> None:
+    logits = class_rows(50)["z"]
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    with pytest.warns(UserWarning) as warned:
+        members = predictor("lac").predict_set(probabilities)
+    assert members.shape == (50, 4)
+    (one,) = warned
+    assert one.filename == __file__
+    said = check({"logits": probabilities}, columns={"logits": "logits"}).findings[0].sentence()
+    assert str(one.message).partition(", ")[2] == said.partition(", ")[2]
+    assert "probabilities by their looks" in said
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert predictor("lac").predict_set(np.log(probabilities)).shape == (50, 4)
+        # One row that is none is enough: all rows of a softmax sum to one.
+        assert predictor("lac").predict_set(np.vstack([probabilities, logits[:1]])).shape == (51, 4)
 
 
 def test_each_group_has_its_threshold_and_others_that_of_other() -> None:
@@ -153,8 +187,8 @@ WRONG_USE = {
     "score of one's own": (lambda: predictor("conformity").conformity(target=[1.0]), "column of your own"),
     "no scale": (lambda: predictor("normalised").predict_interval([1.0]), "expected prediction, scale"),
     "scale": (lambda: predictor("absolute").predict_interval([1.0], scale=[1.0]), "got prediction, scale"),
-    "quantiles": (lambda: predictor("cqr").predict_interval([1.0]), "got prediction, expected low, high"),
-    "nothing": (lambda: predictor("cqr").predict_interval(), "got nothing, expected low, high"),
+    "quantiles": (lambda: predictor("cqr").predict_interval([1.0]), "got prediction, expected lower, upper"),
+    "nothing": (lambda: predictor("cqr").predict_interval(), "got nothing, expected lower, upper"),
     "label": (lambda: predictor("lac").conformity(logits=[[0.0, 1.0]]), "expected label, logits"),
     "no group": (
         lambda: predictor("absolute", {"F": 1.0}, by="group").predict_interval([1.0]),
@@ -172,6 +206,13 @@ WRONG_USE = {
     "client": (
         lambda: predictor("absolute", {"a": 1.0}, by="client").predict_interval([1.0], group=["a"]),
         "expected prediction, client",
+    ),
+    "classes of numbers": (lambda: predictor("absolute", classes=3), "has no classes"),
+    "one class": (lambda: predictor("lac", classes=1), "at least 2"),
+    "half a class": (lambda: predictor("lac", classes=2.5), "a whole number"),
+    "two thresholds for three classes": (
+        lambda: predictor("lac", {"0": 0.5, "1": 0.5}, by="class", classes=3),
+        "got 2 for 3 classes",
     ),
     "several thresholds": (lambda: predictor("lac", {"0": 0.5, "1": 1}, by="class").threshold, "has its own"),
     "by class of numbers": (
@@ -278,13 +319,17 @@ def test_a_run_by_class_and_one_by_group() -> None:
     made = fedassay.ConformalPredictor.of(result)
     assert (made.by, list(made.thresholds)) == ("class", ["0", "1", "2", "3"])
     assert made.parameters == (0.01, 5.0)
+    assert made.classes == 4
+    assert fedassay.ConformalPredictor.of(run(data=images, label="k", logits="z")).classes == 4
     covered = made.covers(made.conformity(label=images["k"], logits=images["z"]), group=images["k"])
     assert all(0.87 < covered[images["k"] == k].mean() < 0.97 for k in range(4))
     rows = regression_rows(3000)
-    result = run(data=rows, target="y", low="a", high="b", conditional="group", by="sex", groups=["F", "M"])
+    result = run(
+        data=rows, target="y", lower="a", upper="b", conditional="group", by="sex", groups=["F", "M"]
+    )
     made = fedassay.ConformalPredictor.of(result)
     assert (made.by, list(made.thresholds), made.columns["group"]) == ("group", ["F", "M", "other"], "sex")
-    assert made.predict_interval(low=rows["a"], high=rows["b"], group=rows["sex"]).shape == (3000, 2)
+    assert made.predict_interval(lower=rows["a"], upper=rows["b"], group=rows["sex"]).shape == (3000, 2)
 
 
 def test_a_run_in_which_each_client_is_alone() -> None:

@@ -57,7 +57,7 @@ def test_columns_of_prediction_intervals(capsys: Any, tmp_path: Path) -> None:
     for name, option in columns.items():
         data.assign(**{name: [1.0, np.nan, 2.0]}).to_csv(path, index=False)
         code, out, _ = call(capsys, "check", path, *options)
-        role = {"--lower": "low", "--upper": "high"}.get(option, option.removeprefix("--"))
+        role = option.removeprefix("--")
         assert code == 2
         assert f"column {name!r} ({role}): got 1 bad value in 3 rows, the first in row 1" in out
     data.assign(s=[1.0, 0.0, 1.0]).to_csv(path, index=False)

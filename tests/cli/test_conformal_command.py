@@ -334,6 +334,8 @@ COLUMNS_WANTED = "expected one of: conformity; target and prediction"
         (["--target", "y", *PLAIN], "got the columns target, expected one of"),
         (["--target", "y", "--prediction", "p", "--conformity", "own", *PLAIN], COLUMNS_WANTED),
         (["--target", "y", "--prediction", "p", "--upper", "b", *PLAIN], COLUMNS_WANTED),
+        (["--target", "y", "--lower", "a", *PLAIN], "--lower needs --upper (CQR)"),
+        (["--target", "y", "--upper", "b", *PLAIN], "--upper needs --lower (CQR)"),
         (["--logits", "p", *PLAIN], COLUMNS_WANTED),
         ([*REGRESSION[2:], "--sets", "aps", *PLAIN], "got 'aps' without logits"),
         ([*REGRESSION[2:], "--sets", "best", *PLAIN], "best"),

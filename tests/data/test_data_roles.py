@@ -15,7 +15,7 @@ from fedassay.data.check import check
 from fedassay.data.federation import load
 from fedassay.data.schema import LARGEST_CLASS
 
-NUMBERS = ["conformity", "target", "prediction", "scale", "low", "high"]
+NUMBERS = ["conformity", "target", "prediction", "scale", "lower", "upper"]
 
 
 def of_role(role: str, column: Any) -> Any:
@@ -161,10 +161,10 @@ def test_constant_columns(role: str, words: str) -> None:
 
 def test_ends_that_are_exchanged() -> None:
     data = {"a": [0.0, 3.0, 1.0], "b": [1.0, 2.0, 1.0]}
-    found = warned(check(data, columns={"low": "a", "high": "b"}))
-    assert "columns 'a' and 'b' (low, high): got the lower end above the upper one in 1 of 3 rows" in found
-    assert warned(check({"a": [0.0], "b": [1.0]}, columns={"low": "a", "high": "b"})) == ""
-    broken = check({"a": [0.0, None, 2.0], "b": [1.0, 0.0, None]}, columns={"low": "a", "high": "b"})
+    found = warned(check(data, columns={"lower": "a", "upper": "b"}))
+    assert "columns 'a' and 'b' (lower, upper): got the lower end above the upper one in 1 of 3 rows" in found
+    assert warned(check({"a": [0.0], "b": [1.0]}, columns={"lower": "a", "upper": "b"})) == ""
+    broken = check({"a": [0.0, None, 2.0], "b": [1.0, 0.0, None]}, columns={"lower": "a", "upper": "b"})
     assert [finding.severity for finding in broken.findings] == ["error", "error"]
 
 

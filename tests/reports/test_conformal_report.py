@@ -311,7 +311,7 @@ def test_numbers_of_the_promise_are_those_of_the_document() -> None:
     assert float(said["coverage to expect"]) == pytest.approx(law["mean"], abs=5e-5)
     assert float(said["its standard deviation"]) == pytest.approx(law["standard_deviation"], rel=0.05)
     for p in (0.9, 0.95):
-        shown = float(said[f"coverage reached with probability {p:g}"])
+        shown = float(said[f"coverage exceeded in {conformal.PROMISED[p]} calibrations"])
         assert shown == pytest.approx(QQ.quantile(1 - p), abs=5e-5)
     assert float(said["probability to cover at least 0.9"]) == pytest.approx(
         QQ.probability_at_least(0.9), abs=5e-4
@@ -324,7 +324,7 @@ def test_numbers_of_the_promise_are_those_of_the_document() -> None:
 def test_a_lower_bound_is_said_to_be_one() -> None:
     content = RESULTS["a lower bound"]()
     said = {row[0].text: row[1].text for row in conformal.promise(content).rows}
-    assert said["coverage to expect"].startswith("≥\N{NO-BREAK SPACE}0.90")
+    assert said["coverage, at least"].startswith("≥\N{NO-BREAK SPACE}0.90")
     assert said["its standard deviation (of the bound)"] == "0.012"
     assert said["probability to cover at least 0.9"].startswith("≥")
     assert (said["target rank"], said["bins"], said["why"]) == ("97", "100", "x")

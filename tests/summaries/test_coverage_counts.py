@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from dataclasses import asdict
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -46,8 +46,8 @@ def drawn(rows: int, seed: int = 0) -> dict[str, np.ndarray]:
         "scale": rng.uniform(0.5, 2, rows),
         "target": rng.normal(size=rows),
         "prediction": rng.normal(size=rows),
-        "low": rng.normal(size=rows) - 1,
-        "high": rng.normal(size=rows) + 1,
+        "lower": rng.normal(size=rows) - 1,
+        "upper": rng.normal(size=rows) + 1,
     }
 
 
@@ -201,20 +201,19 @@ def test_squares_fit_and_are_rounded_to_sixteenths(sites: list[tuple[int, float]
     assert (16 * found.squares).denominator == 1
 
 
-def test_totals_of_a_few_sites_do_not_say_which_they_are() -> None:
-    """With all digits of c²/n, the rows of two sites could be solved for: few of the totals belonged to one pair."""
-    pairs = [(n, c) for n in range(1, 31) for c in range(n + 1)]
-    coarse: dict[tuple[Any, ...], int] = {}
-    fine: dict[tuple[Any, ...], int] = {}
-    for a, b in itertools.combinations_with_replacement(pairs, 2):
-        counts = (a[0] + b[0], a[1] + b[1])
-        rounded = sum(Fraction(e[3]) + Fraction(e[4], 16) for e in (site_entries(*a), site_entries(*b)))
-        exact = Fraction(a[1] ** 2, a[0]) + Fraction(b[1] ** 2, b[0])
-        for found, squares in ((coarse, rounded), (fine, exact)):
-            found[(*counts, squares)] = found.get((*counts, squares), 0) + 1
-    total = sum(coarse.values())
-    alone = [sum(times == 1 for times in found.values()) / total for found in (coarse, fine)]
-    assert alone[0] < alone[1] / 2
+def test_totals_of_three_sites_seldom_say_which_they_are() -> None:
+    """With all digits of c²/n, most totals of up to nine rows each can belong to one set of sites only."""
+    pairs = [(n, c) for n in range(1, 10) for c in range(n + 1)]
+    entries = [tuple(site_entries(n, c)) for n, c in pairs]
+    squares = [Fraction(c * c, n) for n, c in pairs]
+    sent: Counter[tuple[int, ...]] = Counter()
+    exact: Counter[tuple[int, int, Fraction]] = Counter()
+    for sites in itertools.combinations_with_replacement(range(len(pairs)), 3):
+        total = tuple(map(sum, zip(*(entries[site] for site in sites), strict=True)))
+        sent[total] += 1
+        exact[total[1], total[2], sum((squares[site] for site in sites), Fraction(0))] += 1
+    solved = [sum(times == 1 for times in found.values()) / found.total() for found in (sent, exact)]
+    assert solved[0] < 0.2 < 0.4 < solved[1]
 
 
 def test_nobody_has_rows() -> None:
@@ -237,7 +236,7 @@ def test_widths_add_up(quantity: str, by: str) -> None:
             width = (
                 2 * limit * mine["scale"]
                 if quantity == "normalised"
-                else mine["high"] - mine["low"] + 2 * limit
+                else mine["upper"] - mine["lower"] + 2 * limit
             )
             widths += np.maximum(0, width).tolist()
         assert found[name].rows == len(widths)
@@ -256,7 +255,7 @@ def test_widths_of_nobody_and_of_everything() -> None:
 
 def test_widths_need_no_targets() -> None:
     assert asked(MeanWidth, "normalised").columns == ("scale",)
-    assert asked(MeanWidth, "cqr", by="group").columns == ("low", "high", "group")
+    assert asked(MeanWidth, "cqr", by="group").columns == ("lower", "upper", "group")
 
 
 @pytest.mark.parametrize("scale", [1e13, 1e308, math.inf])
@@ -267,16 +266,16 @@ def test_endless_widths_are_cut(scale: float) -> None:
     assert found.squares == pytest.approx(2.0**80)
 
 
-@pytest.mark.parametrize(("low", "high", "width"), [(-1e308, 1e308, 2.0**40), (1e308, -1e308, 0.0)])
+@pytest.mark.parametrize(("ends", "width"), [((-1e308, 1e308), 2.0**40), ((1e308, -1e308), 0.0)])
 @pytest.mark.parametrize("threshold", [1e308, -1e308, 0.0])
 def test_ends_too_far_apart_for_a_number_have_a_width_too(
-    low: float, high: float, width: float, threshold: float
+    ends: tuple[float, float], width: float, threshold: float
 ) -> None:
     summary = MeanWidth(quantity="cqr", thresholds=(threshold,))
-    found = summary.read(measure(summary, {"low": np.array([low]), "high": np.array([high])}))["all"]
+    columns = dict(zip(summary.columns, map(np.array, zip(ends, strict=True)), strict=True))
+    found = summary.read(measure(summary, columns))["all"]
     # What is infinite both ways is no number, and counts as an empty interval.
-    expected = 0.0 if threshold < 0 else width
-    assert (found.rows, found.width) == (1, expected)
+    assert (found.rows, found.width) == (1, 0.0 if threshold < 0 else width)
 
 
 def test_a_scale_that_is_none_is_refused() -> None:

@@ -24,8 +24,8 @@ BATCH = {
     "target": np.array([1.0, 2.0, -3.0]),
     "prediction": np.array([1.5, 2.0, -5.0]),
     "scale": np.array([0.5, 1.0, 4.0]),
-    "low": np.array([0.0, 2.5, -4.0]),
-    "high": np.array([3.0, 3.0, -3.5]),
+    "lower": np.array([0.0, 2.5, -4.0]),
+    "upper": np.array([3.0, 3.0, -3.5]),
     "class": np.array([0, 1, 1]),
     "logits": np.log([[0.5, 0.5], [0.25, 0.75], [0.75, 0.25]]),
 }
@@ -93,7 +93,7 @@ def test_minus_zero_is_zero() -> None:
     assert not np.signbit(scores_of({"value": np.array([-0.0])}, "value", ())[0])
 
 
-HARMLESS = {("logits", -np.inf), ("scale", np.inf), ("low", -np.inf), ("high", np.inf)}
+HARMLESS = {("logits", -np.inf), ("scale", np.inf), ("lower", -np.inf), ("upper", np.inf)}
 """A class of probability zero, a prediction that says nothing, a band with one end: scores are numbers all the same."""
 
 
@@ -119,9 +119,9 @@ LARGEST = np.finfo(np.float64).max
         ("absolute", {"target": 1.7e308, "prediction": -1.7e308}, LARGEST),
         ("normalised", {"target": 1.7e308, "prediction": -1.7e308, "scale": 1.7e308}, LARGEST),
         ("normalised", {"target": 1e10, "prediction": 0.0, "scale": 5e-324}, LARGEST),
-        ("cqr", {"target": -1.7e308, "low": 1.7e308, "high": 0.0}, LARGEST),
-        ("cqr", {"target": 0.0, "low": -1.7e308, "high": 1.7e308}, -1.7e308),
-        ("cqr", {"target": -1.7e308, "low": -1.7e308, "high": 1.7e308}, 0.0),
+        ("cqr", {"target": -1.7e308, "lower": 1.7e308, "upper": 0.0}, LARGEST),
+        ("cqr", {"target": 0.0, "lower": -1.7e308, "upper": 1.7e308}, -1.7e308),
+        ("cqr", {"target": -1.7e308, "lower": -1.7e308, "upper": 1.7e308}, 0.0),
     ],
 )
 def test_a_score_that_overflows_is_the_largest_there_is(
@@ -171,8 +171,8 @@ def test_widths_are_those_of_what_scores_at_most_the_threshold(
 ) -> None:
     batch = {
         "prediction": np.array([low]),
-        "low": np.array([low]),
-        "high": np.array([high]),
+        "lower": np.array([low]),
+        "upper": np.array([high]),
         "scale": np.array([scale]),
     }
     width = float(widths(batch, name, threshold)[0])

@@ -18,6 +18,7 @@ from fedassay.coverage import scores_needed
 from fedassay.data.federation import Federation, load
 from fedassay.data.findings import listed
 from fedassay.data.groups import group_names
+from fedassay.data.logits import looks_like_probabilities
 from fedassay.data.schema import Columns
 from fedassay.errors import DataError
 from fedassay.protocol import Setting
@@ -59,22 +60,33 @@ def completed(
     if task.by == "group" and by is not None and not groups:
         found = group_names(data, by)
         task = replace(task, groups=found)
-        warnings.append(f"The groups were taken from the data ({listed(list(found), most=5)}). {_RELEASE}")
+        given = " ".join(f"--group {name}" for name in found[:5])
+        warnings.append(
+            f"The groups were taken from the data ({listed(list(found), most=5)}). In a release they must be stated, "
+            f"because they are information about the rows. Give {given}{' ..' if len(found) > 5 else ''}."
+        )
     federation = load(data, client=columns.client, columns=columns.names)
     check_rows(task, federation, part=1 - holdout)
     if QUANTITIES[task.quantity].is_softmax:
-        width = _width(federation)
+        width, suspicious = _width(federation)
+        if suspicious:
+            warnings.append(
+                "The logits look like probabilities: all are at least 0 and each row adds up to 1. Scores of them mean "
+                "something else; give logits, or the logarithms of the probabilities."
+            )
         classes = tuple(str(place) for place in range(width))
         task = replace(task, classes=width, groups=classes if task.by == "class" else task.groups)
     setting = replace(terms.setting, clients=federation.client_count)
     if federation.one_row_each:
         setting = replace(setting, protection=setting.trust.with_one_row_each(setting.protection))
     if setting.protection.rows_per_client is None and task.chooses(setting):
-        fewest = max(1, math.floor(int(federation.rows_per_client.min()) * (1 - holdout)))
+        most_have = np.sort(federation.rows_per_client)[federation.client_count // 4]
+        fewest = max(1, math.floor(int(most_have) * (1 - holdout)))
         terms = replace(terms, protection=replace(terms.protection, rows_per_client=fewest))
         warnings.append(
-            f"Every client uses {fewest:,} rows, as many as the smallest one has{_held(holdout)}: this was taken from "
-            f"the data. {_RELEASE} Give --rows-per-client."
+            f"Every client uses {fewest:,} rows, as many as three quarters of them have{_held(holdout)}; smaller ones "
+            f"count as if what they lack were infinite. This was taken from the data. {_RELEASE} Give "
+            "--rows-per-client."
         )
     if task.needs_range(setting):
         low, high = _range(task, federation)
@@ -83,6 +95,8 @@ def completed(
             f"The range of the scores, {low:g} to {high:g}, was taken from the data. {_RELEASE} Give --score-range "
             f"{low:g},{high:g}, or a wider one."
         )
+    elif (task.score_range or task.bins is not None) and task.sees_scores(setting):
+        warnings.append("Scores are seen as they are, so that neither bins nor their range are used.")
     return task, terms, tuple(warnings)
 
 
@@ -112,9 +126,11 @@ def _held(holdout: float) -> str:
     return f" beside the {holdout:.0%} that are held out" if holdout else ""
 
 
-def _width(federation: Federation) -> int:
+def _width(federation: Federation) -> tuple[int, bool]:
+    """How many classes there are, and whether the first rows look like probabilities."""
     for batch in federation.pooled().batches():
-        return int(np.asarray(batch["logits"]).shape[1])
+        logits = np.asarray(batch["logits"])
+        return int(logits.shape[1]), looks_like_probabilities(logits)
     raise DataError("logits: got no rows, expected at least one.")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from fedassay.api import conformal_lookup
 from fedassay.api.conformal_baselines import compared
 from fedassay.api.terms import Terms, columns_of
+from fedassay.data.findings import listed
 from fedassay.data.groups import client_names, reread
 from fedassay.data.schema import Columns
 from fedassay.errors import UsageError
@@ -17,6 +18,7 @@ from fedassay.protocol import Budget, Protection, TrustModel
 from fedassay.result import Result
 from fedassay.run import rehearse
 from fedassay.simulation import Simulation
+from fedassay.summaries.group_names import OTHER
 from fedassay.tasks.conformal import Conformal
 from fedassay.tasks.evaluation import with_site_names
 
@@ -31,8 +33,8 @@ def conformal(
     target: str | None = None,
     prediction: str | None = None,
     scale: str | None = None,
-    low: str | None = None,
-    high: str | None = None,
+    lower: str | None = None,
+    upper: str | None = None,
     label: str | None = None,
     logits: str | None = None,
     sets: str | None = None,
@@ -59,7 +61,7 @@ def conformal(
     data, client, trust, budget, protection : as in `evaluate`.
     conformity : the column of a score of your own, large where the prediction is bad; or
     target, prediction, scale : the columns for \|y - p\|, divided by a positive scale if there is one; or
-    target, low, high : the columns for conformalised quantile regression; or
+    target, lower, upper : the columns for conformalised quantile regression; or
     label, logits, sets, parameters : the true class, the logits, and which score (``lac``, ``aps``, ``raps`` with its
         parameters lambda and k_reg).
     level, method, guarantee, confidence, score_range, bins : as in the task `Conformal`.
@@ -92,8 +94,8 @@ def conformal(
         target=target,
         prediction=prediction,
         scale=scale,
-        low=low,
-        high=high,
+        lower=lower,
+        upper=upper,
         label=label,
         logits=logits,
         sets=sets,
@@ -163,16 +165,30 @@ def _warnings(results: dict[str, Any], task: Conformal) -> tuple[str, ...]:
     if small:
         found.append(
             f"Too few rows for a quantile of their own at this level: {', '.join(small[:10])}"
-            f"{' and others' if len(small) > 10 else ''}; {needed} would be enough. They count as infinite."
+            f"{' and others' if len(small) > 10 else ''}; {needed} would be enough. "
+            + (
+                "They are left out of the mean."
+                if results["method"] == "average"
+                else "They count as infinite."
+            )
         )
     differences = results.get("heterogeneity")
     if differences is not None and differences["alarming"]:
         found.append(differences["text"])
     if results["infinite"]:
         found.append(f"The set holds everything: {results['reason']}.")
-    for name, one in (results.get("groups") or {}).items():
-        if one["infinite"] and one["rows"]:
-            found.append(f"The sets of {task.by} {name} hold everything: {one['reason']}.")
+    parts = results.get("groups") or {}
+    empty = [name for name, one in parts.items() if one["rows"] == 0 and name != OTHER]
+    if empty:
+        found.append(
+            f"No row is in the {task.by} {listed(empty, most=5)}, of which nothing can be said"
+            + ("; rows with other names count as other." if task.by == "group" else ".")
+        )
+    full = [name for name, one in parts.items() if one["infinite"] and one["rows"]]
+    if full:
+        found.append(
+            f"The sets of the {task.by} {listed(full, most=5)} hold everything: {parts[full[0]]['reason']}."
+        )
     return tuple(found)
 
 
@@ -190,7 +206,7 @@ def _score(**given: str | None) -> tuple[str, dict[str, str | None]]:
         "conformity": {"conformity"},
         "absolute": {"target", "prediction"},
         "normalised": {"target", "prediction", "scale"},
-        "cqr": {"target", "low", "high"},
+        "cqr": {"target", "lower", "upper"},
         "classes": {"label", "logits"},
     }
     matching = [kind for kind, roles in kinds.items() if roles == named]

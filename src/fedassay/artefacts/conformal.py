@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedassay.artefacts.conformal_classes import check_width, checked_classes, warn_of_probabilities
 from fedassay.artefacts.conformal_file import FORMAT, KIND, fields_from_json, fields_of
 from fedassay.artefacts.conformal_parts import check_parts, limits, warnings_of
 from fedassay.artefacts.intervals import intervals
@@ -23,7 +24,7 @@ from fedassay.artefacts.stored import number, read_artefact, words
 from fedassay.artefacts.thresholds import Threshold
 from fedassay.coverage.law import checked_level
 from fedassay.data.schema import CLIENT
-from fedassay.errors import DataError, UsageError
+from fedassay.errors import UsageError
 from fedassay.files import write_atomically
 from fedassay.result import Result
 from fedassay.summaries.quantities import QUANTITIES, checked_quantity, scores_of
@@ -49,6 +50,7 @@ class ConformalPredictor:
     by : what has a threshold of its own: nothing (``""``, the one threshold is called ``all``), each ``class``, each
         ``group``, or each ``client`` (the method local).
     thresholds : by name, each with what it promises.
+    classes : how many classes there are; None for scores of numbers, or if nobody said.
     columns : the column that played each role, such as ``{"target": "y", "prediction": "p"}``.
     notes : what else the run said.
     privacy : the `privacy` part of the result that it comes from.
@@ -81,6 +83,7 @@ class ConformalPredictor:
     parameters: tuple[float, ...] = ()
     by: str = ""
     thresholds: Mapping[str, Threshold] = field(repr=False)
+    classes: int | None = None
     columns: Mapping[str, str | None] = field(default_factory=dict)
     notes: tuple[str, ...] = field(default=(), repr=False)
     privacy: Mapping[str, Any] | None = field(default=None, repr=False)
@@ -95,10 +98,8 @@ class ConformalPredictor:
             )
         object.__setattr__(self, "parameters", checked_quantity(self.score, self.parameters))
         check_parts(self.by, tuple(self.thresholds))
-        if self.by == "class" and not QUANTITIES[self.score].is_softmax:
-            raise UsageError(
-                f"by class: the score {self.score} has no classes, expected one of lac, aps, raps."
-            )
+        classes = checked_classes(self.classes, score=self.score, by=self.by, parts=len(self.thresholds))
+        object.__setattr__(self, "classes", classes)
 
     @classmethod
     def of(cls, result: Result) -> ConformalPredictor:
@@ -140,8 +141,8 @@ class ConformalPredictor:
         prediction: ArrayLike | None = None,
         *,
         scale: ArrayLike | None = None,
-        low: ArrayLike | None = None,
-        high: ArrayLike | None = None,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
         group: ArrayLike | None = None,
         client: ArrayLike | None = None,
     ) -> Floats:
@@ -151,19 +152,19 @@ class ConformalPredictor:
         ----------
         prediction : the model's, for the scores absolute and normalised.
         scale : how far it expects to be off, for the score normalised.
-        low, high : the quantiles that it predicts, for the score cqr.
+        lower, upper : the quantiles that it predicts, for the score cqr.
         group, client : where each of them has a threshold of its own, the name for each row. A group that was not
             declared has the threshold of ``other``, if there is one.
         """
         self.check_use("predict_interval")
-        given = {"prediction": prediction, "scale": scale, "low": low, "high": high}
+        given = {"prediction": prediction, "scale": scale, "lower": lower, "upper": upper}
         rows = read_arrays("predict_interval", {**given, "group": group, CLIENT: client}, self.inputs)
         return np.concatenate([np.empty((0, 2)), *(self.intervals_of(one) for one in rows)])
 
     def predict_set(
         self, logits: ArrayLike, *, group: ArrayLike | None = None, client: ArrayLike | None = None
     ) -> Bools:
-        """Which classes are in each row's set: an array of n x K.
+        """Which classes are in each row's set: an array of n x K; a `UserWarning` if these look like probabilities.
 
         Parameters
         ----------
@@ -173,6 +174,7 @@ class ConformalPredictor:
         self.check_use("predict_set")
         rows = read_arrays("predict_set", {"logits": logits, "group": group, CLIENT: client}, self.inputs)
         found = [self.sets_of(one) for one in rows]
+        warn_of_probabilities(rows)
         return np.concatenate(found) if found else np.zeros((0, *np.shape(logits)[1:2]), dtype=np.bool_)
 
     def conformity(
@@ -181,17 +183,19 @@ class ConformalPredictor:
         target: ArrayLike | None = None,
         prediction: ArrayLike | None = None,
         scale: ArrayLike | None = None,
-        low: ArrayLike | None = None,
-        high: ArrayLike | None = None,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
         label: ArrayLike | None = None,
         logits: ArrayLike | None = None,
     ) -> Floats:
         """The conformity scores of labelled rows, as the calibration computes them; `label` is the true class."""
         if self.score == "conformity":
             raise UsageError("conformity: the score is a column of your own; give it to covers as it is.")
-        given = {"target": target, "prediction": prediction, "scale": scale, "low": low, "high": high}
+        given = {"target": target, "prediction": prediction, "scale": scale, "lower": lower, "upper": upper}
         given |= {"class": label, "logits": logits}
         rows = read_arrays("conformity", given, QUANTITIES[self.score].columns, called={"class": "label"})
+        for one in rows:
+            check_width(one, self.classes)
         scores = (scores_of(one.chunk.columns, self.score, self.parameters) for one in rows)
         return np.concatenate([np.empty(0), *scores])
 
@@ -233,20 +237,16 @@ class ConformalPredictor:
     def intervals_of(self, rows: Read) -> Floats:
         """As `predict_interval`, of rows that have been read."""
         columns = rows.chunk.columns
-        low, high = (columns.get(role, columns.get("prediction")) for role in ("low", "high"))
-        assert low is not None
-        assert high is not None
-        return intervals(low, high, columns.get("scale", 1.0), self.limits_of(rows))
+        lower, upper = (columns.get(role, columns.get("prediction")) for role in ("lower", "upper"))
+        assert lower is not None
+        assert upper is not None
+        return intervals(lower, upper, columns.get("scale", 1.0), self.limits_of(rows))
 
     def sets_of(self, rows: Read) -> Bools:
         """As `predict_set`, of rows that have been read."""
+        check_width(rows, self.classes)
         logits = rows.chunk.columns["logits"]
         if self.by == "class":
-            if logits.shape[1] != len(self.thresholds):
-                raise DataError(
-                    f"{rows.table.label}, logits: got {logits.shape[1]} classes, expected the {len(self.thresholds)} "
-                    "that have a threshold; export the logits of the same classes, in the same order."
-                )
             limit = np.array([self.thresholds[str(place)].value for place in range(logits.shape[1])])
         else:
             limit = self.limits_of(rows)
@@ -269,6 +269,7 @@ class ConformalPredictor:
             "level": self.level,
             "score": {"name": self.score, "parameters": list(self.parameters)},
             "by": self.by,
+            "classes": self.classes,
             "thresholds": {part: one.to_json() for part, one in self.thresholds.items()},
             "columns": dict(self.columns),
             "notes": list(self.notes),

@@ -23,8 +23,8 @@ OPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "prediction": "--prediction",
         "scale": "--scale",
-        "low": "--lower",
-        "high": "--upper",
+        "lower": "--lower",
+        "upper": "--upper",
         "logits": "--logits",
         "group": "--by",
         CLIENT: "--client",

@@ -19,8 +19,8 @@ FORMAT = 1
 
 KIND = "conformal"
 _KEYS = (
-    *("artefact", "format", "fedassay", "method", "level", "score", "by", "thresholds", "columns", "notes"),
-    "privacy",
+    *("artefact", "format", "fedassay", "method", "level", "score", "by", "classes"),
+    *("thresholds", "columns", "notes", "privacy"),
 )
 
 
@@ -30,13 +30,15 @@ def fields_of(result: Result) -> dict[str, Any]:
         raise UsageError(f"result: got one of the task {result.task}, expected one of {KIND}.")
     results = result.results
     by, thresholds = thresholds_of(results)
-    roles = (*QUANTITIES[results["score"]["name"]].columns, "group", CLIENT)
+    score = QUANTITIES[results["score"]["name"]]
+    roles = (*score.columns, "group", CLIENT)
     return {
         "method": results["method"],
         "level": results["level"],
         "score": results["score"]["name"],
         "parameters": tuple(results["score"]["parameters"]),
         "by": by,
+        "classes": result.parameters.get("classes") if score.is_softmax else None,
         "thresholds": thresholds,
         "columns": {role: result.parameters[role] for role in roles if role in result.parameters},
         "notes": tuple(results["notes"]),
@@ -85,6 +87,7 @@ def fields_from_json(content: object) -> dict[str, Any]:
         "score": words(score["name"], "score"),
         "parameters": tuple(number(one, "parameters") for one in score["parameters"]),
         "by": given["by"],
+        "classes": given["classes"],
         "thresholds": {
             name(part, "thresholds"): Threshold.from_json(one) for part, one in given["thresholds"].items()
         },

@@ -1,7 +1,7 @@
 """The interval of all values that score at most a threshold, to the last bit.
 
-The scores of regression are max(low - y, y - high) / scale, with low = high for a single prediction. Computed in
-doubles, each difference is rounded, so that low - t·scale and high + t·scale, rounded again, can leave out a value
+The scores of regression are max(lower - y, y - upper) / scale, with lower = upper for a single prediction. Computed in
+doubles, each difference is rounded, so that lower - t·scale and upper + t·scale, rounded again, can leave out a value
 whose score is at most t. Where scores are tied (rounded measurements, say) such values are not rare, and coverage would
 be lost. Rounding never reverses an order, so the values that score at most t are an interval of doubles: its ends are
 found here.
@@ -22,8 +22,8 @@ _NEAR = 4 * np.finfo(np.float64).eps
 """How far the end of an interval can be from where it is without rounding, relative to the largest number involved."""
 
 
-def intervals(low: ArrayLike, high: ArrayLike, scale: ArrayLike, threshold: ArrayLike) -> Floats:
-    """Lower and upper ends (n x 2) of the values y with max(low - y, y - high) / scale <= threshold.
+def intervals(lower: ArrayLike, upper: ArrayLike, scale: ArrayLike, threshold: ArrayLike) -> Floats:
+    """Lower and upper ends (n x 2) of the values y with max(lower - y, y - upper) / scale <= threshold.
 
     Guarantee: a finite double y is in the interval (ends included) exactly if its score, as `scores_of` computes it,
     is at most the threshold. Edge cases: nothing scores so little (a negative threshold of CQR): both ends are NaN; an
@@ -31,7 +31,7 @@ def intervals(low: ArrayLike, high: ArrayLike, scale: ArrayLike, threshold: Arra
 
     Parameters
     ----------
-    low, high : what the model predicts; the same for a single prediction. Finite.
+    lower, upper : what the model predicts; the same for a single prediction. Finite.
     scale : above 0; 1 for scores without one.
     threshold : one, or one per row; +inf is allowed.
 
@@ -45,7 +45,7 @@ def intervals(low: ArrayLike, high: ArrayLike, scale: ArrayLike, threshold: Arra
            [-inf,  inf]])
     """
     a, b, s, t = np.broadcast_arrays(
-        *(np.asarray(column, dtype=np.float64) for column in (low, high, scale, threshold))
+        *(np.asarray(column, dtype=np.float64) for column in (lower, upper, scale, threshold))
     )
     ends = np.empty((a.size, 2))
     for start in range(0, a.size, _BLOCK):

@@ -42,8 +42,8 @@ def conformal_columns(
     return {
         "prediction": prediction,
         "scale": scale,
-        "low": lower,
-        "high": upper,
+        "lower": lower,
+        "upper": upper,
         "logits": logits,
         "group": by,
         "client": client,

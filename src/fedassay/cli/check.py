@@ -38,12 +38,8 @@ def check(
     target: Annotated[str | None, typer.Option(help="Column with the true values of a regression.")] = None,
     prediction: Annotated[str | None, typer.Option(help="Column with the predicted values.")] = None,
     scale: Annotated[str | None, typer.Option(help="Column with the size of the error to expect.")] = None,
-    low: Annotated[
-        str | None, typer.Option("--lower", "--low", help="Column with the predicted lower ends.")
-    ] = None,
-    high: Annotated[
-        str | None, typer.Option("--upper", "--high", help="Column with the predicted upper ends.")
-    ] = None,
+    lower: Annotated[str | None, typer.Option(help="Column with the predicted lower ends.")] = None,
+    upper: Annotated[str | None, typer.Option(help="Column with the predicted upper ends.")] = None,
     client: options.ClientColumn = None,
     json: options.JsonFile = None,
     quiet: options.Quiet = False,
@@ -58,8 +54,8 @@ def check(
         "target": target,
         "prediction": prediction,
         "scale": scale,
-        "low": low,
-        "high": high,
+        "lower": lower,
+        "upper": upper,
     }
     columns = {role: name for role, name in given.items() if name is not None}
     report = check_data(data, client=client, columns=columns)

@@ -194,6 +194,9 @@ def conformal(
     delivery: output.Delivery,
 ) -> None:
     """Find the threshold of prediction sets that cover new rows with the wanted probability."""
+    if prediction is None and (lower is None) != (upper is None):
+        one, other = ("--lower", "--upper") if upper is None else ("--upper", "--lower")
+        raise UsageError(f"{one} needs {other} (CQR); give both.")
     output.check_writable(out)
     with delivery.progress() as advance:
         result = api.conformal(
@@ -203,8 +206,8 @@ def conformal(
             target=target,
             prediction=prediction,
             scale=scale,
-            low=lower,
-            high=upper,
+            lower=lower,
+            upper=upper,
             label=label,
             logits=logits,
             sets=None if sets is None else sets.value,

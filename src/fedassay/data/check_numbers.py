@@ -15,8 +15,8 @@ _WORDS = {
     "target": ("target", "targets"),
     "prediction": ("prediction", "predictions"),
     "scale": ("scale", "scales"),
-    "low": ("lower_end", "lower_ends"),
-    "high": ("upper_end", "upper_ends"),
+    "lower": ("lower_end", "lower_ends"),
+    "upper": ("upper_end", "upper_ends"),
 }
 _CONSTANT = {
     "value": "check the column; its distribution is a single step",
@@ -40,10 +40,10 @@ class NumbersLook:
             values = chunk.good(role)
             if values is not None:
                 profile.add(values)
-        if "low" in chunk.columns and "high" in chunk.columns:
-            usable = ~(chunk.is_bad("low") | chunk.is_bad("high"))
+        if "lower" in chunk.columns and "upper" in chunk.columns:
+            usable = ~(chunk.is_bad("lower") | chunk.is_bad("upper"))
             self._ends += int(np.count_nonzero(usable))
-            self._crossed += int(np.count_nonzero(usable & (chunk.columns["low"] > chunk.columns["high"])))
+            self._crossed += int(np.count_nonzero(usable & (chunk.columns["lower"] > chunk.columns["upper"])))
 
     def profile(self) -> dict[str, int | float]:
         """How many different numbers, the smallest and the largest, of each column with any."""
@@ -68,10 +68,10 @@ class NumbersLook:
                 expected = f"different {_WORDS[role][1].replace('_', ' ')}"
                 found.append(warning(what=what, got="one value in all rows", expected=expected, fix=fix))
         if self._crossed:
-            low, high = self._names["low"], self._names["high"]
+            lower, upper = self._names["lower"], self._names["upper"]
             found.append(
                 warning(
-                    what=f"{self._label}, columns {low!r} and {high!r} (low, high)",
+                    what=f"{self._label}, columns {lower!r} and {upper!r} (lower, upper)",
                     got=f"the lower end above the upper one in {self._crossed} of {self._ends} rows",
                     expected="the lower end below",
                     fix="check that the two columns are not exchanged (quantiles that cross in a few rows do no harm)",

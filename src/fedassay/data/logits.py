@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedassay.data.findings import Finding, error, value_at
+from fedassay.data.findings import Finding, error, value_at, warning
 from fedassay.data.numbered import FEWEST_CLASSES, ONE_LOGIT
 from fedassay.data.numbers import is_list, plain, to_numbers
 
@@ -47,6 +47,16 @@ def looks_like_probabilities(logits: NDArray[Any]) -> bool:
     if not len(logits) or not (logits >= 0).all():
         return False
     return bool((np.abs(logits.sum(axis=1) - 1.0) <= SUM_TOLERANCE).all())
+
+
+def probabilities_warning(label: str, name: str) -> Finding:
+    """What to say about a table if its column (or columns) of this name `looks_like_probabilities`."""
+    return warning(
+        what=f"{label}, column {name!r} (logits)",
+        got="numbers from 0 that sum to 1 in every row, probabilities by their looks",
+        expected="logits",
+        fix="give the logarithms of the probabilities, which are logits of the same model",
+    )
 
 
 def to_matrix(array: Any) -> tuple[Matrix, Bad]:

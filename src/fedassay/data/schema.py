@@ -151,8 +151,8 @@ ROLES: Mapping[str, Role] = MappingProxyType(
                 expected="a finite number above 0 in every row, the size of the error that the model expects",
                 fix="repair these rows (a tiny number may stand for 0)",
             ),
-            _number("low", "the lower end that the model predicts", "remove rows without a prediction"),
-            _number("high", "the upper end that the model predicts", "remove rows without a prediction"),
+            _number("lower", "the lower end that the model predicts", "remove rows without a prediction"),
+            _number("upper", "the upper end that the model predicts", "remove rows without a prediction"),
             Role(
                 name=CLASS,
                 dtype=np.dtype(np.int64),

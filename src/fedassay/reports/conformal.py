@@ -30,8 +30,8 @@ SCORES: Mapping[str, tuple[str, str]] = {
 _AT_LEAST = "≥\N{NO-BREAK SPACE}"
 _ANY_SET = "everything whose score is at most the threshold"
 
-PROMISED = (0.9, 0.95)
-"""The probabilities with which a coverage is said to be reached."""
+PROMISED = {0.9: "9 of 10", 0.95: "19 of 20"}
+"""The probabilities with which a coverage is said to be reached, and how often that is."""
 
 _KNOWN = frozenset(
     {
@@ -102,13 +102,15 @@ def _ranks(results: Entry) -> list[tuple[str, str]]:
 def _law(results: Entry) -> list[tuple[str, str]]:
     """Mean, spread, and what is reached with which probability."""
     law = results.get("coverage_law")
+    if results.get("infinite"):
+        return [("coverage", "everything is covered")]
     if law is None:
         promised = (results.get("guarantee") or {}).get("coverage")
         return [] if promised is None else [("coverage that is promised", f"{_AT_LEAST}{promised:.4f}")]
     rows = [
-        ("coverage to expect", _coverage(law, law["mean"])),
+        ("coverage to expect" if law["exact"] else "coverage, at least", _coverage(law, law["mean"])),
         ("its standard deviation" + ("" if law["exact"] else " (of the bound)"), _spread(law)),
-        *((f"coverage reached with probability {p:g}", _reached(law, p)) for p in PROMISED),
+        *((f"coverage exceeded in {often} calibrations", _reached(law, p)) for p, often in PROMISED.items()),
     ]
     probability = (results.get("guarantee") or {}).get("probability")
     if probability is not None:
@@ -154,7 +156,7 @@ def groups(results: Entry) -> Sheet:
     ]
     return Sheet(
         title=f"By {results['by']}",
-        head=(results["by"], *names.values(), *(f"reached with {p:g}" for p in PROMISED)),
+        head=(results["by"], *names.values(), *(f"in {often}" for often in PROMISED.values())),
         rows=tuple(_group(entry) for entry in entries),
         notes=(*_guarantees(entries), *reasons(named)),
     )
@@ -187,4 +189,5 @@ def _guarantee(guarantee: Entry) -> str:
     text = f"coverage of at least {guarantee['level']:g} ({guarantee['kind']}"
     if guarantee.get("confidence") is not None:
         text += f", with confidence {guarantee['confidence']:g}"
-    return f"{text}), if {guarantee['assumption']}"
+    assumed = guarantee["assumption"]
+    return "everything is covered" if assumed is None else f"{text}), if {assumed}"

@@ -265,7 +265,7 @@ class MeanWidth(Thresholded[dict[str, WidthSum]]):
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
         """What the widths depend on, and what tells groups apart."""
-        ends = ("scale",) if self.quantity == "normalised" else ("low", "high")
+        ends = ("scale",) if self.quantity == "normalised" else ("lower", "upper")
         return (*ends, *condition_columns(self.by))
 
     @property

@@ -60,8 +60,8 @@ class QuantileLosses(OfQuantity[float]):
     Parameters
     ----------
     rows : n.
-    lower, upper, points : the candidates, B = points from 2 to 2^16: e_b = lower + (b-1)·(upper - lower)/(B - 1) for
-        b < B, and +∞.
+    lower, upper, points : the candidates, B = points from 2 to 2^16: B-1 equally spaced ones from the lower to the
+        upper end (the upper end alone if there is one), and +∞.
     target : t, from 1 to n.
     below, above : the slopes.
 
@@ -71,10 +71,10 @@ class QuantileLosses(OfQuantity[float]):
     ...     def batches(self):
     ...         yield {"value": np.array([0.1, 0.6, 0.3, 0.3])}
     >>> summary = QuantileLosses(
-    ...     quantity="value", rows=5, lower=0.0, upper=1.0, points=5, target=3, below=1, above=2
+    ...     quantity="value", rows=5, lower=0.0, upper=1.0, points=6, target=3, below=1, above=2
     ... )
     >>> summary.candidates, summary.measure(FourRows(), {})[0]
-    (array([0.  , 0.25, 0.5 , 0.75,  inf]), array([3, 2, 0, 2, 4]))
+    (array([0.  , 0.25, 0.5 , 0.75, 1.  ,  inf]), array([3, 2, 0, 2, 4, 4]))
     """
 
     name: ClassVar[str] = "quantile-losses"
@@ -111,7 +111,8 @@ class QuantileLosses(OfQuantity[float]):
     @property
     def candidates(self) -> Floats:
         """e_1 .. e_B, the last one +∞."""
-        return np.append(np.linspace(self.lower, self.upper, self.points)[:-1], np.inf)
+        finite = np.linspace(self.lower, self.upper, self.points - 1) if self.points > 2 else [self.upper]
+        return np.append(finite, np.inf)
 
     @property
     def length(self) -> int:

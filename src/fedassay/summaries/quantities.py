@@ -10,7 +10,7 @@ name            columns                     score
 ``conformity``  conformity                  the column itself: a score that the user has computed
 ``absolute``    target, prediction          abs(y - p)
 ``normalised``  target, prediction, scale   abs(y - p) / s
-``cqr``         target, low, high           max(low - y, y - high), negative inside the band (Romano et al. 2019)
+``cqr``         target, lower, upper        max(lower - y, y - upper), negative inside the band (Romano et al. 2019)
 ``lac``         class, logits               one minus the probability of the class (Sadinle et al. 2019)
 ``aps``         class, logits               probability of all more probable classes (Romano et al. 2020, with u = 0)
 ``raps``        class, logits               aps, and lambda for each rank after k_reg (Angelopoulos et al. 2021)
@@ -91,7 +91,7 @@ def _normalised(batch: Batch, parameters: tuple[float, ...]) -> Floats:
 
 def _cqr(batch: Batch, parameters: tuple[float, ...]) -> Floats:
     y = _number(batch, "target")
-    return np.maximum(_number(batch, "low") - y, y - _number(batch, "high"))
+    return np.maximum(_number(batch, "lower") - y, y - _number(batch, "upper"))
 
 
 def _classified(score: Callable[..., Floats]) -> Compute:
@@ -117,7 +117,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             Quantity(
                 name="normalised", columns=("target", "prediction", "scale"), compute=_normalised, lower=0.0
             ),
-            Quantity(name="cqr", columns=("target", "low", "high"), compute=_cqr),
+            Quantity(name="cqr", columns=("target", "lower", "upper"), compute=_cqr),
             Quantity(
                 name="lac", columns=_CLASSIFIED, compute=_classified(softmax_scores.lac), lower=0.0, upper=1.0
             ),
@@ -218,14 +218,14 @@ def widths(columns: Batch, quantity: str, threshold: ArrayLike) -> Floats:
 
     Examples
     --------
-    >>> widths({"low": np.array([0.0, 0.0]), "high": np.array([1.0, 4.0])}, "cqr", -1.0)
+    >>> widths({"lower": np.array([0.0, 0.0]), "upper": np.array([1.0, 4.0])}, "cqr", -1.0)
     array([0., 2.])
     """
     limit = 2 * np.asarray(threshold, dtype=np.float64)
     if quantity == "normalised":
         found = limit * _scale(columns)
     elif quantity == "cqr":
-        found = _number(columns, "high") - _number(columns, "low") + limit
+        found = _number(columns, "upper") - _number(columns, "lower") + limit
     else:
         raise UsageError(f"widths: got {quantity!r}, expected 'normalised' or 'cqr'.")
     return np.maximum(0.0, found)

@@ -23,7 +23,7 @@ SITES = 6
 REGRESSION = {
     "absolute": {"target": "y", "prediction": "p"},
     "normalised": {"target": "y", "prediction": "p", "scale": "s"},
-    "cqr": {"target": "y", "low": "a", "high": "b"},
+    "cqr": {"target": "y", "lower": "a", "upper": "b"},
     "conformity": {"conformity": "y"},
 }
 

@@ -33,7 +33,10 @@ SCORES = {
         {"target": "y", "prediction": "p", "scale": "s"},
         lambda d: np.abs(d["y"] - d["p"]) / d["s"],
     ),
-    "cqr": ({"target": "y", "low": "a", "high": "b"}, lambda d: np.maximum(d["a"] - d["y"], d["y"] - d["b"])),
+    "cqr": (
+        {"target": "y", "lower": "a", "upper": "b"},
+        lambda d: np.maximum(d["a"] - d["y"], d["y"] - d["b"]),
+    ),
     "conformity": ({"conformity": "y"}, lambda d: d["y"]),
 }
 

@@ -63,6 +63,10 @@ SUMMING = ("secure-sum", "server-dp", "distributed-dp", "two-server")
             {"quantity": "lac", "by": "class", "groups": ("0", "1"), "classes": 3},
             "groups: got 2 for 3 classes",
         ),
+        (
+            {"method": "local", "by": "group", "groups": ("F",)},
+            "with method local each client has a threshold",
+        ),
         ({"method": "average", "guarantee": "training-conditional"}, "average cannot promise it"),
         ({"method": "weighted", "guarantee": "training-conditional"}, "weighted cannot promise it"),
     ],

@@ -115,13 +115,20 @@ class PrivateQuantile:
             self.clients, self.rows, self.request.level, epsilon=self.epsilon, candidates=self.candidates
         )
         # Losses of the published shape, with slopes in the ratio q : 1-q.
-        return Target(
+        target = Target(
             rank=found.target,
             below=found.target,
             above=max(1, self.rows - found.target),
             server_rank=found.server_rank,
             details={"gamma": found.gamma, "correction": found.correction},
         )
+        rate = self.epsilon * target.below / (target.below + target.above)
+        if not self._valid(self._law(self.clients, target, self.clients, rate)):
+            raise DataError(
+                f"{told(self.request.level, self.request.confidence)}: the published ranks, which know no confidence, "
+                "do not reach it, expected a lower one; use --method qq."
+            )
+        return target
 
     def found(self, target: Target, chosen: Sequence[float], noise: Noise) -> Found:
         """The threshold from the choices of those who answered."""
@@ -135,7 +142,7 @@ class PrivateQuantile:
             return Found.everything(
                 f"{told(self.request.level, self.request.confidence)}: got answers of {m} of {self.clients} clients, "
                 "expected more; the ranks were chosen for all of them; ask again, with fewer clients in mind",
-                rows=float(m * self.rows),
+                rows=None,
                 clients=m,
             )
         if m == self.clients and target.server_rank is not None:
@@ -147,7 +154,7 @@ class PrivateQuantile:
             law=law,
             exact=False,
             pair=law.pair,
-            rows=float(m * self.rows),
+            rows=None,
             clients=m,
             reason=None if math.isfinite(threshold) else self._beyond,
             details={

@@ -78,6 +78,10 @@ class Conformal:
         object.__setattr__(self, "groups", checked_condition(self.by, self.groups))
         if self.bins is not None and (type(self.bins) is not int or not 2 <= self.bins <= MOST_POINTS):
             raise UsageError(f"bins: got {self.bins}, expected a whole number from 2 to 2^20.")
+        self._check_combination()
+
+    def _check_combination(self) -> None:
+        """Refuse what each makes sense, but not together."""
         if self.by == "class" and not QUANTITIES[self.quantity].is_softmax:
             raise UsageError(
                 f"conditional class: the score {self.quantity} knows no classes, expected one of class probabilities "
@@ -86,6 +90,11 @@ class Conformal:
         if self.by == "class" and self.classes not in (None, len(self.groups)):
             raise UsageError(
                 f"groups: got {len(self.groups)} for {self.classes} classes, expected one for each."
+            )
+        if self.by and self.method == "local":
+            raise UsageError(
+                f"conditional {self.by}: with method local each client has a threshold of its own, and not each "
+                f"{self.by}; use another method, or leave it out."
             )
         if self.method in ("average", "weighted") and self.guarantee != "marginal":
             raise UsageError(
@@ -128,7 +137,7 @@ class Conformal:
             "notes": [note for one in found.values() for note in one.notes],
         }
         if self.held_out:
-            results |= yield from judged.judge(self, setting, found, sites)
+            results |= yield from judged.judge(self, method, setting, found)
         return results
 
     def way(self, setting: Setting) -> tuple[str, ways.Way]:
@@ -139,6 +148,10 @@ class Conformal:
         """Whether a range of scores has to be given, for what would be asked in this setting."""
         known = None not in public_range(self.quantity, self.parameters, classes=self.classes)
         return not self.score_range and not known and self.way(setting)[1] is not ways.from_each
+
+    def sees_scores(self, setting: Setting) -> bool:
+        """Whether clients would send scores of theirs as they are."""
+        return self.way(setting)[1] is ways.from_each
 
     def chooses(self, setting: Setting) -> bool:
         """Whether clients would choose among public points, each among the same number of rows."""
@@ -179,4 +192,9 @@ def _common(by: str, described: Mapping[str, Mapping[str, Any]]) -> dict[str, An
     worst = min(guarantees, key=lambda one: (one["kind"] != "none", one["coverage"] or 0.0))
     if worst["kind"] == "none":
         return {**worst}
-    return {**worst, "text": f"For each {by}: {worst['text']}"}
+    reached = [one["probability"] for one in guarantees if one["probability"] is not None]
+    return {
+        **worst,
+        "probability": min(reached, default=None),
+        "text": f"For each {by}: {worst['text']}",
+    }

@@ -111,7 +111,7 @@ class Found:
             "guarantee": self._guarantee(level, confidence),
             "pair": None if self.pair is None else list(self.pair),
             "coverage_law": None if self.law is None else law_to_json(self.law, exact=self.exact),
-            "rows": self.rows,
+            "rows": None if self.rows is None else max(0.0, self.rows),
             "clients": self.clients,
             **self.details,
         }
@@ -138,22 +138,27 @@ class Found:
             "confidence": confidence,
             "coverage": mean,
             "probability": reached,
-            "assumption": "none" if everything else self.assumption,
+            "assumption": None if everything else self.assumption,
             "text": EVERYTHING if everything else self._words(level, confidence, mean, reached),
         }
 
     def _words(self, level: float, confidence: float | None, mean: float, reached: float | None) -> str:
-        sign = "is" if self.exact else "is at least"
+        sign, noise = ("is", "") if self.exact else ("is at least", ", whatever noise there is,")
         text = (
-            f"A new row is covered with probability at least {level:g}, over the calibration rows and the new one. For "
-            f"continuous scores the probability {sign} {mean:.4f}; ties only make it larger."
+            f"A new row is covered with probability at least {level:g}, over the calibration rows{noise} and the new "
+            f"one. For continuous scores the probability {sign} {_down(mean)}; ties only make it larger."
         )
         if confidence is not None:
             text += (
                 f" With probability at least {confidence:g} over the calibration rows, the set that was found covers "
-                f"a share of at least {level:g} of all new rows (computed: {reached:.4f})."
+                f"a share of at least {level:g} of all new rows (computed: {_down(reached)})."
             )
         return f"{text} Assumed: {self.assumption}."
+
+
+def _down(number: float | None) -> str:
+    """Four digits, never more than the number."""
+    return "unknown" if number is None else f"{math.floor(number * 1e4 + 1e-9) / 1e4:.4f}"
 
 
 def law_to_json(law: Law, *, exact: bool) -> dict[str, Any]:

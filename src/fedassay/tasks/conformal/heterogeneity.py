@@ -25,11 +25,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, betainccinv, betaincinv, chdtrc, ndtri
+from scipy.special import betainc, betainccinv, betaincinv, gammaincc, ndtri
 
 Floats = NDArray[np.float64]
 
 FEWEST_CLIENTS = 2
+QQ = ("qq", "qq-paper")
 ALARM = 0.01
 """A warning is given if chance alone would make clients differ so much with less than this probability."""
 
@@ -39,12 +40,17 @@ _TAIL = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class CoverageSums:
-    """What is needed of the clients: their number, held-out rows n, covered rows c, and Σc²/n."""
+    """What is needed of the clients: their number, held-out rows n, covered rows c, and Σc²/n.
+
+    Σn² and Σ1/n are known where single clients may be seen; without them clients are taken to have equally many rows.
+    """
 
     clients: int
     rows: float
     covered: float
     squares: float
+    row_squares: float | None = None
+    inverse_rows: float | None = None
 
     @classmethod
     def of(cls, rows: Sequence[int], covered: Sequence[int]) -> CoverageSums:
@@ -52,8 +58,8 @@ class CoverageSums:
 
         Examples
         --------
-        >>> CoverageSums.of([10, 20, 0], [5, 20, 0])
-        CoverageSums(clients=2, rows=30.0, covered=25.0, squares=22.5)
+        >>> CoverageSums.of([10, 20, 0], [5, 20, 0])  # doctest: +ELLIPSIS
+        CoverageSums(clients=2, rows=30.0, covered=25.0, squares=22.5, row_squares=500.0, inverse_rows=0.15...)
         """
         pairs = [(n, c) for n, c in zip(rows, covered, strict=True) if n > 0]
         return cls(
@@ -61,6 +67,8 @@ class CoverageSums:
             rows=float(sum(n for n, _ in pairs)),
             covered=float(sum(c for _, c in pairs)),
             squares=math.fsum(c * c / n for n, c in pairs),
+            row_squares=float(sum(n * n for n, _ in pairs)),
+            inverse_rows=math.fsum(1 / n for n, _ in pairs),
         )
 
 
@@ -68,8 +76,10 @@ class CoverageSums:
 class Differences:
     """How much the clients' coverage differs beyond chance.
 
-    `statistic` is Pearson's, of a table of covered and missed rows by client; `between` the standard deviation between
-    clients that is left when chance is taken off (0 if none is), by moments.
+    `statistic` is Pearson's, of a table of covered and missed rows by client. Its p-value is that of a gamma law with
+    the statistic's own mean and variance, given the margins of the table: a chi-squared law would alarm far too often
+    where some clients have few rows. `between` is the standard deviation between clients that is left when chance is
+    taken off (0 if none is), by moments.
     """
 
     statistic: float
@@ -97,13 +107,15 @@ class Differences:
         chance = coverage * (1 - coverage)
         degrees = sums.clients - 1
         statistic = max(0.0, (sums.squares - coverage * sums.covered) / chance)
-        # E Σ n(c/n - c̄)² is about (m-1)·chance plus the variance between clients times the rows but one client's share.
-        room = sums.rows * (1 - 1 / sums.clients)
-        between = math.sqrt(max(0.0, (statistic - degrees) * chance / room))
+        mean, variance = _chance(sums)
+        # E Σ n(c/n - c̄)² is what chance gives, and N - Σn²/N times the variance between clients.
+        concentrated = sums.rows / sums.clients if sums.row_squares is None else sums.row_squares / sums.rows
+        room = max(1.0, sums.rows - concentrated)
+        between = math.sqrt(max(0.0, (statistic - mean) * chance / room))
         return cls(
             statistic=statistic,
             degrees=degrees,
-            p_value=float(chdtrc(degrees, statistic)),
+            p_value=float(gammaincc(mean**2 / variance, statistic * mean / variance)),
             coverage=coverage,
             between=between,
         )
@@ -119,6 +131,23 @@ class Differences:
     def spread_evenly(self, clients: int) -> Floats:
         """Deviations of clients that nobody has seen: normal quantiles with this standard deviation."""
         return np.asarray(self.between * ndtri((np.arange(clients) + 0.5) / clients))
+
+
+def _chance(sums: CoverageSums) -> tuple[float, float]:
+    """Mean and variance of Pearson's statistic, given rows and covered rows of all, if clients are alike.
+
+    Reference: Dawson, A simplified expression for the variance of the χ² function on a contingency table, 1954.
+    """
+    r, n = sums.clients, sums.rows
+    mean = (r - 1) * n / (n - 1)
+    if n <= 3:
+        return mean, 2.0 * mean
+    inverse = r * r / n if sums.inverse_rows is None else sums.inverse_rows
+    sigma = (n * inverse - r * r) / (n - 2)
+    tau = (n * (1 / sums.covered + 1 / (n - sums.covered)) - 4) / (n - 2)
+    nu, mu = (r - 1) * (n - r) / (n - 1), (n - 2) / (n - 1)
+    variance = 2 * n / (n - 3) * (nu - sigma) * (mu - tau) + n * n / (n - 1) * sigma * tau
+    return mean, max(variance, 1e-9)
 
 
 def loss_bound(rows: Sequence[int], local_ranks: Sequence[int], deviations: Floats) -> float:
@@ -153,25 +182,36 @@ def loss_bound(rows: Sequence[int], local_ranks: Sequence[int], deviations: Floa
     return float(np.minimum(1.0, factor * square[inner]) @ weights[inner])
 
 
-def described(found: Differences | None, *, bound: float | None, level: float) -> dict[str, Any] | None:
-    """What is known about the differences, as JSON, with a sentence and whether it is a warning."""
+def described(
+    found: Differences | None, *, bound: float | None, level: float, method: str
+) -> dict[str, Any] | None:
+    """What is known about the differences, as JSON, with a sentence and whether it is a warning.
+
+    A quantile of quantiles promises nothing where clients differ, not even on average over them; the quantile of all
+    scores nearly keeps its promise on average, and `weighted` does.
+    """
     if found is None:
         return None
     alarming = found.p_value < ALARM
-    text = (
-        f"Between clients the coverage differs by a standard deviation of {found.between:.3f} beyond chance (p = "
-        f"{found.p_value:.2g})."
-    )
-    if alarming:
-        text += (
-            f" Clients differ so much that the promise of {level:g} holds on average over all of them, and not for "
-            "each: look at single clients, or find a threshold for each of them (--method local) or each group "
-            "(--conditional)."
+    text = f"No difference between clients beyond chance was seen (p = {found.p_value:.2g})."
+    if found.between > 0:
+        text = (
+            f"Between clients the coverage differs by a standard deviation of {found.between:.3f} beyond chance (p = "
+            f"{found.p_value:.2g})."
         )
-    if bound is not None:
+    if alarming and method in QQ:
         text += (
-            f" It may take up to about {bound:.3f} off the marginal coverage (Proposition 3.4, estimated)."
+            f" Clients differ so much that a quantile of quantiles does not promise {level:g}, not even on average "
+            "over them; use --method weighted, pooled, or local for a threshold of each client's own."
         )
+    elif alarming:
+        text += (
+            f" Clients differ so much that {level:g} is for the average over them, and not for each; look at single "
+            "clients, or find a threshold for each of them (--method local) or each group (--conditional)."
+        )
+    if bound is not None and found.between > 0:
+        how = "Proposition 3.4, an estimate" if method in QQ else "the bound for partial exchangeability"
+        text += f" It may take up to about {_shown(bound)} off the marginal coverage ({how})."
     return {
         "statistic": found.statistic,
         "degrees": found.degrees,
@@ -181,3 +221,7 @@ def described(found: Differences | None, *, bound: float | None, level: float) -
         "alarming": alarming,
         "text": text,
     }
+
+
+def _shown(number: float) -> str:
+    return "0.001" if number < 0.001 else f"{number:.3f}"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import stdtrit
 
-from fedassay.protocol import Noise, Setting, Step
+from fedassay.protocol import Noise, Setting, Step, Unit
 from fedassay.summaries.coverage_counts import CoverageOf, WidthSum
 from fedassay.summaries.local_quantile import local_rank
 from fedassay.summaries.quantities import QUANTITIES
@@ -17,18 +18,23 @@ from fedassay.summaries.scored import EVERYONE
 from fedassay.tasks.conformal import heterogeneity
 from fedassay.tasks.conformal.found import Found
 from fedassay.tasks.conformal.held_out import Asked, Counts, Seen, added, of_each
-from fedassay.tasks.evaluation.intervals import Estimate, bounded, unbounded
+from fedassay.tasks.evaluation.intervals import Estimate, bounded
 from fedassay.tasks.evaluation.metric import Metric, undefined
 
 if TYPE_CHECKING:
     from fedassay.tasks.conformal.conformal import Conformal
+
+WHOLE_CLIENTS = "whole clients were held out: intervals are for these clients, as if they were all there are"
+
+FEWEST_WIDTHS = 10
+"""The mean of fewer widths has no interval that one could believe."""
 
 CLEAR = 4.0
 """A number of rows below so many standard deviations of its noise says nothing."""
 
 
 def judge(
-    task: Conformal, setting: Setting, found: Mapping[str, Found], sites: Sequence[Mapping[str, Any]] | None
+    task: Conformal, method: str, setting: Setting, found: Mapping[str, Found]
 ) -> Generator[Step, Any, dict[str, Any]]:
     """``held_out`` and ``heterogeneity``; nothing where each client has a threshold of its own."""
     if any(one.threshold is None for one in found.values()):
@@ -37,34 +43,47 @@ def judge(
     asked = Asked(task=task, thresholds=tuple(thresholds.values()))
     seen = yield from asked.each() if asked.may_see_each(setting) else asked.sums(setting)
     judged = _Judged(task=task, thresholds=thresholds, noise=seen.noise)
-    clients = next(iter(found.values())).clients or 0
+    whole_clients = setting.protection.unit is Unit.CLIENT
     return {
         "held_out": {
             **judged.of(seen.counts, seen.widths),
+            **({"note": WHOLE_CLIENTS} if whole_clients else {}),
             "sites": None if seen.clients is None else judged.of_clients(seen.clients),
         },
         "heterogeneity": heterogeneity.described(
-            seen.differences, bound=_bound(task, seen, sites, clients), level=task.level
+            seen.differences,
+            bound=None if task.by else _bound(task, method, seen, found[EVERYONE]),
+            level=task.level,
+            method=method,
         ),
     }
 
 
-def _bound(
-    task: Conformal, seen: Seen, sites: Sequence[Mapping[str, Any]] | None, clients: int
-) -> float | None:
-    """Proposition 3.4, estimated; None if clients are not told apart by anything that is known."""
-    differences = seen.differences
-    if differences is None:
+def _bound(task: Conformal, method: str, seen: Seen, found: Found) -> float | None:
+    """What the differences between clients may take off the marginal coverage; None if nothing is promised or lost.
+
+    Of a quantile of quantiles it is Proposition 3.4, estimated as if all clients had equally many rows: that they have
+    not is no difference between their distributions. The quantile of all N scores of K clients covers at least
+    ⌈level·(N+1)⌉/(N+K) of the rows of a client drawn by its size (`weighted` has that promise from the start).
+    """
+    differences, clients, rows = seen.differences, found.clients or 0, found.rows or 0.0
+    if differences is None or clients < heterogeneity.FEWEST_CLIENTS or rows <= 0:
         return None
-    if sites is not None and seen.clients is not None and len(sites) == len(seen.clients):
-        rows, ranks = [one["rows"] for one in sites], [one["rank"] for one in sites]
-        return heterogeneity.loss_bound(rows, ranks, differences.shrunk(*of_each(seen.clients)))
-    if clients < heterogeneity.FEWEST_CLIENTS:
+    if method == "pooled":
+        return task.level * (clients - 1) / (rows + clients)
+    if method not in heterogeneity.QQ:
         return None
-    # As if all clients had as many rows, and deviations were normal.
-    each = max(1, round(seen.counts[EVERYONE].rows / clients))
-    rank = local_rank("split", clients, each, task.level)
-    return heterogeneity.loss_bound([each] * clients, [rank] * clients, differences.spread_evenly(clients))
+    each = max(1, round(rows / clients))
+    rank = local_rank("spread" if method == "qq" else "split", clients, each, task.level)
+    deviations = differences.spread_evenly(clients)
+    if seen.clients is not None and not _apart(seen, clients):
+        deviations = differences.shrunk(*of_each(seen.clients))
+    return heterogeneity.loss_bound([each] * len(deviations), [rank] * len(deviations), deviations)
+
+
+def _apart(seen: Seen, clients: int) -> bool:
+    """Whether those who are seen are others than those who were asked: whole clients are held out then."""
+    return seen.clients is None or sum(one[EVERYONE].rows > 0 for one in seen.clients) < clients / 2
 
 
 # --- answers --------------------------------------------------------------------------------------------
@@ -143,8 +162,12 @@ class _Judged:
         spread = (sizes - v) ** 2
         sampling = max(0.0, float(counts.sizes @ spread)) / n**2
         privacy = 2 * parts * self.noise.variance * float(spread.sum()) / n**2 + self._own_bits(sampling)
-        estimate = Estimate(value=v, sampling_variance=sampling, privacy_variance=privacy)
-        return unbounded(estimate, level=level, lowest=0.0)
+        # As a share of all classes, so that few rows of equal size do not make an interval of no length.
+        most = max(1, counts.sizes.size - 1)
+        share = Estimate(
+            value=v / most, sampling_variance=sampling / most**2, privacy_variance=privacy / most**2
+        )
+        return _times(bounded(share, size=n, level=level), most)
 
     def _own_bits(self, sampling: float) -> float:
         """What a randomised bit of a client's own cell adds to those of empty cells: one per row, as sampling does."""
@@ -171,6 +194,23 @@ class _Judged:
         mean = widths.mean
         if mean is None:
             return undefined("there are no held-out rows", level=level)
-        spread = max(0.0, widths.squares / widths.rows - mean**2) / widths.rows
+        if widths.rows < FEWEST_WIDTHS:
+            return undefined(f"there are fewer than {FEWEST_WIDTHS} held-out rows", level=level)
+        spread = max(0.0, widths.squares / widths.rows - mean**2) / (widths.rows - 1)
         estimate = Estimate(value=mean, sampling_variance=spread, privacy_variance=0.0)
-        return unbounded(estimate, level=level, lowest=0.0)
+        half = float(stdtrit(widths.rows - 1, (1 + level) / 2)) * math.sqrt(spread)
+        return estimate.metric(mean, (max(0.0, mean - half), mean + half), level=level)
+
+
+def _times(metric: Metric, factor: float) -> Metric:
+    """The metric in other units."""
+    assert metric.value is not None
+    assert metric.interval is not None
+    low, high = metric.interval
+    return replace(
+        metric,
+        value=metric.value * factor,
+        interval=(low * factor, high * factor),
+        sampling=(metric.sampling or 0.0) * factor,
+        privacy=(metric.privacy or 0.0) * factor,
+    )

@@ -20,7 +20,7 @@ from fedassay.coverage.law import largest_miss
 from fedassay.coverage.pooled import PooledLaw
 from fedassay.coverage.pooled_margin import fewest_rows, pooled_margin
 from fedassay.errors import DataError
-from fedassay.summaries.value_grid import power_of_two
+from fedassay.summaries.value_grid import ValueGrid, power_of_two
 from fedassay.summaries.value_tree import ValueTree
 from fedassay.tasks.conformal.found import IDENTICAL, PARTIAL, Found
 from fedassay.tasks.conformal.pooled_noise import tail_at_points, tail_of_rows
@@ -34,13 +34,32 @@ EXACT_POINTS, NOISY_POINTS, REPORTED_POINTS = 1 << 14, 1 << 10, 1 << 7
 UNSURE = 1e-6
 """The part of the allowed misses that is kept for a number of rows that noise makes look too large or too small."""
 
+MOST_CELLS = 1 << 20
+"""Points of all parts of the rows together, unless they are asked for."""
+
 BEYOND = "the scores of so many rows are above the range; widen it (--score-range)"
 TOO_FEW = "there are too few rows for this level, or too much noise: more rows or a larger epsilon would do"
 
 
+def exact_points(parts: int) -> int:
+    """The points for each of so many parts, where there is no noise.
+
+    Examples
+    --------
+    >>> exact_points(1), exact_points(100)
+    (16384, 8192)
+    """
+    return min(EXACT_POINTS, 1 << (MOST_CELLS // parts).bit_length() - 1)
+
+
 def stretched(lower: float, upper: float, points: int) -> float:
     """The upper end of a uniform grid whose last point but one is `upper`: the last leaf holds what is above it."""
-    return lower + (upper - lower) * points / (points - 1)
+    end = lower + (upper - lower) * points / (points - 1)
+    before = np.array([points - 2])
+    # Rounding may put the last point but one just below.
+    while ValueGrid(lower=lower, upper=end, points=points).threshold(before)[0] < upper:
+        end = math.nextafter(end, math.inf) + 1e-15 * (end - lower)
+    return end
 
 
 def leaves_of(

@@ -105,7 +105,7 @@ def from_each(task: Conformal, method: str, setting: Setting) -> Generator[Step,
 def from_votes(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, Answer]:
     """Each client votes for the public point above its quantile; the server sees how many voted for which."""
     lower, upper = known_range(task)
-    points = power_of_two(pooled.EXACT_POINTS if task.bins is None else task.bins)
+    points = power_of_two(pooled.exact_points(len(task.names)) if task.bins is None else task.bins)
     votes = QuantileVotes(
         quantity=task.quantity,
         parameters=task.parameters,
@@ -150,7 +150,7 @@ def from_distribution(task: Conformal, method: str, setting: Setting) -> Generat
     leaves = _leaves(task, lower, upper, pooled.NOISY_POINTS)
     noise = setting.noise(Sum(of=leaves, part=task.part))
     if noise.variance == 0:
-        leaves = _leaves(task, lower, upper, pooled.EXACT_POINTS)
+        leaves = _leaves(task, lower, upper, pooled.exact_points(len(task.names)))
     if noise.reporting:
         leaves = _leaves(task, lower, upper, pooled.REPORTED_POINTS)
         _check_reported(method, leaves.points)

@@ -216,6 +216,28 @@ def test_odd_logits_have_a_fit_or_a_reason(method: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_classes_that_a_model_rules_out_do_no_harm(method: str) -> None:
+    """Logits of -1e9 for classes that are not the true one."""
+    columns = drawn(400, 4, seed=11)
+    others = np.arange(4) != columns["class"][:, None]
+    ruled_out = others & (np.random.default_rng(11).random((400, 4)) < 0.2)
+    found = fitted(method, [{**columns, "logits": np.where(ruled_out, -1e9, columns["logits"])}])
+    assert found.converged, found.reason
+    assert found.sums <= 20
+    assert found.map.predict_proba(np.where(ruled_out, -1e9, columns["logits"]))[ruled_out].max() <= 1e-3
+
+
+@pytest.mark.parametrize("factor", [0.25, 0.5, 2.0, 4.0, 8.0])
+def test_temperatures_take_few_sums(factor: float) -> None:
+    """Logits that are far too large have no curvature left where the fit begins."""
+    columns = drawn(800, 5, seed=12)
+    columns = {**columns, "logits": factor * columns["logits"]}
+    found = fitted("temperature", [columns])
+    judge("temperature", columns, found)
+    assert found.sums <= 7
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_no_rows_leave_everything_as_it_is(method: str) -> None:
     found = fitted(method, [drawn(0, 3), drawn(0, 3)])
     assert (found.rows, found.sums, found.converged) == (0, 1, False)

@@ -21,6 +21,9 @@ _KEPT = 20
 _SCALE = 0.1
 """Below it a scale may be on its way to 0 or less, which no division reaches."""
 
+_ALIKE = 0.5
+"""Two models that differ by more than this part of a step are both too simple to choose between them."""
+
 _ROUNDING = 1e-14
 """Eigenvalues below this part of the largest are made of rounding."""
 
@@ -53,8 +56,8 @@ class Curvature(ABC):
     def direction(self, theta: Floats, gradient: Floats, hessian: Floats | None) -> Direction:
         """Where to go from here; the gradient is negative along the step, unless the step is zero."""
 
-    def learned(self, step: Floats, change: Floats) -> Self:
-        """After a step along which the gradient changed like this."""
+    def learned(self, step: Floats, change: Floats, hessian: Floats | None) -> Self:
+        """After a step along which the gradient changed like this, from where the Hessian was this one."""
         return self
 
     def _reach(self, theta: Floats, step: Floats) -> float:
@@ -87,20 +90,51 @@ class Hessians(Curvature):
         ):  # at the minimum, or where rounding leaves nothing of the model: along the gradient
             step = np.clip(-gradient / values[-1], low, high)
             decrease = -0.5 * float(gradient @ step)
-        first = self._shrinking(theta, gradient, step) if len(theta) == 1 else self._reach(theta, step)
-        return Direction(step=step, decrease=decrease, first=first)
+        return Direction(step=step, decrease=decrease, first=self._reach(theta, step))
 
-    def _shrinking(self, theta: Floats, gradient: Floats, step: Floats) -> float:
-        """A positive scale that is too large is divided, not reduced: the step in its logarithm.
 
-        Far too large a scale has lost its curvature, and Newton's step would lead beyond 0. With t = log s,
-        f'' by t is f''s² + f's, and f's/(f''s² + f's) = r/(1 + r) with r = -step/s.
-        """
-        s, d = float(theta[0]), float(step[0])
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scale(Hessians):
+    """Newton's method for a single parameter s, with what it leaves unused: the last point, and that s is a scale.
+
+    The derivative g rises with s, so that s is a function of g, known with its derivative 1/h at two points: where the
+    cubic through them has g = 0 is nearer to the minimum than Newton's step from either (Hermite interpolation).
+
+    A scale that is too large is divided, not reduced, by a step in its logarithm: far too large a scale has lost its
+    curvature, and Newton's step would lead beyond 0. With t = log s, the second derivative by t is h s² + g s, and
+    g s/(h s² + g s) = r/(1 + r) with r = -step/s.
+    """
+
+    last: tuple[float, float, float] | None = None
+    """The step from the last point, the change of g along it, and h there."""
+
+    def learned(self, step: Floats, change: Floats, hessian: Floats | None) -> Self:
+        """See `Curvature`."""
+        assert hessian is not None
+        return replace(self, last=(float(step[0]), float(change[0]), float(hessian[0, 0])))
+
+    def direction(self, theta: Floats, gradient: Floats, hessian: Floats | None) -> Direction:
+        """See `Curvature`."""
+        newton = super().direction(theta, gradient, hessian)
+        assert hessian is not None
+        s, d = float(theta[0]), float(newton.step[0])
+        through_both = self._interpolated(float(gradient[0]), float(hessian[0, 0]))
+        if d and abs(through_both / d - 1) < _ALIKE:
+            return replace(newton, first=through_both / d)
         if s < _SCALE or d >= 0:
-            return self._reach(theta, step)
+            return newton
         r = -d / s
-        return -math.expm1(-r / (1 + r)) / r
+        return replace(newton, first=-math.expm1(-r / (1 + r)) / r)
+
+    def _interpolated(self, g: float, h: float) -> float:
+        """The step to where the cubic has g = 0; no number if there is no last point."""
+        if self.last is None or self.last[1] == 0:
+            return math.nan
+        step, change, before = self.last
+        t = 1 - g / change
+        return float(
+            -step * (1 + 2 * t) * (1 - t) ** 2 + change * (t * (1 - t) ** 2 / before - t**2 * (1 - t) / h)
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -116,7 +150,7 @@ class Pairs(Curvature):
     steps: tuple[Floats, ...] = ()
     changes: tuple[Floats, ...] = ()
 
-    def learned(self, step: Floats, change: Floats) -> Self:
+    def learned(self, step: Floats, change: Floats, hessian: Floats | None) -> Self:
         """See `Curvature`. Where other rows answered, a change can be one that no convex function has: left out."""
         if float(step @ change) <= 0.5 * self.ridge * float(step @ step):
             return self

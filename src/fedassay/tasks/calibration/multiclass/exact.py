@@ -22,7 +22,7 @@ from fedassay.errors import UsageError
 from fedassay.protocol import Part, Released, Step, Sum
 from fedassay.summaries.scaling_losses import FAMILIES, LARGEST_PARAMETER, Family, LossSums
 from fedassay.summaries.scaling_sums import MOST_NEWTON, ScalingSums
-from fedassay.tasks.calibration.multiclass.directions import Curvature, Direction, Hessians, Pairs
+from fedassay.tasks.calibration.multiclass.directions import Curvature, Direction, Hessians, Pairs, Scale
 from fedassay.tasks.calibration.multiclass.maps import LOGIT_MAPS, LogitMap
 
 Floats = NDArray[np.float64]
@@ -95,6 +95,12 @@ class _Problem:
     @property
     def most(self) -> int:
         return NEWTON_SUMS if self.second_order else GRADIENT_SUMS
+
+    @property
+    def curvature(self) -> Curvature:
+        one = Scale if self.family.size(self.classes) == 1 else Hessians
+        kind = one if self.second_order else Pairs
+        return kind(least=self.family.least, most=LARGEST_PARAMETER, ridge=self.ridge)
 
     def moved(self, here: _Seen, step: Floats) -> Floats:
         """Rounding may leave the bounds by a digit: what is asked for, and returned, does not."""
@@ -170,9 +176,7 @@ def fit_exact(
     before, sums = here.loss, 1
     if not here.rows:
         return problem.fit(here, before, sums, "there are no rows")
-    curvature: Curvature = (Hessians if problem.second_order else Pairs)(
-        least=family.least, most=LARGEST_PARAMETER, ridge=ridge
-    )
+    curvature = problem.curvature
     last = 0.0
     while True:
         direction = curvature.direction(here.theta, here.gradient, here.hessian)
@@ -182,7 +186,7 @@ def fit_exact(
         sums += asked
         if there is None:
             return problem.fit(here, before, sums, _why(direction, sums, problem))
-        curvature = curvature.learned(there.theta - here.theta, there.gradient - here.gradient)
+        curvature = curvature.learned(there.theta - here.theta, there.gradient - here.gradient, here.hessian)
         here, last = there, direction.decrease
 
 
@@ -235,7 +239,7 @@ def _after(here: _Seen, direction: Direction, problem: _Problem) -> _Seen:
     """Where the last step leads. Its objective was not measured: it is the one that the quadratic model predicts."""
     if not problem.second_order:
         return here
-    theta = problem.moved(here, direction.step)
+    theta = problem.moved(here, direction.first * direction.step)
     value, identity = here.value - direction.decrease, problem.family.identity(problem.classes)
     penalty = problem.ridge / 2 * float(np.sum((theta - identity) ** 2))
     return _Seen(

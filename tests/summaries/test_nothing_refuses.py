@@ -1,0 +1,330 @@
+"""Whoever asks sees whether a client refuses: no summary may refuse, or change its shape, because of what the rows are.
+
+Questions are whatever can be made and sent, rows whatever the data layer lets pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+from fedassay.data.schema import LARGEST_CLASS
+from fedassay.errors import UsageError
+from fedassay.protocol import Batch, Summary
+from fedassay.summaries import CATALOGUE
+from fedassay.summaries.group_names import fingerprints
+from fedassay.summaries.local_quantile import RULES
+from fedassay.summaries.locate import TRANSFORMS
+from fedassay.summaries.paired_moments import PLACE_SHIFT
+from fedassay.summaries.quantities import QUANTITIES
+from fedassay.summaries.scaling_losses import FAMILIES
+from fedassay.summaries.site_sums import POOLED
+from fedassay.summaries.value_grid import SPACINGS
+
+MOST_BATCHES, MOST_DIFFERENT, MOST_ALIKE = 2, 6, 20
+MOST_ROWS = MOST_BATCHES * MOST_DIFFERENT * MOST_ALIKE
+MOST_CLASSES = 5
+EXTREME = (0.0, 1.0, -1.0, 0.5, 1e308, -1e308, 5e-324, -5e-324, float(np.finfo(np.float64).max))
+
+numbers = st.sampled_from(EXTREME) | st.floats(allow_nan=False, allow_infinity=False)
+positive = st.sampled_from([5e-324, 1e-310, 1.0, 1e308]) | st.floats(
+    min_value=0, exclude_min=True, max_value=1e308
+)
+shares = st.sampled_from([0.0, 5e-324, 0.5, 1 - 2**-53, 1.0]) | st.floats(0, 1)
+inner = st.sampled_from([5e-324, 1e-9, 0.5, 0.9, 1 - 2**-53]) | st.floats(
+    0, 1, exclude_min=True, exclude_max=True
+)
+limits = st.sampled_from([-np.inf, np.inf]) | numbers
+classes = st.integers(2, MOST_CLASSES)
+
+Fields = dict[str, Any]
+
+
+# --- questions ------------------------------------------------------------------------------------------
+
+
+@st.composite
+def bins(draw: st.DrawFn) -> Fields:
+    return {
+        "transform": draw(st.sampled_from(TRANSFORMS)),
+        "height": draw(st.integers(2, 5)),
+        "thresholds": tuple(draw(st.lists(shares, max_size=3))),
+        "reach": draw(st.sampled_from([1.0, 24.0]) | st.floats(1, 24)),
+    }
+
+
+@st.composite
+def histogram(draw: st.DrawFn) -> Fields:
+    widths = draw(st.sampled_from([(1,), (1, 2)]))
+    factors = st.integers(1, 16)
+    multipliers = draw(st.just(()) | st.tuples(*[factors] * len(widths)))
+    return {**draw(bins()), "widths": widths, "multipliers": multipliers}
+
+
+@st.composite
+def grouped(draw: st.DrawFn) -> Fields:
+    return {**draw(histogram()), "groups": draw(st.sampled_from([("a",), ("b", "a"), ("nobody",)]))}
+
+
+@st.composite
+def moments(draw: st.DrawFn) -> Fields:
+    fields = draw(bins())
+    fields["height"] = 2
+    places = draw(st.lists(st.integers(0, 1 << PLACE_SHIFT), min_size=16, max_size=16))
+    return {
+        **fields,
+        "placements": np.array(places, dtype="<u2").tobytes(),
+        "capacity": draw(st.sampled_from([1, 2**32])),
+    }
+
+
+@st.composite
+def of_sites(draw: st.DrawFn, *, weighed: bool = False) -> Fields:
+    metrics = tuple(draw(st.lists(st.sampled_from(POOLED), min_size=1, unique=True)))
+    tau2 = st.tuples(*[st.sampled_from([0.0, 5e-324, 1024.0]) | st.floats(0, 1024)] * len(metrics))
+    return {**draw(bins()), "metrics": metrics, **({"tau2": draw(tau2)} if weighed else {})}
+
+
+@st.composite
+def edges(draw: st.DrawFn) -> Fields:
+    between = sorted(draw(st.sets(inner, max_size=3)))
+    return {"edges": (0.0, *between, 1.0), "capacity": draw(st.sampled_from([1, 2**32]))}
+
+
+@st.composite
+def condition(draw: st.DrawFn) -> Fields:
+    by = draw(st.sampled_from(["", "class", "group"]))
+    names = {
+        "": (),
+        "class": tuple(str(k) for k in range(draw(st.integers(1, MOST_CLASSES)))),
+        "group": draw(st.sampled_from([("a",), ("b", "a")])),
+    }
+    return {"by": by, "groups": names[by]}
+
+
+@st.composite
+def quantity(draw: st.DrawFn, among: tuple[str, ...] = tuple(QUANTITIES)) -> Fields:
+    name = draw(st.sampled_from(among))
+    parameters = ()
+    if name == "raps":
+        parameters = draw(
+            st.just(())
+            | st.tuples(st.sampled_from([0.0, 5e-324, 1000.0]), st.sampled_from([0.0, 1.0, 2.0**20]))
+        )
+    return {"quantity": name, "parameters": parameters}
+
+
+@st.composite
+def span(draw: st.DrawFn) -> Fields:
+    usual = st.sampled_from([(0.0, 1.0), (-1e307, 1e307), (1e-300, 1e300), (1e-310, 1.0), (-3.0, 5e-3)])
+    lower, upper = draw(usual | st.tuples(numbers, numbers).map(sorted))
+    return {"lower": lower, "upper": upper}
+
+
+@st.composite
+def distribution(draw: st.DrawFn) -> Fields:
+    fields = {**draw(span()), **draw(quantity()), "points": draw(st.sampled_from([2, 4, 16]))}
+    fields["spacing"] = draw(st.sampled_from(SPACINGS))
+    if fields["spacing"] == "given":
+        fields["given"] = tuple(sorted(draw(st.sets(numbers, min_size=1, max_size=3))))
+        fields |= {"lower": fields["given"][0], "upper": fields["given"][-1], "points": 4}
+    labelled = {"labelled": True, "public_labels": draw(st.booleans())}
+    return {**fields, **draw(condition() | st.just(labelled))}
+
+
+@st.composite
+def tree(draw: st.DrawFn) -> Fields:
+    return {**draw(distribution()), "widths": draw(st.sampled_from([(1,), (1, 2)]))}
+
+
+@st.composite
+def path(draw: st.DrawFn) -> Fields:
+    return {**draw(distribution()), "multiplier": draw(st.sampled_from([1, 2, 1 << 16]))}
+
+
+@st.composite
+def levels(draw: st.DrawFn) -> Fields:
+    return {
+        "level": draw(inner),
+        "confidence": draw(st.none() | inner),
+        "clients": draw(st.sampled_from([1, 2, 10, 101, 100_000])),
+    }
+
+
+@st.composite
+def local(draw: st.DrawFn) -> Fields:
+    rules = tuple(draw(st.lists(st.sampled_from(RULES), min_size=1, unique=True)))
+    return {**draw(quantity()), **draw(condition()), **draw(levels()), "rules": rules}
+
+
+@st.composite
+def votes(draw: st.DrawFn) -> Fields:
+    rungs = (0, *sorted(draw(st.sets(st.integers(1, 2 * MOST_ROWS), max_size=4))))
+    points = draw(st.sampled_from([2, 16]))
+    return {
+        **draw(quantity()),
+        **draw(condition()),
+        **draw(levels()),
+        **draw(span()),
+        "points": points,
+        "rungs": rungs,
+    }
+
+
+@st.composite
+def losses(draw: st.DrawFn) -> Fields:
+    """For as many rows as there are at most: `client.py` leaves out the others."""
+    rows = draw(st.integers(MOST_ROWS, 2**32))
+    slope = st.sampled_from([1, 9, 1 << 20])
+    return {
+        **draw(quantity()),
+        **draw(span()),
+        "rows": rows,
+        "target": draw(st.integers(1, rows)),
+        "points": draw(st.integers(2, 20)),
+        "below": draw(slope),
+        "above": draw(slope),
+    }
+
+
+@st.composite
+def covered(draw: st.DrawFn, among: tuple[str, ...] = tuple(QUANTITIES), *, sets: bool = False) -> Fields:
+    fields = {**draw(quantity(among)), **draw(condition())}
+    if sets and QUANTITIES[fields["quantity"]].is_softmax:
+        fields["classes"] = len(fields["groups"]) if fields["by"] == "class" else draw(st.integers(1, 6))
+    groups = {"": 1, "class": len(fields["groups"]), "group": len(fields["groups"]) + 1}[fields["by"]]
+    return {**fields, "thresholds": draw(st.tuples(*[limits] * groups))}
+
+
+@st.composite
+def of_classes(draw: st.DrawFn) -> Fields:
+    return {
+        "classes": draw(classes),
+        "bins": draw(st.integers(1, 5)),
+        "bits": draw(st.integers(2, 14)),
+        "digits": draw(st.integers(1, 3)),
+    }
+
+
+@st.composite
+def per_class(draw: st.DrawFn) -> Fields:
+    fields = draw(bins())
+    del fields["thresholds"]
+    return {**fields, "classes": draw(classes), "widths": draw(st.sampled_from([(1,), (1, 2)]))}
+
+
+@st.composite
+def scaling(draw: st.DrawFn) -> Fields:
+    method, count = draw(st.sampled_from(tuple(FAMILIES))), draw(classes)
+    family = FAMILIES[method]
+    parameter = st.sampled_from([family.least, 1.0, 2.0**20]) | st.floats(family.least, 2.0**20)
+    size = family.size(count)
+    return {
+        "method": method,
+        "classes": count,
+        "theta": tuple(draw(st.lists(parameter, min_size=size, max_size=size))),
+        "order": draw(st.integers(1, 2)),
+    }
+
+
+QUESTIONS: Mapping[str, st.SearchStrategy[Fields]] = {
+    "score-histogram": histogram(),
+    "versus-histogram": histogram(),
+    "paired-histograms": histogram(),
+    "grouped-histogram": grouped(),
+    "paired-moments": moments(),
+    "eligible-sites": of_sites(),
+    "site-sums": of_sites(weighed=True),
+    "value-tree": tree(),
+    "value-path": path(),
+    "value-roots": distribution(),
+    "score-path": st.fixed_dictionaries({"points": st.sampled_from([2, 16])}),
+    "group-statistics": edges(),
+    "all-group-statistics": edges(),
+    "local-quantile": local(),
+    "quantile-votes": votes(),
+    "quantile-losses": losses(),
+    "coverage-counts": covered(sets=True),
+    "site-coverage": covered(),
+    "mean-width": covered(("normalised", "cqr")),
+    "class-statistics": of_classes(),
+    "class-histograms": per_class(),
+    "scaling-sums": scaling(),
+}
+
+
+@st.composite
+def question(draw: st.DrawFn, name: str) -> Summary[Any]:
+    """Some summary of this name; fields that no summary can be made of were never sent."""
+    fields = draw(QUESTIONS[name])
+    try:
+        return CATALOGUE[name](**fields)
+    except UsageError:
+        reject()
+
+
+def test_every_summary_is_asked_for() -> None:
+    assert set(QUESTIONS) == set(CATALOGUE)
+
+
+# --- rows -----------------------------------------------------------------------------------------------
+
+
+COLUMNS: Mapping[str, st.SearchStrategy[Any]] = {
+    "score": shares,
+    "versus": shares,
+    "label": st.integers(0, 1),
+    "group": st.sampled_from(fingerprints(["a", "b", "c"]).tolist() + [0, -(2**63), 2**63 - 1]),
+    "scale": positive,
+    "class": st.sampled_from([0, 1, 2, LARGEST_CLASS]) | st.integers(0, LARGEST_CLASS),
+}
+TYPES = {"label": np.int8, "group": np.int64, "class": np.int64}
+
+
+class Batches:
+    def __init__(self, *batches: Batch) -> None:
+        self._batches = batches
+
+    def batches(self) -> Iterator[Batch]:
+        yield from self._batches
+
+
+@st.composite
+def batch(draw: st.DrawFn, columns: tuple[str, ...], width: int) -> Batch:
+    """Some rows, each once or often; a class has a logit where there are logits."""
+    rows, times = draw(st.integers(0, MOST_DIFFERENT)), draw(st.sampled_from([1, MOST_ALIKE]))
+    found = {}
+    for role in columns:
+        one = COLUMNS.get(role, numbers)
+        if role == "logits":
+            one = st.tuples(*[numbers] * width)
+        elif role == "class" and "logits" in columns:
+            one = st.integers(0, width - 1)
+        values = np.array(
+            draw(st.lists(one, min_size=rows, max_size=rows)), dtype=TYPES.get(role, np.float64)
+        )
+        if role == "logits":
+            values = values.reshape(rows, width)
+        found[role] = np.repeat(values, times, axis=0)
+    return found
+
+
+def measured(summary: Summary[Any], *batches: Batch) -> np.ndarray:
+    vector, _ = summary.measure(Batches(*batches), {})
+    assert vector.dtype == np.int64
+    assert vector.shape == (summary.length,)
+    return vector
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_no_rows_make_a_summary_refuse(name: str, data: st.DataObject) -> None:
+    summary = data.draw(question(name))
+    width = data.draw(st.integers(2, MOST_CLASSES + 1))
+    measured(summary, *data.draw(st.lists(batch(summary.columns, width), max_size=MOST_BATCHES)))
