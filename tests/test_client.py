@@ -118,6 +118,19 @@ def test_a_refused_policy_charges_nothing_and_reads_nothing() -> None:
     assert log == ["policy"]
 
 
+@pytest.mark.parametrize("values", [(), (1, 2, 3)])
+def test_a_column_that_the_site_has_not_named_is_refused_with_and_without_rows(
+    values: tuple[int, ...],
+) -> None:
+    """Before anything else: a refusal that came of reading would say whether there are rows."""
+    log: list[str] = []
+    asked = {"rows": lambda: Watched(log, values), "ledger": WatchedLedger(log)}
+    assert refusal(client(log, roles=frozenset({"score"}), **asked).answer(request())) == Refusal.DATA
+    assert log == []
+    assert refusal(client(log, roles=frozenset({"value"}), **asked).answer(request())) is None
+    assert log == ["policy", "ledger", "rows"]
+
+
 def test_a_refused_charge_reads_nothing() -> None:
     log: list[str] = []
     assert refusal(client(log, ledger_refuses=True).answer(request())) == Refusal.BUDGET

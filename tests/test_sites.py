@@ -6,15 +6,20 @@ import contextlib
 import sqlite3
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedassay.crypto.identity import Identity, key_to_text
 from fedassay.endpoint import FileStore
+from fedassay.envelope import Refusal, open_reply, pack_request
 from fedassay.errors import UsageError
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import Budget
+from fedassay.protocol import Budget, Protection, Request, Setting, Sum, Summary
 from fedassay.sites import SiteFile
+from fedassay.summaries.coverage_counts import CoverageCounts
+from fedassay.summaries.score_histogram import ScoreHistogram
+from fedassay.trust.server_dp import ServerDP
 
 IDENTITY = Identity.draw(SecureRandomness())
 GOOD = f"""
@@ -92,6 +97,26 @@ def test_logits_and_classes_of_a_site(folder: Path) -> None:
     (batch,) = site.open().site.rows().batches()
     assert batch["logits"].tolist() == [[0.5, 1.0, 2.0], [3.0, 4.0, 5.0]]
     assert batch["class"].tolist() == [2, 0]
+
+
+@pytest.mark.parametrize("rows", ["", "0.5,1\n"])
+def test_a_site_refuses_what_it_has_no_columns_for_with_and_without_rows(folder: Path, rows: str) -> None:
+    (folder / "scores.csv").write_text("p,y\n" + rows)
+    client = SiteFile.read(written(folder, GOOD)).open()
+    budget = Budget(epsilon=1.0)
+    setting = Setting(trust=ServerDP(), protection=Protection(), budget=budget, clients=5)
+
+    def answered(summary: Summary[Any], exchange: bytes) -> Any:
+        plan = setting.trust.plan(Sum(of=summary), setting)
+        asked = Request(exchange=exchange, plans=(plan,), cohort=5, leg=0, recipient=client.name, message={})
+        packed = pack_request(study="s", trust=setting.trust, tasks=("t",), request=asked)
+        return open_reply(client.answer(packed), sender=client.name, exchange=exchange, leg=0)
+
+    missing = CoverageCounts(quantity="conformity", thresholds=(0.5,))
+    assert answered(missing, bytes(16)) is Refusal.DATA
+    assert client.site.ledger.spent("hospital-a/rows", 0.0) == 0.0
+    named = ScoreHistogram(transform="uniform", height=2)
+    assert not isinstance(answered(named, bytes(range(16))), Refusal)
 
 
 def test_the_password_of_a_database_is_not_shown(folder: Path) -> None:

@@ -73,6 +73,14 @@ def test_a_folder_of_sites_keeps_their_names(tmp_path: Path) -> None:
         apply_calibrator(CALIBRATOR, folder, tmp_path / "out2.parquet")
 
 
+def test_csv_out(tmp_path: Path) -> None:
+    data = frame()
+    assert apply_calibrator(CALIBRATOR, data, tmp_path / "out.csv") == 50
+    found = pd.read_csv(tmp_path / "out.csv", dtype={"id": str})
+    assert found.calibrated.tolist() == CALIBRATOR.predict(data.p).tolist()
+    pd.testing.assert_frame_equal(found[list(data)], data)
+
+
 def test_other_names_for_the_columns(tmp_path: Path) -> None:
     data = frame().rename(columns={"p": "risk"})
     found = written(data, tmp_path / "out.parquet", score="risk", column="risk_calibrated")
@@ -93,7 +101,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     data = frame()
     assert "did you mean" in refused(tmp_path, data.rename(columns={"p": "P"}))
     assert "--column" in refused(tmp_path, data, column="k")
-    assert ".parquet" in refused(tmp_path, data, out="out.csv")
+    assert "expected .parquet or .csv" in refused(tmp_path, data, out="out.txt")
     assert "folder does not exist" in refused(tmp_path, data, out="no/out.parquet")
     assert "no rows" in refused(tmp_path, data.head(0))
     assert "--score" in refused(

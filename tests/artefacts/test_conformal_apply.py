@@ -34,10 +34,10 @@ def frame(rows: int = 60) -> pd.DataFrame:
 
 
 def written(made: Any, data: Any, out: Path, **options: Any) -> pa.Table:
-    rows, new = apply_conformal(made, data, out, **options)
+    applied = apply_conformal(made, data, out, **options)
     table = parquet.read_table(out)
-    assert len(table) == rows
-    assert table.column_names[-2:] == list(new)
+    assert len(table) == applied.rows
+    assert table.column_names[-2:] == list(applied.columns)
     return table
 
 
@@ -178,6 +178,79 @@ def test_in_a_folder_each_file_is_a_client(tmp_path: Path) -> None:
     assert "expected 2 as in" in refused(tmp_path, tmp_path / "logits", made=SETS)
 
 
+def test_files_without_the_column_of_the_calibration_are_clients_themselves(tmp_path: Path) -> None:
+    made = predictor("absolute", {"north": 1.0, "south": 2.0}, by="client")
+    assert made.columns["client"] == "site"
+    folder = tmp_path / "sites"
+    folder.mkdir()
+    rows = {name: regression_rows(seed=seed)["p"] for seed, name in enumerate(("north", "south"))}
+    for name, p in rows.items():
+        pd.DataFrame({"p": p}).to_parquet(folder / f"{name}.parquet")
+    table = written(made, folder, tmp_path / "o.parquet")
+    sites = np.repeat(list(rows), 60)
+    expected = made.predict_interval(np.concatenate(list(rows.values())), client=sites)
+    assert interval_of(table).tolist() == expected.tolist()
+    assert table["client"].to_pylist() == sites.tolist()
+    # Whoever names a column means it, and a column that is there goes before the file's name.
+    assert "'site' (client)" in refused(tmp_path, folder, made=made, columns={"client": "site"})
+    for name in rows:
+        pd.DataFrame({"p": [0.0], "site": ["south"]}).to_parquet(folder / f"{name}.parquet")
+    table = written(made, folder, tmp_path / "s.parquet")
+    assert interval_of(table).tolist() == [[-2.0, 2.0]] * 2
+    assert "'site' (client)" in refused(tmp_path, {"p": [0.0]}, made=made)
+
+
+def test_csv_out(tmp_path: Path) -> None:
+    data = frame().assign(note=['a "b", c', "line\nbreak", None] * 20, n=np.arange(60))
+    apply_conformal(INTERVAL, data, tmp_path / "o.csv")
+    found = pd.read_csv(tmp_path / "o.csv", dtype={"id": str})
+    assert (
+        found[["lower", "upper"]].to_numpy().tolist()
+        == INTERVAL.predict_interval(data.p, scale=data.s).tolist()
+    )
+    pd.testing.assert_frame_equal(found[list(data)], data, check_dtype=False)
+    # Text of a CSV file comes out as it came in.
+    (tmp_path / "in.csv").write_text("p,s,code\n0.50,1.0,007\n1e0,2,\n")
+    apply_conformal(INTERVAL, tmp_path / "in.csv", tmp_path / "same.csv")
+    found = pd.read_csv(tmp_path / "same.csv", dtype=str).fillna("")
+    assert found[["p", "s", "code"]].to_numpy().tolist() == [["0.50", "1.0", "007"], ["1e0", "2", ""]]
+    assert list(found) == ["p", "s", "code", "lower", "upper"]
+
+
+def test_lists_in_a_csv_file_are_text(tmp_path: Path) -> None:
+    logits = [[0.0, 0.0, -50.0, 0.0], [9.0, 0.0, 0.5, 0.25], [0.0, 0.0, 0.0, 0.0]]
+    forms = {
+        "lists": pa.table({"z": logits}),
+        "fixed": pa.table({"z": pa.array(logits, pa.list_(pa.float64(), 4))}),
+        "sliced": pa.table({"z": [[1.0], *logits]}).slice(1),
+        "frame": pd.DataFrame({"z": logits}),
+    }
+    for name, form in forms.items():
+        out = tmp_path / f"{name}.csv"
+        apply_conformal(predictor("lac", 0.7), form, out)
+        found = pd.read_csv(out, keep_default_na=False)
+        assert found.prediction_set.tolist() == ["0 1 3", "0", ""], name
+        assert found.set_size.tolist() == [3, 1, 0]
+        assert [[float(one) for one in row.split()] for row in found.z] == logits
+    nested = pa.table({"p": [1.0], "s": [1.0], "deep": [[[1.0]]]})
+    assert "column 'deep'" in refused(tmp_path, nested, out="deep.csv")
+    assert ".parquet file instead" in refused(
+        tmp_path, pa.table({"p": [1.0], "s": [1.0], "m": [{"a": 1}]}), out="d.csv"
+    )
+
+
+def test_a_csv_file_is_complete_or_not_there(tmp_path: Path) -> None:
+    data = frame(300_000)
+    data.loc[271_828, "p"] = math.nan
+    data.to_parquet(tmp_path / "d.parquet")
+    assert "row 271828" in refused(tmp_path, tmp_path / "d.parquet", out="out.csv")
+    (tmp_path / "out.csv").write_text("mine")
+    assert "--force" in refused(tmp_path, frame(), out="out.csv")
+    assert "no rows" in refused(tmp_path, frame(0), out="out.csv", overwrite=True)
+    apply_conformal(INTERVAL, frame(7), tmp_path / "out.csv", overwrite=True)
+    assert len(pd.read_csv(tmp_path / "out.csv")) == 7
+
+
 def test_other_names_for_the_columns(tmp_path: Path) -> None:
     data = {"lower": [0.0, 1.0], "upper": [1.0, 4.0]}
     made = predictor("cqr", 0.25)
@@ -209,7 +282,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         tmp_path, data.assign(upper=1.0)
     )
     assert "--column" in refused(tmp_path, data.assign(c_lower=1.0), column="c")
-    assert ".parquet" in refused(tmp_path, data, out="out.csv")
+    assert "expected .parquet or .csv" in refused(tmp_path, data, out="out.xlsx")
     assert "folder does not exist" in refused(tmp_path, data, out="no/out.parquet")
     assert "no rows" in refused(tmp_path, data.head(0))
     assert "above 0" in refused(tmp_path, data.assign(s=0.0))
@@ -227,7 +300,15 @@ def test_what_is_refused(tmp_path: Path) -> None:
     groups = predictor("absolute", {"F": 1.0, "M": 1.0}, by="group")
     assert "group: got 'X'" in refused(tmp_path, data, made=groups)
     two = predictor("lac", {"0": 0.5, "1": 0.5}, by="class")
-    assert "got 4 classes, expected the 2" in refused(tmp_path, class_rows(), made=two)
+    assert "got 4 classes, expected the 2 that it was calibrated on" in refused(
+        tmp_path, class_rows(), made=two
+    )
+    assert "got 4 classes, expected the 5" in refused(
+        tmp_path, class_rows(), made=predictor("aps", classes=5)
+    )
+    assert "did you mean 'z'?" in refused(
+        tmp_path, pd.DataFrame(NUMBERED), made=SETS, columns={"logits": "zs"}
+    )
 
 
 def test_an_existing_file_is_replaced_only_if_told(tmp_path: Path) -> None:
@@ -338,6 +419,66 @@ def test_the_command_warns_of_what_promises_nothing_or_holds_everything(capsys: 
         code, words, _ = call(capsys, "apply", artefact, rows, "--out", out, "--force")
         assert code == 0
         assert f"Warning: {sentence}" in " ".join(words.split())
+
+
+def test_an_infinite_threshold_is_told_only_where_rows_have_it(capsys: Any, tmp_path: Path) -> None:
+    parts = {"F": threshold(1.0), "M": threshold(math.inf, reason="few rows"), "other": threshold(math.inf)}
+    made = predictor("absolute", by="group", thresholds=parts)
+    data = frame()
+
+    def warned(rows: pd.DataFrame, made: Any = made) -> tuple[str, ...]:
+        return apply_conformal(made, rows, tmp_path / "o.parquet", overwrite=True).warnings
+
+    assert warned(data[data.sex == "F"]) == ()
+    title = "The threshold is infinite, so that sets hold everything for"
+    assert warned(data[data.sex != "X"]) == (f"{title} group 'M' (20 rows): few rows.",)
+    assert warned(data) == (f"{title} group 'M', 'other' (40 rows): few rows.",)
+    alone = predictor("absolute", {"north": 1.0, "south": math.inf}, by="client")
+    assert warned(data, alone) == (f"{title} client 'south' (30 rows).",)
+    assert warned(data.head(2), alone) == (f"{title} client 'south' (1 row).",)
+    assert warned(data[data.site == "north"], alone) == ()
+    classes = predictor("lac", {"0": 0.5, "1": math.inf}, by="class")
+    (sentence,) = apply_conformal(classes, {"z": [[0.0, 3.0]]}, tmp_path / "c.parquet").warnings
+    assert sentence == "The threshold is infinite for class '1', so that every set holds it."
+    artefact, rows, out = files(tmp_path, made, data[data.sex == "F"])
+    assert "Warning" not in call(capsys, "apply", artefact, rows, "--out", out)[1]
+    artefact, rows, out = files(tmp_path, made, data)
+    assert "(40 rows)" in " ".join(call(capsys, "apply", artefact, rows, "--out", out, "--force")[1].split())
+
+
+def test_the_command_warns_of_probabilities_as_check_does(capsys: Any, tmp_path: Path) -> None:
+    p = np.exp(class_rows()["z"])
+    p = p / p.sum(axis=1, keepdims=True)
+    numbered = pd.DataFrame({f"z_{k}": column for k, column in enumerate(p.T)})
+    artefact, rows, out = files(tmp_path, SETS, numbered)
+    _, words, _ = call(capsys, "apply", artefact, rows, "--out", out)
+    _, checked, _ = call(capsys, "check", rows, "--logits", "z")
+    sentence = " ".join(checked.split()).partition("warning ")[2].partition("same model.")[0]
+    assert "probabilities by their looks" in sentence
+    assert f"Warning: {sentence}same model." in " ".join(words.split())
+    artefact, rows, out = files(tmp_path, SETS, np.log(numbered))
+    assert "Warning" not in call(capsys, "apply", artefact, rows, "--out", out, "--force")[1]
+
+
+def test_a_result_is_no_artefact(capsys: Any, tmp_path: Path) -> None:
+    artefact, rows, out = files(tmp_path, INTERVAL)
+    result = fedassay.conformal(
+        regression_rows(600), client="site", target="y", prediction="p", trust=fedassay.Plain()
+    )
+    result.save(artefact)
+    code, _, err = call(capsys, "apply", artefact, rows, "--out", out)
+    assert code == 2
+    assert "this is a result (--json); apply needs the file written by --out." in " ".join(err.split())
+
+
+def test_the_command_writes_csv(capsys: Any, tmp_path: Path) -> None:
+    artefact, rows, _ = files(tmp_path, SETS, pd.DataFrame(NUMBERED))
+    code, words, _ = call(capsys, "apply", artefact, rows, "--out", tmp_path / "out.csv")
+    assert code == 0
+    assert "columns prediction_set and set_size" in " ".join(words.split())
+    found = pd.read_csv(tmp_path / "out.csv", keep_default_na=False, dtype={"prediction_set": str})
+    members = SETS.predict_set(class_rows()["z"])
+    assert found.prediction_set.tolist() == [" ".join(map(str, np.flatnonzero(row))) for row in members]
 
 
 def test_the_command_refuses_with_one_sentence_and_exit_code_2(capsys: Any, tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def test_whatever_stands_in_the_entries_loading_never_crashes_nor_does_what_was_
     except UsageError:
         return
     try:
-        assert loaded.predict_set([[0.0, 1.0]] * 2, group=["F", "M"]).shape == (2, 2)
+        assert loaded.predict_set([[0.0, 2.0, 1.0, 0.5]] * 2, group=["F", "M"]).shape == (2, 4)
     except (UsageError, DataError):
         pass
     path = tmp_path_factory.getbasetemp() / "fuzzed.json"

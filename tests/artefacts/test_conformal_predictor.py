@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -283,6 +284,10 @@ def test_who_uses_it_is_warned() -> None:
     assert predictor("absolute", by="group", thresholds=parts).warnings == (
         "The threshold is infinite, so that sets hold everything for group 'M', 'other'.",
     )
+    classes = {"0": threshold(0.5), "1": all_of_it}
+    assert predictor("lac", by="class", thresholds=classes).warnings == (
+        "The threshold is infinite for class '1', so that every set holds it: the noise is too large.",
+    )
 
 
 # --- from a run -----------------------------------------------------------------------------------------
@@ -344,17 +349,10 @@ def test_a_run_in_which_each_client_is_alone() -> None:
 
 def test_a_result_without_a_threshold_has_no_predictor() -> None:
     rows = regression_rows(600)
-    grouped = run(
-        data=rows,
-        target="y",
-        prediction="p",
-        method="local",
-        conditional="group",
-        by="sex",
-        groups=["F", "M"],
-    )
-    with pytest.raises(DataError, match="it has no threshold: each client has a threshold of its own"):
-        fedassay.ConformalPredictor.of(grouped)
+    found = run(data=rows, target="y", prediction="p")
+    none = {**found.results, "threshold": None, "infinite": False, "reason": "nobody sent anything"}
+    with pytest.raises(DataError, match="it has no threshold: nobody sent anything"):
+        fedassay.ConformalPredictor.of(replace(found, results=none))
     ecdf = fedassay.ecdf(rows, client="site", value="y", lower=-5, upper=5, trust=fedassay.Plain())
     with pytest.raises(UsageError, match="expected one of conformal"):
         fedassay.ConformalPredictor.of(ecdf)

@@ -9,10 +9,13 @@ import pytest
 
 from fedassay.errors import PolicyRefusal, UsageError
 from fedassay.privacy.policy import AllowAll, PolicyRequest, SimplePolicy
-from fedassay.protocol import Budget, Plan, Protection, Setting, Sum
+from fedassay.protocol import Budget, Plan, Protection, Setting, Sum, TrustModel
+from fedassay.trust.local_dp import LocalDP
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
+from fedassay.trust.shuffle import Shuffle
+from shuffle_driver import HISTOGRAM
 from toys import CountsUpTo
 
 
@@ -95,6 +98,8 @@ def test_two_clients_are_never_enough_by_default() -> None:
         {"largest_delta": 1.0},
         {"trust_models": "plain"},
         {"summaries": ["counts-up-to"]},
+        {"largest_local_epsilon": 0.0},
+        {"largest_local_epsilon": math.nan},
         {"smallest_cohort": 0},
         {"finest_resolution": 0},
     ],
@@ -123,3 +128,36 @@ def test_a_secure_sum_must_withstand_as_much_as_the_site_asks_for() -> None:
     with pytest.raises(PolicyRefusal, match="total over 3 clients"):
         SimplePolicy(smallest_cohort=10).check(asked())
     SimplePolicy(smallest_cohort=10).check(asked(minimum_cohort=10))
+
+
+def test_a_message_that_only_a_shuffler_hides_has_a_bound_of_its_own() -> None:
+    """The larger the crowd that the asker claims, the less noise a message has: a site keeps a floor under it."""
+
+    def asked(clients: int, trust: TrustModel | None = None) -> PolicyRequest:
+        setting = Setting(
+            trust=trust or Shuffle(),
+            protection=Protection(rows_per_client=1),
+            budget=Budget(epsilon=1.0, delta=1e-6),
+            clients=clients,
+        )
+        plan = setting.trust.plan(Sum(of=HISTOGRAM), setting)
+        return PolicyRequest.of(plan, study="study", cohort=clients)
+
+    request = asked(10_000)
+    assert request.epsilon(1e-6) <= 1.0 < 4.0 < request.local_epsilon < 8.0
+    SimplePolicy(largest_local_epsilon=request.local_epsilon).check(request)
+    just_below = math.nextafter(request.local_epsilon, 0.0)
+    with pytest.raises(PolicyRefusal, match="that only shuffling hides, expected at most"):
+        SimplePolicy(largest_local_epsilon=just_below).check(request)
+
+    claimed = asked(10**9)
+    assert claimed.epsilon(1e-6) <= 1.0
+    assert claimed.local_epsilon > 8.0
+    # Also where the site believes in the shuffler: with a rule for delta.
+    for policy in (SimplePolicy(), SimplePolicy(largest_epsilon=1.0, largest_delta=1e-6)):
+        policy.check(request)
+        with pytest.raises(PolicyRefusal, match="that only shuffling hides"):
+            policy.check(claimed)
+    # What needs no shuffler is judged by its epsilon alone.
+    SimplePolicy(largest_local_epsilon=1e-3).check(asked(10_000, LocalDP()))
+    SimplePolicy(largest_local_epsilon=1e-3).check(clear())

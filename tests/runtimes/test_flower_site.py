@@ -152,6 +152,17 @@ def helper_file(lab: Lab, **entries: str) -> Path:
     return path
 
 
+def test_a_roster_has_each_key_once(lab: Lab) -> None:
+    """Whoever had two names would pass for two of those who must not work together."""
+    path = helper_file(lab)
+    other = key_to_text(lab.identities["a"].public)
+    path.write_text(path.read_text() + f'a = "{other}"\n')
+    assert set(read_node({"helper": str(path)}).credentials.roster) == {"coordinator", "a"}
+    path.write_text(path.read_text() + f'helper = "{other}"\n')
+    with pytest.raises(UsageError, match="two parties of the roster have the same key; each needs its own"):
+        read_node({"helper": str(path)})
+
+
 def test_a_node_can_be_a_helper(lab: Lab) -> None:
     node = read_node({"helper": str(helper_file(lab))})
     assert node.name == "helper"

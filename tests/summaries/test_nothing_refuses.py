@@ -14,8 +14,8 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from fedassay.data.schema import LARGEST_CLASS
-from fedassay.errors import UsageError
-from fedassay.protocol import Batch, Summary
+from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.protocol import UNBOUNDED, Batch, Budget, Collect, Protection, Setting, Sum, Summary, Unit
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.group_names import fingerprints
 from fedassay.summaries.local_quantile import RULES
@@ -25,6 +25,7 @@ from fedassay.summaries.quantities import QUANTITIES
 from fedassay.summaries.scaling_losses import FAMILIES
 from fedassay.summaries.site_sums import POOLED
 from fedassay.summaries.value_grid import SPACINGS
+from fedassay.trust import TRUST_MODELS
 
 MOST_BATCHES, MOST_DIFFERENT, MOST_ALIKE = 2, 6, 20
 MOST_ROWS = MOST_BATCHES * MOST_DIFFERENT * MOST_ALIKE
@@ -279,7 +280,7 @@ COLUMNS: Mapping[str, st.SearchStrategy[Any]] = {
     "score": shares,
     "versus": shares,
     "label": st.integers(0, 1),
-    "group": st.sampled_from(fingerprints(["a", "b", "c"]).tolist() + [0, -(2**63), 2**63 - 1]),
+    "group": st.sampled_from([*fingerprints(["a", "b", "c"]).tolist(), 0, -(2**63), 2**63 - 1]),
     "scale": positive,
     "class": st.sampled_from([0, 1, 2, LARGEST_CLASS]) | st.integers(0, LARGEST_CLASS),
 }
@@ -323,8 +324,68 @@ def measured(summary: Summary[Any], *batches: Batch) -> np.ndarray:
 
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100)
 def test_no_rows_make_a_summary_refuse(name: str, data: st.DataObject) -> None:
     summary = data.draw(question(name))
     width = data.draw(st.integers(2, MOST_CLASSES + 1))
     measured(summary, *data.draw(st.lists(batch(summary.columns, width), max_size=MOST_BATCHES)))
+
+
+@pytest.mark.parametrize("other", [2, 4])
+@pytest.mark.parametrize("name", ["class-statistics", "class-histograms", "scaling-sums"])
+def test_rows_of_another_model_count_for_nothing(name: str, other: int) -> None:
+    """As if there were none, which the total then shows; of the right number of logits, they count."""
+    fields = {"scaling-sums": {"method": "temperature", "theta": (1.0,)}}.get(name, {})
+    summary = CATALOGUE[name](classes=3, **fields)
+    found = {
+        width: measured(summary, {"class": np.array([0, 1]), "logits": np.zeros((2, width))})
+        for width in (3, other)
+    }
+    assert found[3].any()
+    assert not found[other].any()
+
+
+# --- noise ----------------------------------------------------------------------------------------------
+
+
+RANGE: Fields = {"lower": 0.0, "upper": 1.0, "points": 4}
+WITHOUT_A_BOUND: Mapping[str, Fields] = {
+    "local-quantile": {"quantity": "value", "level": 0.9, "clients": 10},
+    "quantile-votes": {"quantity": "value", "level": 0.9, "clients": 10, "rungs": (0, 1), **RANGE},
+    "quantile-losses": {"quantity": "value", "rows": 1, "target": 1, **RANGE},
+    "site-coverage": {"quantity": "value", "thresholds": (0.5,)},
+    "mean-width": {"quantity": "cqr", "thresholds": (0.5,)},
+}
+PRIVATE = sorted(name for name, model in TRUST_MODELS.items() if model.private)
+
+
+@pytest.mark.parametrize("rows_per_client", [None, 1])
+@pytest.mark.parametrize("epsilon", [0.001, 1.0, 1e300])
+@pytest.mark.parametrize("trust", PRIVATE)
+def test_what_has_no_bound_is_not_asked_for_under_noise(
+    trust: str, epsilon: float, rows_per_client: int | None
+) -> None:
+    """However large the budget is that the question names."""
+    protection = Protection(unit=Unit.EXAMPLE, rows_per_client=rows_per_client)
+    for delta in (0.0, 1e-6):
+        budget = Budget(epsilon=epsilon, delta=delta)
+        setting = Setting(trust=TRUST_MODELS[trust](), protection=protection, budget=budget, clients=1000)
+        for name, fields in WITHOUT_A_BOUND.items():
+            summary = CATALOGUE[name](**fields)
+            assert summary.sensitivity(protection) == UNBOUNDED
+            for query in (Sum(of=summary), Collect(of=summary)):
+                with pytest.raises((UnsupportedQuery, UsageError)):
+                    setting.trust.plan(query, setting)
+
+
+@pytest.mark.parametrize("trust", PRIVATE)
+def test_what_has_a_bound_is(trust: str) -> None:
+    """So the refusals above are of those summaries, not of the setting."""
+    setting = Setting(
+        trust=TRUST_MODELS[trust](),
+        protection=Protection(rows_per_client=1),
+        budget=Budget(epsilon=1.0, delta=1e-6),
+        clients=1000,
+    )
+    counts = CATALOGUE["coverage-counts"](quantity="value", thresholds=(0.5,))
+    assert setting.trust.plan(Sum(of=counts), setting).noise.scale > 0

@@ -34,7 +34,7 @@ from fedassay.protocol import (
 )
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.local_dp import LocalDP
-from fedassay.trust.shuffle import Shuffle
+from fedassay.trust.shuffle import MOST_CLIENTS, Shuffle
 from shuffle_driver import BUDGET, HISTOGRAM, ONE_ROW, Losses, one_row, plan_of, setting
 
 
@@ -153,9 +153,18 @@ def test_unary_reports_hide_all_rows_of_a_client() -> None:
     assert isinstance(plan_of(Select(of=Losses()), trust=trust), ShuffledPlan)
 
 
-def test_an_unknown_number_of_clients_hides_nobody() -> None:
-    plan = plan_of(Sum(of=HISTOGRAM), clients=0)
+@pytest.mark.parametrize("minimum", [3, 10_000])
+def test_an_unknown_number_of_clients_hides_nobody(minimum: int) -> None:
+    """However many the asker says that it will wait for."""
+    plan = plan_of(Sum(of=HISTOGRAM), trust=Shuffle(minimum_cohort=minimum), clients=0)
     assert 1 / plan.noise.scale == pytest.approx(BUDGET.epsilon, rel=1e-8)
+
+
+def test_more_clients_than_there_can_be_are_not_believed() -> None:
+    assert isinstance(plan_of(Sum(of=HISTOGRAM), clients=MOST_CLIENTS), ShuffledPlan)
+    for clients in (MOST_CLIENTS + 1, 2**62):
+        with pytest.raises(UnsupportedQuery, match="clients, expected at most 1,000,000,000"):
+            plan_of(Sum(of=HISTOGRAM), clients=clients)
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,19 @@
-"""Apply an artefact to somebody's rows: read in batches, write Parquet, with the new columns last."""
+"""Apply an artefact to somebody's rows: read in batches, write Parquet or CSV, with the new columns last."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as parquet
 
 from fedassay.artefacts.calibrator import Calibrator
 from fedassay.artefacts.reading import Read, read
+from fedassay.artefacts.text_columns import number_types
+from fedassay.artefacts.writing import PARQUET, checked_target, write_batches
 from fedassay.data.findings import raise_first
 from fedassay.data.schema import Columns
 from fedassay.data.sources import Folder, open_source
@@ -33,14 +35,15 @@ def apply_calibrator(
     column: str = COLUMN,
     overwrite: bool = False,
 ) -> int:
-    """Write all columns of `data` and the calibrated probability to a Parquet file; returns the rows.
+    """Write all columns of `data` and the calibrated probability to a file; returns the rows.
 
     Parameters
     ----------
     data : whatever the other functions read. Files are streamed, so they may be larger than memory. Columns of
-        a CSV file stay text, but for the score. Of a folder, all files must have the same columns; a column
-        ``client`` with the file's name is put first, unless they have one.
-    out : a `.parquet` file. It is complete or it is not there.
+        a CSV file that hold only numbers are numbers in a Parquet file (`number_types`: it is read twice). Of a folder,
+        all files must have the same columns; a column ``client`` with the file's name is put first, unless they have
+        one.
+    out : a `.parquet` or `.csv` file. It is complete or it is not there. In CSV, lists are text: ``0 2 3``.
     score : the column with the model's scores; by default the one of the rows that the calibrator was fitted to.
     column : the name of the new column.
     overwrite : whether `out` may exist.
@@ -72,37 +75,24 @@ def write_applied(
     *,
     new: Sequence[str],
     overwrite: bool,
+    file_is_client: bool = False,
 ) -> int:
     """Write all columns of `data` and those that `make` computes from `columns`, called `new`; returns the rows.
 
-    Guarantee: `out` is complete or it is not there, and was not there before unless `overwrite`.
+    Guarantee: `out` is complete or it is not there, and was not there before unless `overwrite`. With
+    `file_is_client`, the files of a folder may lack the column of the client: then each of them is one.
     """
-    target = _checked_target(Path(out), overwrite=overwrite)
+    target = checked_target(Path(out), overwrite=overwrite)
     source = open_source(data)
     sites = tuple(source.sites.items()) if isinstance(source, Folder) else ((None, source),)
     tables = tuple((site, table) for site, table in sites if not isinstance(table, NoRows))
+    unnamed = not any(columns.client in table.names for _, table in tables)
+    if file_is_client and unnamed and isinstance(source, Folder):
+        columns = replace(columns, client=None)
     _check_columns([table for _, table in tables], columns, new)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        rows = _write(partial, (some.with_columns(make(some)) for some in read(tables, columns)))
-        if rows == 0:
-            raise DataError(f"{source.label}: got no rows, expected at least one; export the data again.")
-        partial.replace(target)
-    except OSError as error:
-        raise UsageError(f"{target}: cannot be written ({error.strerror}); give another file.") from error
-    finally:
-        partial.unlink(missing_ok=True)
-    return rows
-
-
-def _checked_target(target: Path, *, overwrite: bool) -> Path:
-    if target.suffix.lower() != ".parquet":
-        raise UsageError(f"{target}: got the suffix {target.suffix!r}, expected .parquet.")
-    if not target.absolute().parent.is_dir():
-        raise UsageError(f"{target}: its folder does not exist; create it or give another file.")
-    if target.exists() and not overwrite:
-        raise UsageError(f"{target}: it exists; give another file, or --force to replace it.")
-    return target
+    types = number_types([table for _, table in tables]) if target.suffix.lower() == PARQUET else None
+    batches = (some.with_columns(make(some), types) for some in read(tables, columns))
+    return write_batches(target, batches, label=source.label)
 
 
 def _check_columns(tables: list[Table], columns: Columns, new: Sequence[str]) -> None:
@@ -120,25 +110,3 @@ def _check_columns(tables: list[Table], columns: Columns, new: Sequence[str]) ->
             raise DataError(
                 f"{table.label}: its columns are not those of {tables[0].label}; expected the same in every file."
             )
-
-
-def _write(path: Path, batches: Iterator[Any]) -> int:
-    """Write the batches under the schema of the first; the number of rows."""
-    rows, writer = 0, None
-    try:
-        for batch in batches:
-            if writer is None:
-                writer = parquet.ParquetWriter(path, batch.schema)
-            try:
-                # As a table: each batch is a row group, and none is kept in memory.
-                writer.write_table(pa.Table.from_batches([batch.cast(writer.schema)]))
-            except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-                raise DataError(
-                    f"data: the types of the columns change between files ({str(error).splitlines()[0][:100]}), "
-                    "expected the same in every file."
-                ) from error
-            rows += len(batch)
-    finally:
-        if writer is not None:
-            writer.close()
-    return rows

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +15,9 @@ from numpy.typing import NDArray
 
 from fedassay.artefacts.apply import write_applied
 from fedassay.artefacts.conformal import ConformalPredictor
+from fedassay.artefacts.conformal_parts import rows_of_parts, warnings_of
 from fedassay.artefacts.reading import Read
+from fedassay.data.logits import looks_like_probabilities, probabilities_warning
 from fedassay.data.schema import CLIENT, Columns
 from fedassay.errors import UsageError
 
@@ -33,6 +37,15 @@ OPTIONS: Mapping[str, str] = MappingProxyType(
 """What the command line calls the column in each role."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """What was written: how many rows, the new columns, and what whoever uses them should know."""
+
+    rows: int
+    columns: tuple[str, str]
+    warnings: tuple[str, ...]
+
+
 def apply_conformal(
     predictor: ConformalPredictor,
     data: Any,
@@ -41,18 +54,19 @@ def apply_conformal(
     columns: Mapping[str, str | None] | None = None,
     column: str | None = None,
     overwrite: bool = False,
-) -> tuple[int, tuple[str, str]]:
-    """Write all columns of `data` and the prediction intervals or sets to a Parquet file; rows and new columns.
+) -> Applied:
+    """Write all columns of `data` and the prediction intervals or sets to a Parquet or CSV file.
 
     Intervals are two columns of numbers, ``lower`` and ``upper``, both in the interval: -inf and inf where the
     threshold is infinite, null where the interval is empty (CQR). Sets are ``prediction_set``, a list of class numbers
-    that can be empty (LAC), and ``set_size``. Labels are not needed.
+    that can be empty (LAC), and ``set_size``. Labels are not needed. There are warnings about what promises nothing,
+    infinite thresholds of the rows that are there, and probabilities in the place of logits.
 
     Parameters
     ----------
     data, out, overwrite : as for `apply_calibrator`.
     columns : the column in each of the roles `predictor.inputs`; by default that of the calibration rows. The role
-        client of a folder is the file, unless a column is named.
+        client of a folder is the file, unless a column is named or the files have that of the calibration.
     column : gives the new columns other names: ``NAME_lower`` and ``NAME_upper``, or ``NAME`` and ``NAME_size``.
 
     Raises
@@ -61,14 +75,15 @@ def apply_conformal(
         If `out` exists or has another suffix, a column is not known or not needed, or the score is one of the user's
         own, for which there are neither intervals nor sets.
     DataError
-        If the data lack a column, already have a new one, or hold what cannot be used: a row of a class, group or
-        client without a threshold, say.
+        If the data lack a column, already have a new one, or hold what cannot be used: logits of another number of
+        classes, say, or a row of a group or client without a threshold.
     """
     predictor.check_use("predict_set" if predictor.gives_sets else "predict_interval")
     chosen = _columns(predictor, columns or {})
-    new = _names(predictor, column)
+    new, seen = _names(predictor, column), _Seen(predictor)
 
     def predicted(rows: Read) -> dict[str, Any]:
+        seen.add(rows)
         if predictor.gives_sets:
             found = _lists(predictor.sets_of(rows))
         else:
@@ -76,7 +91,36 @@ def apply_conformal(
             found = [pa.array(end, mask=np.isnan(end)) for end in ends.T]
         return dict(zip(new, found, strict=True))
 
-    return write_applied(data, out, chosen, predicted, new=new, overwrite=overwrite), new
+    unnamed = (columns or {}).get(CLIENT) is None
+    rows = write_applied(data, out, chosen, predicted, new=new, overwrite=overwrite, file_is_client=unnamed)
+    return Applied(rows=rows, columns=new, warnings=seen.warnings())
+
+
+class _Seen:
+    """What rows tell about the use of a predictor, as they pass."""
+
+    def __init__(self, predictor: ConformalPredictor) -> None:
+        self._predictor = predictor
+        infinite = any(one.infinite for one in predictor.thresholds.values())
+        # Of a class there are no rows: each is tried in every row.
+        self._rows: Counter[str] | None = (
+            Counter() if infinite and predictor.by in ("group", CLIENT) else None
+        )
+        self._logits: tuple[str, str] | None = None  # the first table and its column
+        self._probabilities = predictor.gives_sets
+
+    def add(self, rows: Read) -> None:
+        if self._rows is not None:
+            self._rows += rows_of_parts(self._predictor.by, self._predictor.thresholds, rows)
+        if self._probabilities:
+            self._logits = self._logits or (rows.table.label, rows.columns.names["logits"])
+            self._probabilities = looks_like_probabilities(rows.chunk.columns["logits"])
+
+    def warnings(self) -> tuple[str, ...]:
+        found = warnings_of(self._predictor.by, self._predictor.thresholds, self._rows)
+        if self._probabilities and self._logits is not None:
+            found += (probabilities_warning(*self._logits).sentence(),)
+        return found
 
 
 def _names(predictor: ConformalPredictor, column: str | None) -> tuple[str, str]:

@@ -44,8 +44,8 @@ def check_width(rows: Read, classes: int | None) -> None:
     width = rows.chunk.columns["logits"].shape[1]
     if width != classes:
         raise DataError(
-            f"{rows.table.label}, logits: got {width} classes, expected the {classes} that it was calibrated on; export "
-            "the logits of the same classes, in the same order."
+            f"{rows.table.label}, logits: got {width} classes, expected the {classes} that it was calibrated on; "
+            "export the logits of the same classes, in the same order."
         )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,17 +51,32 @@ def limits(by: str, thresholds: Mapping[str, float], rows: Read) -> Floats:
     Raises `DataError` for a row of a class, group or client that has none. Groups that were not declared have that of
     ``other``, if there is one.
     """
-    names = sorted(thresholds, key=lambda name: by == "group" and name == OTHER)  # other comes last
-    values = np.array([thresholds[name] for name in names])
     if by == "":
-        return values.reshape(())
+        return np.array(thresholds[EVERYONE])
+    names = _ordered(by, thresholds)
+    return np.array([thresholds[name] for name in names])[_places(by, names, rows)]
+
+
+def rows_of_parts(by: str, thresholds: Mapping[str, Threshold], rows: Read) -> Counter[str]:
+    """How many of these rows have which threshold, by its name."""
+    names = _ordered(by, thresholds)
+    counts = np.bincount(_places(by, names, rows), minlength=len(names))
+    return Counter(dict(zip(names, counts.tolist(), strict=True)))
+
+
+def _ordered(by: str, names: Iterable[str]) -> list[str]:
+    return sorted(names, key=lambda name: by == "group" and name == OTHER)  # other comes last
+
+
+def _places(by: str, names: list[str], rows: Read) -> Ints:
+    """The place in `names` of the part that each row belongs to."""
     if by == "class":
         places = rows.chunk.columns["class"]
     elif by == "group":
         places = group_of(rows.chunk.columns["group"], tuple(name for name in names if name != OTHER))
     else:
         places = _client_places(names, rows)
-    unknown = places >= len(values)
+    unknown = places >= len(names)
     if unknown.any():
         row = int(np.argmax(unknown))
         got = shown(rows.site) if by == CLIENT and rows.chunk.clients is None else value_at(rows.raw(by), row)
@@ -68,7 +84,7 @@ def limits(by: str, thresholds: Mapping[str, float], rows: Read) -> Floats:
             f"{rows.table.label}, {by}: got {got}, which has no threshold, expected one of "
             f"{listed(names, most=_MOST_LISTED)}; leave these rows out."
         )
-    return values[places]
+    return places
 
 
 def _client_places(names: list[str], rows: Read) -> Ints:
@@ -83,18 +99,37 @@ def _client_places(names: list[str], rows: Read) -> Ints:
     return np.full(rows.chunk.length, known.get(rows.site, len(names)), dtype=np.int64)
 
 
-def warnings_of(by: str, thresholds: Mapping[str, Threshold]) -> tuple[str, ...]:
-    """Thresholds that promise nothing, and those with which sets hold everything: a sentence each."""
+def warnings_of(
+    by: str, thresholds: Mapping[str, Threshold], rows: Mapping[str, int] | None = None
+) -> tuple[str, ...]:
+    """Thresholds that promise nothing, and those with which sets hold everything: a sentence each.
+
+    `rows` says how many rows have each threshold, where that is known; an infinite one that none has does no harm.
+    """
     unpromising = {name: one for name, one in thresholds.items() if one.guarantee.kind == "none"}
-    infinite = {name: one for name, one in thresholds.items() if one.infinite}
+    infinite = {
+        name: one for name, one in thresholds.items() if one.infinite and (rows is None or rows.get(name, 0))
+    }
     found = []
-    for title, chosen in (
-        ("No coverage is guaranteed", unpromising),
-        ("The threshold is infinite, so that sets hold everything", infinite),
-    ):
-        if chosen:
-            whom = f" for {by} {listed(list(chosen), most=_MOST_LISTED)}" if by else ""
-            reasons = list(dict.fromkeys(one.reason for one in chosen.values() if one.reason is not None))
-            why = f": {reasons[0]}" if len(reasons) == 1 else ""
-            found.append(f"{title}{whom}{why}.")
+    if unpromising:
+        found.append(f"No coverage is guaranteed{_whom(by, unpromising)}{_why(unpromising)}.")
+    if infinite and by == "class":
+        found.append(
+            f"The threshold is infinite{_whom(by, infinite)}, so that every set holds it{_why(infinite)}."
+        )
+    elif infinite:
+        number = 0 if rows is None else sum(rows.get(name, 0) for name in infinite)
+        many = f" ({number:,} row{'s' * (number != 1)})" if number else ""
+        whom = _whom(by, infinite) + many
+        found.append(f"The threshold is infinite, so that sets hold everything{whom}{_why(infinite)}.")
     return tuple(found)
+
+
+def _whom(by: str, chosen: Mapping[str, Threshold]) -> str:
+    return f" for {by} {listed(list(chosen), most=_MOST_LISTED)}" if by else ""
+
+
+def _why(chosen: Mapping[str, Threshold]) -> str:
+    """The reason, if all have the same."""
+    reasons = list(dict.fromkeys(one.reason for one in chosen.values() if one.reason is not None))
+    return f": {reasons[0]}" if len(reasons) == 1 else ""

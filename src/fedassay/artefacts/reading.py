@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fedassay.artefacts.text_columns import with_types
 from fedassay.data.findings import raise_first
 from fedassay.data.frames import frame_table
 from fedassay.data.logits import Width
@@ -35,15 +36,18 @@ class Read:
         """The column in this role as it came; for a role with several columns there is none."""
         return self.batch.column(self.columns.names[role] if role in ROLES else self.columns.client)
 
-    def with_columns(self, new: dict[str, Any]) -> Any:
+    def with_columns(self, new: dict[str, Any], types: Mapping[str, Any] | None) -> Any:
         """All columns and the new ones; the site's name comes first, if there is one.
 
-        CSV files are read as text: where a column was checked to hold numbers, it does so from now on.
+        CSV files are read as text: a column that was checked to hold numbers, or has one of the `types` of numbers,
+        does so from now on. Without types all text stays as it is.
         """
         kept = dict(zip(self.table.names, self.batch.columns, strict=True))
+        if types is not None:
+            kept = with_types({**kept, **self._numbers()}, types, label=self.table.label)
         named = self.site is not None and CLIENT not in kept
         first = {CLIENT: pa.repeat(pa.scalar(self.site), len(self.batch))} if named else {}
-        return pa.RecordBatch.from_pydict({**first, **kept, **self._numbers(), **new})
+        return pa.RecordBatch.from_pydict({**first, **kept, **new})
 
     def _numbers(self) -> dict[str, Any]:
         found = {}

@@ -57,7 +57,9 @@ def apply(
         typer.Argument(metavar="ARTEFACT", help="What `fedassay calibrate` or `fedassay conformal` wrote."),
     ],
     data: options.Source,
-    out: Annotated[Path, typer.Option(metavar="FILE.parquet", help="Write the rows and the new columns.")],
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="Write the rows and the new columns: .parquet or .csv.")
+    ],
     score: Annotated[
         str | None, _column("Calibrator: the model's scores. Default of every column: as in the calibration.")
     ] = None,
@@ -75,16 +77,18 @@ def apply(
 ) -> None:
     """Apply a calibrator or a conformal predictor to rows; everything stays on this machine."""
     content = read_artefact(artefact)
+    if isinstance(content, dict) and {"task", "results"} <= content.keys():
+        raise UsageError(f"{artefact}: this is a result (--json); apply needs the file written by --out.")
     if isinstance(content, dict) and content.get("artefact") == KIND:
         predictor = ConformalPredictor.load(artefact)
         if score is not None:
             raise UsageError(
                 "--score: the artefact is a conformal predictor, which has no use for it; leave it out."
             )
-        rows, new = apply_conformal(
+        applied = apply_conformal(
             predictor, data, out, columns=conformal_columns, column=column, overwrite=force
         )
-        columns, warnings = f"columns {' and '.join(new)}", predictor.warnings
+        rows, columns, warnings = applied.rows, f"columns {' and '.join(applied.columns)}", applied.warnings
     else:
         calibrator = Calibrator.load(artefact)
         for role in (role for role, name in conformal_columns.items() if name is not None):

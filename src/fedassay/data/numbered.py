@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,6 +36,19 @@ def numbered_columns(beginning: str, existing: Sequence[str]) -> tuple[str, ...]
     ('logit_9', 'logit_10')
     """
     return tuple(column.name for column in _found(beginning, existing))
+
+
+def beginnings(existing: Sequence[str]) -> tuple[str, ...]:
+    """What the names of at least two numbered columns begin with, without the underscore.
+
+    Examples
+    --------
+    >>> beginnings(["logit_0", "logit_1", "y", "x7", "12"])
+    ('logit',)
+    """
+    matches = (_TAIL.fullmatch(name) for name in existing)
+    found = Counter(match["stem"].removesuffix("_") for match in matches if match is not None)
+    return tuple(stem for stem, columns in found.items() if stem and columns >= FEWEST_CLASSES)
 
 
 def _found(beginning: str, existing: Sequence[str]) -> list[_Numbered]:

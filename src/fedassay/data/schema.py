@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedassay.data.findings import Finding, error, listed
 from fedassay.data.logits import EXPECTED, FIX, to_matrix
-from fedassay.data.numbered import numbered_columns, numbering_problem
+from fedassay.data.numbered import beginnings, numbered_columns, numbering_problem
 from fedassay.data.numbers import as_decimals, is_single, to_clients, to_numbers, to_truth
 from fedassay.errors import UsageError
 from fedassay.summaries.group_names import LONGEST_NAME, fingerprints
@@ -254,6 +254,15 @@ def _columns_in(role: Role, name: str, existing: Sequence[str]) -> tuple[str, ..
     return numbered_columns(name, existing) if role.wide else ()
 
 
+def _nameable(role: str, existing: Sequence[str]) -> tuple[str, ...]:
+    """What can be named for a role: columns, or for a wide role what the names of numbered ones begin with."""
+    if role not in ROLES or not ROLES[role].wide:
+        return tuple(existing)
+    stems = beginnings(existing)
+    numbered = {column for stem in stems for column in numbered_columns(stem, existing)}
+    return (*stems, *(column for column in existing if column not in numbered))
+
+
 def _absent(name: str, role: str, existing: Sequence[str], *, where: str) -> Finding:
     what = f"{where}, column {name!r} ({role})"
     if name in existing:
@@ -263,7 +272,7 @@ def _absent(name: str, role: str, existing: Sequence[str], *, where: str) -> Fin
             expected="one",
             fix="rename or remove the others",
         )
-    folded = {column.casefold(): column for column in existing}
+    folded = {column.casefold(): column for column in _nameable(role, existing)}
     close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.5)
     fix = f"did you mean {folded[close[0]]!r}?" if close else "name one of the existing columns"
     if len(existing) == 1 and any(mark in existing[0] for mark in ";\t|"):

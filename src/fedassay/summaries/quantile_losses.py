@@ -111,7 +111,8 @@ class QuantileLosses(OfQuantity[float]):
     @property
     def candidates(self) -> Floats:
         """e_1 .. e_B, the last one +∞."""
-        finite = np.linspace(self.lower, self.upper, self.points - 1) if self.points > 2 else [self.upper]
+        with np.errstate(over="ignore"):  # before the last point is set to the upper end itself
+            finite = np.linspace(self.lower, self.upper, self.points - 1) if self.points > 2 else [self.upper]
         return np.append(finite, np.inf)
 
     @property
