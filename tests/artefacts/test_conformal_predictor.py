@@ -112,7 +112,7 @@ def test_logits_of_another_number_of_classes_are_refused() -> None:
 def test_probabilities_in_the_place_of_logits_are_warned_of() -> None:
     logits = class_rows(50)["z"]
     probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    with pytest.warns(UserWarning) as warned:
+    with pytest.warns(UserWarning, match="sum to 1") as warned:
         members = predictor("lac").predict_set(probabilities)
     assert members.shape == (50, 4)
     (one,) = warned

@@ -55,7 +55,8 @@ def test_what_is_a_column_of_numbers(case: str, tmp_path: Path) -> None:
     if expected is None:
         assert found.to_pylist() == [value or None for value in values]
     else:
-        assert found.to_pylist() == [float(value) if value else None for value in values]
+        number = int if expected == pa.int64() else float
+        assert found.to_pylist() == [number(value) if value else None for value in values]
 
 
 def test_the_last_row_of_a_long_file_decides(tmp_path: Path) -> None:

@@ -79,8 +79,11 @@ def test_the_only_candidate_without_loss_is_the_quantile_rounded_up(
 
 
 def test_any_number_of_candidates() -> None:
-    assert asked(points=3, lower=-1.0).candidates.tolist() == [-1.0, 0.0, math.inf]
-    assert asked(points=2).candidates.tolist() == [0.0, math.inf]
+    assert asked(points=4, lower=-1.0).candidates.tolist() == [-1.0, 0.0, 1.0, math.inf]
+    assert asked(points=3, lower=-1.0).candidates.tolist() == [-1.0, 1.0, math.inf]
+    assert asked(points=2).candidates.tolist() == [1.0, math.inf]
+    largest = float(np.finfo(np.float64).max)
+    assert asked(points=5, upper=largest).candidates.tolist()[-2:] == [largest, math.inf]
     many = asked(points=2**16).candidates
     assert len(many) == 2**16
     assert (np.diff(many) > 0).all()

@@ -44,34 +44,42 @@ def intervals(lower: ArrayLike, upper: ArrayLike, scale: ArrayLike, threshold: A
     array([[ nan,  nan],
            [-inf,  inf]])
     """
+    unscaled = np.ndim(scale) == 0 and float(np.asarray(scale)) == 1.0
     a, b, s, t = np.broadcast_arrays(
         *(np.asarray(column, dtype=np.float64) for column in (lower, upper, scale, threshold))
     )
     ends = np.empty((a.size, 2))
     for start in range(0, a.size, _BLOCK):
         part = slice(start, start + _BLOCK)
-        ends[part, 0] = -_largest(-a[part], s[part], t[part])
-        ends[part, 1] = _largest(b[part], s[part], t[part])
+        by = None if unscaled else s[part]
+        ends[part, 0] = -_largest(-a[part], by, t[part])
+        ends[part, 1] = _largest(b[part], by, t[part])
     ends += 0.0  # no -0.0
     ends[ends[:, 0] > ends[:, 1]] = np.nan
     return ends
 
 
-def _largest(anchor: Floats, scale: Floats, threshold: Floats) -> Floats:
-    """The largest double y with (y - anchor) / scale <= threshold, both operations rounded.
+def _largest(anchor: Floats, scale: Floats | None, threshold: Floats) -> Floats:
+    """The largest double y with (y - anchor) / scale <= threshold, both operations rounded; no scale is one of 1.
 
     Nearly always it is anchor + threshold·scale, rounded, or the double before it; the others are searched for.
     """
     with np.errstate(all="ignore"):  # an infinite threshold, or one end beyond all doubles
-        about = anchor + threshold * scale
-        found = np.where((about - anchor) / scale <= threshold, about, _moved(about, -1))
-        after = _moved(found, 1)
-        settled = ((found - anchor) / scale <= threshold) & ((after - anchor) / scale > threshold)
-        rest = np.flatnonzero(~settled)
-        if rest.size:
-            limit = threshold[rest]
-            found[rest] = np.where(limit == np.inf, np.inf, _searched(anchor[rest], scale[rest], limit))
+        about = anchor + (threshold if scale is None else threshold * scale)
+        found = np.where(_score(about, anchor, scale) <= threshold, about, _moved(about, -1))
+        settled = _score(found, anchor, scale) <= threshold
+        settled &= _score(_moved(found, 1), anchor, scale) > threshold
+        if not settled.all():
+            rest = np.flatnonzero(~settled)
+            limit, by = threshold[rest], np.ones(rest.size) if scale is None else scale[rest]
+            found[rest] = np.where(limit == np.inf, np.inf, _searched(anchor[rest], by, limit))
     return found
+
+
+def _score(y: Floats, anchor: Floats, scale: Floats | None) -> Floats:
+    """How `scores_of` computes it."""
+    away = y - anchor
+    return away if scale is None else away / scale
 
 
 def _moved(values: Floats, steps: int) -> Floats:

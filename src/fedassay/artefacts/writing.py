@@ -117,6 +117,6 @@ def joined(lists: Any) -> Any:
     """
     entries = pc.fill_null(pc.cast(plain(lists.flatten()), pa.string()), "")
     lengths = pc.fill_null(pc.cast(pc.list_value_length(lists), pa.int64()), 0).to_numpy()
-    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64())
-    text = pc.binary_join(pa.LargeListArray.from_arrays(offsets, pc.cast(entries, pa.large_string())), " ")
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    text = pc.binary_join(pa.ListArray.from_arrays(offsets, entries), " ")
     return pc.if_else(lists.is_valid(), text, pa.scalar(None, text.type))
