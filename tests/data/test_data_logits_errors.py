@@ -218,3 +218,26 @@ def test_a_single_logit_column_is_no_role_for_numbers() -> None:
     with pytest.raises(UsageError, match="got 'z' as class and as logits, expected two different columns"):
         load({"z": [0]}, columns={"class": "z", "logits": "z"})
     assert "column 'z' (score)" in sentence({"z_0": [0.5], "z_1": [0.5]}, columns={"score": "z"})
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "words"),
+    [
+        (["logit_0", "logit_1", "logit_2"], "logits", "did you mean 'logit'?"),
+        (["logit0", "logit1"], "logits", "did you mean 'logit'?"),
+        (["Logit_0", "Logit_1"], "logit", "did you mean 'Logit'?"),
+        (["logit_0", "logit_1", "Logits"], "logits", "did you mean 'Logits'?"),
+        (["logit_0", "other"], "logits", "did you mean 'logit_0'?"),  # one number begins nothing
+        (["0", "1"], "logits", "name one of the existing columns."),
+    ],
+)
+def test_what_numbered_columns_begin_with_is_suggested(names: list[str], asked: str, words: str) -> None:
+    data = {"y": [0], **{name: [0.5] for name in names}}
+    text = sentence(data, columns={"class": "y", "logits": asked})
+    assert f"column {asked!r} (logits): got no such column among" in text
+    assert text.endswith(words)
+
+
+def test_numbered_columns_are_suggested_for_other_roles_as_they_are() -> None:
+    text = sentence({"score_0": [0.5], "score_1": [0.5]}, columns={"score": "score"})
+    assert text.endswith("did you mean 'score_1'?") or text.endswith("did you mean 'score_0'?")

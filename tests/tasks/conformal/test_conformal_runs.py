@@ -110,7 +110,7 @@ def private(epsilon: float, rows: int = 30) -> Setting:
 def test_private_choices_of_those_who_stayed(method: str) -> None:
     task = Conformal(method=method, score_range=(0.0, 4.0), bins=20, level=0.8)
     all_of_them, ledger = carried(task, private(20.0))
-    assert (all_of_them["clients"], all_of_them["rows"]) == (10, 300)
+    assert (all_of_them["clients"], all_of_them["rows"]) == (10, None)  # how many rows they have is a secret
     assert len(ledger.charges) == 1
     fewer, _ = carried(task, private(20.0), lambda name, leg: name == NAMES[0])
     assert fewer["clients"] == 9
@@ -233,4 +233,4 @@ def test_choices_are_made_one_by_one_also_among_many() -> None:
         bins=16,
     )
     assert (result.runtime["mode"], result["method"]) == ("faithful", "qq")
-    assert result["rows"] == 1200
+    assert result["rows"] is None

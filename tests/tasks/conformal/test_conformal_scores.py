@@ -135,4 +135,4 @@ def test_a_rare_class_has_the_set_of_everything_and_the_others_their_own() -> No
     groups = result["groups"]
     assert [groups[name]["infinite"] for name in "012"] == [False, False, True]
     assert "4 rows in all" in groups["2"]["reason"]
-    assert any("class 2 hold everything" in warning for warning in result.warnings)
+    assert any("The sets of the class '2' hold everything" in warning for warning in result.warnings)

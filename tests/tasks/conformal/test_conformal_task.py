@@ -231,5 +231,5 @@ def test_everything_covers_everything() -> None:
         described = found.to_json(level=0.9, confidence=confidence)
         assert described["reason"] == "there are too few rows"
         promise = described["guarantee"]
-        assert (promise["coverage"], promise["probability"], promise["assumption"]) == (1.0, 1.0, "none")
+        assert (promise["coverage"], promise["probability"], promise["assumption"]) == (1.0, 1.0, None)
         assert promise["text"] == "The set holds everything, and so covers every new row."
