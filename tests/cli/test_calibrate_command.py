@@ -200,7 +200,7 @@ def test_apply_refuses_with_one_sentence_and_exit_code_2(capsys: Any, csv: Path,
         ((tmp_path / "none.json", csv, "--out", out), "cannot be read"),
         ((csv, csv, "--out", out), "not JSON"),
         ((artefact, tmp_path / "none.csv", "--out", out), "does not exist"),
-        ((artefact, csv, "--out", tmp_path / "out.csv"), "expected .parquet"),
+        ((artefact, csv, "--out", tmp_path / "out.txt"), "expected .parquet"),
         ((artefact, csv, "--out", out, "--score", "risk"), "'risk'"),
         ((artefact, csv, "--out", out, "--column", "y"), "already has a column 'y'"),
     ):

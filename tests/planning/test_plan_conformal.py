@@ -80,7 +80,7 @@ def private_choices(plan: Rehearsed, rng: np.random.Generator, draws: int) -> Fl
     """Every client's losses, one by one, and a choice by the Gumbel trick."""
     assert isinstance(plan.query, Select)
     losses: QuantileLosses = plan.query.of
-    shares = np.append(np.linspace(0, 1, losses.points)[:-1], 1.0)
+    shares = np.append(np.linspace(0, 1, losses.points - 1), 1.0)
     found = np.empty(draws)
     for draw in range(draws):
         chosen = []
@@ -269,7 +269,7 @@ def test_methods_that_promise_less_are_judged_by_less() -> None:
 
 
 def test_what_a_trust_model_cannot_do_is_refused() -> None:
-    with pytest.raises(UnsupportedQuery, match="average: secure-sum shows no single client"):
+    with pytest.raises(UnsupportedQuery, match="average: it needs the quantile of each client"):
         plan_conformal(planned(SecureSum()), task=Conformal(method="average"))
 
 
@@ -402,7 +402,7 @@ def test_the_command_as_json(capsys: Any) -> None:
         (["--target", "spread=-1"], "target spread: got -1"),
         (["--privacy", "server-dp"], "needs a budget"),
         (["--privacy", "server-dp", "--epsilon", 1, "--method", "qq"], "use --method pooled"),
-        (["--method", "local"], "secure-sum shows no single client"),
+        (["--method", "local"], "local: it needs the quantile of each client"),
         (["--rows", 1e9, "--privacy", "plain"], "expected at most 10,000,000"),
         (["--privacy", "distributed-dp", "--epsilon", 1, "--clients", 2], "got 2 clients"),
     ],

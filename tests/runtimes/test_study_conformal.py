@@ -126,7 +126,7 @@ def test_private_choices_need_a_public_number_of_rows(town: Town, capsys: Any) -
     assert begin(town, *ABSOLUTE, *privacy, "--rows-per-client", 180) == 0
     document = town.finish(passes=1)
     results = document["results"]
-    assert (results["method"], results["rows"]) == ("qq", 540)
+    assert (results["method"], results["clients"], results["rows"]) == ("qq", 3, None)
     assert 1.0 < results["threshold"] < 4.0
     assert results["guarantee"]["coverage"] >= 0.9
     assert document["privacy"]["epsilon"] == 3
@@ -189,7 +189,9 @@ def test_a_site_that_names_no_target_says_so(town: Town, capsys: Any) -> None:
     site.write_text(site.read_text().replace('target = "days"\n', ""))
     assert begin(town, *ABSOLUTE, "--privacy", "plain") == 0
     assert town.contribute("a") != 0
-    assert "none in the role 'target'" in " ".join(capsys.readouterr().err.split())
+    assert "it needs the column target, which this site has not named" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 # --- on Flower ------------------------------------------------------------------------------------------

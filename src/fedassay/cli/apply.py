@@ -101,5 +101,5 @@ def apply(
         warnings = (str(calibrator.reason),) if calibrator.recommended is False else ()
     console = Console(quiet=quiet)
     for warning in warnings:
-        console.print(f"[yellow]Warning:[/] {escape(warning)}", highlight=False)
+        console.print(f"[yellow]Warning:[/] {escape(warning)}", highlight=False, soft_wrap=True)
     console.print(escape(f"Written: {out} ({rows:,} rows, {columns})"), highlight=False)

@@ -66,7 +66,7 @@ def choice_coverage(
     are independent, so that P(the threshold is among the first b) = P(Bin(m, G_b) >= k) exactly.
     """
     rng = np.random.default_rng(seed)
-    shares = np.append(np.linspace(0.0, 1.0, losses.points)[:-1], 1.0)
+    shares = np.append(np.linspace(0.0, 1.0, losses.points - 1), 1.0)
     chosen, done = np.zeros(losses.points), 0
     step = max(1, min(CHOICE_DRAWS, _AT_ONCE // losses.points))
     while done < CHOICE_DRAWS:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import betainc
-from scipy.special import chdtrc
+from scipy.special import betainc, chdtrc
 from scipy.stats import binom, chi2_contingency
 
 import fedassay
