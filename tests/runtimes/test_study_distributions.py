@@ -120,7 +120,9 @@ def test_a_site_that_names_no_value_column_says_so(town: Town, capsys: Any) -> N
     site.write_text(site.read_text().replace('value = "age"\n', ""))
     assert begin(town, "ecdf", *RANGE, "--privacy", "plain") == 0
     assert town.contribute("a") != 0
-    assert "needs the column value, which this site has not named" in " ".join(capsys.readouterr().err.split())
+    assert "needs the column value, which this site has not named" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 def test_a_flower_study_carries_the_parameters() -> None:
