@@ -65,7 +65,7 @@ def _largest(anchor: Floats, scale: Floats | None, threshold: Floats) -> Floats:
     Nearly always it is anchor + threshold·scale, rounded, or the double before it; the others are searched for.
     """
     with np.errstate(all="ignore"):  # an infinite threshold, or one end beyond all doubles
-        about = anchor + (threshold if scale is None else threshold * scale)
+        about = _sum(anchor, threshold) if scale is None else anchor + threshold * scale
         found = np.where(_score(about, anchor, scale) <= threshold, about, _moved(about, -1))
         settled = _score(found, anchor, scale) <= threshold
         settled &= _score(_moved(found, 1), anchor, scale) > threshold
@@ -74,6 +74,17 @@ def _largest(anchor: Floats, scale: Floats | None, threshold: Floats) -> Floats:
             limit, by = threshold[rest], np.ones(rest.size) if scale is None else scale[rest]
             found[rest] = np.where(limit == np.inf, np.inf, _searched(anchor[rest], by, limit))
     return found
+
+
+def _sum(anchor: Floats, threshold: Floats) -> Floats:
+    """About the largest y for which y - anchor rounds to the threshold: half a unit of it more than the sum.
+
+    With the error of the sum (Knuth's two-sum), because y can have finer digits than the threshold.
+    """
+    about = anchor + threshold
+    added = about - anchor
+    error = (anchor - (about - added)) + (threshold - added)
+    return about + (error + np.spacing(threshold) / 2)
 
 
 def _score(y: Floats, anchor: Floats, scale: Floats | None) -> Floats:
