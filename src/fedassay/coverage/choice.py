@@ -15,7 +15,6 @@ Reference: docs/explanation/private-conformal.md. Symbols are those of `law.py`.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,12 +23,13 @@ from scipy.optimize import brentq
 from scipy.special import betainc, betaincc
 
 from fedassay.coverage.chosen import Floats, Ints, cdf_after_loss
+from fedassay.coverage.law import FromMoments
 from fedassay.coverage.panels import mean_and_variance
 from fedassay.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChoiceLaw:
+class ChoiceLaw(FromMoments):
     """A lower bound of the law of the coverage U, if m clients choose their t-th smallest of n scores privately.
 
     Guarantee: for independent scores with one distribution, continuous or not, U is stochastically at least as large
@@ -46,7 +46,7 @@ class ChoiceLaw:
     >>> law = ChoiceLaw(clients=10, rows=100, target=96, server_rank=5, candidates=100, rate=1.0)
     >>> round(law.mean, 4), round(law.standard_deviation, 4), round(law.probability_at_least(0.9), 3)
     (0.9084, 0.0132, 0.746)
-    >>> exact = ChoiceLaw(clients=10, rows=100, target=92, server_rank=4, candidates=100, rate=math.inf)
+    >>> exact = ChoiceLaw(clients=10, rows=100, target=92, server_rank=4, candidates=100, rate=np.inf)
     >>> round(exact.mean, 4)
     0.9023
     """
@@ -83,26 +83,6 @@ class ChoiceLaw:
         t, k = np.array([self.target]), np.array([self.server_rank])
         miss, variance = lowest_moments(self.clients, self.rows, t, k, self.candidates, self.rate)
         return float(miss[0]), float(variance[0])
-
-    @property
-    def miss(self) -> float:
-        """1 - M: no more than this part of new rows is missed."""
-        return self._mirrored[0]
-
-    @property
-    def mean(self) -> float:
-        """M: at least this part of new rows is covered."""
-        return 1 - self.miss
-
-    @property
-    def variance(self) -> float:
-        """That of the law, which is not a bound of Var U."""
-        return self._mirrored[1]
-
-    @property
-    def standard_deviation(self) -> float:
-        """The root of `variance`."""
-        return math.sqrt(self.variance)
 
     def cdf(self, t: float) -> float:
         """F(t): P(U <= t) is at most this."""

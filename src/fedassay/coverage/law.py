@@ -27,6 +27,7 @@ Accuracy and proofs: docs/explanation/conformal-coverage.md.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -169,8 +170,37 @@ def _client_quantile(n: int, ell: Floats | NDArray[np.int64], v: Floats, w: Floa
 # --- the law --------------------------------------------------------------------------------------------
 
 
+class FromMoments(ABC):
+    """What follows from mean and variance of the miscoverage 1 - U, or of a bound of it."""
+
+    @property
+    @abstractmethod
+    def _mirrored(self) -> tuple[float, float]:
+        """Both, accurate relative to themselves."""
+
+    @property
+    def miss(self) -> float:
+        """1 - M, the marginal miscoverage: no more than this part of new rows is missed."""
+        return self._mirrored[0]
+
+    @property
+    def mean(self) -> float:
+        """M, the marginal coverage: at least this part of new rows is covered."""
+        return 1 - self.miss
+
+    @property
+    def variance(self) -> float:
+        """Var U, or of the bound: how much the coverage depends on the calibration rows that one happens to have."""
+        return self._mirrored[1]
+
+    @property
+    def standard_deviation(self) -> float:
+        """The root of `variance`."""
+        return math.sqrt(self.variance)
+
+
 @dataclass(frozen=True, kw_only=True)
-class CoverageLaw:
+class CoverageLaw(FromMoments):
     """The law of the coverage U of FedCP-QQ with the pair (ℓ, k), for m clients with n rows each.
 
     Guarantee: exact for independent scores with one continuous distribution; with ties U is at least as large
@@ -215,27 +245,12 @@ class CoverageLaw:
         found = mirrored_moments(self.clients, self.rows, *self.pair)
         return float(found.mean[0]), float(found.variance[0])
 
-    @property
-    def miss(self) -> float:
-        """1 - M, the marginal miscoverage, accurate relative to itself."""
-        return self._mirrored[0]
-
     @cached_property
     def mean(self) -> float:
         """M, the marginal coverage, accurate relative to itself (Eq. 5 of the paper)."""
         if self.miss < 0.5:
             return 1 - self.miss
         return float(moments(self.clients, self.rows, *self.pair).mean[0])
-
-    @property
-    def variance(self) -> float:
-        """Var U: how much the coverage depends on the calibration rows that one happens to have."""
-        return self._mirrored[1]
-
-    @property
-    def standard_deviation(self) -> float:
-        """The root of `variance`."""
-        return math.sqrt(self.variance)
 
     def cdf(self, t: float) -> float:
         """F(t) = P(U <= t), accurate relative to itself in the lower tail."""

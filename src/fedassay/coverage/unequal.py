@@ -12,7 +12,6 @@ Reference: the paper's A.1. Symbols are those of `law.py`; accuracy: docs/explan
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from fedassay.coverage.law import checked_level, split_rank, split_rows
+from fedassay.coverage.law import FromMoments, checked_level, split_rank, split_rows
 from fedassay.coverage.senders import Senders
 from fedassay.errors import UsageError
 
@@ -58,7 +57,7 @@ def too_small(rows: Sequence[int], level: float) -> tuple[TooSmall, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnequalLaw:
+class UnequalLaw(FromMoments):
     """The law of the coverage U where client j sends its ℓ_j-th smallest of n_j scores and the server takes the k-th.
 
     Guarantee and assumption as for `CoverageLaw`. Mean, standard deviation and probabilities are within 1e-12
@@ -127,26 +126,6 @@ class UnequalLaw:
             return 0.0, 0.0
         mean, variance = self._senders.moments(self._rank)
         return float(mean[0]), float(variance[0])
-
-    @property
-    def miss(self) -> float:
-        """1 - M, the marginal miscoverage."""
-        return self._mirrored[0]
-
-    @property
-    def mean(self) -> float:
-        """M, the marginal coverage (the paper's A.1)."""
-        return 1 - self.miss
-
-    @property
-    def variance(self) -> float:
-        """Var U."""
-        return self._mirrored[1]
-
-    @property
-    def standard_deviation(self) -> float:
-        """The root of `variance`."""
-        return math.sqrt(self.variance)
 
     def cdf(self, t: float) -> float:
         """F(t) = P(U <= t)."""

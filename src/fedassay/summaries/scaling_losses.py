@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedassay.errors import DataError, UsageError
+from fedassay.summaries.softmax_scores import checked_labels
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -157,17 +158,7 @@ def _matrix(logits: ArrayLike) -> NDArray[Any]:
 
 def _checked(logits: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Ints]:
     z = _matrix(logits)
-    y = np.asarray(labels)
-    if y.shape != (len(z),):
-        raise DataError(f"class: got {y.shape} of them for {len(z)} rows of logits, expected one per row.")
-    if y.size and y.dtype.kind not in "iu":
-        raise DataError(f"class: got numbers of type {y.dtype}, expected whole numbers.")
-    if y.size and not (y.min() >= 0 and y.max() < z.shape[1]):
-        wrong = y.max() if y.min() >= 0 else y.min()
-        raise DataError(
-            f"class: got {wrong}, expected whole numbers from 0 to {z.shape[1] - 1}, one for each logit; recode them."
-        )
-    return z, y.astype(np.int64, copy=False)
+    return z, checked_labels(labels, z)
 
 
 def _bounded(z: NDArray[Any]) -> tuple[NDArray[Any], float]:

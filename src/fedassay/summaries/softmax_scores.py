@@ -180,8 +180,12 @@ def _shared(falling: Floats, mass: Floats, rank: Floats) -> tuple[Floats, Floats
 
 
 def _checked(logits: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Ints]:
-    """Logits, and the true classes as whole numbers below their number."""
     z = _checked_logits(logits)
+    return z, checked_labels(labels, z)
+
+
+def checked_labels(labels: ArrayLike, z: NDArray[Any]) -> Ints:
+    """The true classes of rows with these logits, as whole numbers below their number."""
     y = np.asarray(labels)
     if y.shape != (len(z),):
         raise DataError(f"class: got {y.shape} of them for {len(z)} rows of logits, expected one per row.")
@@ -192,7 +196,7 @@ def _checked(logits: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Ints]:
         raise DataError(
             f"class: got {wrong}, expected whole numbers from 0 to {z.shape[1] - 1}, one for each logit; recode them."
         )
-    return z, y.astype(np.int64, copy=False)
+    return y.astype(np.int64, copy=False)
 
 
 def _checked_logits(logits: ArrayLike) -> NDArray[Any]:
