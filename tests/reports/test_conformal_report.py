@@ -375,7 +375,7 @@ def test_a_value_with_a_probability_of_its_own_is_a_step() -> None:
 def test_other_methods_stand_beside_ours_with_their_sizes() -> None:
     sheets, _ = parts(RESULTS["everything"]())
     sheet = sheets["Beside other methods, on held-out rows"]
-    assert [row[0].text for row in sheet.rows] == ["qq (this result)", "pooled", "average", "local"]
+    assert [row[0].text for row in sheet.rows] == ["qq (this result)", "pooled rows", "average", "local"]
     assert [row[1].text for row in sheet.rows] == ["1.25", "1.2", "1.31", "one per site"]
     assert [row[-1].text for row in sheet.rows] == [f"{2.5 / 2.4:.3f}", "1.000", f"{2.6 / 2.4:.3f}", "-"]
     assert sheet.head[-1] == "size next to pooled"
@@ -395,7 +395,7 @@ def test_what_was_found_has_one_line_however_it_is_given() -> None:
     noisy = {**held_out(0), "mean_size": metric(None, reason="not enough rows for the noise")}
     content = results(method="pooled", comparison=[counted, *COMPARED], held_out=noisy)
     sheet = conformal_seen.comparison(content)
-    assert [row[0].text for row in sheet.rows] == ["pooled (this result)", "pooled", "average", "local"]
+    assert [row[0].text for row in sheet.rows] == ["pooled (this result)", "pooled rows", "average", "local"]
     assert [cell.text for cell in sheet.rows[0]] == ["pooled (this result)", "1.25", "0.901", "2.52", "1.050"]
     assert sheet.rows[0][2].detail == "0.891 to 0.911"
     assert not any("this" in note for note in sheet.notes)
@@ -500,7 +500,7 @@ def test_a_promise_without_a_law_and_a_width_that_is_known() -> None:
     said = {row[0].text: row[1].text for row in conformal.promise(content).rows}
     assert said["coverage that is promised"] == "≥\N{NO-BREAK SPACE}0.9010"
     assert "margin" not in said
-    assert said["step"] == "0.001"
+    assert said["distance of the public points"] == "0.001"
     sheets, _ = parts(content)
     assert (sheets["On held-out rows"].rows[0][3].text, sheets["On held-out rows"].rows[0][3].detail) == (
         "2.5",

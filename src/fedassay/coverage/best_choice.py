@@ -285,5 +285,6 @@ def _refusal(ask: _Ask, epsilon: float, steepest: float) -> str:
     )
     return (
         f"{told(ask.level, ask.confidence)} at ε = {epsilon:.3g}: got {ask.m} clients with {ask.n} rows each and "
-        f"{ask.candidates} candidates, {enough}; add rows, raise ε, use fewer candidates, or lower the level."
+        f"{ask.candidates} candidates, {enough}; add rows, raise ε, use fewer candidates (--bins), or lower "
+        "the level."
     )

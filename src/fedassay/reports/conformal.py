@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
@@ -32,6 +33,16 @@ _ANY_SET = "everything whose score is at most the threshold"
 
 PROMISED = {0.9: "9 of 10", 0.95: "19 of 20"}
 """The probabilities with which a coverage is said to be reached, and how often that is."""
+
+_DETAILS = {
+    "server_rank": "rank among the clients' values",
+    "rank": "rank among all rows",
+    "margin": "raised for noise, in rows",
+    "step": "distance of the public points",
+    "candidates": "public points",
+    "without_a_quantile": "clients with too few rows for a quantile",
+}
+"""What the numbers of a method are called where people read them."""
 
 _KNOWN = frozenset(
     {
@@ -108,7 +119,7 @@ def _law(results: Entry) -> list[tuple[str, str]]:
         promised = (results.get("guarantee") or {}).get("coverage")
         return [] if promised is None else [("coverage that is promised", f"{_AT_LEAST}{promised:.4f}")]
     rows = [
-        ("coverage to expect" if law["exact"] else "coverage, at least", _coverage(law, law["mean"])),
+        ("coverage to expect" if law["exact"] else "coverage, at least", _mean(results, law)),
         ("its standard deviation" + ("" if law["exact"] else " (of the bound)"), _spread(law)),
         *((f"coverage exceeded in {often} calibrations", _reached(law, p)) for p, often in PROMISED.items()),
     ]
@@ -117,6 +128,14 @@ def _law(results: Entry) -> list[tuple[str, str]]:
         at_least = "" if law["exact"] else _AT_LEAST
         rows.append((f"probability to cover at least {results['level']:g}", f"{at_least}{probability:.3f}"))
     return rows
+
+
+def _mean(results: Entry, law: Entry) -> str:
+    """The mean of an exact law; of a bound, what is promised, which also allows for what noise hides. Not rounded up."""
+    promised = (results.get("guarantee") or {}).get("coverage")
+    if law["exact"] or promised is None:
+        return _coverage(law, law["mean"])
+    return _coverage(law, math.floor(promised * 1e4 + 1e-9) / 1e4)
 
 
 def _coverage(law: Entry, value: float) -> str:
@@ -143,7 +162,7 @@ def _details(results: Entry) -> list[tuple[str, str]]:
             continue
         if name not in _KNOWN and isinstance(value, int | float | str) and not isinstance(value, bool):
             text = value if isinstance(value, str) else figures.amount(value)
-            found.append((name.replace("_", " "), text))
+            found.append((_DETAILS.get(name, name.replace("_", " ")), text))
     return found
 
 

@@ -15,6 +15,7 @@ from fedassay.tasks.conformal.found import Found
 from fedassay.tasks.conformal.request import Request
 
 AVERAGE = "the mean of local quantiles has no proven coverage (FedCP-Avg, Lu and Kalpathy-Cramer 2021)"
+NOBODY = "there are no rows"
 ALONE = "each client has a threshold of its own"
 OWN_ROWS = "rows are exchangeable within each client, whose threshold is used for its own new rows only"
 
@@ -59,6 +60,8 @@ def quantile_of_quantiles(
 
     Edge case: with too few rows for any k the set holds everything.
     """
+    if not sum(rows):
+        return Found.everything(NOBODY, rows=0.0, clients=len(rows))
     law: CoverageLaw | UnequalLaw
     try:
         law = best_server_rank(rows, ranks, request.level, rule=rule, confidence=request.confidence)

@@ -25,6 +25,7 @@ from fedassay.summaries.scaling_losses import (
     suffix_sums,
 )
 from fedassay.summaries.scored import MOST_CLASSES, whole
+from fedassay.tasks.calibration.maps import one_of
 
 Floats = NDArray[np.float64]
 
@@ -300,17 +301,7 @@ def logit_map_from_json(content: object) -> LogitMap:
     >>> logit_map_from_json({"kind": "order-preserving", "slopes": [0.5, 1.0]})
     OrderPreserving(slopes=(0.5, 1.0))
     """
-    if not isinstance(content, Mapping) or content.get("kind") not in tuple(LOGIT_MAPS):
-        raise UsageError(f"map: expected an object whose kind is one of {', '.join(LOGIT_MAPS)}.")
-    fields = {name: value for name, value in content.items() if name != "kind"}
-    kind = LOGIT_MAPS[content["kind"]]
-    try:
-        return kind(**fields)
-    except TypeError:
-        expected = ", ".join(kind.__dataclass_fields__)  # type: ignore[attr-defined]
-        raise UsageError(
-            f"map of kind {kind.kind}: got {', '.join(map(str, fields)) or 'nothing'}, expected {expected}."
-        ) from None
+    return one_of(LOGIT_MAPS, content)
 
 
 def _numbers(what: str, given: object, *, least: float = -LARGEST_PARAMETER) -> tuple[float, ...]:
