@@ -350,7 +350,7 @@ def test_the_law_is_drawn_as_the_probability_to_reach_a_coverage() -> None:
     content = RESULTS["everything"]()
     chart = conformal_plots.law_plot(content).to_dict()
     points = chart["layer"][1]["data"]["values"]
-    assert {point["method"] for point in points} == {"qq", "pooled"}
+    assert {point["method"] for point in points} == {"qq", "pooled rows"}
     ours = [point for point in points if point["method"] == "qq"]
     for point in ours[1:-1]:
         assert point["probability"] == pytest.approx(QQ.probability_at_least(point["coverage"]), abs=1e-9)
@@ -402,9 +402,17 @@ def test_what_was_found_has_one_line_however_it_is_given() -> None:
     alone = results(NOTHING, method="local", comparison=COMPARED, held_out=None)
     assert [row[0].text for row in conformal_seen.comparison(alone).rows] == [
         "local (this result)",
-        "pooled",
+        "pooled rows",
         "average",
     ]
+
+
+def test_the_law_of_pooled_rows_does_not_take_the_place_of_ours() -> None:
+    content = results(method="pooled", comparison=[{**COMPARED[0], "method": "pooled", "coverage_law": None}])
+    ours = content["coverage_law"]
+    other = copy.deepcopy(ours) | {"mean": 0.5}
+    content["comparison"][0]["coverage_law"] = other
+    assert conformal_plots.laws(content) == {"pooled": ours, "pooled rows": other}
 
 
 def test_without_pooled_scores_nothing_is_next_to_them() -> None:

@@ -131,7 +131,7 @@ def _law(results: Entry) -> list[tuple[str, str]]:
 
 
 def _mean(results: Entry, law: Entry) -> str:
-    """The mean of an exact law; of a bound, what is promised, which also allows for what noise hides. Not rounded up."""
+    """The mean of an exact law; of a bound what is promised, which allows for what noise hides too. Not rounded up."""
     promised = (results.get("guarantee") or {}).get("coverage")
     if law["exact"] or promised is None:
         return _coverage(law, law["mean"])

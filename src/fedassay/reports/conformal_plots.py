@@ -60,6 +60,17 @@ def _title(text: str, below: str) -> alt.TitleParams:
     return alt.TitleParams(text=text, subtitle=below, anchor="start")
 
 
+def baseline(method: str) -> str:
+    """What a method of comparison is called: all rows in one place are not the method of this name.
+
+    Examples
+    --------
+    >>> baseline("pooled"), baseline("average")
+    ('pooled rows', 'average')
+    """
+    return "pooled rows" if method == "pooled" else method
+
+
 # --- the law --------------------------------------------------------------------------------------------
 
 
@@ -71,7 +82,8 @@ def laws(results: Entry) -> dict[str, Entry]:
     named: list[tuple[str, Entry]] = [(results["method"], results)]
     if results.get("groups"):
         named = [(entry["group"], entry) for entry in group_entries(results)]
-    named += [(entry["method"], entry) for entry in results.get("comparison") or ()]
+    others = [entry for entry in results.get("comparison") or () if not entry.get("found")]
+    named += [(baseline(entry["method"]), entry) for entry in others]
     given = {name: entry["coverage_law"] for name, entry in named if entry.get("coverage_law")}
     found = {name: law for name, law in given.items() if len(law["curve"]["coverage"]) > 1}
     return found if len(found) <= MOST_LAWS else {}
@@ -86,7 +98,8 @@ def law_plot(results: Entry) -> alt.LayerChart:
         for coverage, probability in _survival(law)
     ]
     bound = "" if all(law["exact"] for law in found.values()) else ", at least"
-    words = _title("What the sets will cover", f"dashed: the level {results['level']:g}")
+    how = f"dashed: the level {results['level']:g}" + ("; a lower bound under noise or bins" if bound else "")
+    words = _title("What the sets will cover", how)
     level = alt.Chart(alt.Data(values=[{"level": results["level"]}]))
     rule = level.mark_rule(color=plots.GREY, strokeDash=[4, 4], strokeWidth=2).encode(x="level:Q")
     names = list(found)

@@ -9,13 +9,10 @@ from typing import Any
 
 from fedassay.reports import conformal_plots as drawn
 from fedassay.reports import figures
-from fedassay.reports.conformal_plots import Entry, shown
+from fedassay.reports.conformal_plots import Entry, baseline, shown
 from fedassay.reports.sheet import Cell, Document, Figure, Sheet, metric_cell, reasons
 
 _THRESHOLD = ("method", "threshold", "infinite")
-
-_NAMES = {"pooled": "pooled rows"}
-"""Of baselines that are not the method of the same name."""
 
 ALL_SIZES = 12
 """Set sizes up to this one have a line of their own, if none is larger; otherwise ranges that double."""
@@ -155,11 +152,7 @@ def comparison(results: Entry) -> Sheet:
     pooled = next((_size(entry) for entry in others if entry["method"] == "pooled"), None)
     rows = []
     for entry in (ours, *others):
-        name = (
-            f"{entry['method']} (this result)"
-            if entry is ours
-            else _NAMES.get(entry["method"], entry["method"])
-        )
+        name = f"{entry['method']} (this result)" if entry is ours else baseline(entry["method"])
         cells = [Cell(text=name), Cell(text=threshold(entry))]
         cells += [_cell(entry.get(what)) for what in ("coverage", "mean_size")]
         if pooled:
@@ -173,11 +166,7 @@ def comparison(results: Entry) -> Sheet:
             *(("size next to pooled",) if pooled else ()),
         ),
         rows=tuple(rows),
-        notes=tuple(
-            f"{_NAMES.get(entry['method'], entry['method'])}: {entry['text']}"
-            for entry in others
-            if entry.get("text")
-        ),
+        notes=tuple(f"{baseline(entry['method'])}: {entry['text']}" for entry in others if entry.get("text")),
     )
 
 
