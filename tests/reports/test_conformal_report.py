@@ -358,7 +358,7 @@ def test_the_law_is_drawn_as_the_probability_to_reach_a_coverage() -> None:
     assert chart["layer"][0]["data"]["values"] == [{"level": LEVEL}]
     alternative = conformal_plots.law_alternative(content)
     assert "qq has mean 0.9023 and standard deviation 0.012" in alternative
-    assert "pooled has mean 0.9001" in alternative
+    assert "pooled rows has mean 0.9001" in alternative
 
 
 def test_a_law_of_one_value_is_not_drawn() -> None:
