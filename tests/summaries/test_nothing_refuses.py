@@ -20,9 +20,9 @@ from fedassay.summaries import CATALOGUE
 from fedassay.summaries.group_names import fingerprints
 from fedassay.summaries.local_quantile import RULES
 from fedassay.summaries.locate import TRANSFORMS
+from fedassay.summaries.multiclass.losses import FAMILIES
 from fedassay.summaries.paired_moments import PLACE_SHIFT
 from fedassay.summaries.quantities import QUANTITIES
-from fedassay.summaries.scaling_losses import FAMILIES
 from fedassay.summaries.site_sums import POOLED
 from fedassay.summaries.value_grid import SPACINGS
 from fedassay.trust import TRUST_MODELS

@@ -7,17 +7,17 @@ from types import MappingProxyType
 from typing import Any
 
 from fedassay.protocol import Summary
-from fedassay.summaries.class_histograms import ClassHistograms
-from fedassay.summaries.class_statistics import ClassStatistics
 from fedassay.summaries.coverage_counts import CoverageCounts, MeanWidth, SiteCoverage
 from fedassay.summaries.group_statistics import AllGroupStatistics, GroupStatistics
 from fedassay.summaries.grouped_histogram import GroupedHistogram
 from fedassay.summaries.local_quantile import LocalQuantile
+from fedassay.summaries.multiclass.class_histograms import ClassHistograms
+from fedassay.summaries.multiclass.class_statistics import ClassStatistics
+from fedassay.summaries.multiclass.scaling_sums import ScalingSums
 from fedassay.summaries.paired_histograms import PairedHistograms, VersusHistogram
 from fedassay.summaries.paired_moments import PairedMoments
 from fedassay.summaries.quantile_losses import QuantileLosses
 from fedassay.summaries.quantile_votes import QuantileVotes
-from fedassay.summaries.scaling_sums import ScalingSums
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.summaries.score_path import ScorePath
 from fedassay.summaries.site_sums import EligibleSites, SiteSums

@@ -12,15 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from fedassay.errors import UsageError
-
-M = TypeVar("M")
+from fedassay.summaries.kinds import one_of
 
 Floats = NDArray[np.float64]
 
@@ -162,21 +161,6 @@ def map_from_json(content: object) -> Map:
     Sigmoid(a=1.0, b=1.0, c=0.5)
     """
     return one_of(MAPS, content)
-
-
-def one_of(kinds: Mapping[str, type[M]], content: object) -> M:
-    """The map of one of these kinds that a JSON object describes."""
-    if not isinstance(content, Mapping) or content.get("kind") not in tuple(kinds):
-        raise UsageError(f"map: expected an object whose kind is one of {', '.join(kinds)}.")
-    fields = {name: value for name, value in content.items() if name != "kind"}
-    kind = kinds[content["kind"]]
-    try:
-        return kind(**fields)
-    except TypeError:
-        expected = ", ".join(kind.__dataclass_fields__)  # type: ignore[attr-defined]
-        raise UsageError(
-            f"map of kind {content['kind']}: got {', '.join(map(str, fields)) or 'nothing'}, expected {expected}."
-        ) from None
 
 
 def _numbers(what: str, given: object, *, strictly_inside: bool = False) -> tuple[float, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedassay.protocol import Noise
-from fedassay.summaries.class_statistics import LARGEST_BRIER, LARGEST_LOSS, ClassTotals, Part
+from fedassay.summaries.multiclass.class_statistics import LARGEST_BRIER, LARGEST_LOSS, ClassTotals, Part
 from fedassay.tasks.evaluation.class_gaps import Gaps, calibration_error
 from fedassay.tasks.evaluation.evidence import ENOUGH, enough
 from fedassay.tasks.evaluation.intervals import Estimate, bounded, share_interval, unbounded

@@ -8,9 +8,9 @@ from typing import Any
 
 from fedassay.errors import UsageError
 from fedassay.protocol import Query, Released, Setting, Sum
-from fedassay.summaries.class_histograms import ClassHistograms
-from fedassay.summaries.class_probabilities import checked_classes
-from fedassay.summaries.class_statistics import MOST_BITS, ClassStatistics, ClassTotals
+from fedassay.summaries.multiclass.class_histograms import ClassHistograms
+from fedassay.summaries.multiclass.class_statistics import MOST_BITS, ClassStatistics, ClassTotals
+from fedassay.summaries.multiclass.probabilities import checked_classes
 from fedassay.summaries.score_histogram import LabelledHistogram
 from fedassay.summaries.tree import best_widths
 from fedassay.tasks.evaluation import class_evidence

@@ -13,7 +13,7 @@ from conformal_drive import answer, setting_of
 from fedassay.data.rows import ArrayRows
 from fedassay.errors import UsageError
 from fedassay.protocol import NO_NOISE, Part, Query, Released, Setting, Step, Sum, TrustModel
-from fedassay.summaries.scaling_losses import FAMILIES, LEAST_SLOPE
+from fedassay.summaries.multiclass.losses import FAMILIES, LEAST_SLOPE
 from fedassay.tasks.calibration.multiclass import LOGIT_MAPS, RIDGE, Fit, fit_exact
 from fedassay.tasks.calibration.multiclass.exact import GRADIENT_SUMS, NEWTON_SUMS
 from fedassay.trust.plain import Plain

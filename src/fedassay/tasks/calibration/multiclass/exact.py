@@ -1,7 +1,7 @@
 """The pooled optimum of a scaling calibrator, through sums: what a solver with all rows in one place would find.
 
 With f(theta) = Σ_i loss_i(theta) + (ridge/2) n ||theta - theta_0||², n the number of rows and theta_0 the identity map,
-every family is convex in theta (`summaries.scaling_losses`) and the ridge makes f strongly convex: there is one
+every family is convex in theta (`summaries.multiclass.losses`) and the ridge makes f strongly convex: there is one
 minimum, separable data included, and the shift that the softmax does not see stays where it was. A class that no row
 has is finite too: vector and matrix scaling make it as improbable as the ridge allows.
 
@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
 from fedassay.protocol import Part, Released, Step, Sum
-from fedassay.summaries.scaling_losses import FAMILIES, LARGEST_PARAMETER, Family, LossSums
-from fedassay.summaries.scaling_sums import MOST_NEWTON, ScalingSums
+from fedassay.summaries.multiclass.losses import FAMILIES, LARGEST_PARAMETER, Family, LossSums
+from fedassay.summaries.multiclass.maps import LOGIT_MAPS, LogitMap
+from fedassay.summaries.multiclass.scaling_sums import MOST_NEWTON, ScalingSums
 from fedassay.tasks.calibration.multiclass.directions import Curvature, Direction, Hessians, Pairs, Scale
-from fedassay.tasks.calibration.multiclass.maps import LOGIT_MAPS, LogitMap
 
 Floats = NDArray[np.float64]
 

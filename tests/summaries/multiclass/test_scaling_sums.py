@@ -15,8 +15,8 @@ from fedassay.data.rows import ArrayRows
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import Protection, Setting, Sum
 from fedassay.summaries import CATALOGUE
-from fedassay.summaries.scaling_losses import FAMILIES, LARGEST_PARAMETER, loss_sums
-from fedassay.summaries.scaling_sums import LARGEST_SUM, ScalingSums, limbs_of, of_limbs
+from fedassay.summaries.multiclass.losses import FAMILIES, LARGEST_PARAMETER, loss_sums
+from fedassay.summaries.multiclass.scaling_sums import LARGEST_SUM, ScalingSums, limbs_of, of_limbs
 from fedassay.summaries.site_sums import from_limbs, to_limbs
 from fedassay.trust.secure_sum import SecureSum
 from multiclass_rows import dirichlet, drawn

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from fedassay.protocol import Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
-from fedassay.summaries.class_probabilities import checked_classes, predicted
 from fedassay.summaries.grid import LARGEST_REACH
+from fedassay.summaries.multiclass.probabilities import checked_classes, predicted
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
 
 

@@ -25,7 +25,7 @@ from fedassay.protocol import (
     Total,
     Vector,
 )
-from fedassay.summaries.class_probabilities import Floats, Ints, Predicted, checked_classes, predicted
+from fedassay.summaries.multiclass.probabilities import Floats, Ints, Predicted, checked_classes, predicted
 from fedassay.summaries.scored import whole
 
 EPSILON = float(np.finfo(np.float64).eps)

@@ -15,7 +15,7 @@ import numpy as np
 from fedassay.errors import UsageError
 from fedassay.protocol import Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
 from fedassay.summaries.columns import column
-from fedassay.summaries.scaling_losses import FAMILIES, LARGEST_PARAMETER, Floats, LossSums, loss_sums
+from fedassay.summaries.multiclass.losses import FAMILIES, LARGEST_PARAMETER, Floats, LossSums, loss_sums
 from fedassay.summaries.scored import MOST_CLASSES, whole
 
 MOST_NEWTON = 420
@@ -32,7 +32,7 @@ class ScalingSums(Summary[LossSums]):
 
     Parameters
     ----------
-    method : ``temperature``, ``vector``, ``matrix`` or ``order-preserving`` (`scaling_losses`).
+    method : ``temperature``, ``vector``, ``matrix`` or ``order-preserving`` (`multiclass.losses`).
     classes : c, from 2 to 1,024. Rows with another number of logits count for nothing: a refusal would say that there
         are rows.
     theta : the parameters, within ±2^20; those of order-preserving scaling at least 1e-6.

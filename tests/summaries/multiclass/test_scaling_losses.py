@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fedassay.errors import DataError, UsageError
-from fedassay.summaries.scaling_losses import FAMILIES, LARGEST_LOGIT, LARGEST_PARAMETER, blocks, loss_sums
+from fedassay.summaries.multiclass.losses import FAMILIES, LARGEST_LOGIT, LARGEST_PARAMETER, blocks, loss_sums
 from multiclass_rows import design, drawn, objective
 
 METHODS = tuple(FAMILIES)

@@ -17,8 +17,8 @@ from fedassay import wire
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import Budget, Neighbours, Protection, Setting, Sum, Summary, Unit
 from fedassay.summaries import CATALOGUE
-from fedassay.summaries.class_histograms import ClassHistograms
-from fedassay.summaries.class_statistics import LARGEST_LOSS, ClassStatistics
+from fedassay.summaries.multiclass.class_histograms import ClassHistograms
+from fedassay.summaries.multiclass.class_statistics import LARGEST_LOSS, ClassStatistics
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust import TRUST_MODELS
 from softmax_rows import SoftmaxPopulation, rows_of

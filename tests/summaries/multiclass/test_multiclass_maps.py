@@ -13,9 +13,9 @@ from hypothesis.extra.numpy import arrays
 from scipy.special import softmax
 
 from fedassay.errors import DataError, UsageError
-from fedassay.summaries.scaling_losses import FAMILIES
+from fedassay.summaries.multiclass.losses import FAMILIES
+from fedassay.summaries.multiclass.maps import OrderPreserving, Temperature, VectorScaling
 from fedassay.tasks.calibration.multiclass import LOGIT_MAPS, LogitMap, logit_map_from_json
-from fedassay.tasks.calibration.multiclass.maps import OrderPreserving, Temperature, VectorScaling
 from multiclass_rows import drawn, scaled
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

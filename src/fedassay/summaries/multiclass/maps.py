@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedassay.errors import DataError, UsageError
-from fedassay.summaries.scaling_losses import (
+from fedassay.summaries.kinds import one_of
+from fedassay.summaries.multiclass.losses import (
     LARGEST_PARAMETER,
     LEAST_SLOPE,
     blocks,
@@ -25,7 +26,6 @@ from fedassay.summaries.scaling_losses import (
     suffix_sums,
 )
 from fedassay.summaries.scored import MOST_CLASSES, whole
-from fedassay.tasks.calibration.maps import one_of
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ class LogitMap(ABC):
     @property
     @abstractmethod
     def theta(self) -> Floats:
-        """The parameters in the order of `summaries.scaling_losses`."""
+        """The parameters in the order of `summaries.multiclass.losses`."""
 
     @classmethod
     @abstractmethod
