@@ -14,7 +14,7 @@ from scipy.special import softmax
 
 from fedassay.errors import DataError, UsageError
 from fedassay.summaries.multiclass.losses import FAMILIES
-from fedassay.summaries.multiclass.maps import OrderPreserving, Temperature, VectorScaling
+from fedassay.summaries.multiclass.scaling_maps import OrderPreserving, Temperature, VectorScaling
 from fedassay.tasks.calibration.multiclass import LOGIT_MAPS, LogitMap, logit_map_from_json
 from multiclass_rows import drawn, scaled
 

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
 from fedassay.protocol import Part, Released, Step, Sum
+from fedassay.summaries.multiclass.logit_map import LogitMap
 from fedassay.summaries.multiclass.losses import FAMILIES, LARGEST_PARAMETER, Family, LossSums
-from fedassay.summaries.multiclass.maps import LOGIT_MAPS, LogitMap
+from fedassay.summaries.multiclass.maps import LOGIT_MAPS
 from fedassay.summaries.multiclass.scaling_sums import MOST_NEWTON, ScalingSums
 from fedassay.tasks.calibration.multiclass.directions import Curvature, Direction, Hessians, Pairs, Scale
 

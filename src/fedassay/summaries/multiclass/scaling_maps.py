@@ -1,0 +1,247 @@
+"""Maps that scale logits and take the softmax: one factor, one for each class, a matrix, one for each rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from fedassay.errors import UsageError
+from fedassay.summaries.multiclass.logit_map import Floats, LogitMap, as_many, numbers
+from fedassay.summaries.multiclass.losses import LEAST_SLOPE, falling_gaps, suffix_sums
+from fedassay.summaries.scored import MOST_CLASSES, whole
+
+
+def _exponentials(u: Floats) -> Floats:
+    return np.asarray(np.exp(u - u.max(axis=0)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Temperature(LogitMap):
+    """softmax(s z), with s the inverse temperature.
+
+    s below 0 turns the ranking round: the pooled optimum of a model whose largest logits are of the wrong classes.
+
+    Reference: Guo, Pleiss, Sun and Weinberger, On Calibration of Modern Neural Networks, 2017, Section 4.2.
+
+    Examples
+    --------
+    >>> Temperature(inverse_temperature=2.0, classes=2).predict_proba(np.log([[0.5, 0.5], [0.75, 0.25]])).round(6)
+    array([[0.5, 0.5],
+           [0.9, 0.1]])
+    """
+
+    kind: ClassVar[str] = "temperature"
+
+    inverse_temperature: float
+    classes: int
+
+    def __post_init__(self) -> None:
+        whole(self.classes, what="classes", least=2, most=MOST_CLASSES)
+        (s,) = numbers("inverse_temperature", [self.inverse_temperature])
+        object.__setattr__(self, "inverse_temperature", s)
+
+    @property
+    def width(self) -> int:
+        """See `LogitMap`."""
+        return self.classes
+
+    @property
+    def theta(self) -> Floats:
+        """See `LogitMap`."""
+        return np.array([self.inverse_temperature])
+
+    @classmethod
+    def of(cls, theta: Floats, classes: int) -> Self:
+        """See `LogitMap`."""
+        return cls(inverse_temperature=float(theta[0]), classes=classes)
+
+    def _weights(self, z: Floats) -> Floats:
+        return _exponentials(z * self.inverse_temperature)
+
+    @property
+    def keeps_order(self) -> bool:
+        """See `LogitMap`."""
+        return self.inverse_temperature > 0
+
+    def to_json(self) -> dict[str, Any]:
+        """See `LogitMap`."""
+        return {"kind": self.kind, "inverse_temperature": self.inverse_temperature, "classes": self.classes}
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorScaling(LogitMap):
+    """softmax(a * z + b), with a slope and an intercept for each class.
+
+    Reference: Guo, Pleiss, Sun and Weinberger, On Calibration of Modern Neural Networks, 2017, Section 4.2.
+
+    Examples
+    --------
+    >>> vector = VectorScaling(slopes=(1.0, 1.0), intercepts=(0.0, float(np.log(3))))
+    >>> vector.predict_proba([[0.0, 0.0]])
+    array([[0.25, 0.75]])
+    """
+
+    kind: ClassVar[str] = "vector"
+
+    slopes: tuple[float, ...]
+    intercepts: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slopes", numbers("slopes", self.slopes))
+        object.__setattr__(self, "intercepts", numbers("intercepts", self.intercepts))
+        whole(len(self.slopes), what="classes", least=2, most=MOST_CLASSES)
+        as_many("intercepts", self.intercepts, len(self.slopes))
+
+    @property
+    def width(self) -> int:
+        """See `LogitMap`."""
+        return len(self.slopes)
+
+    @property
+    def theta(self) -> Floats:
+        """See `LogitMap`."""
+        return np.array(self.slopes + self.intercepts)
+
+    @classmethod
+    def of(cls, theta: Floats, classes: int) -> Self:
+        """See `LogitMap`."""
+        slopes, intercepts = np.split(theta, 2)
+        return cls(slopes=tuple(slopes.tolist()), intercepts=tuple(intercepts.tolist()))
+
+    def _weights(self, z: Floats) -> Floats:
+        return _exponentials(np.array(self.slopes)[:, None] * z + np.array(self.intercepts)[:, None])
+
+    @property
+    def keeps_order(self) -> bool:
+        """See `LogitMap`."""
+        return False
+
+    def to_json(self) -> dict[str, Any]:
+        """See `LogitMap`."""
+        return {"kind": self.kind, "slopes": list(self.slopes), "intercepts": list(self.intercepts)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixScaling(LogitMap):
+    """softmax(A z + b); `weights` are the rows of A.
+
+    Reference: Guo, Pleiss, Sun and Weinberger, On Calibration of Modern Neural Networks, 2017, Section 4.2.
+
+    Examples
+    --------
+    >>> matrix = MatrixScaling(weights=((0.0, 1.0), (1.0, 0.0)), intercepts=(0.0, 0.0))
+    >>> matrix.predict_proba(np.log([[0.75, 0.25]])).round(6)
+    array([[0.25, 0.75]])
+    """
+
+    kind: ClassVar[str] = "matrix"
+
+    weights: tuple[tuple[float, ...], ...]
+    intercepts: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "intercepts", numbers("intercepts", self.intercepts))
+        whole(len(self.intercepts), what="classes", least=2, most=MOST_CLASSES)
+        if not isinstance(self.weights, list | tuple):
+            raise UsageError("map: weights are not a list of rows.")
+        as_many("weights", self.weights, len(self.intercepts))
+        rows = tuple(numbers("weights", row) for row in self.weights)
+        for row in rows:
+            as_many("weights of a class", row, len(rows))
+        object.__setattr__(self, "weights", rows)
+
+    @property
+    def width(self) -> int:
+        """See `LogitMap`."""
+        return len(self.intercepts)
+
+    @property
+    def theta(self) -> Floats:
+        """See `LogitMap`."""
+        return np.concatenate([np.array(self.weights).reshape(-1), self.intercepts])
+
+    @classmethod
+    def of(cls, theta: Floats, classes: int) -> Self:
+        """See `LogitMap`."""
+        rows = theta[: classes**2].reshape(classes, classes)
+        return cls(weights=tuple(map(tuple, rows.tolist())), intercepts=tuple(theta[classes**2 :].tolist()))
+
+    def _weights(self, z: Floats) -> Floats:
+        return _exponentials(np.array(self.weights) @ z + np.array(self.intercepts)[:, None])
+
+    @property
+    def keeps_order(self) -> bool:
+        """See `LogitMap`."""
+        return False
+
+    def to_json(self) -> dict[str, Any]:
+        """See `LogitMap`."""
+        return {
+            "kind": self.kind,
+            "weights": [list(row) for row in self.weights],
+            "intercepts": list(self.intercepts),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderPreserving(LogitMap):
+    """The softmax of logits whose gaps, from the largest to the smallest, are stretched by one factor for each rank.
+
+    Guarantee: whatever the factors are (all at least 1e-6), a class whose logit is at least that of another one gets
+    at least its probability, and equal logits get equal probabilities, in floating point too: no ranking changes.
+    Different logits can get equal probabilities if floating point cannot tell them apart (far below the largest, or
+    closer than 1e-16).
+
+    Reference: Rahimi, Shaban, Cheng, Hartley and Boots, Intra Order-Preserving Functions for Calibration of Multi-Class
+    Neural Networks, 2020, Theorem 1. The last factor would only shift all classes: it has no effect.
+
+    Examples
+    --------
+    >>> z = np.array([[0.0, np.log(2), np.log(2)]])
+    >>> OrderPreserving(slopes=(5.0, 2.0, 1.0)).predict_proba(z).round(6)
+    array([[0.111111, 0.444444, 0.444444]])
+    """
+
+    kind: ClassVar[str] = "order-preserving"
+
+    slopes: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slopes", numbers("slopes", self.slopes, least=LEAST_SLOPE))
+        whole(len(self.slopes), what="classes", least=2, most=MOST_CLASSES)
+
+    @property
+    def width(self) -> int:
+        """See `LogitMap`."""
+        return len(self.slopes)
+
+    @property
+    def theta(self) -> Floats:
+        """See `LogitMap`."""
+        return np.array(self.slopes)
+
+    @classmethod
+    def of(cls, theta: Floats, classes: int) -> Self:
+        """See `LogitMap`."""
+        return cls(slopes=tuple(theta.tolist()))
+
+    def _weights(self, z: Floats) -> Floats:
+        order = np.argsort(-z, axis=0)
+        gaps = falling_gaps(np.take_along_axis(z, order, axis=0))
+        u = suffix_sums(gaps * np.array(self.slopes)[:, None])
+        # Exponential functions are exact to a digit, not monotone to the last one: what would rise is held down.
+        e = np.minimum.accumulate(np.exp(u - u[0]), axis=0)
+        back = np.empty_like(e)
+        np.put_along_axis(back, order, e, axis=0)
+        return back
+
+    @property
+    def keeps_order(self) -> bool:
+        """See `LogitMap`."""
+        return True
+
+    def to_json(self) -> dict[str, Any]:
+        """See `LogitMap`."""
+        return {"kind": self.kind, "slopes": list(self.slopes)}
