@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from fedassay.envelope import Envelope, Summaries, TrustModels
 from fedassay.errors import DataError, ProtocolError
 from fedassay.privacy.ledger import Charge, Ledger
 from fedassay.privacy.policy import Policy, PolicyRequest
-from fedassay.protocol import Credentials, Message, Part, Plan, Randomness, Rows, Vector
+from fedassay.protocol import Batch, Credentials, Message, Part, Plan, Randomness, Rows, Sample, Vector
 from fedassay.summaries import CATALOGUE
 from fedassay.trust import TRUST_MODELS
 
@@ -113,8 +114,9 @@ class Client(Endpoint):
             # What was learned from some rows must not speak in an answer about others, which are paid for apart.
             key = (opened.study, task, plan.query.part)
             memory = learned.get(key, self.store.memories.get(key, {}))
-            vector, learned[key] = plan.measured.measure(self._bounded_rows(plan), memory)
-            vectors.append(_bounded(vector, plan))
+            rows = self._bounded_rows(plan) if takes_part(plan, self.site.randomness) else NoRows()
+            vector, learned[key] = plan.measured.measure(rows, memory)
+            vectors.append(bounded(vector, plan))
         return tuple(vectors)
 
     def _bounded_rows(self, plan: Plan) -> Rows:
@@ -134,7 +136,26 @@ class Client(Endpoint):
         return rows
 
 
-def _bounded(vector: Vector, plan: Plan) -> Vector:
+class NoRows:
+    """The rows of a client that has none, or does not take part."""
+
+    def batches(self) -> Iterator[Batch]:
+        """Nothing."""
+        return iter(())
+
+
+def takes_part(plan: Plan, randomness: Randomness) -> bool:
+    """The secret coin of a client, where it decides for itself; true elsewhere.
+
+    It comes up with a probability that is the stated one rounded down to a multiple of 2^-64.
+    """
+    cohort = plan.query.cohort
+    if not (plan.setting.trust.clients_sample and isinstance(cohort, Sample)):
+        return True
+    return int(randomness.words(1)[0]) < int(Fraction(cohort.rate) * 2**64)
+
+
+def bounded(vector: Vector, plan: Plan) -> Vector:
     """The vector as the plan's proofs (no wrap, sensitivity) assume it: entries beyond the bound are cut.
 
     Cut, not refused: whether a client refuses is seen by the server, and a bound that the server chose would

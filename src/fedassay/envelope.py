@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 from fedassay import wire
 from fedassay.errors import FedassayError, ProtocolError
 from fedassay.protocol import (
+    All,
     Budget,
     Collect,
     Message,
@@ -25,6 +26,7 @@ from fedassay.protocol import (
     Protection,
     Query,
     Request,
+    Sample,
     Select,
     Setting,
     Sum,
@@ -188,6 +190,7 @@ def describe_plan(plan: Plan) -> Message:
         "summary": describe(plan.query.of),
         "share": plan.query.share,
         "part": str(plan.query.part),
+        "rate": plan.query.cohort.rate if isinstance(plan.query.cohort, Sample) else None,
         "unit": str(protection.unit),
         "neighbours": str(protection.neighbours),
         "rows_per_client": protection.rows_per_client,
@@ -204,7 +207,14 @@ def _rebuild_plan(described: object, trust: TrustModel, summaries: Summaries) ->
     try:
         kind = _QUERIES[described["query"]]
         also: dict[str, Any] = {"at": (0,)} if kind is Points else {}
-        query = kind(of=summary, share=float(described["share"]), part=Part(described["part"]), **also)
+        rate = _optional(described["rate"], float)
+        query = kind(
+            of=summary,
+            share=float(described["share"]),
+            part=Part(described["part"]),
+            cohort=All() if rate is None else Sample(rate=rate),
+            **also,
+        )
         protection = Protection(
             unit=Unit(described["unit"]),
             neighbours=Neighbours(described["neighbours"]),

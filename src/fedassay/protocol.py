@@ -324,7 +324,11 @@ class All:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """Each client is asked with this probability, independently (Poisson sampling)."""
+    """Each client takes part with this probability, independently (Poisson sampling).
+
+    Either the server asks only those whom it has drawn, and nothing is claimed for that, or everybody is asked and
+    each client draws for itself (`TrustModel.clients_sample`).
+    """
 
     rate: float
 
@@ -462,6 +466,8 @@ class Plan:
     setting: Setting
     sensitivity: Sensitivity
     noise: Noise = NO_NOISE
+    sampled: float = 1.0
+    """The probability that a client takes part, where that it does so in secret counts for the guarantee; else 1."""
 
     @property
     def measured(self) -> Summary[Any]:
@@ -565,6 +571,10 @@ class TrustModel(ABC):
 
     first_client_leg: ClassVar[int] = 0
     """The first leg that clients see: later ones of an exchange that they do not know are refused."""
+
+    clients_sample: ClassVar[bool] = False
+    """Whether of a sampled cohort everybody is asked: each client decides by a secret coin whether it takes part, and
+    otherwise answers as a client without rows does."""
 
     def with_one_row_each(self, protection: Protection) -> Protection:
         """What to protect where each client holds one row: more than was asked, if that costs nothing."""

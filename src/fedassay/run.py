@@ -93,15 +93,17 @@ class _Running:
     spent: dict[Part, float] = field(default_factory=lambda: {Part.FIT: 0.0, Part.HELD_OUT: 0.0})
     kept: set[str] = field(default_factory=set)
     """What servers keep and answer more points of, for nothing (`Points`)."""
+    composed: dict[Part, tuple[float, float]] = field(default_factory=dict)
+    """How the shares of each part add up: the sampling that counts, and the share of each release under it."""
 
     @property
     def queries(self) -> tuple[Query[Any], ...]:
         return self.step if isinstance(self.step, tuple) else (self.step,)
 
-    def spend(self) -> None:
+    def spend(self, plans: Sequence[Plan]) -> None:
         """Count the shares of this step; fit and held-out rows are different units, so they do not add up."""
         overspent = False
-        for query in self.queries:
+        for query, plan in zip(self.queries, plans, strict=True):
             if isinstance(query, Points):
                 if _kept(self.job.name, query) in self.kept:
                     continue
@@ -112,6 +114,12 @@ class _Running:
                 allowed = 1.0 if 1.0 in (query.share, self.spent[part]) else 1 + 1e-9
                 self.spent[part] += query.share
                 overspent = overspent or self.spent[part] > allowed
+                kind = (plan.sampled, query.share if plan.sampled < 1 else 0.0)
+                if self.composed.setdefault(part, kind) != kind:
+                    raise UsageError(
+                        f"task {self.job.name}: its queries are sampled differently, so that their shares of the "
+                        "budget do not add up; sample all of them alike, or none."
+                    )
         if overspent:
             raise UsageError(
                 f"task {self.job.name}: its queries ask for {max(self.spent.values()):.3g} of its budget, "
@@ -215,7 +223,7 @@ class _Driver:
         asked = [(task, query) for task in waiting for query in task.queries]
         plans = [task.job.setting.trust.plan(query, task.job.setting) for task, query in asked]
         for task in waiting:
-            task.spend()
+            task.spend([plan for plan, (owner, _) in zip(plans, asked, strict=True) if owner is task])
         released: list[Released[Any] | None] = [None] * len(asked)
         for i, (task, query) in enumerate(asked):
             if isinstance(query, Points):
@@ -293,6 +301,9 @@ class _Driver:
         self, plans: tuple[Plan, ...], tasks: tuple[str, ...], *, cohort: Cohort, key: str, digest: bytes
     ) -> Exchange:
         begun = self.journal.find("begun", key=key)
+        rate = None
+        if isinstance(cohort, Sample) and not plans[0].setting.trust.clients_sample:
+            rate = cohort.rate
         if begun is None:
             begun = {
                 "kind": "begun",
@@ -300,7 +311,7 @@ class _Driver:
                 "queries": digest,
                 # Hashed with its place in the run, so that even a repeated seed never repeats an identity.
                 "exchange": hashlib.sha256(self.randomness.bytes(16) + key.encode()).digest()[:16],
-                "cohort": None if not isinstance(cohort, Sample) else list(self._sample(cohort.rate)),
+                "cohort": None if rate is None else list(self._sample(rate)),
             }
             self.journal.append(begun)
         if begun["queries"] != digest:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedassay.errors import UnsupportedQuery, UsageError
-from fedassay.privacy import renyi, samplers, shares
+from fedassay.privacy import renyi, samplers, sampling, shares
 from fedassay.privacy.laws import (
     CHOICE,
     GAUSSIAN,
@@ -217,7 +217,9 @@ def whole_sensitivity(sensitivity: Sensitivity) -> tuple[int, int]:
     return math.ceil(l1 * _SLACK), math.ceil(l2 * l2 * _SLACK)
 
 
-def event(noise: Noise, sensitivity: Sensitivity, shuffled: Budget | None = None) -> DpEvent:
+def event(
+    noise: Noise, sensitivity: Sensitivity, shuffled: Budget | None = None, *, sampled: float = 1.0
+) -> DpEvent:
     """What one release is to dp-accounting.
 
     Discrete Laplace noise is a `DiscreteLaplaceDpEvent`, not a `LaplaceDpEvent`: both are k/b-DP, but below
@@ -231,7 +233,8 @@ def event(noise: Noise, sensitivity: Sensitivity, shuffled: Budget | None = None
     sensitivity stands for the range of its losses.
 
     Where noise and sensitivity are those of single messages, of which only the `shuffled` ones are seen, it is a
-    `ShuffledDpEvent` of ours that has both.
+    `ShuffledDpEvent` of ours that has both. Where clients take part by secret coins that come up with probability
+    `sampled`, it is a `PoissonSampledDpEvent` (`sampling.py` has the argument).
     """
     from dp_accounting import NonPrivateDpEvent, ZCDpEvent  # late: this import takes half a second
     from dp_accounting.dp_event import DiscreteLaplaceDpEvent
@@ -244,6 +247,8 @@ def event(noise: Noise, sensitivity: Sensitivity, shuffled: Budget | None = None
     if noise.law == NO_NOISE.law:
         return NonPrivateDpEvent()
     check_law(noise.law, noise.scale)
+    if sampled < 1:
+        return sampling.event_of(noise, sensitivity, sampled)
     l1, l2_squared = whole_sensitivity(sensitivity)
     if noise.law == CHOICE:
         return DiscreteLaplaceDpEvent(noise_parameter=l1 / noise.scale, sensitivity=1)
@@ -264,6 +269,8 @@ def spent(events: Iterable[DpEvent], delta: float) -> float:
     dp-accounting's privacy loss distribution. Infinite if there is no noise, if there is Gaussian or Skellam
     noise and delta is 0, or if an event is not one of `event`. Shuffled releases count by their messages, or by the
     sums of their epsilons and deltas, beside what the others cost at the delta that is left: whichever gives less.
+    Sampled releases count by dp-accounting's privacy loss distributions, beside others at half the delta each, or as if
+    everybody had taken part: whichever gives less.
 
     Examples
     --------
@@ -278,6 +285,8 @@ def spent(events: Iterable[DpEvent], delta: float) -> float:
         return 0.0
     if any(hasattr(one, "local") for one in events):
         return _spent_shuffled(events, delta)
+    if any(hasattr(one, "sampling_probability") for one in events):
+        return _spent_sampled(events, delta)
     if not {type(one).__name__ for one in events} <= {
         "DiscreteLaplaceDpEvent",
         "ZCDpEvent",
@@ -301,6 +310,16 @@ def _spent_shuffled(events: list[Any], delta: float) -> float:
     if left < 0:
         return by_messages
     return min(by_messages, math.fsum(one.epsilon for one in shuffled) + spent(others, left))
+
+
+def _spent_sampled(events: list[Any], delta: float) -> float:
+    """Basic composition of the sampled releases and the others; or all of them as if everybody had taken part."""
+    drawn = [one for one in events if hasattr(one, "sampling_probability")]
+    others = [one for one in events if not hasattr(one, "sampling_probability")]
+    if not others:
+        return sampling.epsilon_of(drawn, delta)
+    in_full = spent([*others, *(sampling.cost_in_full(one) for one in drawn)], delta)
+    return min(in_full, sampling.epsilon_of(drawn, delta / 2) + spent(others, delta / 2))
 
 
 def _pure_epsilon(counts: Counter[Any]) -> float:

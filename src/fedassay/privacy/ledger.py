@@ -51,6 +51,8 @@ class Charge:
     neighbours: Neighbours = Neighbours.ADD_REMOVE
     shuffled_epsilon: float = 0.0
     shuffled_delta: float = 0.0
+    sampled: float = 1.0
+    """The probability with which a client takes part, where it counts for the guarantee."""
 
     def __post_init__(self) -> None:
         if not (
@@ -69,6 +71,16 @@ class Charge:
             accounting.check_law(self.law, self.scale)
         if (self.shuffled_epsilon, self.shuffled_delta) != (0, 0) and (self.shuffled is None or self.exact):
             raise UsageError("charge: expected noise, and an epsilon, with a delta of shuffled messages.")
+        whole_clients = self.unit is Unit.CLIENT and self.neighbours is Neighbours.ADD_REMOVE
+        if self.sampled != 1 and not (
+            0 < self.sampled < 1
+            and self.law == accounting.GAUSSIAN
+            and whole_clients
+            and self.shuffled is None
+        ):
+            raise UsageError(
+                "charge: only Gaussian noise for clients added or removed is amplified by sampling."
+            )
 
     @classmethod
     def of(cls, plan: Plan, *, id: str | bytes, dataset: str, study: str) -> Charge:  # noqa: A002
@@ -88,6 +100,7 @@ class Charge:
             neighbours=setting.protection.neighbours,
             shuffled_epsilon=0.0 if shuffled is None else shuffled.epsilon,
             shuffled_delta=0.0 if shuffled is None else shuffled.delta,
+            sampled=plan.sampled,
         )
 
     @property
@@ -115,7 +128,7 @@ class Charge:
     @property
     def event(self) -> Any:
         """The release as dp-accounting sees it."""
-        return accounting.event(self.noise, self.sensitivity, self.shuffled)
+        return accounting.event(self.noise, self.sensitivity, self.shuffled, sampled=self.sampled)
 
 
 class Ledger(ABC):

@@ -36,6 +36,8 @@ class PolicyRequest:
     clients: int
     shuffled: Budget | None = None
     """What all messages cost together, where only shuffled ones are seen; noise and sensitivity are of one message."""
+    sampled: float = 1.0
+    """The probability that a client takes part, where it counts for the guarantee."""
     smallest_total: int | None = None
     """Over how few survivors the trust model would still release; None if it makes no promise."""
     collusion: float | None = None
@@ -58,6 +60,7 @@ class PolicyRequest:
             neighbours=setting.protection.neighbours,
             clients=min(cohort, setting.clients),
             shuffled=cost_of(plan),
+            sampled=plan.sampled,
             smallest_total=getattr(setting.trust, "minimum_cohort", None),
             collusion=getattr(setting.trust, "collusion", None),
             asker=asker,
@@ -65,7 +68,8 @@ class PolicyRequest:
 
     def epsilon(self, delta: float) -> float:
         """What this query alone costs at this delta; infinite without noise."""
-        return accounting.spent([accounting.event(self.noise, self.sensitivity, self.shuffled)], delta)
+        event = accounting.event(self.noise, self.sensitivity, self.shuffled, sampled=self.sampled)
+        return accounting.spent([event], delta)
 
     @property
     def local_epsilon(self) -> float:

@@ -13,13 +13,25 @@ from typing import Any
 
 import numpy as np
 
-from fedassay.client import Client
-from fedassay.data.bounds import limit_pooled
+from fedassay.client import Client, NoRows, bounded, takes_part
+from fedassay.data.bounds import limit_pooled, limit_rows
 from fedassay.data.federation import Federation
 from fedassay.data.split import select_part, select_pooled_part
 from fedassay.errors import UnsupportedQuery
 from fedassay.helper import Helper
-from fedassay.protocol import Part, Party, Plan, Randomness, Released, Sample, Sum, Vector
+from fedassay.protocol import (
+    Exchange,
+    Memory,
+    Part,
+    Party,
+    Plan,
+    Randomness,
+    Released,
+    Rows,
+    Sample,
+    Sum,
+    Vector,
+)
 from fedassay.run import Errand
 from fedassay.runtimes.messaging import MessagingRuntime, Traffic
 
@@ -108,6 +120,7 @@ class Aggregate:
         self._held_out = held_out
         self.traffic = Traffic()
         self._left_out: dict[Part, int] = {}
+        self._memories: dict[tuple[str, Part, str], Memory] = {}
 
     @property
     def truncated(self) -> int:
@@ -121,17 +134,21 @@ class Aggregate:
 
     def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
         """Measure all rows at once, then let the trust model draw what its protocol would have released."""
-        for plan in errand.exchange.plans:
+        exchange = errand.exchange
+        for plan in exchange.plans:
             _require_sum(plan)
         self._left_out = {}
-        totals = [self._total(plan) for plan in errand.exchange.plans]
-        return errand.trust.aggregate(
-            errand.exchange.plans, totals, self._federation.client_count, errand.randomness
-        )
+        totals = [
+            self._total(plan, exchange, task)
+            for plan, task in zip(exchange.plans, exchange.tasks, strict=True)
+        ]
+        drawn = [plan for plan in exchange.plans if isinstance(plan.query.cohort, Sample)]
+        answered = len(exchange.cohort) if drawn else self._federation.client_count
+        return errand.trust.aggregate(exchange.plans, totals, answered, errand.randomness)
 
-    def _total(self, plan: Plan) -> Vector:
-        if not plan.query.of.additive:
-            return self._sum_of_each(plan)
+    def _total(self, plan: Plan, exchange: Exchange, task: str) -> Vector:
+        if not plan.query.of.additive or isinstance(plan.query.cohort, Sample):
+            return self._sum_of_each(plan, exchange, task)
         protection = plan.setting.protection
         rows = select_pooled_part(
             self._federation,
@@ -146,28 +163,36 @@ class Aggregate:
         total, _ = plan.query.of.measure(rows, {})
         return total
 
-    def _sum_of_each(self, plan: Plan) -> Vector:
-        """What clients measure one by one, added up."""
-        protection, total = plan.setting.protection, np.zeros(plan.query.of.length, dtype=np.int64)
-        for name in self._federation.clients:
-            rows = select_part(
-                self._federation.rows_of(name),
-                plan.query.part,
-                key=self._split_key,
-                unit=protection.unit,
-                client=name,
-                held_out=self._held_out,
-            )
-            vector, _ = plan.query.of.measure(rows, {})
-            total += vector
+    def _sum_of_each(self, plan: Plan, exchange: Exchange, task: str) -> Vector:
+        """What clients measure one by one, added up; what each remembers is kept, as clients do."""
+        total = np.zeros(plan.query.of.length, dtype=np.int64)
+        for name in exchange.cohort:
+            key = (task, plan.query.part, name)
+            rows = self._rows_of(name, plan) if takes_part(plan, self._randomness) else NoRows()
+            vector, self._memories[key] = plan.query.of.measure(rows, self._memories.get(key, {}))
+            total += bounded(vector, plan)
         return total
+
+    def _rows_of(self, name: str, plan: Plan) -> Rows:
+        protection, part = plan.setting.protection, plan.query.part
+        rows = select_part(
+            self._federation.rows_of(name),
+            part,
+            key=self._split_key,
+            unit=protection.unit,
+            client=name,
+            held_out=self._held_out,
+        )
+        if protection.rows_per_client is None:
+            return rows
+        rows, left_out = limit_rows(rows, protection.rows_per_client, self._randomness)
+        self._left_out[part] = self._left_out.get(part, 0) + left_out
+        return rows
 
 
 def _require_sum(plan: Plan) -> None:
-    """Clients whose rows are bounded remember which ones they left out: totals of what each measures cannot."""
-    query, bounded = plan.query, plan.setting.protection.rows_per_client is not None
-    if not isinstance(query, Sum) or isinstance(query.cohort, Sample) or (bounded and not query.of.additive):
+    query = plan.query
+    if not isinstance(query, Sum):
         raise UnsupportedQuery(
-            f"{type(query).__name__} of {query.of.name}: only sums over all clients can be drawn in aggregate, and "
-            "with a bound on rows only those of additive summaries; use the faithful mode."
+            f"{type(query).__name__} of {query.of.name}: only sums can be drawn in aggregate; use the faithful mode."
         )

@@ -8,10 +8,13 @@ from typing import Any, ClassVar
 
 from fedassay.errors import ProtocolError, UnsupportedQuery, UsageError
 from fedassay.privacy import accounting
+from fedassay.privacy.sampling import amplifies, calibrate_sampled
 from fedassay.protocol import (
+    Budget,
     Exchange,
     Measure,
     Message,
+    Noise,
     Plan,
     Query,
     Randomness,
@@ -19,6 +22,8 @@ from fedassay.protocol import (
     Replies,
     Request,
     Round,
+    Sample,
+    Sensitivity,
     Setting,
     Sum,
     TrustModel,
@@ -42,12 +47,15 @@ class ServerDP(TrustModel):
     therefore means a client that takes part but has no rows: it still answers, with the summary of no rows.
     A client must not decide by its data whether to answer.
 
-    Sampled cohorts are public too, so no amplification by sampling is claimed: every release is charged as
-    if all clients had been asked.
+    Of a sampled cohort everybody is asked, and each client decides by a secret coin whether it takes part; otherwise
+    it answers as a client without rows. Readers of what is published do not learn who did, so that releases of equal
+    shares need less noise where whole clients are protected (`privacy.sampling`); elsewhere every release is charged
+    as if all clients took part. Against the server, which is trusted, none of this counts.
     """
 
     name: ClassVar[str] = "server-dp"
     private: ClassVar[bool] = True
+    clients_sample: ClassVar[bool] = True
 
     def plan(self, query: Query[Any], setting: Setting) -> Plan:
         """Choose the noise from the budget, the summary's sensitivity and the query's share; sums only."""
@@ -60,9 +68,9 @@ class ServerDP(TrustModel):
                 "client carries none of its own; use local-dp."
             )
         sensitivity = query.of.sensitivity(setting.protection)
-        noise = accounting.calibrate(setting.budget, sensitivity, query.share)
+        noise, sampled = _noise(query, setting, setting.budget, sensitivity)
         clear.check_no_wrap(query, setting, limit=room_beside(noise, query.of))
-        return Plan(query=query, setting=setting, sensitivity=sensitivity, noise=noise)
+        return Plan(query=query, setting=setting, sensitivity=sensitivity, noise=noise, sampled=sampled)
 
     def exchange(
         self, exchange: Exchange, randomness: Randomness
@@ -104,8 +112,23 @@ class ServerDP(TrustModel):
             f"{exactly(budget.epsilon)} and delta = {exactly(budget.delta)}. "
             "The server must be trusted: it sees every client's exact summary and adds the noise. Published "
             f"are noisy totals ({mechanism}, drawn exactly), what is computed from them, and which clients "
-            "took part."
+            "took part. Where clients take part in a release by chance, each decides for itself, and neither who did "
+            "nor how many is published: that counts against readers of what is published, not against the server."
         )
+
+
+def _noise(
+    query: Sum[Any], setting: Setting, budget: Budget, sensitivity: Sensitivity
+) -> tuple[Noise, float]:
+    """The noise, and the probability of taking part as far as it counts for the guarantee."""
+    cohort = query.cohort
+    if isinstance(cohort, Sample) and amplifies(budget, setting.protection, cohort, query.share):
+        noise = calibrate_sampled(
+            budget, sensitivity, rate=cohort.rate, share=query.share, length=query.of.draws
+        )
+        if noise is not None:
+            return noise, cohort.rate
+    return accounting.calibrate(budget, sensitivity, query.share), 1.0
 
 
 def _noisy(total: Vector, plan: Plan, randomness: Randomness) -> Vector:

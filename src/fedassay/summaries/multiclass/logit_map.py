@@ -68,6 +68,7 @@ class LogitMap(ABC):
 
 
 def numbers(what: str, given: object, *, least: float = -LARGEST_PARAMETER) -> tuple[float, ...]:
+    """The parameters of a map as floats; anything else than numbers within the bounds is refused."""
     if not isinstance(given, list | tuple):
         raise UsageError(f"map: {what} are not a list of numbers.")
     for number in given:
@@ -81,5 +82,6 @@ def numbers(what: str, given: object, *, least: float = -LARGEST_PARAMETER) -> t
 
 
 def as_many(what: str, given: Any, classes: int) -> None:
+    """Refuse unless there is one for each class."""
     if len(given) != classes:
         raise UsageError(f"map: got {len(given)} {what} for {classes} classes, expected one for each.")

@@ -12,8 +12,9 @@ theta. How rows are spread over clients has no influence on the result.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,18 +50,20 @@ class Fit:
     """A fitted map and how it was found.
 
     `loss_before` and `loss` are mean log losses of the rows, at the identity map and at this one; `objective` is the
-    mean loss with the penalty. `reason` is empty if the fit converged; otherwise it says why it ended early, and the
-    map is the best one that was seen. `sums` is how often clients were asked.
+    mean loss with the penalty. None is what the way of fitting does not tell. `reason` is empty if the fit converged;
+    otherwise it says why it ended early, and the map is the best one that was seen. `sums` is how often clients were
+    asked. `noise` describes the privacy noise in what the map was computed from.
     """
 
     map: LogitMap
-    rows: int
+    rows: float | None = None
     clients: int
-    loss_before: float
-    loss: float
-    objective: float
+    loss_before: float | None = None
+    loss: float | None = None
+    objective: float | None = None
     sums: int
     reason: str = ""
+    noise: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def converged(self) -> bool:
