@@ -10,9 +10,13 @@ __version__ = version.VERSION
 
 if TYPE_CHECKING:
     from fedassay.api import calibrate, conformal, ecdf, evaluate, hosmer_lemeshow, quantiles
-    from fedassay.artefacts.calibrator import Calibrator, load_calibrator
+    from fedassay.artefacts.calibrator import Calibrator
+    from fedassay.artefacts.calibrators import load_calibrator
+    from fedassay.artefacts.class_calibrator import ClassCalibrator
+    from fedassay.artefacts.classifier import CalibratedClassifier
     from fedassay.artefacts.conformal import ConformalPredictor
     from fedassay.artefacts.estimator import FederatedCalibrator
+    from fedassay.data.partition import Partition
     from fedassay.data.sql import Database
     from fedassay.protocol import Budget, Neighbours, Protection, Unit
     from fedassay.result import Result
@@ -22,13 +26,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Budget",
+    "CalibratedClassifier",
     "Calibrator",
+    "ClassCalibrator",
     "ConformalPredictor",
     "Database",
     "DistributedDP",
     "FederatedCalibrator",
     "LocalDP",
     "Neighbours",
+    "Partition",
     "Plain",
     "Protection",
     "Result",
@@ -52,9 +59,13 @@ __all__ = [
 
 _HOMES = {
     "fedassay.api": ("calibrate", "conformal", "ecdf", "evaluate", "hosmer_lemeshow", "quantiles"),
-    "fedassay.artefacts.calibrator": ("Calibrator", "load_calibrator"),
+    "fedassay.artefacts.calibrator": ("Calibrator",),
+    "fedassay.artefacts.calibrators": ("load_calibrator",),
+    "fedassay.artefacts.class_calibrator": ("ClassCalibrator",),
+    "fedassay.artefacts.classifier": ("CalibratedClassifier",),
     "fedassay.artefacts.conformal": ("ConformalPredictor",),
     "fedassay.artefacts.estimator": ("FederatedCalibrator",),
+    "fedassay.data.partition": ("Partition",),
     "fedassay.data.sql": ("Database",),
     "fedassay.protocol": ("Budget", "Neighbours", "Protection", "Unit"),
     "fedassay.result": ("Result",),

@@ -36,6 +36,7 @@ _HISTOGRAM = ScoreHistogram(transform="uniform", height=10)
 _PUBLIC: Mapping[str, dict[str, Any]] = {
     "conformal": {"score_range": [0.0, 1.0]},
     "evaluate-classes": {"classes": 10},
+    "calibrate-classes": {"classes": 10},
 }
 """What has to be known in public before a task can be asked."""
 
@@ -93,7 +94,8 @@ def cells_page() -> str:
         "## Tasks",
         "",
         "A public number of rows per client (`--rows-per-client`), and for `conformal` the range of scores, are taken",
-        "as given where a task needs them. `evaluate-classes` is `evaluate --logits`.",
+        "as given where a task needs them. `evaluate-classes` is `evaluate --logits`, and `calibrate-classes`",
+        "is `calibrate --logits`.",
         "",
         *_table("task", {name: [task_cell(task, m) for m in models] for name, task in _tasks().items()}),
         "## Queries",

@@ -12,6 +12,8 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import numpy as np
+
 from fedassay import envelope, wire
 from fedassay.errors import ProtocolError, UsageError
 from fedassay.journal import Journal, MemoryJournal
@@ -35,6 +37,9 @@ from fedassay.protocol import (
     Task,
     TrustModel,
 )
+
+_DRAWS = 1000
+"""So often a cohort is drawn before it is said that the rate is too small."""
 
 Hear = Callable[[int, Sequence[str]], frozenset[str]]
 """Called by a runtime with a leg and who answered it; returns whose replies count (fewer in a replay)."""
@@ -311,7 +316,7 @@ class _Driver:
                 "queries": digest,
                 # Hashed with its place in the run, so that even a repeated seed never repeats an identity.
                 "exchange": hashlib.sha256(self.randomness.bytes(16) + key.encode()).digest()[:16],
-                "cohort": None if rate is None else list(self._sample(rate)),
+                "cohort": None if rate is None else self._sample(rate, plans[0].setting.trust),
             }
             self.journal.append(begun)
         if begun["queries"] != digest:
@@ -325,11 +330,18 @@ class _Driver:
             helpers=tuple(self.runtime.helpers),
         )
 
-    def _sample(self, rate: float) -> list[str]:
-        names = self.runtime.clients
-        # P(word < rate·2^64) = rate up to 2^-64; the cohort is public, so no exactness is needed here.
-        chosen = self.randomness.words(len(names)) < rate * 2.0**64
-        return [name for name, is_in in zip(names, chosen, strict=True) if is_in]
+    def _sample(self, rate: float, trust: TrustModel) -> list[str]:
+        """A cohort that the server draws, again if it is too small for the trust model: nothing is claimed for it."""
+        names, least = self.runtime.clients, max(1, getattr(trust, "minimum_cohort", 1))
+        for _ in range(_DRAWS):
+            # P(word < rate·2^64) = rate up to 2^-64; the cohort is public, so no exactness is needed here.
+            chosen = self.randomness.words(len(names)) < rate * 2.0**64
+            if np.count_nonzero(chosen) >= least:
+                return [name for name, is_in in zip(names, chosen, strict=True) if is_in]
+        raise UsageError(
+            f"participation: got {rate:.3g} of {len(names):,} clients, expected a rate that gives cohorts of at least "
+            f"{least} now and then; ask for more."
+        )
 
     def _hear(self, key: str, leg: int, who: Sequence[str]) -> frozenset[str]:
         heard = self.journal.find("heard", key=key, leg=leg)

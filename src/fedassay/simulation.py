@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from fedassay.client import Client, Site
 from fedassay.data.federation import Federation, load
+from fedassay.data.partition import Partition
 from fedassay.data.split import HELD_OUT
 from fedassay.errors import UsageError
 from fedassay.helper import Helper
@@ -125,7 +126,7 @@ def simulate(
     data: Any,
     *,
     columns: Mapping[str, str],
-    client: str | None,
+    client: str | Partition | None,
     trust: TrustModel,
     budget: Budget | None,
     protection: Protection,

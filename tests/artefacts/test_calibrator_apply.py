@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 import fedassay
+from artefact_files import memory_growth
 from fedassay.artefacts.apply import apply_calibrator
 from fedassay.errors import DataError, UsageError
 from fedassay.tasks.calibration.maps import Sigmoid
@@ -133,22 +132,6 @@ def test_columns_whose_type_changes_between_files_are_refused(tmp_path: Path) ->
     assert "types of the columns" in refused(tmp_path, folder)
 
 
-PROGRAM = """
-import sys, fedassay
-from fedassay.artefacts.apply import apply_calibrator
-
-def most():
-    (line,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
-    return int(line.split()[1]) * 1024
-
-calibrator, peaks = fedassay.load_calibrator(sys.argv[1]), []
-for path in sys.argv[2:]:
-    apply_calibrator(calibrator, path, path + ".out.parquet")
-    peaks.append(most())
-print(peaks[1] - peaks[0])
-"""
-
-
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     columns = {name: rng.random(500_000) for name in ("p", "x", "z")}
@@ -160,8 +143,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
             for _ in range(int(path.stem)):
                 writer.write_table(pa.table(columns))
     CALIBRATOR.save(tmp_path / "c.json")
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "c.json"), *map(str, paths)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    names = {"load": "load_calibrator", "module": "apply", "function": "apply_calibrator"}
+    growth = memory_growth(tmp_path / "c.json", paths, **names)
     assert parquet.read_metadata(f"{paths[1]}.out.parquet").num_rows == 3_500_000
     larger = paths[1].stat().st_size - paths[0].stat().st_size
-    assert int(done.stdout) < larger / 4
+    assert growth < larger / 4

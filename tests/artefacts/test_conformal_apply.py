@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 import fedassay
+from artefact_files import memory_growth
 from command_line import call
 from conformal_artefacts import class_rows, predictor, regression_rows, threshold
 from fedassay.artefacts.conformal_apply import apply_conformal
@@ -324,22 +323,6 @@ def test_a_bad_value_far_into_the_file_is_named_by_its_row_and_leaves_nothing(tm
     assert "row 271828" in refused(tmp_path, tmp_path / "d.parquet")
 
 
-PROGRAM = """
-import sys, fedassay
-from fedassay.artefacts.conformal_apply import apply_conformal
-
-def most():
-    (line,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
-    return int(line.split()[1]) * 1024
-
-predictor, peaks = fedassay.ConformalPredictor.load(sys.argv[1]), []
-for path in sys.argv[2:]:
-    apply_conformal(predictor, path, path + ".out.parquet")
-    peaks.append(most())
-print(peaks[1] - peaks[0])
-"""
-
-
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     z = np.random.default_rng(0).normal(size=(100_000, 10))
     table = pa.table({"z": pa.FixedSizeListArray.from_arrays(pa.array(z.reshape(-1)), 10)})
@@ -349,11 +332,11 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
             for _ in range(int(path.stem)):
                 writer.write_table(table)
     predictor("lac").save(tmp_path / "c.json")
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "c.json"), *map(str, paths)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    names = {"load": "ConformalPredictor.load", "module": "conformal_apply", "function": "apply_conformal"}
+    growth = memory_growth(tmp_path / "c.json", paths, **names)
     assert parquet.read_metadata(f"{paths[1]}.out.parquet").num_rows == 1_200_000
     larger = paths[1].stat().st_size - paths[0].stat().st_size
-    assert int(done.stdout) < larger / 4
+    assert growth < larger / 4
 
 
 # --- the command ------------------------------------------------------------------------------------------
@@ -453,9 +436,10 @@ def test_the_command_warns_of_probabilities_as_check_does(capsys: Any, tmp_path:
     artefact, rows, out = files(tmp_path, SETS, numbered)
     _, words, _ = call(capsys, "apply", artefact, rows, "--out", out)
     _, checked, _ = call(capsys, "check", rows, "--logits", "z")
-    sentence = " ".join(checked.split()).partition("warning ")[2].partition("same model.")[0]
+    sentence = " ".join(checked.split()).partition("column 'z' (logits)")[2].partition("same model.")[0]
     assert "probabilities by their looks" in sentence
-    assert f"Warning: {sentence}same model." in " ".join(words.split())
+    assert "Warning: " in words
+    assert f"column 'z' (logits){sentence}same model." in " ".join(words.split())
     artefact, rows, out = files(tmp_path, SETS, np.log(numbered))
     assert "Warning" not in call(capsys, "apply", artefact, rows, "--out", out, "--force")[1]
 

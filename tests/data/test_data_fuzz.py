@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from fedassay.data.check import check
 from fedassay.data.federation import load
+from fedassay.data.logits import looks_like_probabilities
 from fedassay.errors import DataError, UsageError
 
 ROBUST = settings(
@@ -190,7 +191,7 @@ rows_of_logits = st.one_of(lists, lists, lists, st.lists(cells, max_size=3), lis
 def survive_logits(data: Any) -> None:
     """Load and check classes and logits, in memory and streamed."""
     columns = {"class": "y", "logits": "z"}
-    outcomes = []
+    outcomes, probabilities = [], False
     for limit in (0, 2**30):
         try:
             federation = load(data, columns=columns, memory_limit=limit)
@@ -203,11 +204,12 @@ def survive_logits(data: Any) -> None:
             assert batch["logits"].shape[1] == batches[0]["logits"].shape[1] >= 2
             assert np.isfinite(batch["logits"]).all()
             assert ((batch["class"] >= 0) & (batch["class"] < batch["logits"].shape[1])).all()
+        probabilities = looks_like_probabilities(np.concatenate([batch["logits"] for batch in batches]))
         outcomes.append(str(federation) + str([batch["logits"].tolist() for batch in batches]))
     assert outcomes[0] == outcomes[1]
     assert "\n" not in outcomes[0]
     report = check(data, columns=columns)
-    assert report.ok == outcomes[0].startswith("Federation")
+    assert report.ok == (outcomes[0].startswith("Federation") and not probabilities)
     json.dumps(report.to_dict(), allow_nan=False)
 
 

@@ -189,7 +189,11 @@ def test_a_check_of_logits() -> None:
 
 def test_probabilities_in_the_place_of_logits_are_noticed() -> None:
     p = np.array([[0.25, 0.75], [0.5, 0.5], [0.125, 0.875]])
-    found = warned(check({"y": [0, 1, 1], "z": p}, columns={"class": "y", "logits": "z"}))
+    report = check({"y": [0, 1, 1], "z": p}, columns={"class": "y", "logits": "z"})
+    (found,) = [
+        one.sentence() for one in report.findings if one.severity == "error"
+    ]  # evaluations refuse them
+    assert not report.ok
     assert "column 'z' (logits): got numbers from 0 that sum to 1 in every row, probabilities by" in found
     assert "give the logarithms of the probabilities" in found
     assert warned(check({"y": [0, 1, 1], "z": np.log(p)}, columns={"class": "y", "logits": "z"})) == ""

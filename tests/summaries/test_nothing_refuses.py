@@ -20,7 +20,9 @@ from fedassay.summaries import CATALOGUE
 from fedassay.summaries.group_names import fingerprints
 from fedassay.summaries.local_quantile import RULES
 from fedassay.summaries.locate import TRANSFORMS
+from fedassay.summaries.multiclass.fedcal import fedcal_size
 from fedassay.summaries.multiclass.losses import FAMILIES
+from fedassay.summaries.multiclass.maps import LOGIT_MAPS
 from fedassay.summaries.paired_moments import PLACE_SHIFT
 from fedassay.summaries.quantities import QUANTITIES
 from fedassay.summaries.site_sums import POOLED
@@ -203,9 +205,42 @@ def covered(draw: st.DrawFn, among: tuple[str, ...] = tuple(QUANTITIES), *, sets
 
 
 @st.composite
-def of_classes(draw: st.DrawFn) -> Fields:
+def through(draw: st.DrawFn, count: int) -> Fields:
+    """A map of so many classes; the network's many numbers repeat a few."""
+    kind = draw(st.sampled_from(tuple(LOGIT_MAPS)))
+    least, most = {
+        "order-preserving": (1e-6, 2.0**20),
+        "binned": (0.0, 1.0),
+        "binned-changed": (0.0, 1.0),
+    }.get(kind, (-(2.0**20), 2.0**20))
+    size = FAMILIES[kind].size(count) if kind in FAMILIES else 5 * count
+    parameter = st.sampled_from([least, most]) | st.floats(least, most)
+    theta = tuple(draw(st.lists(parameter, min_size=size, max_size=size)))
+    if kind == "fedcal":
+        theta = tuple(np.resize(np.array(theta), fedcal_size(count)).tolist())
+    return {"kind": kind, "theta": theta}
+
+
+@st.composite
+def of_changes(draw: st.DrawFn) -> Fields:
+    count = draw(classes)
     return {
-        "classes": draw(classes),
+        "classes": count,
+        **draw(through(count)),
+        "loss_bound": draw(st.sampled_from([1e-6, 36.0]) | st.floats(1e-6, 36.0)),
+        "brier_bound": draw(st.sampled_from([1e-6, 2.0]) | st.floats(1e-6, 2.0)),
+        "moments": draw(st.integers(2, 3)),
+        "bits": draw(st.integers(2, 14)),
+        "digits": draw(st.integers(1, 8)),
+    }
+
+
+@st.composite
+def of_classes(draw: st.DrawFn) -> Fields:
+    count = draw(classes)
+    return {
+        "classes": count,
+        **draw(st.just({}) | through(count)),
         "bins": draw(st.integers(1, 5)),
         "bits": draw(st.integers(2, 14)),
         "digits": draw(st.integers(1, 3)),
@@ -233,6 +268,17 @@ def scaling(draw: st.DrawFn) -> Fields:
     }
 
 
+@st.composite
+def probability_bins(draw: st.DrawFn) -> Fields:
+    clip = st.sampled_from([0.001, 10.0, 2.0**20]) | st.floats(0.001, 2.0**20)
+    return {
+        "classes": draw(classes),
+        "height": draw(st.integers(0, 5)),
+        **draw(st.just({}) | st.fixed_dictionaries({"positive_clip": clip, "negative_clip": clip})),
+        "joint": draw(st.booleans()),
+    }
+
+
 QUESTIONS: Mapping[str, st.SearchStrategy[Fields]] = {
     "score-histogram": histogram(),
     "versus-histogram": histogram(),
@@ -256,6 +302,8 @@ QUESTIONS: Mapping[str, st.SearchStrategy[Fields]] = {
     "class-statistics": of_classes(),
     "class-histograms": per_class(),
     "scaling-sums": scaling(),
+    "probability-histograms": probability_bins(),
+    "map-changes": of_changes(),
 }
 
 
@@ -332,10 +380,15 @@ def test_no_rows_make_a_summary_refuse(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("other", [2, 4])
-@pytest.mark.parametrize("name", ["class-statistics", "class-histograms", "scaling-sums"])
+@pytest.mark.parametrize(
+    "name", ["class-statistics", "class-histograms", "probability-histograms", "scaling-sums", "map-changes"]
+)
 def test_rows_of_another_model_count_for_nothing(name: str, other: int) -> None:
     """As if there were none, which the total then shows; of the right number of logits, they count."""
-    fields = {"scaling-sums": {"method": "temperature", "theta": (1.0,)}}.get(name, {})
+    fields = {
+        "scaling-sums": {"method": "temperature", "theta": (1.0,)},
+        "map-changes": {"kind": "temperature", "theta": (2.0,)},
+    }.get(name, {})
     summary = CATALOGUE[name](classes=3, **fields)
     found = {
         width: measured(summary, {"class": np.array([0, 1]), "logits": np.zeros((2, width))})

@@ -1,24 +1,30 @@
-"""Evaluation of a model with several classes: what a simulation looks up before it asks."""
+"""Models with several classes: what a simulation looks up before it asks."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedassay.api.terms import Terms
+from fedassay.api.terms import Roles, Terms
 from fedassay.data.federation import load
+from fedassay.data.findings import raise_first
 from fedassay.data.groups import reread
-from fedassay.data.logits import looks_like_probabilities
-from fedassay.data.schema import Columns
-from fedassay.errors import DataError
+from fedassay.data.logits import looks_like_probabilities, probabilities_error
+from fedassay.data.schema import CLASS, LOGITS
+from fedassay.data.sources import open_source
+from fedassay.protocol import TrustModel
 from fedassay.result import Result
 from fedassay.run import rehearse
+from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
 from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
 
+MOST_LISTED = 20
 
-def evaluate_classes(task: EvaluateMulticlass, terms: Terms, data: Any, columns: Columns) -> Result:
+
+def evaluate_classes(task: EvaluateMulticlass, terms: Terms, data: Any, columns: Roles) -> Result:
     """The result of an evaluation from logits; how many classes there are is taken from the data.
 
     In a release it is declared: the width of a model's output is public.
@@ -26,25 +32,74 @@ def evaluate_classes(task: EvaluateMulticlass, terms: Terms, data: Any, columns:
     # What can be refused without the data is refused before they are opened.
     rehearse(replace(task, classes=2), terms.setting)
     data = reread(data)
-    classes = number_of_classes(data, columns)
-    result = terms.simulate("evaluate", replace(task, classes=classes), data, columns)
-    return replace(result, warnings=(*result.warnings, *result.results["notes"]))
-
-
-def number_of_classes(data: Any, columns: Columns) -> int:
-    """How many logits a row has, if they are logits."""
-    federation = load(data, client=columns.client, columns=columns.names)
-    classes, probabilities = None, True
-    for batch in federation.pooled().batches():
-        logits = np.asarray(batch["logits"])
-        if len(logits):
-            classes = int(logits.shape[1])
-            probabilities = probabilities and looks_like_probabilities(logits)
-        if classes is not None and not probabilities:
-            return classes
-    if classes is None:
-        raise DataError("logits: got no rows, expected at least one.")
-    raise DataError(
-        f"column {columns.names['logits']!r} (logits): got numbers from 0 that sum to one in every row, so these look "
-        "like probabilities; give logits, e.g. their logarithms."
+    found = look_up(data, columns)
+    result = terms.simulate("evaluate", replace(task, classes=found.classes), data, columns)
+    return replace(
+        result, warnings=(*result.warnings, *found.warnings(terms.trust), *result.results["notes"])
     )
+
+
+def calibrate_classes(task: CalibrateMulticlass, terms: Terms, data: Any, columns: Roles) -> Result:
+    """The result of a calibration from logits; how many classes there are is taken from the data."""
+    rehearse(replace(task, classes=2), terms.setting)
+    data = reread(data)
+    found = look_up(data, columns)
+    task = replace(task, classes=found.classes, held_out=terms.simulation.held_out)
+    result = terms.simulate("calibrate", task, data, columns, {"holdout": task.held_out})
+    return replace(
+        result, warnings=(*result.warnings, *found.warnings(terms.trust), *result.results["notes"])
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassesFound:
+    """The classes of all rows of a simulation: how many rows each of them has."""
+
+    rows: NDArray[np.int64] = field(repr=False)
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are, with or without rows."""
+        return len(self.rows)
+
+    def warnings(self, trust: TrustModel) -> tuple[str, ...]:
+        """What to say about classes that nobody has.
+
+        Nothing under trust models that add noise: that no row is of a class is an exact count, and their results show
+        only what a release would show. The noisy counts of each class are in the results.
+        """
+        without = np.flatnonzero(self.rows == 0)
+        if trust.private or not len(without):
+            return ()
+        named = ", ".join(str(one) for one in without[:MOST_LISTED]) + ", .." * (len(without) > MOST_LISTED)
+        which = (
+            f"class {named}" if len(without) == 1 else f"{len(without)} of {self.classes} classes ({named})"
+        )
+        return (
+            f"No row is of {which}: what is said about {'it' if len(without) == 1 else 'them'} rests on no rows.",
+        )
+
+
+def look_up(data: Any, columns: Roles) -> ClassesFound:
+    """How many logits rows have, if they are logits, and how many rows are of each class.
+
+    Raises
+    ------
+    DataError
+        If a value is not what its role asks for, there are no rows, or the logits look like probabilities.
+
+    Examples
+    --------
+    >>> data = {"y": [0, 2], "z": [[1.0, -1.0, 0.5], [0.0, 2.0, 0.5]]}
+    >>> look_up(data, Roles(names={"class": "y", "logits": "z"})).rows.tolist()
+    [1, 0, 1]
+    """
+    federation = load(data, client=columns.client, columns=columns.names)
+    rows, probabilities = np.zeros(0, dtype=np.int64), True
+    for batch in federation.pooled().batches():
+        classes = batch[LOGITS].shape[1]
+        rows = np.bincount(batch[CLASS], minlength=classes) + (rows if len(rows) else 0)
+        probabilities = probabilities and looks_like_probabilities(batch[LOGITS])
+    if probabilities:
+        raise_first([probabilities_error(open_source(data).label, columns.names[LOGITS])])
+    return ClassesFound(rows=rows)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from fedassay.api.classes import evaluate_classes
-from fedassay.api.terms import Terms, columns_of
+from fedassay.api.classes import calibrate_classes, evaluate_classes
+from fedassay.api.terms import Terms
 from fedassay.data.groups import client_names, group_names, reread
+from fedassay.data.partition import Partition
 from fedassay.data.split import HELD_OUT
 from fedassay.errors import UsageError
 from fedassay.protocol import Budget, Protection, TrustModel
@@ -18,6 +19,7 @@ from fedassay.result import Result
 from fedassay.run import rehearse
 from fedassay.simulation import Simulation
 from fedassay.tasks.calibration import Calibrate
+from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
 from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
 from fedassay.tasks.evaluation import Evaluate, with_site_names
 from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
@@ -29,7 +31,7 @@ def evaluate(
     label: str,
     score: str | None = None,
     logits: str | None = None,
-    client: str | None = None,
+    client: str | Partition | None = None,
     trust: TrustModel | None = None,
     budget: Budget | None = None,
     protection: Protection | None = None,
@@ -50,7 +52,8 @@ def evaluate(
     ----------
     data : arrays or a data frame, a `.parquet`, `.csv` or `.npz` file, or a folder with one file per site.
     score, label, client : the names of the columns. Scores are probabilities in [0, 1], labels are 0 or 1.
-        Without `client`, every row is its own client (every file of a folder, for a folder).
+        Without `client`, every row is its own client (every file of a folder, for a folder). A
+        `Partition` in its place deals the rows to simulated clients.
     logits : for a model with several classes, in the place of `score`: the column with the logits of each row, or what
         the names of numbered columns begin with. Labels then are whole numbers from 0. `height`, `buckets` (15 by
         default) and `level` go with it, other options do not.
@@ -83,18 +86,15 @@ def evaluate(
         _refuse_with_logits(only_scores)
         terms = Terms.of(trust, budget, protection, simulation)
         task = EvaluateMulticlass(bins=15 if buckets is None else buckets, height=height, level=level)
-        return evaluate_classes(task, terms, data, columns_of(client, **{"class": label, "logits": logits}))
+        return evaluate_classes(task, terms, data, terms.roles(client, **{"class": label, "logits": logits}))
     if score is None:
-        raise UsageError(
-            "score: got no column, expected one; give --score (probabilities of a binary classifier) or --logits (of "
-            "a model with several classes)."
-        )
+        raise UsageError(_NEITHER)
     buckets = 10 if buckets is None else buckets
     _check_comparison(score=score, by=by, groups=groups, versus=versus)
     if per_site:
         _check_sites(data, client)
-    columns = columns_of(client, score=score, label=label, versus=versus, group=by)
     terms = Terms.of(trust, budget, protection, simulation)
+    columns = terms.roles(client, score=score, label=label, versus=versus, group=by)
     looked_up = by is not None and not groups
     data = reread(data) if looked_up or per_site else data
     scores = Evaluate(
@@ -122,9 +122,10 @@ def evaluate(
 def calibrate(
     data: Any,
     *,
-    score: str,
     label: str,
-    client: str | None = None,
+    score: str | None = None,
+    logits: str | None = None,
+    client: str | Partition | None = None,
     method: str = "auto",
     trust: TrustModel | None = None,
     budget: Budget | None = None,
@@ -132,28 +133,35 @@ def calibrate(
     holdout: float = HELD_OUT,
     bins: int | None = None,
     height: int | None = None,
-    buckets: int = 10,
+    buckets: int | None = None,
     transform: str = "auto",
     level: float = 0.95,
     simulation: Simulation | None = None,
+    **how: Any,
 ) -> Result:
-    """A calibrator for a binary classifier's scores over many clients, judged on held-out rows.
+    """A calibrator for a classifier over many clients, judged on held-out rows.
 
     Parameters
     ----------
-    data, score, label, client, trust, budget, protection, height, buckets, transform, level : as in `evaluate`.
-    method : ``histogram``, ``bbq``, ``isotonic``, ``platt``, ``beta``, or ``auto`` for the best of them, judged
-        by the fit rows alone.
+    data, score, label, client, trust, budget, protection, transform, level : as in `evaluate`.
+    logits : for a model with several classes, in the place of `score`.
+    method : for scores ``histogram``, ``bbq``, ``isotonic``, ``platt``, ``beta``, or ``auto`` for the best of them,
+        judged by the fit rows alone. For logits ``temperature``, ``vector``, ``matrix``, ``order-preserving``,
+        ``fedcal``, ``histogram``, ``bbq``, ``isotonic``, or ``auto``: isotonic without noise, temperature under noise.
     holdout : the share of the units (rows, or clients for the unit client) that is kept to judge it.
-    bins : buckets of histogram binning; by default M^{1/3} for M rows, fewer under noise.
+    bins : for scores, buckets of histogram binning; by default M^{1/3} for M rows, fewer under noise.
+    height : 2^height bins of scores, or of binnings of logits (7).
+    buckets : of reliability curves and calibration errors; 10, or 15 for logits.
+    how : for logits: `solver`, `rounds`, `participation`, `clip`, `negative_clip`, `clipping`, `weighting`,
+        `averaging`, as in the task `CalibrateMulticlass`.
 
-    Fit rows and held-out rows are different units, so each histogram may spend the whole budget.
+    Fit rows and held-out rows are different units, so each part may spend the whole budget.
 
     Returns
     -------
     A `Result`: ``result["before"]`` and ``result["after"]`` hold metrics on held-out rows,
     ``result["difference"]`` the paired changes, ``result["recommended"]`` and ``result["reason"]`` the verdict.
-    ``fedassay.Calibrator.of(result)`` is the calibrator itself.
+    ``fedassay.Calibrator.of(result)``, for logits ``fedassay.ClassCalibrator.of(result)``, is the calibrator itself.
 
     Examples
     --------
@@ -168,11 +176,28 @@ def calibrate(
     >>> bool(abs(fedassay.Calibrator.of(result).predict([0.5])[0] - 0.25) < 0.02)  # the truth is 0.25
     True
     """
+    terms = Terms.of(trust, budget, protection, replace(simulation or Simulation(), held_out=holdout))
+    if logits is not None:
+        _refuse_with_logits({"score": score, "bins": bins, "transform": transform != "auto"})
+        multiclass = CalibrateMulticlass(
+            method=method,
+            height=height,
+            bins=15 if buckets is None else buckets,
+            level=level,
+            **_known(CalibrateMulticlass, how),
+        )
+        return calibrate_classes(
+            multiclass, terms, data, terms.roles(client, **{"class": label, "logits": logits})
+        )
+    if score is None:
+        raise UsageError(_NEITHER)
+    for name in how:
+        raise UsageError(f"{name}: only calibrators of logits have it; leave it out, or give --logits.")
+    buckets = 10 if buckets is None else buckets
     task = Calibrate(
         method=method, bins=bins, height=height, buckets=buckets, transform=transform, level=level
     )
-    terms = Terms.of(trust, budget, protection, replace(simulation or Simulation(), held_out=holdout))
-    columns = columns_of(client, score=score, label=label)
+    columns = terms.roles(client, score=score, label=label)
     return terms.simulate("calibrate", task, data, columns, {"holdout": holdout})
 
 
@@ -181,7 +206,7 @@ def hosmer_lemeshow(
     *,
     score: str,
     label: str,
-    client: str | None = None,
+    client: str | Partition | None = None,
     method: str = "free",
     groups: int = 10,
     degrees: str = "Q",
@@ -215,8 +240,13 @@ def hosmer_lemeshow(
         level=level,
     )
     terms = Terms.of(trust, budget, protection, simulation)
-    return terms.simulate("hosmer-lemeshow", task, data, columns_of(client, score=score, label=label))
+    return terms.simulate("hosmer-lemeshow", task, data, terms.roles(client, score=score, label=label))
 
+
+_NEITHER = (
+    "score: got no column, expected one; give --score (probabilities of a binary classifier) or --logits (of a model "
+    "with several classes)."
+)
 
 _LOOKED_UP = (
     "The groups were taken from the data. In a release they must be declared (--group), because that a group exists "
@@ -234,6 +264,14 @@ def _check_comparison(*, score: str, by: str | None, groups: Sequence[str], vers
         raise UsageError("groups: got names without a column, expected both; give --by with the column.")
 
 
+def _known(task: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given, if the task has it."""
+    for name in given:
+        if name not in {field.name for field in fields(task)} - {"classes", "held_out", "bins"}:
+            raise UsageError(f"{name}: got it, but a calibration of logits has no such option; leave it out.")
+    return dict(given)
+
+
 def _refuse_with_logits(given: Mapping[str, Any]) -> None:
     """Refuse what only scores of a binary classifier can have."""
     for name, value in given.items():
@@ -243,7 +281,7 @@ def _refuse_with_logits(given: Mapping[str, Any]) -> None:
             )
 
 
-def _check_sites(data: Any, client: str | None) -> None:
+def _check_sites(data: Any, client: str | Partition | None) -> None:
     """Refuse a comparison of sites where nothing says which they are."""
     folder = isinstance(data, str | os.PathLike) and Path(data).is_dir()
     if client is None and not folder:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.api.terms import Terms
+from fedassay.api.terms import Roles, Terms
 from fedassay.coverage.law import CoverageLaw, split_rank
 from fedassay.data.federation import Federation, load
-from fedassay.data.schema import CLIENT, Columns
+from fedassay.data.schema import CLIENT
 from fedassay.data.split import select_pooled_part
 from fedassay.protocol import Batch, Part, Rows
 from fedassay.summaries.quantities import QUANTITIES, scores_of, widths
@@ -32,7 +32,7 @@ TEXTS = {
 
 
 def compared(
-    results: Mapping[str, Any], task: Conformal, terms: Terms, data: Any, columns: Columns
+    results: Mapping[str, Any], task: Conformal, terms: Terms, data: Any, columns: Roles
 ) -> list[dict[str, Any]]:
     """Threshold, coverage and mean size on held-out rows, of what was found and of each baseline."""
     federation = load(data, client=columns.client, columns=columns.names)

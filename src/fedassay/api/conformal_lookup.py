@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from fedassay.api.terms import Terms
+from fedassay.api.terms import Roles, Terms
 from fedassay.coverage import scores_needed
 from fedassay.data.federation import Federation, load
 from fedassay.data.findings import listed
 from fedassay.data.groups import group_names
 from fedassay.data.logits import looks_like_probabilities
-from fedassay.data.schema import Columns
+from fedassay.data.partition import Partition
 from fedassay.errors import DataError
 from fedassay.protocol import Setting
 from fedassay.summaries.quantities import QUANTITIES, public_range, scores_of
@@ -28,7 +28,7 @@ from fedassay.tasks.conformal import Conformal
 _RELEASE = "In a release it must be stated, because it is information about the rows."
 
 
-def likely(setting: Setting, client: str | None) -> Setting:
+def likely(setting: Setting, client: str | Partition | None) -> Setting:
     """The setting that a rehearsal can know: each row may be a client of its own; rows may still be looked up."""
     protection = (
         setting.protection if client is not None else setting.trust.with_one_row_each(setting.protection)
@@ -49,7 +49,7 @@ def completed(
     task: Conformal,
     terms: Terms,
     data: Any,
-    columns: Columns,
+    columns: Roles,
     *,
     by: str | None,
     groups: Sequence[str],

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedassay.api.terms import Terms, columns_of
+from fedassay.api.terms import Terms
 from fedassay.data.groups import reread
+from fedassay.data.partition import Partition
 from fedassay.data.values import count_outside
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.protocol import Budget, Protection, TrustModel
@@ -23,7 +24,7 @@ def ecdf(
     *,
     value: str,
     label: str | None = None,
-    client: str | None = None,
+    client: str | Partition | None = None,
     lower: float | None = None,
     upper: float | None = None,
     points: int = 1024,
@@ -84,7 +85,7 @@ def ecdf(
         expected_rows=expected_rows,
     )
     terms, data = Terms.of(trust, budget, protection, simulation), reread(data)
-    result = terms.simulate("ecdf", task, data, columns_of(client, value=value, label=label))
+    result = terms.simulate("ecdf", task, data, terms.roles(client, value=value, label=label))
     return result if given else _with_outside(result, data, value, task.lower, task.upper)
 
 
@@ -95,7 +96,7 @@ def quantiles(
     quantiles: Sequence[float],
     lower: float,
     upper: float,
-    client: str | None = None,
+    client: str | Partition | None = None,
     points: int = 4096,
     grid: str = "uniform",
     level: float = 0.95,
@@ -120,7 +121,7 @@ def quantiles(
         lower=lower, upper=upper, points=points, quantiles=tuple(quantiles), grid=grid, level=level
     )
     terms, data = Terms.of(trust, budget, protection, simulation), reread(data)
-    result = terms.simulate("quantiles", task, data, columns_of(client, value=value))
+    result = terms.simulate("quantiles", task, data, terms.roles(client, value=value))
     return _with_outside(result, data, value, task.lower, task.upper)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from fedassay.api import conformal_lookup
 from fedassay.api.conformal_baselines import compared
-from fedassay.api.terms import Terms, columns_of
+from fedassay.api.terms import Roles, Terms
 from fedassay.data.findings import listed
 from fedassay.data.groups import client_names, reread
-from fedassay.data.schema import Columns
+from fedassay.data.partition import Partition
 from fedassay.errors import UsageError
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import Budget, Protection, TrustModel
@@ -28,7 +28,7 @@ SETS = ("lac", "aps", "raps")
 def conformal(
     data: Any,
     *,
-    client: str | None = None,
+    client: str | Partition | None = None,
     conformity: str | None = None,
     target: str | None = None,
     prediction: str | None = None,
@@ -110,12 +110,12 @@ def conformal(
         )
     if not 0 <= holdout < 1:
         raise UsageError(f"holdout: got {holdout:g}, expected a number from 0 to below 1.")
-    columns = columns_of(client, **roles, group=by)
     given = simulation or Simulation()
     if holdout:
         key = given.key_of_split() if given.seed is not None else SecureRandomness().bytes(32)
         given = replace(given, held_out=holdout, split_key=key)
     terms, data = Terms.of(trust, budget, protection, given), reread(data)
+    columns = terms.roles(client, **roles, group=by)
     task = Conformal(
         method=method,
         quantity=quantity,
@@ -139,7 +139,7 @@ def conformal(
 
 
 def _finished(
-    result: Result, task: Conformal, terms: Terms, data: Any, columns: Columns, looked_up: tuple[str, ...]
+    result: Result, task: Conformal, terms: Terms, data: Any, columns: Roles, looked_up: tuple[str, ...]
 ) -> Result:
     """The result with the clients' names, warnings, and a comparison with other methods on held-out rows."""
     results = dict(result.results)

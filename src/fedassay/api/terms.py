@@ -6,11 +6,34 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fedassay.data.partition import Partition
 from fedassay.data.schema import Columns
 from fedassay.protocol import Budget, Protection, Setting, TrustModel
 from fedassay.result import Result
 from fedassay.simulation import Simulation, simulate
 from fedassay.trust.secure_sum import SecureSum
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roles:
+    """Which column plays which role, and how rows become clients; see `data.federation.load`."""
+
+    names: Mapping[str, str]
+    client: str | Partition | None = None
+
+    def __post_init__(self) -> None:
+        column = self.client
+        if isinstance(column, Partition):
+            column.label_role(self.names)
+            column = column.column
+        object.__setattr__(self, "names", Columns(names=self.names, client=column).names)
+
+    def to_json(self) -> dict[str, Any]:
+        """As they were given, for the parameters of a result."""
+        if not isinstance(self.client, Partition):
+            return {"client": self.client, **self.names}
+        size = {} if self.client.clients is None else {"clients": self.client.clients}
+        return {"client": self.client.column, "partition": self.client.spec, **size, **self.names}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +66,16 @@ class Terms:
         """What can be known before the data are opened: not how many clients there are."""
         return Setting(trust=self.trust, protection=self.protection, budget=self.budget, clients=0)
 
+    def roles(self, client: str | Partition | None, **named: str | None) -> Roles:
+        """The columns that were named, by role; a partition without a seed gets that of the simulation, or a fresh one.
+
+        Entry points may read the data several times: rows must be dealt alike each time.
+        """
+        owner = client.seeded(self.simulation.seed) if isinstance(client, Partition) else client
+        return Roles(names={role: name for role, name in named.items() if name is not None}, client=owner)
+
     def simulate(
-        self, name: str, task: Any, data: Any, columns: Columns, more: Mapping[str, Any] | None = None
+        self, name: str, task: Any, data: Any, columns: Roles, more: Mapping[str, Any] | None = None
     ) -> Result:
         """Run a task; its parameters are the columns, the task's own fields, and `more`."""
         return simulate(
@@ -56,11 +87,6 @@ class Terms:
             trust=self.trust,
             budget=self.budget,
             protection=self.protection,
-            parameters={"client": columns.client, **columns.names, **asdict(task), **(more or {})},
+            parameters={**columns.to_json(), **asdict(task), **(more or {})},
             simulation=self.simulation,
         )
-
-
-def columns_of(client: str | None, **roles: str | None) -> Columns:
-    """The columns that were named, by role."""
-    return Columns(names={role: name for role, name in roles.items() if name is not None}, client=client)

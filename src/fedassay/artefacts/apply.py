@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,11 +76,13 @@ def write_applied(
     new: Sequence[str],
     overwrite: bool,
     file_is_client: bool = False,
+    at_end: Callable[[], None] = lambda: None,
 ) -> int:
     """Write all columns of `data` and those that `make` computes from `columns`, called `new`; returns the rows.
 
     Guarantee: `out` is complete or it is not there, and was not there before unless `overwrite`. With
-    `file_is_client`, the files of a folder may lack the column of the client: then each of them is one.
+    `file_is_client`, the files of a folder may lack the column of the client: then each of them is one. `at_end` is
+    called when all rows have been seen; if it raises, nothing is written.
     """
     target = checked_target(Path(out), overwrite=overwrite)
     source = open_source(data)
@@ -91,8 +93,13 @@ def write_applied(
         columns = replace(columns, client=None)
     _check_columns([table for _, table in tables], columns, new)
     types = number_types([table for _, table in tables]) if target.suffix.lower() == PARQUET else None
-    batches = (some.with_columns(make(some), types) for some in read(tables, columns))
-    return write_batches(target, batches, label=source.label)
+
+    def batches() -> Iterator[Any]:
+        for some in read(tables, columns):
+            yield some.with_columns(make(some), types)
+        at_end()
+
+    return write_batches(target, batches(), label=source.label)
 
 
 def _check_columns(tables: list[Table], columns: Columns, new: Sequence[str]) -> None:

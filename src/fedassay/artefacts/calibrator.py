@@ -1,47 +1,24 @@
-"""A fitted calibrator as a file: plain JSON, versioned, checked when it is loaded, never executed."""
+"""A fitted calibrator of a binary classifier: from scores to calibrated probabilities."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedassay.artefacts.stored_calibrator import SCORES, StoredCalibrator
 from fedassay.errors import DataError, UsageError
-from fedassay.files import write_atomically
-from fedassay.result import Result
-from fedassay.tasks.calibration.maps import Map, map_from_json
+from fedassay.tasks.calibration.maps import MAPS, Map, map_from_json
 from fedassay.tasks.calibration.methods import FITS
-from fedassay.version import VERSION
-
-FORMAT = 1
-"""Raised when a file of an older version would be misread by a newer one, or the other way round."""
-
-_KIND = "calibrator"
-_KEYS = (
-    "artefact",
-    "format",
-    "fedassay",
-    "method",
-    "map",
-    "parameters",
-    "columns",
-    "recommended",
-    "reason",
-    "privacy",
-)
-_LARGEST = 64 * 2**20
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibrator:
+class Calibrator(StoredCalibrator[Map]):
     """A map from scores to calibrated probabilities, and where it comes from.
 
     Parameters
@@ -65,36 +42,14 @@ class Calibrator:
     array([[0.667, 0.333]])
     """
 
-    map: Map = field(repr=False)
-    method: str
-    parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    columns: Mapping[str, str | None] = field(default_factory=dict)
-    recommended: bool | None = None
-    reason: str | None = field(default=None, repr=False)
-    privacy: Mapping[str, Any] | None = field(default=None, repr=False)
-    fedassay: str = VERSION
+    artefact: ClassVar[str] = SCORES
+    kinds: ClassVar[Mapping[str, Any]] = MAPS
+    read_map: ClassVar[Callable[[object], Any]] = staticmethod(map_from_json)
+    roles: ClassVar[tuple[str, ...]] = ("score", "label", "client")
 
-    @classmethod
-    def of(cls, result: Result) -> Calibrator:
-        """The calibrator of a result of `fedassay.calibrate`.
-
-        Raises `DataError` with the reason if the result has none (not enough evidence, say).
-        """
-        results = result.results
-        if result.task != "calibrate":
-            raise UsageError(f"result: got one of the task {result.task}, expected one of calibrate.")
-        if results["calibrator"] is None:
-            raise DataError(results["reason"])
-        return cls(
-            map=map_from_json(results["calibrator"]),
-            method=results["method"],
-            parameters=results["parameters"],
-            columns={role: result.parameters.get(role) for role in ("score", "label", "client")},
-            recommended=results["recommended"],
-            reason=results["reason"],
-            privacy=dict(result.privacy),
-            fedassay=result.fedassay,
-        )
+    def __post_init__(self) -> None:
+        if self.method not in FITS:
+            raise UsageError(f"got method {self.method!r}, expected one of {', '.join(FITS)}.")
 
     # --- use -----------------------------------------------------------------------------------------------
 
@@ -112,74 +67,6 @@ class Calibrator:
         """The calibrated probabilities of the negative and of the positive class: one row per score."""
         positive = self.predict(scores)
         return np.stack([1 - positive, positive], axis=1)
-
-    # --- file ----------------------------------------------------------------------------------------------
-
-    def to_json(self) -> dict[str, Any]:
-        """The artefact as plain values."""
-        return {
-            "artefact": _KIND,
-            "format": FORMAT,
-            "fedassay": self.fedassay,
-            "method": self.method,
-            "map": self.map.to_json(),
-            "parameters": dict(self.parameters),
-            "columns": dict(self.columns),
-            "recommended": self.recommended,
-            "reason": self.reason,
-            "privacy": None if self.privacy is None else dict(self.privacy),
-        }
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the artefact; the file is complete or it is not there."""
-        write_atomically(Path(path), json.dumps(self.to_json(), indent=2, allow_nan=False) + "\n")
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Calibrator:
-        """Read an artefact. Anything that is not one is refused with one sentence (`UsageError`)."""
-        where = Path(path)
-        try:
-            if where.stat().st_size > _LARGEST:
-                raise UsageError(f"{where}: got {where.stat().st_size:,} bytes, no calibrator is that large.")
-            content = json.loads(where.read_text(encoding="utf-8"), parse_constant=_no_constant)
-        except OSError as error:
-            raise UsageError(
-                f"{where}: cannot be read ({error.strerror}), expected a file that `fedassay calibrate --out` "
-                "has written."
-            ) from error
-        except (ValueError, RecursionError) as error:
-            raise UsageError(
-                f"{where}: got something that is not JSON, expected a file that `fedassay calibrate --out` has "
-                "written."
-            ) from error
-        try:
-            return cls.from_json(content)
-        except UsageError as error:
-            raise UsageError(f"{where}: {error}") from error
-
-    @classmethod
-    def from_json(cls, content: object) -> Calibrator:
-        """What `to_json` was called on; anything else is refused."""
-        if not isinstance(content, dict) or content.get("artefact") != _KIND:
-            raise UsageError("it is not a calibrator, expected what `fedassay calibrate --out` has written.")
-        if content.get("format") != FORMAT:
-            raise UsageError(
-                f"got format {content.get('format')!r}, expected {FORMAT}; calibrate again with this version "
-                f"({VERSION}), or use the one that wrote it ({content.get('fedassay')})."
-            )
-        if set(content) != set(_KEYS):
-            strange = sorted(set(content) ^ set(_KEYS))
-            raise UsageError(f"the entry {strange[0]!r} is missing or unknown; calibrate again.")
-        _check_entries(content)
-        return cls(
-            map=map_from_json(content["map"]),
-            **{name: content[name] for name in _KEYS if name not in ("artefact", "format", "map")},
-        )
-
-
-def load_calibrator(path: str | os.PathLike[str]) -> Calibrator:
-    """The calibrator in a file that `fedassay calibrate --out` or `Calibrator.save` has written."""
-    return Calibrator.load(path)
 
 
 def checked_scores(scores: ArrayLike) -> Floats:
@@ -214,27 +101,3 @@ def checked_scores(scores: ArrayLike) -> Floats:
         row = int(bad[0])
         raise DataError(f"scores: got {values[row]} in row {row}, expected a number in [0, 1].")
     return values
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number")
-
-
-def _check_entries(content: Mapping[str, Any]) -> None:
-    text_or_none = str | None
-    expected: dict[str, Any] = {
-        "fedassay": str,
-        "method": str,
-        "parameters": dict,
-        "columns": dict,
-        "recommended": bool | None,
-        "reason": text_or_none,
-        "privacy": dict | None,
-    }
-    for name, kind in expected.items():
-        if not isinstance(content[name], kind):
-            raise UsageError(f"the entry {name!r} holds a {type(content[name]).__name__}; calibrate again.")
-    if content["method"] not in FITS:
-        raise UsageError(f"got method {content['method']!r}, expected one of {', '.join(FITS)}.")
-    if not all(isinstance(name, text_or_none) for name in content["columns"].values()):
-        raise UsageError("the entry 'columns' holds something that is not a name; calibrate again.")

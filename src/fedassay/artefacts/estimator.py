@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedassay.artefacts.calibrator import Calibrator, Floats, checked_scores
+from fedassay.artefacts.conventions import Conventions, classifier_tags
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import NO_NOISE, Batch
 from fedassay.summaries.score_histogram import ScoreHistogram
@@ -18,7 +18,7 @@ from fedassay.tasks.evaluation.evaluate import EXACT_HEIGHT
 from fedassay.tasks.evaluation.evidence import Evidence
 
 
-class FederatedCalibrator:
+class FederatedCalibrator(Conventions):
     """Fit the calibrator that a federation would fit, to rows that are in one place.
 
     The same code as `fedassay.calibrate` without noise: the rows are counted into a histogram of scores, and
@@ -51,8 +51,6 @@ class FederatedCalibrator:
     >>> bool(abs(calibrator.predict_proba([0.5])[0, 1] - 0.25) < 0.02)  # the truth is 0.25
     True
     """
-
-    _estimator_type: ClassVar[str] = "classifier"
 
     calibrator_: Calibrator
     classes_: NDArray[Any]
@@ -106,10 +104,6 @@ class FederatedCalibrator:
         positive = self._fitted().predict(X) >= 0.5
         return np.asarray(self.classes_[positive.astype(np.int64)])
 
-    def score(self, X: ArrayLike, y: ArrayLike) -> float:
-        """The accuracy of `predict`."""
-        return float(np.mean(self.predict(X) == np.asarray(y)))
-
     def _fitted(self) -> Calibrator:
         if not hasattr(self, "calibrator_"):
             raise UsageError("FederatedCalibrator: it has not been fitted yet; call fit first.")
@@ -117,36 +111,11 @@ class FederatedCalibrator:
 
     # --- scikit-learn's conventions ------------------------------------------------------------------------
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002
-        """The parameters of the constructor; `deep` is what scikit-learn passes, nothing here is nested."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def set_params(self, **parameters: Any) -> Self:
-        """Change parameters of the constructor."""
-        known = self.get_params()
-        for name, value in parameters.items():
-            if name not in known:
-                raise ValueError(f"parameter: got {name!r}, expected one of {', '.join(known)}.")
-            setattr(self, name, value)
-        return self
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibrator_")
 
     def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags  # only scikit-learn asks
-
-        return Tags(
-            estimator_type="classifier",
-            target_tags=TargetTags(required=True),
-            classifier_tags=ClassifierTags(multi_class=False),
-            input_tags=InputTags(one_d_array=True),
-        )
-
-    def __repr__(self) -> str:
-        default = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
-        changed = (f"{name}={value!r}" for name, value in self.get_params().items() if value != default[name])
-        return f"FederatedCalibrator({', '.join(changed)})"
+        return classifier_tags(multi_class=False, one_d_array=True)
 
 
 class _InMemory:

@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
+from fedassay.data.findings import shown
 from fedassay.errors import UsageError
+from fedassay.files import write_atomically
+
+T = TypeVar("T")
 
 LARGEST = 64 * 2**20
 LONGEST_TEXT = 10_000
@@ -29,6 +35,40 @@ def read_artefact(path: str | os.PathLike[str]) -> Any:
         raise UsageError(f"{where}: got something that is not JSON, {_EXPECTED}") from error
 
 
+@contextmanager
+def errors_of(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Say which file it is that a `UsageError` is about."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def load_artefact(path: str | os.PathLike[str], make: Callable[[object], T]) -> T:
+    """What `make` makes of the JSON in a file; a refusal names the file."""
+    content = read_artefact(path)
+    with errors_of(path):
+        return make(content)
+
+
+def save_artefact(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
+    """Write plain values, one line for each entry; the file is complete or it is not there.
+
+    Lists of numbers are not spread over lines, so that a map of 1,000 classes is not mostly blanks. What
+    `read_artefact` would refuse to read is not written.
+    """
+    try:
+        lines = [
+            f"  {json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in content.items()
+        ]
+    except ValueError as error:
+        raise UsageError(f"{path}: got NaN or an infinite number to write, expected finite ones.") from error
+    text = "{\n" + ",\n".join(lines) + "\n}\n"
+    if len(text) > LARGEST:  # every character is one byte: JSON escapes the others
+        raise UsageError(f"{path}: the artefact has {len(text):,} bytes, expected at most {LARGEST:,}.")
+    write_atomically(Path(path), text)
+
+
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
 
@@ -42,11 +82,17 @@ def entries(content: object, keys: tuple[str, ...], what: str) -> dict[str, Any]
     Traceback (most recent call last):
     fedassay.errors.UsageError: the entry 'b' of score is missing or unknown.
     """
+    found = named_entries(content, what)
+    strange = sorted(set(found) ^ set(keys), key=str)
+    if strange:
+        raise UsageError(f"the entry {shown(strange[0])} of {what} is missing or unknown.")
+    return found
+
+
+def named_entries(content: object, what: str) -> dict[str, Any]:
+    """A mapping with any entries."""
     if not isinstance(content, dict):
         raise UsageError(f"the entry {what!r} holds {_kind(content)}, expected one with named entries.")
-    strange = sorted(set(content) ^ set(keys), key=str)
-    if strange:
-        raise UsageError(f"the entry {strange[0]!r} of {what} is missing or unknown.")
     return content
 
 

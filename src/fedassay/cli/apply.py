@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -12,14 +12,23 @@ from rich.markup import escape
 
 from fedassay.artefacts.apply import COLUMN, apply_calibrator
 from fedassay.artefacts.calibrator import Calibrator
+from fedassay.artefacts.calibrators import calibrator_from_json
+from fedassay.artefacts.class_apply import apply_class_calibrator, new_columns
+from fedassay.artefacts.class_calibrator import ClassCalibrator
 from fedassay.artefacts.conformal import ConformalPredictor
 from fedassay.artefacts.conformal_apply import OPTIONS, apply_conformal
 from fedassay.artefacts.conformal_file import KIND
-from fedassay.artefacts.stored import read_artefact
+from fedassay.artefacts.stored import errors_of, read_artefact
 from fedassay.cli import options
 from fedassay.errors import UsageError
 
 Columns = Mapping[str, str | None]
+
+Written = tuple[int, tuple[str, ...], tuple[str, ...]]
+"""How many rows, the new columns, and warnings."""
+
+MOST_NAMED = 3
+"""Of more new columns the first and the last are named."""
 
 
 def _column(words: str) -> typer.models.OptionInfo:
@@ -27,18 +36,19 @@ def _column(words: str) -> typer.models.OptionInfo:
     return option
 
 
-def conformal_columns(
+def other_columns(
     prediction: Annotated[str | None, _column("Intervals: the model's predictions.")] = None,
     scale: Annotated[str | None, _column("Intervals: how far the model expects to be off.")] = None,
     lower: Annotated[str | None, _column("Intervals (CQR): the lower end that the model predicts.")] = None,
     upper: Annotated[str | None, _column("Intervals (CQR): the upper end that the model predicts.")] = None,
     logits: Annotated[
-        str | None, _column("Sets: the logits; lists, or what the names of numbered columns begin with.")
+        str | None,
+        _column("Sets, classes: the logits; lists, or what the names of numbered columns begin with."),
     ] = None,
     by: Annotated[str | None, _column("Thresholds by group: the group of a row.")] = None,
     client: Annotated[str | None, _column("Thresholds by client (local): the client of a row.")] = None,
 ) -> Columns:
-    """The columns that a conformal predictor may need, by role."""
+    """The columns that artefacts other than a calibrator of scores may need, by role."""
     return {
         "prediction": prediction,
         "scale": scale,
@@ -50,7 +60,7 @@ def conformal_columns(
     }
 
 
-@options.takes(options.data, conformal_columns)
+@options.takes(options.data, other_columns)
 def apply(
     artefact: Annotated[
         Path,
@@ -67,39 +77,74 @@ def apply(
         str | None,
         typer.Option(
             metavar="NAME",
-            help=f"Name of the new column ({COLUMN}), or NAME_lower and NAME_upper, or NAME and NAME_size.",
+            help=f"Name of the new column ({COLUMN}), or NAME_lower and NAME_upper, or NAME and NAME_size; of a "
+            "calibrator of logits NAME (.csv: NAME_0 and so on) and NAME_class.",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     quiet: options.Quiet = False,
     *,
-    conformal_columns: Columns,
+    other_columns: Columns,
 ) -> None:
     """Apply a calibrator or a conformal predictor to rows; everything stays on this machine."""
     content = read_artefact(artefact)
     if isinstance(content, dict) and {"task", "results"} <= content.keys():
         raise UsageError(f"{artefact}: this is a result (--json); apply needs the file written by --out.")
+    given: Columns = {"score": score, **other_columns}
+    written: Written
     if isinstance(content, dict) and content.get("artefact") == KIND:
-        predictor = ConformalPredictor.load(artefact)
-        if score is not None:
-            raise UsageError(
-                "--score: the artefact is a conformal predictor, which has no use for it; leave it out."
-            )
-        applied = apply_conformal(
-            predictor, data, out, columns=conformal_columns, column=column, overwrite=force
+        _refuse(given, ("score",), "a conformal predictor")
+        found = apply_conformal(
+            ConformalPredictor.load(artefact),
+            data,
+            out,
+            columns=other_columns,
+            column=column,
+            overwrite=force,
         )
-        rows, columns, warnings = applied.rows, f"columns {' and '.join(applied.columns)}", applied.warnings
+        written = found.rows, found.columns, found.warnings
     else:
-        calibrator = Calibrator.load(artefact)
-        for role in (role for role, name in conformal_columns.items() if name is not None):
+        with errors_of(artefact):
+            calibrator = calibrator_from_json(content)
+        written = _calibrate(calibrator, data, out, given, column=column, force=force)
+    _say(out, *written, console=Console(quiet=quiet))
+
+
+def _calibrate(
+    calibrator: Calibrator | ClassCalibrator,
+    data: options.Source,
+    out: Path,
+    given: Columns,
+    *,
+    column: str | None,
+    force: bool,
+) -> Written:
+    if isinstance(calibrator, ClassCalibrator):
+        _refuse(given, (role for role in given if role != "logits"), "a calibrator of logits")
+        rows = apply_class_calibrator(
+            calibrator, data, out, logits=given["logits"], column=column, overwrite=force
+        )
+        return rows, new_columns(calibrator, out, column), calibrator.warnings
+    _refuse(given, (role for role in given if role != "score"), "a calibrator of scores")
+    name = COLUMN if column is None else column
+    rows = apply_calibrator(calibrator, data, out, score=given["score"], column=name, overwrite=force)
+    return rows, (name,), calibrator.warnings
+
+
+def _refuse(given: Columns, roles: Iterable[str], what: str) -> None:
+    for role in roles:
+        if given[role] is not None:
             raise UsageError(
-                f"{OPTIONS[role]}: the artefact is a calibrator, which has no use for it; leave it out."
+                f"{OPTIONS.get(role, '--score')}: the artefact is {what}, which has no use for it; leave it out."
             )
-        name = COLUMN if column is None else column
-        rows = apply_calibrator(calibrator, data, out, score=score, column=name, overwrite=force)
-        columns = f"column {name}"
-        warnings = (str(calibrator.reason),) if calibrator.recommended is False else ()
-    console = Console(quiet=quiet)
+
+
+def _say(
+    out: Path, rows: int, columns: tuple[str, ...], warnings: tuple[str, ...], *, console: Console
+) -> None:
+    """The warnings, and what has been written."""
     for warning in warnings:
         console.print(f"[yellow]Warning:[/] {escape(warning)}", highlight=False, soft_wrap=True)
-    console.print(escape(f"Written: {out} ({rows:,} rows, {columns})"), highlight=False)
+    first = columns[:-1] if len(columns) <= MOST_NAMED else (f"{columns[0]} to {columns[-2]}",)
+    new = f"column{'s' * (len(columns) > 1)} {' and '.join((*first, columns[-1]))}"
+    console.print(escape(f"Written: {out} ({rows:,} rows, {new})"), highlight=False)

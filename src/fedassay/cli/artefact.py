@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedassay.artefacts.calibrator import Calibrator
+from fedassay.artefacts.calibrators import calibrator_of
 from fedassay.artefacts.conformal import ConformalPredictor
 from fedassay.cli import output
 from fedassay.errors import FedassayError, UsageError
@@ -21,9 +21,9 @@ def deliver(result: Result, delivery: output.Delivery, *, out: Path | None) -> N
             f"--out: only calibrate and conformal write an artefact, not {result.task}; leave it out."
         )
     try:
-        artefact = ConformalPredictor.of(result) if result.task == "conformal" else Calibrator.of(result)
+        artefact = ConformalPredictor.of(result) if result.task == "conformal" else calibrator_of(result)
+        artefact.save(out)
     except FedassayError:
         delivery.deliver(result)  # it has been paid for
         raise  # says why there is none
-    artefact.save(out)
     delivery.deliver(result, also=[out])

@@ -143,10 +143,12 @@ def numbers(option: str, text: str) -> list[float]:
         ) from None
 
 
-@options.takes(options.data, prediction_sets, options.terms, options.simulation, output.delivery)
+@options.takes(
+    options.data, options.client, prediction_sets, options.terms, options.simulation, output.delivery
+)
 def conformal(
     data: options.Source,
-    client: options.ClientColumn = None,
+    client: options.Client = None,
     conformity: Annotated[
         str | None, typer.Option(help="Column with a score of your own, large where the prediction is bad.")
     ] = None,

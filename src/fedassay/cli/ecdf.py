@@ -150,7 +150,7 @@ def labels(
     return {"labelled": True} if labelled else {}
 
 
-@options.takes(options.data, distribution, options.terms, options.simulation, output.delivery)
+@options.takes(options.data, options.client, distribution, options.terms, options.simulation, output.delivery)
 def ecdf(
     data: options.Source,
     value: Annotated[str, typer.Option(help="Column with the numbers.")],
@@ -160,7 +160,7 @@ def ecdf(
             help="Column with labels, 0 or 1: both distributions, ROC curve and AUC in one release."
         ),
     ] = None,
-    client: options.ClientColumn = None,
+    client: options.Client = None,
     level: Annotated[float, typer.Option(help="Confidence level of band and intervals.")] = 0.95,
     *,
     distribution: dict[str, Any],
@@ -191,7 +191,7 @@ def ecdf(
     delivery.deliver(result)
 
 
-@options.takes(options.data, options.terms, options.simulation, output.delivery)
+@options.takes(options.data, options.client, options.terms, options.simulation, output.delivery)
 def quantiles(
     data: options.Source,
     value: Annotated[str, typer.Option(help="Column with the numbers.")],
@@ -200,7 +200,7 @@ def quantiles(
     upper: Annotated[float, typer.Option(help="The largest value; what is above counts here.")],
     points: Annotated[int, typer.Option(help="How many points are searched (rounded up).")] = SEARCHED,
     grid: Annotated[str, typer.Option(help="Spacing of the points: uniform or logarithmic.")] = "uniform",
-    client: options.ClientColumn = None,
+    client: options.Client = None,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     *,
     terms: options.Terms,

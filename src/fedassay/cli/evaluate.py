@@ -76,7 +76,7 @@ def second_model(
     return {"versus": True} if versus else {}
 
 
-@options.takes(options.data, evaluation, options.terms, options.simulation, output.delivery)
+@options.takes(options.data, options.client, evaluation, options.terms, options.simulation, output.delivery)
 def evaluate(
     data: options.Source,
     label: Annotated[
@@ -92,7 +92,7 @@ def evaluate(
             help="In the place of --score, for several classes: a column of lists, or how numbered columns begin.",
         ),
     ] = None,
-    client: options.ClientColumn = None,
+    client: options.Client = None,
     versus: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="Column of a second model's scores: paired comparison."),

@@ -48,12 +48,12 @@ def goodness(
     return {name: value for name, value in given.items() if value is not None}
 
 
-@options.takes(options.data, goodness, options.terms, options.simulation, output.delivery)
+@options.takes(options.data, options.client, goodness, options.terms, options.simulation, output.delivery)
 def hosmer_lemeshow(
     data: options.Source,
     score: Annotated[str, typer.Option(help="Column with the model's probabilities, in [0, 1].")],
     label: Annotated[str, typer.Option(help="Column with the true labels, 0 or 1.")],
-    client: options.ClientColumn = None,
+    client: options.Client = None,
     method: Annotated[
         Method,
         typer.Option(help="free: all from one score histogram. Others: groups first, then their sums."),

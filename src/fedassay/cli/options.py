@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from fedassay.data.partition import Partition
 from fedassay.data.sources import source_named
 from fedassay.data.sql import Database
 from fedassay.errors import UsageError
@@ -31,6 +32,9 @@ class Mode(StrEnum):
 T = TypeVar("T")
 Source = Path | Database
 """Where rows are."""
+
+Client = str | Partition | None
+"""How rows become clients: by a column, dealt out, or each row by itself."""
 
 ClientColumn = Annotated[
     str | None,
@@ -101,6 +105,34 @@ def data(
 ) -> Source:
     """Where the rows are; nothing is opened yet."""
     return source_named(data, query)
+
+
+def client(
+    client: ClientColumn = None,
+    partition: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC",
+            help="In the place of --client: deal the rows to --clients simulated clients, iid or dirichlet:BETA "
+            "(skewed labels, 0.1 strongly); or by:COLUMN.",
+        ),
+    ] = None,
+    clients: Annotated[
+        int | None, typer.Option(help="With --partition iid or dirichlet:BETA: how many clients.")
+    ] = None,
+) -> Client:
+    """How rows become the clients of a simulation."""
+    if partition is None:
+        if clients is not None:
+            raise UsageError(
+                f"--clients: got {clients} without a partition, expected both; give --partition iid, say."
+            )
+        return client
+    if client is not None:
+        raise UsageError(
+            f"--partition: got {partition!r} together with --client {client}, expected one of them; leave one out."
+        )
+    return Partition(partition, clients=clients)
 
 
 def terms(

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedassay.cli import options, output
 from fedassay.cli.artefact import deliver
-from fedassay.cli.calibrate import Calibration, calibration
+from fedassay.cli.calibrate import Calibration, calibration, scaling
 from fedassay.cli.conformal import as_task, declared, prediction_sets
 from fedassay.cli.ecdf import SEARCHED, distribution, labels
 from fedassay.cli.evaluate import evaluation, second_model
@@ -41,12 +41,13 @@ class Wanted:
 
 
 @options.takes(
-    evaluation, second_model, calibration, distribution, labels, goodness, prediction_sets, declared
+    evaluation, second_model, calibration, scaling, distribution, labels, goodness, prediction_sets, declared
 )
 def wanted(
     evaluation: dict[str, Any],
     second_model: dict[str, Any],
     calibration: Calibration,
+    scaling: dict[str, Any],
     distribution: dict[str, Any],
     labels: dict[str, Any],
     goodness: dict[str, Any],
@@ -59,6 +60,6 @@ def wanted(
             "--group and --groups: the first names subgroups of an evaluation, the second says how many groups "
             "hosmer-lemeshow has; give one of them."
         )
-    given = evaluation | second_model | calibration.parameters | distribution | labels | goodness
+    given = evaluation | second_model | calibration.parameters | scaling | distribution | labels | goodness
     given = as_task(given | prediction_sets | declared)
     return Wanted(parameters=given, out=calibration.out)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.data.findings import Finding, warning
-from fedassay.data.logits import looks_like_probabilities, probabilities_warning
+from fedassay.data.logits import looks_like_probabilities, probabilities_error
 from fedassay.data.profile import Distinct
 from fedassay.data.scan import Chunk
 from fedassay.data.schema import CLASS, LOGITS, Columns
@@ -61,7 +61,7 @@ class ClassesLook:
         """Probabilities in the place of logits, classes that nobody has."""
         found = []
         if self._with_logits and self._probabilities:
-            found.append(probabilities_warning(self._label, self._names[LOGITS]))
+            found.append(probabilities_error(self._label, self._names[LOGITS]))
         empty = [str(one) for one in np.flatnonzero(self._rows_of == 0)]
         shown = ", ".join(empty[:MOST_CLASSES_LISTED]) + ", .." * (len(empty) > MOST_CLASSES_LISTED)
         if self._labels > 1 and self._distinct.count() == 1:

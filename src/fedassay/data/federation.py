@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fedassay.data.findings import listed, raise_first
 from fedassay.data.logits import Width
 from fedassay.data.names import RowNames
+from fedassay.data.partition import DealtRows, Partition
 from fedassay.data.roster import Roster
 from fedassay.data.rows import PooledRows
 from fedassay.data.scan import Scan
@@ -75,7 +76,7 @@ class Federation:
 def load(
     data: Any,
     *,
-    client: str | None = None,
+    client: str | Partition | None = None,
     columns: Mapping[str, str],
     memory_limit: int = MEMORY_LIMIT,
     empty_is_fine: bool = False,
@@ -83,12 +84,13 @@ def load(
     """Read, check and arrange `data` by client.
 
     Each row belongs to the client named in the column `client`. Without it, each file of a folder is one
-    client, and each row of a single table is its own client. `columns` says which column plays which role.
+    client, and each row of a single table is its own client. A `Partition` deals all rows to simulated clients,
+    afresh each time unless it has a seed. `columns` says which column plays which role.
 
     Every value is checked in one pass before anything else happens. If the columns take at most
     `memory_limit` bytes they stay in memory (arranging them takes up to as much again); otherwise later
     passes read the data again, and memory is bounded by a few batches plus the names and counts of the
-    clients. The rows are the same in both cases.
+    clients (with a `Partition`, plus a few bytes per row). The rows are the same in both cases.
 
     No rows at all is an error, unless `empty_is_fine`: a site that answers for its own rows must not let
     the others see that it has none.
@@ -109,11 +111,15 @@ def load(
     >>> [batch["score"].tolist() for batch in federation.rows_of("b").batches()]
     [[0.1, 0.4]]
     """
-    wanted = Columns(names=columns, client=client)
+    if isinstance(client, Partition) and client.column is not None:
+        client = client.column
+    partition = client.seeded(None) if isinstance(client, Partition) else None
+    wanted = Columns(names=columns, client=None if isinstance(client, Partition) else client)
     if not columns:
         raise UsageError(f"columns: got none, expected some of {', '.join(ROLES)}; name at least one.")
+    skewed = None if partition is None else partition.label_role(columns)
     source = open_source(data)
-    sites = sites_of(source, wanted)
+    sites = sites_of(source, wanted) if partition is None else _undivided(source)
     for site in sites:
         raise_first(Scan(site.table, wanted).absent)
     roster = Roster(site.client for site in sites if site.client is not None)
@@ -129,17 +135,22 @@ def load(
         width = scan.width
     if row_count == 0 and not empty_is_fine:
         raise DataError(f"{source.label}: got no rows, expected at least one; export the data again.")
-    if isinstance(source, Folder) or client is not None:
+    if partition is None and (isinstance(source, Folder) or wanted.client is not None):
         return _by_name(sites, wanted, width, roster, gathered)
-    return _by_row(sites, wanted, width, row_count, gathered)
+    by_row = _by_row(sites, wanted, width, row_count, gathered)
+    return by_row if partition is None else _dealt(by_row, partition, skewed)
 
 
 def sites_of(source: Source, columns: Columns) -> tuple[Site, ...]:
     """The tables of a source, each with its client if the file says whose rows they are."""
-    if not isinstance(source, Folder):
-        return (Site(table=source),)
-    by_file = columns.client is None
-    return tuple(Site(table=t, client=name if by_file else None) for name, t in source.sites.items())
+    if not isinstance(source, Folder) or columns.client is not None:
+        return _undivided(source)
+    return tuple(Site(table=table, client=name) for name, table in source.sites.items())
+
+
+def _undivided(source: Source) -> tuple[Site, ...]:
+    tables = source.sites.values() if isinstance(source, Folder) else (source,)
+    return tuple(Site(table=table) for table in tables)
 
 
 def _by_name(
@@ -151,11 +162,10 @@ def _by_name(
         store = MemoryStore.of(gathered.take_columns(), gathered.take_codes(counts.names), counts.rows)
     else:
         store = StreamStore(sites=sites, columns=columns, width=width, names=counts.names, counts=counts.rows)
-    silent = [counts.names[int(position)] for position in np.flatnonzero(counts.rows == 0)]
     return Federation(
         clients=counts.names,
         rows_per_client=counts.rows,
-        warnings=without_rows(silent, len(counts.names)),
+        warnings=without_rows(counts.names, counts.rows),
         store=store,
     )
 
@@ -173,10 +183,30 @@ def _by_row(
     return Federation(clients=names, rows_per_client=ones, store=store, one_row_each=True)
 
 
-def without_rows(silent: list[str], clients: int) -> tuple[str, ...]:
+def _dealt(by_row: Federation, partition: Partition, skewed: str | None) -> Federation:
+    """The same rows, at the clients that the partition gives them to; `skewed` is the role that it looks at."""
+    labels = np.zeros(by_row.row_count, dtype=np.int32)
+    if skewed is not None and by_row.row_count:
+        labels = np.concatenate([batch[skewed].astype(np.int32) for batch in by_row.pooled().batches()])
+    owners, names = partition.deal(labels), partition.names
+    counts = np.bincount(owners, minlength=len(names))
+    store: Store
+    if isinstance(by_row.store, RowStore):
+        store = MemoryStore.of(by_row.store.columns, owners, counts)
+    else:
+        store = DealtRows(rows=by_row.store.pooled(), owners=owners)
+    return Federation(
+        clients=names, rows_per_client=counts, warnings=without_rows(names, counts), store=store
+    )
+
+
+def without_rows(names: Sequence[str], counts: NDArray[np.int64]) -> tuple[str, ...]:
     """The warning about clients without rows, if there are any."""
+    silent = [names[int(position)] for position in np.flatnonzero(counts == 0)]
     if not silent:
         return ()
     one = len(silent) == 1
-    who = f"{len(silent)} of {clients} clients {'has' if one else 'have'} no rows ({listed(silent, most=5)})"
+    who = (
+        f"{len(silent)} of {len(names)} clients {'has' if one else 'have'} no rows ({listed(silent, most=5)})"
+    )
     return (f"{who} and {'takes' if one else 'take'} part with nothing to count.",)

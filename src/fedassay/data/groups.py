@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from fedassay.data.findings import listed, raise_first
 from fedassay.data.numbers import to_clients
+from fedassay.data.partition import Partition
 from fedassay.data.scan import Scan
 from fedassay.data.schema import Columns
 from fedassay.data.sources import Folder, open_source
@@ -72,7 +73,7 @@ def group_names(data: Any, column: str) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def client_names(data: Any, column: str | None) -> tuple[str, ...]:
+def client_names(data: Any, client: str | Partition | None) -> tuple[str, ...]:
     """The clients, in the order of `Federation.clients`; without a column, those of a folder.
 
     Examples
@@ -80,11 +81,15 @@ def client_names(data: Any, column: str | None) -> tuple[str, ...]:
     >>> client_names({"site": [10, 9, 10]}, "site")
     ('10', '9')
     """
-    if column is None:
+    if isinstance(client, Partition):
+        if client.column is None:
+            return tuple(client.names)
+        client = client.column
+    if client is None:
         source = open_source(data)
         return tuple(sorted(source.sites)) if isinstance(source, Folder) else ()
     found: set[str] = set()
-    for _, names in _names(data, Columns(names={}, client=column)):
+    for _, names in _names(data, Columns(names={}, client=client)):
         found.update(names)
     return tuple(sorted(found))
 

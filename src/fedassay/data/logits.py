@@ -7,7 +7,7 @@ they come as, rows are never looked at one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedassay.data.findings import Finding, error, value_at, warning
+from fedassay.data.findings import Finding, Severity, error, value_at, warning
 from fedassay.data.numbered import FEWEST_CLASSES, ONE_LOGIT
 from fedassay.data.numbers import is_list, plain, to_numbers
 
@@ -57,6 +57,11 @@ def probabilities_warning(label: str, name: str) -> Finding:
         expected="logits",
         fix="give the logarithms of the probabilities, which are logits of the same model",
     )
+
+
+def probabilities_error(label: str, name: str) -> Finding:
+    """The same where they are not used: of probabilities taken for logits, every metric would be wrong."""
+    return replace(probabilities_warning(label, name), severity=Severity.ERROR)
 
 
 def to_matrix(array: Any) -> tuple[Matrix, Bad]:

@@ -13,6 +13,10 @@ from fedassay.summaries.grouped_histogram import GroupedHistogram
 from fedassay.summaries.local_quantile import LocalQuantile
 from fedassay.summaries.multiclass.class_histograms import ClassHistograms
 from fedassay.summaries.multiclass.class_statistics import ClassStatistics
+from fedassay.summaries.multiclass.clipped_updates import ClippedUpdates
+from fedassay.summaries.multiclass.loss_curves import LossCurves
+from fedassay.summaries.multiclass.map_changes import MapChanges
+from fedassay.summaries.multiclass.probability_histograms import ProbabilityHistograms
 from fedassay.summaries.multiclass.scaling_sums import ScalingSums
 from fedassay.summaries.paired_histograms import PairedHistograms, VersusHistogram
 from fedassay.summaries.paired_moments import PairedMoments
@@ -48,6 +52,10 @@ _SUMMARIES: tuple[type[Summary[Any]], ...] = (
     ClassStatistics,
     ClassHistograms,
     ScalingSums,
+    ClippedUpdates,
+    MapChanges,
+    ProbabilityHistograms,
+    LossCurves,
 )
 
 CATALOGUE: Mapping[str, type[Summary[Any]]] = MappingProxyType(

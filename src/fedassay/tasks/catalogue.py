@@ -10,6 +10,7 @@ from typing import Any
 from fedassay.errors import UsageError
 from fedassay.protocol import Task
 from fedassay.tasks.calibration import Calibrate
+from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
 from fedassay.tasks.conformal import Conformal
 from fedassay.tasks.distribution.ecdf import Ecdf
 from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
@@ -22,6 +23,7 @@ TASKS: Mapping[str, type[Any]] = MappingProxyType(
         "evaluate": Evaluate,
         "evaluate-classes": EvaluateMulticlass,
         "calibrate": Calibrate,
+        "calibrate-classes": CalibrateMulticlass,
         "ecdf": Ecdf,
         "hosmer-lemeshow": HosmerLemeshow,
         "quantiles": SearchQuantiles,

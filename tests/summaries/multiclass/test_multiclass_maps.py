@@ -19,7 +19,7 @@ from fedassay.tasks.calibration.multiclass import LOGIT_MAPS, LogitMap, logit_ma
 from multiclass_rows import drawn, scaled
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
-KINDS = tuple(LOGIT_MAPS)
+KINDS = tuple(FAMILIES)
 
 
 @st.composite
@@ -31,7 +31,7 @@ def maps(draw: st.DrawFn, kind: str | None = None) -> LogitMap:
 
 
 def test_every_family_has_a_map() -> None:
-    assert tuple(FAMILIES) == KINDS
+    assert set(FAMILIES) <= set(LOGIT_MAPS)
 
 
 @given(one=maps(), data=st.data())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ from fedassay.protocol import (
     Total,
     Vector,
 )
+from fedassay.summaries.multiclass.carried_map import carried_map, carried_theta
 from fedassay.summaries.multiclass.probabilities import Floats, Ints, Predicted, checked_classes, predicted
 from fedassay.summaries.scored import whole
 
@@ -91,10 +92,12 @@ class ClassStatistics(Summary[ClassTotals]):
     bins : M.
     bits, digits : without noise 10 and 3 (a resolution of 1e-9); under noise one digit, so that only what matters is
         measured. No entry exceeds 2^bits for each row.
+    kind, theta : of a map (`LOGIT_MAPS`) through which probabilities are seen; none, for those of the model.
 
     Sensitivity: an upper bound, from two cases. A row whose most probable class is wrong adds nothing to ``correct``;
     one that is right has p_y >= 1/c, hence Σ r² < 1 and a loss of at most log c. In either case the bounds of the
-    numbers add up. All entries are >= 0, so that replacing a row moves the L2 norm by at most √2 as much.
+    numbers add up; through a map they are the same. All entries are >= 0, so that replacing a row moves the L2 norm by
+    at most √2 as much.
 
     Examples
     --------
@@ -114,9 +117,12 @@ class ClassStatistics(Summary[ClassTotals]):
     bins: int = 15
     bits: int = 10
     digits: int = 3
+    kind: str = ""
+    theta: tuple[float, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         checked_classes(self.classes)
+        object.__setattr__(self, "theta", carried_theta(self.kind, self.theta, self.classes))
         whole(self.bins, what="bins", least=1, most=MOST_BINS)
         whole(self.bits, what="bits", least=2, most=MOST_BITS)
         whole(self.digits, what="digits", least=1, most=MOST_DIGITS)
@@ -139,8 +145,9 @@ class ClassStatistics(Summary[ClassTotals]):
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Add up. Linear in the rows, constant in memory, one pass."""
         totals = np.zeros((self.digits, self._width), dtype=np.int64)
+        through = carried_map(self.kind, self.theta, self.classes)
         for batch in rows.batches():
-            for block in predicted(batch, self.classes):
+            for block in predicted(batch, self.classes, through):
                 totals = totals + self._block(block)
         return totals.reshape(-1), memory
 
@@ -205,16 +212,26 @@ class ClassStatistics(Summary[ClassTotals]):
         )
 
 
-def _row_numbers(block: Predicted) -> dict[str, Floats]:
-    right = (block.top == block.y).astype(np.float64)
+def right_of(block: Predicted) -> Floats:
+    """1 where the most probable class is the true one, else 0."""
+    return np.asarray(block.top == block.y, dtype=np.float64)
+
+
+def losses_of(block: Predicted) -> tuple[Floats, Floats]:
+    """Log loss (clipped as scikit-learn clips it) and Brier score of each row, as parts of the largest ones."""
     p = block.of_truth
     # Σ (p_j - 1[j=y])² = Σ p_j² - 2 p_y + 1, without the cancellation where p_y is near one.
     others = (block.p**2).sum(axis=0) - p**2
     brier = np.clip(((1 - p) ** 2 + np.maximum(others, 0.0)) / LARGEST_BRIER, 0.0, 1.0)
     loss = np.clip(-np.log(np.clip(p, EPSILON, 1 - EPSILON)) / LARGEST_LOSS, 0.0, 1.0)
+    return loss, brier
+
+
+def _row_numbers(block: Predicted) -> dict[str, Floats]:
+    loss, brier = losses_of(block)
     return {
-        "rows": np.ones(len(p)),
-        "correct": right,
+        "rows": np.ones(len(loss)),
+        "correct": right_of(block),
         "brier": brier,
         "brier_squared": brier**2,
         "loss": loss,
@@ -223,7 +240,7 @@ def _row_numbers(block: Predicted) -> dict[str, Floats]:
 
 
 def _top_numbers(block: Predicted) -> dict[str, Floats]:
-    right, confidence = (block.top == block.y).astype(np.float64), block.confidence
+    right, confidence = right_of(block), block.confidence
     return {
         "rows": np.ones(len(right)),
         "correct": right,

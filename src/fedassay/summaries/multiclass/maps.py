@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from fedassay.summaries.kinds import one_of
+from fedassay.summaries.multiclass.binned_map import Binned, BinnedChanged
+from fedassay.summaries.multiclass.fedcal import FedCal
+from fedassay.summaries.multiclass.isotonic_map import Isotonic
 from fedassay.summaries.multiclass.logit_map import LogitMap
 from fedassay.summaries.multiclass.scaling_maps import (
     MatrixScaling,
@@ -15,7 +18,19 @@ from fedassay.summaries.multiclass.scaling_maps import (
 )
 
 LOGIT_MAPS: Mapping[str, type[LogitMap]] = MappingProxyType(
-    {kind.kind: kind for kind in (Temperature, VectorScaling, MatrixScaling, OrderPreserving)}
+    {
+        kind.kind: kind
+        for kind in (
+            Temperature,
+            VectorScaling,
+            MatrixScaling,
+            OrderPreserving,
+            Binned,
+            BinnedChanged,
+            FedCal,
+            Isotonic,
+        )
+    }
 )
 """The maps by the name of their family."""
 

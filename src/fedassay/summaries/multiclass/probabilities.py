@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedassay.errors import DataError
 from fedassay.protocol import Batch
 from fedassay.summaries.columns import column
+from fedassay.summaries.multiclass.logit_map import LogitMap
 from fedassay.summaries.scored import MOST_CLASSES, whole
 
 Floats = NDArray[np.float64]
@@ -46,8 +47,10 @@ def checked_classes(classes: int) -> int:
     return whole(classes, what="classes", least=FEWEST_CLASSES, most=MOST_CLASSES)
 
 
-def predicted(batch: Batch, classes: int) -> Iterator[Predicted]:
-    """The rows of a batch in blocks. Ties for the most probable class go to the first.
+def predicted(batch: Batch, classes: int, through: LogitMap | None = None) -> Iterator[Predicted]:
+    """The rows of a batch in blocks, as the model says or `through` a map. Ties for the most probable class go to the
+    first. Where a map keeps the order of classes, the most probable one is the model's, even if rounding makes others
+    as probable. The blocks do not depend on the map.
 
     Rows with another number of logits, another model's, count for nothing: whether a client refuses is seen, and must
     not say that it has rows. If they are all that there is, the total has no rows. What the data layer does not let
@@ -82,7 +85,12 @@ def predicted(batch: Batch, classes: int) -> Iterator[Predicted]:
             raise DataError(
                 "logits: got NaN or infinite numbers, expected finite ones; remove or repair these rows."
             )
-        top = block.argmax(axis=0)
-        with np.errstate(over="ignore"):  # a difference of -∞ is a probability of zero
-            e = np.exp(block - block.max(axis=0))
-        yield Predicted(p=e / e.sum(axis=0), y=y[start : start + width].astype(np.int64), top=top)
+        p = _softmax(block) if through is None else np.ascontiguousarray(through.predict_proba(block.T).T)
+        top = (block if through is None or through.keeps_order else p).argmax(axis=0)
+        yield Predicted(p=p, y=y[start : start + width].astype(np.int64), top=top)
+
+
+def _softmax(block: Floats) -> Floats:
+    with np.errstate(over="ignore"):  # a difference of -∞ is a probability of zero
+        e = np.exp(block - block.max(axis=0))
+    return np.asarray(e / e.sum(axis=0))

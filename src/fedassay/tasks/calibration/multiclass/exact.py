@@ -170,8 +170,8 @@ def fit_exact(
     ridge : the penalty per row, above 0.
     share : of the task's budget for all sums together.
     """
-    if method not in LOGIT_MAPS:
-        raise UsageError(f"method: got {method!r}, expected one of {', '.join(LOGIT_MAPS)}.")
+    if method not in FAMILIES:
+        raise UsageError(f"method: got {method!r}, expected one of {', '.join(FAMILIES)}.")
     if not 0 < ridge < math.inf:
         raise UsageError(f"ridge: got {ridge:.3g}, expected a finite number above 0.")
     family = FAMILIES[method]

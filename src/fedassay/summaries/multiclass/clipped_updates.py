@@ -1,0 +1,231 @@
+"""How far a client would move a calibrator, cut to a public length: what federated averaging sums.
+
+The client clips, not the server: no one has to be trusted with what was there before.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from fedassay.errors import UsageError
+from fedassay.protocol import (
+    LARGEST_ROWS_PER_CLIENT,
+    UNBOUNDED,
+    Memory,
+    Neighbours,
+    Protection,
+    Rows,
+    Sensitivity,
+    Summary,
+    Total,
+    Unit,
+    Vector,
+)
+from fedassay.summaries.columns import column
+from fedassay.summaries.multiclass.local_fits import AVERAGED, LARGEST_UPDATE, RIDGE, Averaged, local_fit
+from fedassay.summaries.multiclass.losses import Floats
+from fedassay.summaries.scored import MOST_CLASSES, whole
+
+WEIGHTS = ("clients", "rows", "fixed")
+"""What a client with rows counts for: one, its rows, or nothing, where the server divides by a fixed number."""
+
+RADIUS = 2**24
+"""The clip in whole units: rounding moves a mean update by less than 6e-8 of the clip in each parameter."""
+
+LEAST_PER_ROW = 2**10
+"""The clip in whole units of a client with one row, if rows are weights."""
+
+LEAST_CLIP, MOST_CLIP = 2.0**-20, 2.0**20
+LEAST_RIDGE, MOST_RIDGE = 1e-9, 1e6
+
+_POINT = 20
+_WITHIN = 1 - 2.0**-30
+"""Norms of up to 2^21 numbers are right to 2^-32: what is cut to this part of the radius is within it."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UpdateSums:
+    """The sum over clients of weight times update, and of the weights (None where weights are fixed).
+
+    Noise of standard deviation σ in an entry of the vector is `resolution`·σ in one of `total`, and
+    `weight_resolution`·σ in `weight`.
+    """
+
+    total: Floats
+    weight: float | None
+    resolution: float
+    weight_resolution: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClippedUpdates(Summary[UpdateSums]):
+    """theta_k - theta, with theta_k what the client's rows make of theta (`local_fit`); clipped, weighted, whole.
+
+    Parameters
+    ----------
+    method : ``temperature``, ``vector``, ``matrix``, ``order-preserving`` or ``fedcal`` (`AVERAGED`).
+    classes : c, from 2 to 1,024. Rows with another number of logits count for nothing.
+    theta : where the federation stands; for ``temperature`` the temperature itself.
+    clip : C, the L2 norm beyond which an update is shortened; 0 for none.
+    weights : ``clients``, whoever has rows weighs one; ``rows``, as much as it has rows; ``fixed``, weights are not
+        sent. The first entry is the weight where there is one.
+    most_rows : with ``rows``, more rows weigh no more than these.
+    ridge : of the local fit, per row.
+
+    With a clip, an update is written in units of C/R, rounded toward zero, with R = 2^24; the weight of a client is R.
+    Weighted by rows, R is k times `most_rows`, with a whole number k of at least 2^10 such that R is about 2^24 if it
+    can be; the weight w is k times the client's rows, and its update is written in units of C/w. Enforced: the L2 norm
+    of the update's part is at most w, exactly, in whole numbers. Without a clip, updates times weights are rounded to
+    2^-20, and no parameter moves by more than 2^10.
+
+    A client without rows sends zeros.
+
+    Sensitivity: vectors are (w u, w) with |u| <= R and w <= R. One client that is added or removed moves
+    the total by its vector: R, or √2·R with a weight. Where one is replaced, or rows of it change (one row can lead a
+    fit anywhere), it moves by |(w u - w' u', w - w')|, at most √((w + w')² + (w - w')²) = √(2w² + 2w'²) <= 2R. L1 norms
+    are at most √size times as large for the update; in the second case (w + w')√size + |w - w'| <= 2R√size. Without a
+    clip there is no useful bound: it is not asked under noise.
+
+    The client needs its rows in memory at once.
+
+    Reference: McMahan, Ramage, Talwar and Zhang, Learning Differentially Private Recurrent Language Models, 2018,
+    Section 2 (flat clipping of updates).
+    """
+
+    name: ClassVar[str] = "clipped-updates"
+    columns: ClassVar[tuple[str, ...]] = ("class", "logits")
+    additive: ClassVar[bool] = False
+
+    method: str
+    classes: int
+    theta: tuple[float, ...] = field(repr=False)
+    clip: float = 0.0
+    weights: str = "clients"
+    most_rows: int = 0
+    ridge: float = RIDGE
+
+    def __post_init__(self) -> None:
+        if self.method not in AVERAGED:
+            raise UsageError(f"method: got {self.method!r}, expected one of {', '.join(AVERAGED)}.")
+        whole(self.classes, what="classes", least=2, most=MOST_CLASSES)
+        object.__setattr__(self, "theta", tuple(float(number) for number in self.theta))
+        _check_theta(self.theta, self.averaged, self.classes)
+        if self.clip != 0 and not LEAST_CLIP <= self.clip <= MOST_CLIP:  # NaN fails too
+            raise UsageError(
+                f"clip: got {self.clip:.3g}, expected 0 for none, or {LEAST_CLIP:.3g} to {MOST_CLIP:.3g}."
+            )
+        if self.weights not in WEIGHTS:
+            raise UsageError(f"weights: got {self.weights!r}, expected one of {', '.join(WEIGHTS)}.")
+        least = 1 if self.weights == "rows" else 0
+        whole(self.most_rows, what="most rows", least=least, most=LARGEST_ROWS_PER_CLIENT)
+        if not LEAST_RIDGE <= self.ridge <= MOST_RIDGE:
+            raise UsageError(f"ridge: got {self.ridge:.3g}, expected {LEAST_RIDGE:.3g} to {MOST_RIDGE:.3g}.")
+
+    @property
+    def averaged(self) -> Averaged:
+        """What is averaged."""
+        return AVERAGED[self.method]
+
+    @property
+    def weighted(self) -> bool:
+        """Whether weights are sent."""
+        return self.weights != "fixed"
+
+    @property
+    def length(self) -> int:
+        """One number for each parameter, and the weight."""
+        return len(self.theta) + self.weighted
+
+    @property
+    def per_row(self) -> int:
+        """k: what a row, or a client where rows do not count, weighs in whole units if there is a clip."""
+        return max(LEAST_PER_ROW, RADIUS // self.most_rows) if self.weights == "rows" else RADIUS
+
+    @property
+    def radius(self) -> int:
+        """R: the longest update in whole units, and the largest weight."""
+        return self.per_row * (self.most_rows if self.weights == "rows" else 1)
+
+    @property
+    def largest(self) -> int:
+        """The radius; without a clip, the largest update times the largest weight."""
+        if self.clip:
+            return self.radius
+        return int(LARGEST_UPDATE * 2**_POINT) * (self.most_rows if self.weights == "rows" else 1)
+
+    def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
+        """Fit, subtract, clip, round; zeros without rows."""
+        logits, labels = self._gathered(rows)
+        if not len(labels):
+            return np.zeros(self.length, dtype=np.int64), memory
+        theta = np.array(self.theta)
+        update = local_fit(self.method, logits, labels, theta, ridge=self.ridge) - theta
+        weight = min(len(labels), self.most_rows) if self.weights == "rows" else 1
+        if self.clip:
+            weight = weight * self.per_row
+            vector = clipped(update, clip=self.clip, radius=weight)
+        else:
+            vector = np.rint(update * (weight * 2.0**_POINT)).astype(np.int64)
+        return np.concatenate([np.full(int(self.weighted), weight), vector]), memory
+
+    def _gathered(self, rows: Rows) -> tuple[Floats, Vector]:
+        batches = [
+            (column(batch, "logits"), column(batch, "class"))
+            for batch in rows.batches()
+            if np.shape(column(batch, "logits"))[1:] == (self.classes,)
+        ]
+        if not batches:
+            return np.zeros((0, self.classes)), np.zeros(0, dtype=np.int64)
+        logits, labels = (np.concatenate(columns) for columns in zip(*batches, strict=True))
+        return logits, labels
+
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        """See the class."""
+        if not self.clip:
+            return UNBOUNDED
+        root, radius = math.sqrt(len(self.theta)), self.radius
+        if protection.unit is Unit.CLIENT and protection.neighbours is Neighbours.ADD_REMOVE:
+            return Sensitivity(l1=radius * (root + self.weighted), l2=radius * math.sqrt(1 + self.weighted))
+        return Sensitivity(l1=2 * radius * root, l2=2.0 * radius)
+
+    def read(self, total: Total) -> UpdateSums:
+        """The sums of updates, in units of theta, times weights, and of weights: clients, or rows."""
+        numbers = np.asarray(total, dtype=np.float64)
+        unit, one = (self.clip / self.per_row, 1 / self.per_row) if self.clip else (2.0**-_POINT, 1.0)
+        return UpdateSums(
+            total=unit * numbers[int(self.weighted) :],
+            weight=one * float(numbers[0]) if self.weighted else None,
+            resolution=unit,
+            weight_resolution=one,
+        )
+
+
+def clipped(update: Floats, *, clip: float, radius: int) -> Vector:
+    """The update in units of clip/radius, shortened to the radius, rounded toward zero: its L2 norm is at most that.
+
+    Examples
+    --------
+    >>> clipped(np.array([3.0, -4.0]), clip=1.0, radius=1000)
+    array([ 599, -799])
+    >>> clipped(np.array([0.25, -0.3999]), clip=1.0, radius=1000)
+    array([ 250, -399])
+    """
+    units = update * (radius / clip)
+    norm = float(np.sqrt(units @ units))
+    return np.trunc(units * min(1.0, _WITHIN * radius / norm) if norm else units).astype(np.int64)
+
+
+def _check_theta(theta: tuple[float, ...], averaged: Averaged, classes: int) -> None:
+    size = averaged.size(classes)
+    if len(theta) != size:
+        raise UsageError(
+            f"theta: got {len(theta)} numbers for {averaged.method} scaling of {classes} classes, expected {size}."
+        )
+    if not all(averaged.least <= number <= averaged.most for number in theta):  # NaN fails too
+        raise UsageError(
+            f"theta: got numbers outside [{averaged.least:g}, {averaged.most:g}], or NaN, expected them within."
+        )

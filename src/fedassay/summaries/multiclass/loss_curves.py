@@ -1,0 +1,226 @@
+"""How a client's log loss changes with the temperature, on a public grid: all that temperature scaling needs, at once.
+
+With L(s) the log loss of softmax(s z), the curve of some rows is L(s) - L(1) on a grid of inverse temperatures s. All
+are convex in s; the curve of all rows, the sum of all curves, is lowest where the pooled temperature is.
+
+Privacy asks that no curve is longer than one. Only its shape matters, so the mean over the grid is taken off, and with
+it most of the length. Making a client's curve shorter leaves its lowest point where it is: the
+client loses weight, and says the same. Clipping a client's *temperature*, as federated averaging does, moves what it
+says.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.errors import UsageError
+from fedassay.protocol import (
+    UNBOUNDED,
+    Batch,
+    Memory,
+    Neighbours,
+    Protection,
+    Rows,
+    Sensitivity,
+    Summary,
+    Total,
+    Unit,
+    Vector,
+)
+from fedassay.summaries.columns import column
+from fedassay.summaries.multiclass.losses import LARGEST_LOGIT, loss_sums
+from fedassay.summaries.multiclass.probabilities import checked_classes
+from fedassay.summaries.multiclass.scaling_sums import LARGEST_SUM, limbs_of, of_limbs
+from fedassay.summaries.scored import whole
+
+Floats = NDArray[np.float64]
+
+MOST_POINTS = 256
+UNITS = 2**24
+"""Whole numbers per unit of norm: rounding takes less than one of them from an entry."""
+
+NONE, CLIENT, ROW = "none", "client", "row"
+BOUNDS = (NONE, CLIENT, ROW)
+
+ROW_NORM = 2.0
+"""A row's curve may be as long as one that is two nats everywhere; few rows say more than that."""
+
+_LIMBS = 4
+_MARGIN = 1 + 2.0**-40
+"""Curves are made a little shorter than the bound: more than what floating point can get wrong."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Curves:
+    """The sum of all curves, on the grid.
+
+    Exact ones come with the number of `rows` and the derivatives by log s, first and second. Of bounded ones there are
+    only `losses`, less their mean over the grid, in units in which the curve of a client (or a row, see `LossCurves`)
+    has a norm of at most one; noise of standard deviation σ in each entry of the released vector is σ·2^-24 in each.
+    """
+
+    grid: Floats
+    losses: Floats
+    slopes: Floats | None = None
+    second: Floats | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossCurves(Summary[Curves]):
+    """Log losses of softmax(s z), less that at s = 1, summed over rows, on a grid of s.
+
+    Parameters
+    ----------
+    classes : c, public. Rows with another number of logits count for nothing.
+    grid : inverse temperatures, rising, above 0.
+    bound : ``none`` for exact sums, with the number of rows and derivatives by log s. ``client``: each client sends the
+        direction of its curve, times min(1, rows/`full_rows`): all clients of `full_rows` rows weigh the same, however
+        many it has and however much it would gain. ``row``: each row's curve is cut to a norm of two nats per point.
+    full_rows : a client with fewer rows than this counts for less.
+
+    Bounded curves are in units of 2^-24 of the largest norm, rounded toward zero: no norm grows.
+
+    Sensitivity. Exact sums: none. For clients: a curve is at most 1 away from that of a client without rows, which is
+    zero, and at most 2 from any other. For rows: as many as a unit owns, or twice that where rows can be replaced, and
+    rounding, once for each client, changes an entry by less than one.
+
+    Examples
+    --------
+    >>> class OneRow:
+    ...     def batches(self):
+    ...         yield {"logits": np.log([[0.5, 0.25, 0.25]]), "class": np.array([0])}
+    >>> summary = LossCurves(classes=3, grid=(1.0, 2.0))
+    >>> curves = summary.read(summary.measure(OneRow(), {})[0])
+    >>> curves.rows, curves.losses.round(6), curves.slopes.round(6)
+    (1, array([ 0.      , -0.287682]), array([-0.346574, -0.462098]))
+    """
+
+    name: ClassVar[str] = "loss-curves"
+    columns: ClassVar[tuple[str, ...]] = ("class", "logits")
+    additive: ClassVar[bool] = False
+
+    classes: int
+    grid: tuple[float, ...]
+    bound: str = NONE
+    full_rows: int = 10
+
+    def __post_init__(self) -> None:
+        checked_classes(self.classes)
+        grid = tuple(float(s) for s in self.grid)
+        if not 1 <= len(grid) <= MOST_POINTS or not all(2.0**-20 <= s <= 2.0**20 for s in grid):
+            raise UsageError(
+                f"grid: expected 1 to {MOST_POINTS} inverse temperatures between 2^-20 and 2^20."
+            )
+        if not all(a < b for a, b in itertools.pairwise(grid)):
+            raise UsageError("grid: expected inverse temperatures that rise.")
+        if self.bound not in BOUNDS:
+            raise UsageError(f"bound: got {self.bound!r}, expected one of {', '.join(BOUNDS)}.")
+        whole(self.full_rows, what="full rows", least=1, most=2**32)
+        object.__setattr__(self, "grid", grid)
+
+    @property
+    def length(self) -> int:
+        """One number for each point; for exact sums limbs, of three numbers each, and the rows."""
+        return 1 + 3 * _LIMBS * len(self.grid) if self.bound == NONE else len(self.grid)
+
+    @property
+    def largest(self) -> int:
+        """A limb; or the largest norm, times the rows of a client where each has one."""
+        return {NONE: 1 << 32, CLIENT: UNITS, ROW: UNITS << 32}[self.bound]
+
+    def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
+        """Linear in the rows and the grid, constant in memory; zeros without rows."""
+        if self.bound == ROW:
+            total = sum((self._of_rows(batch) for batch in rows.batches()), np.zeros(len(self.grid)))
+            return np.trunc(total * UNITS).astype(np.int64), memory
+        count, sums = 0, np.zeros((3, len(self.grid)))
+        for batch in rows.batches():
+            n, more = self._sums(batch)
+            count, sums = count + n, sums + more
+        if self.bound == NONE:
+            numbers = np.clip(sums.reshape(-1), -LARGEST_SUM, LARGEST_SUM)
+            return np.concatenate([[count], limbs_of(numbers).reshape(-1)]), memory
+        direction = _direction(_level(sums[0] / max(1, count))) * min(1.0, count / self.full_rows)
+        return np.trunc(direction * UNITS).astype(np.int64), memory
+
+    def _sums(self, batch: Batch) -> tuple[int, Floats]:
+        """Rows, and the sums of L(s) - L(1), s L'(s) and s L'(s) + s² L''(s) over them."""
+        logits, grid = column(batch, "logits"), np.array(self.grid)
+        if logits.ndim == 2 and logits.shape[1] != self.classes:
+            return 0, np.zeros((3, len(grid)))
+        order = 2 if self.bound == NONE else 1
+        at = [
+            loss_sums("temperature", logits, column(batch, "class"), [s], order=order) for s in (1.0, *grid)
+        ]
+        losses = np.array([one.loss - at[0].loss for one in at[1:]])
+        first = grid * np.array([float(one.gradient[0]) for one in at[1:]])
+        second = np.array([0.0 if one.hessian is None else float(one.hessian[0, 0]) for one in at[1:]])
+        return at[0].rows, np.stack([losses, first, first + grid**2 * second])
+
+    def _of_rows(self, batch: Batch) -> Floats:
+        """The sum of the curves of single rows, each cut to a norm of one (`ROW_NORM` nats per point)."""
+        logits, labels, grid = column(batch, "logits"), column(batch, "class"), np.array(self.grid)
+        total = np.zeros(len(grid))
+        if logits.shape[1] != self.classes:
+            return total
+        width = max(16, (1 << 17) // self.classes)
+        for start in range(0, len(logits), width):
+            curves = _row_curves(logits[start : start + width], labels[start : start + width], grid)
+            curves = _level(curves) / (ROW_NORM * math.sqrt(len(grid)))
+            total = total + curves.T @ (1 / np.maximum(1.0, np.linalg.norm(curves, axis=1) * _MARGIN))
+        return np.asarray(total)
+
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        """See the class."""
+        if self.bound == NONE:
+            return UNBOUNDED
+        if self.bound == CLIENT:
+            # Adding one row to a client can turn its curve round: then it is as if the client were replaced.
+            away = protection.unit is Unit.CLIENT and protection.neighbours is Neighbours.ADD_REMOVE
+            norm = float(UNITS if away else 2 * UNITS)
+        else:
+            times = 2 if protection.moves_both_ways else 1
+            norm = UNITS * protection.rows_per_unit * times + math.sqrt(len(self.grid))
+        return Sensitivity(l1=norm * math.sqrt(len(self.grid)), l2=norm)
+
+    def read(self, total: Total) -> Curves:
+        """The sum of the curves."""
+        grid = np.array(self.grid)
+        if self.bound != NONE:
+            return Curves(grid=grid, losses=np.asarray(total, dtype=np.float64) / UNITS)
+        numbers = of_limbs(np.asarray(total[1:]).reshape(-1, _LIMBS))
+        losses, first, second = np.split(numbers, 3)
+        return Curves(grid=grid, losses=losses, slopes=first, second=second, rows=int(total[0]))
+
+
+def _level(curves: Floats) -> Floats:
+    """Curves without their mean over the grid."""
+    return np.asarray(curves - curves.mean(axis=-1, keepdims=True))
+
+
+def _direction(curve: Floats) -> Floats:
+    """A curve of norm one, a little less; zero stays zero."""
+    largest = float(np.abs(curve).max())
+    if not largest > 0:
+        return np.zeros_like(curve)
+    scaled = curve / largest  # squares of tiny numbers would vanish
+    return np.asarray(scaled / (np.linalg.norm(scaled) * _MARGIN))
+
+
+def _row_curves(logits: NDArray[Any], labels: NDArray[Any], grid: Floats) -> Floats:
+    """L(s) - L(1) of each row, rows x points."""
+    z = np.clip(np.asarray(logits, dtype=np.float64), -LARGEST_LOGIT, LARGEST_LOGIT)
+    z = z - z[np.arange(len(z)), np.asarray(labels, dtype=np.int64)][:, None]
+    losses = np.empty((len(z), len(grid) + 1))
+    for place, s in enumerate((1.0, *grid)):
+        u = s * z
+        top = u.max(axis=1)
+        losses[:, place] = np.log(np.exp(u - top[:, None]).sum(axis=1)) + top
+    return losses[:, 1:] - losses[:, :1]

@@ -1,0 +1,211 @@
+"""Federated binning: clients count in one or several rounds, the server adds up, fits, and decides what to believe.
+
+Round t asks a cohort for its histograms. Counts add up over rounds, and so do the variances of their noise; everything
+after that is post-processing. A client that is in several cohorts is counted as often.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fedassay.errors import UsageError
+from fedassay.protocol import All, Part, Sample, Setting, Step, Sum, Unit
+from fedassay.summaries.multiclass.binned_map import Binned, BinnedChanged
+from fedassay.summaries.multiclass.logit_map import LogitMap
+from fedassay.summaries.multiclass.probability_histograms import TALLEST, ClassCounts, ProbabilityHistograms
+from fedassay.summaries.scored import whole
+from fedassay.tasks.calibration.multiclass.binning import BINNINGS, Floats, weights_of_noise, weights_of_rows
+from fedassay.tasks.calibration.multiclass.exact import Fit
+
+WEIGHTINGS = ("none", "all", "changed")
+"""What the weights are for: nothing, all rows, or rows whose most probable class the calibrator would change."""
+
+POSITIVE_CLIP, NEGATIVE_CLIP = 10.0, 50.0
+"""C₊ and C₋ as published (Section 5, RQ3)."""
+
+MOST_ROUNDS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Binning:
+    """What is fitted, and how clients are asked; see `fit_binned`."""
+
+    method: str
+    classes: int
+    height: int = 7
+    rounds: int = 1
+    participation: float = 1.0
+    weighting: str = "all"
+    positive_clip: float = POSITIVE_CLIP
+    negative_clip: float = NEGATIVE_CLIP
+    joint: bool = True
+    share: float = 1.0
+    part: Part = Part.FIT
+
+    def __post_init__(self) -> None:
+        if self.method not in BINNINGS:
+            raise UsageError(f"method: got {self.method!r}, expected one of {', '.join(BINNINGS)}.")
+        if self.weighting not in WEIGHTINGS:
+            raise UsageError(f"weighting: got {self.weighting!r}, expected one of {', '.join(WEIGHTINGS)}.")
+        whole(self.height, what="height", least=1, most=TALLEST)
+        whole(self.rounds, what="rounds", least=1, most=MOST_ROUNDS)
+        Sample(rate=self.participation)  # refuses what is no rate
+
+    @property
+    def cohort(self) -> All | Sample:
+        """Whom each round asks."""
+        return Sample(rate=self.participation) if self.participation < 1 else All()
+
+    def queries(self, setting: Setting) -> tuple[Sum[ClassCounts], Sum[ClassCounts] | None]:
+        """What each round asks; and what is asked once of everybody, if the rows of each class are needed for weights.
+
+        Clients clip where they are what noise protects. Where there is noise, it says how far to believe counts.
+        """
+        plain = ProbabilityHistograms(classes=self.classes, height=self.height)
+        bounded = replace(
+            plain, positive_clip=self.positive_clip, negative_clip=self.negative_clip, joint=self.joint
+        )
+        of = bounded if setting.protection.unit is Unit.CLIENT else plain
+        query = Sum(of=of, share=self.share / self.rounds, cohort=self.cohort, part=self.part)
+        if setting.noise(query).variance > 0:
+            return query, None
+        query = replace(query, of=plain)
+        if self.weighting == "none" or isinstance(self.cohort, All):
+            return query, None
+        share = self.share / (self.rounds + 1)
+        by_class = ProbabilityHistograms(classes=self.classes, height=0)
+        return replace(query, share=share), Sum(of=by_class, share=share, part=self.part)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Gathered:
+    """The counts of all rounds, the variance of their noise in units of the vector, and how many clients there were.
+
+    `every` are the rows of each class over all clients, where they are known.
+    """
+
+    counts: ClassCounts
+    variance: float
+    clients: int
+    every: Floats | None
+
+    @property
+    def noise(self) -> dict[str, float]:
+        """The standard deviations of one count, in rows; nothing where there is no noise."""
+        if self.variance == 0:
+            return {}
+        root = math.sqrt(self.variance)
+        return {"positives": self.counts.unit_positive * root, "negatives": self.counts.unit_negative * root}
+
+
+def fit_binned(
+    method: str,
+    classes: int,
+    setting: Setting,
+    *,
+    height: int = 7,
+    rounds: int = 1,
+    participation: float = 1.0,
+    weighting: str = "all",
+    positive_clip: float = POSITIVE_CLIP,
+    negative_clip: float = NEGATIVE_CLIP,
+    joint: bool = True,
+    share: float = 1.0,
+    part: Part = Part.FIT,
+) -> Generator[Step, Any, Fit]:
+    """A binning calibrator from the counts of all rounds. Tasks `yield from` it.
+
+    Guarantee: without noise and with all clients in one round, the map is that of the pooled rows, however they are
+    spread over clients. Under noise, rounds spend equal shares.
+
+    Edge cases: without noise and without rows, the model's own probabilities and a reason; without noise, a class that
+    nobody has is left to the model by the weights.
+
+    Parameters
+    ----------
+    method : ``histogram`` (FedBin) or ``bbq`` (FedBBQ).
+    height : M, for 2^M bins.
+    rounds, participation : how often, and which share of the clients each time, drawn at random.
+    weighting : ``none``; ``all``, the weights α_j count for all rows; ``changed``, only for rows whose most probable
+        class the calibrator would change. α_j is the part of the rows of class j that was seen (all rows of each class
+        are counted once for it, together with the first round), or under noise rows against noise.
+    positive_clip, negative_clip, joint : for the unit client under noise; see `ProbabilityHistograms`. Otherwise, or
+        with clips of 0, counts are plain.
+    share : of the task's budget for all rounds together.
+
+    Reference: Private Federated Multiclass Post-Hoc Calibration, Algorithm 1, Section 4.3 and Appendices B.3 to B.5;
+    what is corrected stands with `ProbabilityHistograms` and in `binning`.
+    """
+    binning = Binning(
+        method=method,
+        classes=classes,
+        height=height,
+        rounds=rounds,
+        participation=participation,
+        weighting=weighting,
+        positive_clip=positive_clip,
+        negative_clip=negative_clip,
+        joint=joint,
+        share=share,
+        part=part,
+    )
+    gathered = yield from _gather(binning, setting)
+    return _fit(binning, gathered)
+
+
+def _gather(binning: Binning, setting: Setting) -> Generator[Step, Any, _Gathered]:
+    query, of_everybody = binning.queries(setting)
+    if of_everybody is None:
+        first = yield query
+    else:
+        first, everybody = yield query, of_everybody
+    counts, variance, clients = first.value, first.noise.variance, first.clients
+    for _ in range(binning.rounds - 1):
+        released = yield query
+        counts, variance = counts + released.value, variance + released.noise.variance
+        clients = max(clients, released.clients)
+    if of_everybody is not None:
+        every, clients = everybody.value.by_class, everybody.clients
+    else:
+        known = variance == 0 and isinstance(binning.cohort, All)
+        every = counts.by_class / binning.rounds if known else None
+    return _Gathered(counts=counts, variance=variance, clients=clients, every=every)
+
+
+def _fit(binning: Binning, gathered: _Gathered) -> Fit:
+    nothing = gathered.variance == 0 and not gathered.counts.by_class.any()
+    values = BINNINGS[binning.method](gathered.counts)
+    # Without rows there is nothing to believe, whatever the weighting is.
+    weights = np.zeros(binning.classes) if nothing else _weights(binning, gathered)
+    kind: type[LogitMap] = BinnedChanged if binning.weighting == "changed" and not nothing else Binned
+    return Fit(
+        map=kind.of(np.concatenate([values.reshape(-1), weights]), binning.classes),
+        rows=None if gathered.every is None else float(gathered.every.sum()),
+        clients=gathered.clients,
+        loss_before=None,
+        loss=None,
+        objective=None,
+        sums=binning.rounds,
+        reason=_why(gathered) if nothing else "",
+        noise=gathered.noise,
+    )
+
+
+def _why(gathered: _Gathered) -> str:
+    others = gathered.every is not None and gathered.every.any()
+    return "none of the clients that took part had rows" if others else "there are no rows"
+
+
+def _weights(binning: Binning, gathered: _Gathered) -> Floats:
+    seen = gathered.counts.by_class
+    if binning.weighting == "none":
+        return np.ones(binning.classes)
+    if gathered.variance > 0:
+        return weights_of_noise(seen, gathered.noise["positives"], gathered.counts.bins)
+    assert gathered.every is not None
+    return weights_of_rows(seen, gathered.every)

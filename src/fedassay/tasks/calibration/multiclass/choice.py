@@ -1,0 +1,218 @@
+"""Which calibrator is fitted, and how: what was asked for, and what the setting makes of the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedassay.errors import UsageError
+from fedassay.protocol import Part, Sample, Setting, Step, Unit
+from fedassay.summaries.multiclass.probability_histograms import TALLEST
+from fedassay.summaries.scored import whole
+from fedassay.tasks.calibration.multiclass.binned_flow import (
+    NEGATIVE_CLIP,
+    POSITIVE_CLIP,
+    WEIGHTINGS,
+    fit_binned,
+)
+from fedassay.tasks.calibration.multiclass.exact import Fit, fit_exact
+from fedassay.tasks.calibration.multiclass.fedavg import (
+    MOST_ROUNDS,
+    NOISIEST,
+    bearable_rounds,
+    fit_fedavg,
+)
+from fedassay.tasks.calibration.multiclass.isotonic_fit import fit_isotonic
+from fedassay.tasks.calibration.multiclass.one_shot import fit_one_shot
+
+AUTO = "auto"
+SCALINGS = ("temperature", "vector", "matrix", "order-preserving", "fedcal")
+BINNINGS = ("histogram", "bbq")
+METHODS = (AUTO, *SCALINGS, *BINNINGS, "isotonic")
+
+EXACT, AVERAGED, ONE_SHOT, COUNTED = "exact", "fedavg", "one-shot", "counts"
+SOLVERS = (AUTO, EXACT, AVERAGED, ONE_SHOT)
+
+ROUNDS = 12
+"""Of federated averaging, where nothing else decides: the published number."""
+
+HEIGHT = 7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What was asked for; `settled`, what is done. Fields as in `CalibrateMulticlass`."""
+
+    classes: int
+    method: str = AUTO
+    solver: str = AUTO
+    rounds: int | None = None
+    participation: float = 1.0
+    clip: float | None = None
+    negative_clip: float | None = None
+    clipping: str = "joint"
+    weighting: str | None = None
+    averaging: str = "clients"
+    height: int | None = None
+    held_out: float = 0.3
+
+    def __post_init__(self) -> None:
+        _one_of("method", self.method, METHODS)
+        _one_of("solver", self.solver, (*SOLVERS, COUNTED))
+        _one_of("clipping", self.clipping, ("joint", "separate"))
+        _one_of("averaging", self.averaging, ("clients", "rows"))
+        if self.weighting is not None:
+            _one_of("weighting", self.weighting, WEIGHTINGS)
+        if self.rounds is not None:
+            whole(self.rounds, what="rounds", least=1, most=MOST_ROUNDS)
+        if self.height is not None:
+            whole(self.height, what="height", least=1, most=TALLEST)
+        Sample(rate=self.participation)
+        for name, number in (("clip", self.clip), ("negative clip", self.negative_clip)):
+            if number is not None and not 0 < number <= 2.0**20:
+                raise UsageError(f"{name}: got {number:.3g}, expected a number above 0.")
+        if not 0 < self.held_out < 1:
+            raise UsageError(f"holdout: got {self.held_out:.3g}, expected a number between 0 and 1.")
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Refuse options that the method or the solver has no use for."""
+        averages = self.solver == AVERAGED or self.method == "fedcal"
+        rounds = averages or self.method in BINNINGS or (self.solver == AUTO and self.method in SCALINGS)
+        useless = [
+            ("solver", self.method not in (*SCALINGS, AUTO) and self.solver not in (AUTO, COUNTED)),
+            ("rounds", self.rounds is not None and not rounds),
+            ("participation", self.participation != 1 and not rounds),
+            ("clip", self.clip is not None and not rounds),
+            ("averaging", self.averaging != "clients" and not (averages or self.solver == AUTO)),
+            ("weighting", self.weighting is not None and self.method not in BINNINGS),
+            ("negative-clip", self.negative_clip is not None and self.method not in BINNINGS),
+            ("clipping", self.clipping != "joint" and self.method not in BINNINGS),
+            ("height", self.height is not None and self.method not in BINNINGS),
+        ]
+        for name, wrong in useless:
+            if wrong:
+                with_what = f"method {self.method}"
+                with_what += "" if self.solver in (AUTO, COUNTED) else f" and solver {self.solver}"
+                raise UsageError(f"{name}: the {with_what} has no use for it; leave out --{name}.")
+        if self.method == "fedcal" and self.solver in (EXACT, ONE_SHOT):
+            raise UsageError(
+                f"solver: got {self.solver} for fedcal, expected fedavg: a network's loss has no one optimum."
+            )
+        if self.solver == ONE_SHOT and self.method not in ("temperature", AUTO):
+            raise UsageError(f"solver: got one-shot for {self.method}, expected it for the temperature only.")
+
+    # --- what is done -----------------------------------------------------------------------------------------
+
+    def settled(self, setting: Setting) -> Choice:
+        """With everything decided that was left open, from what is public only."""
+        private = setting.trust.private
+        method = self.method
+        if method == AUTO:
+            method = "temperature" if private or self.solver != AUTO else "isotonic"
+        if method in BINNINGS:
+            return self._settled_binning(method, private=private)
+        if method == "isotonic":
+            return replace(self, method=method, solver=COUNTED)
+        solver = self._solver(method, private=private)
+        chosen = replace(self, method=method, solver=solver)
+        if solver != AVERAGED or self.rounds is not None:
+            return chosen
+        return replace(chosen, rounds=chosen._rounds(setting) if private else ROUNDS)
+
+    def _solver(self, method: str, *, private: bool) -> str:
+        asked_to_average = self.rounds is not None or self.participation != 1 or self.clip is not None
+        if self.solver == AUTO:
+            if method == "fedcal" or asked_to_average or self.averaging != "clients":
+                return AVERAGED
+            if private:
+                return ONE_SHOT if method == "temperature" else AVERAGED
+            return EXACT
+        if self.solver == EXACT and private:
+            if method == "temperature":
+                return ONE_SHOT
+            raise UsageError(
+                f"solver: got exact for {method} under differential privacy, but exact sums carry no noise; expected "
+                "fedavg, or the method temperature."
+            )
+        return self.solver
+
+    def _settled_binning(self, method: str, *, private: bool) -> Choice:
+        return replace(
+            self,
+            method=method,
+            solver=COUNTED,
+            rounds=self.rounds or 1,
+            weighting=self.weighting or "all",
+            height=self.height or HEIGHT,
+            clip=self.clip or (POSITIVE_CLIP if private else None),
+            negative_clip=self.negative_clip or (NEGATIVE_CLIP if private else None),
+        )
+
+    def _rounds(self, setting: Setting) -> int:
+        return bearable_rounds(
+            self.method,
+            self.classes,
+            setting,
+            most=ROUNDS,
+            participation=self.participation,
+            clip=self.clip,
+            expected_clients=self.clients(setting),
+        )
+
+    def clients(self, setting: Setting) -> float:
+        """About how many clients have rows in the fit part."""
+        share = 1 - self.held_out if setting.protection.unit is Unit.CLIENT else 1.0
+        return max(1.0, share * setting.clients)
+
+    def fit(self, setting: Setting) -> Generator[Step, Any, Fit]:
+        """The flow that a settled choice stands for."""
+        if self.solver == EXACT:
+            return fit_exact(self.method, self.classes, part=Part.FIT)
+        if self.solver == ONE_SHOT:
+            return fit_one_shot(self.classes, setting, clients=self.clients(setting))
+        if self.solver == AVERAGED:
+            assert self.rounds is not None
+            return fit_fedavg(
+                self.method,
+                self.classes,
+                setting,
+                rounds=self.rounds,
+                participation=self.participation,
+                clip=self.clip,
+                weights=self.averaging,
+                expected_clients=self.clients(setting),
+                # A rehearsal does not know how many clients there are: nothing is too noisy for it.
+                noisiest=NOISIEST if setting.clients else math.inf,
+            )
+        if self.method == "isotonic":
+            return fit_isotonic(self.classes, setting)
+        return fit_binned(
+            self.method,
+            self.classes,
+            setting,
+            height=self.height or HEIGHT,
+            rounds=self.rounds or 1,
+            participation=self.participation,
+            weighting=self.weighting or "all",
+            positive_clip=self.clip or POSITIVE_CLIP,
+            negative_clip=self.negative_clip or NEGATIVE_CLIP,
+            joint=self.clipping == "joint",
+        )
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The parameters that matter for what is done."""
+        names: tuple[str, ...] = ()
+        if self.solver == AVERAGED:
+            names = ("rounds", "participation", "clip", "averaging")
+        elif self.method in BINNINGS:
+            names = ("rounds", "participation", "height", "weighting", "clip", "negative_clip", "clipping")
+        return {name: getattr(self, name) for name in names}
+
+
+def _one_of(what: str, got: str, expected: tuple[str, ...]) -> None:
+    if got not in expected:
+        raise UsageError(f"{what}: got {got!r}, expected one of {', '.join(expected)}.")

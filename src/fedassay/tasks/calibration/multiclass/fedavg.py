@@ -1,0 +1,314 @@
+"""Federated averaging of calibrators: in each round clients fit from where the federation stands, then it moves there.
+
+    theta <- theta + Σ w_k u_k / Σ w_k,   u_k = what client k's rows make of theta, less theta
+
+With weights of one this is what is published; weighted by rows it is closer to the pooled optimum, which
+`fit_exact` finds and this does not: the mean of optima is not the optimum of the mean.
+
+Under noise the sum is of clipped updates, and the divisor of unweighted ones is the *expected* number of clients, p·K:
+a count of those who took part would have to be private too, and would gain nothing. Weighted by rows, the noisy sum of
+weights is the divisor, part of the same release.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.protocol import All, Budget, Noise, Part, Released, Sample, Setting, Step, Sum
+from fedassay.summaries.multiclass.clipped_updates import ClippedUpdates, UpdateSums
+from fedassay.summaries.multiclass.local_fits import AVERAGED, LARGEST_UPDATE, RIDGE, Averaged
+from fedassay.summaries.multiclass.losses import Floats
+from fedassay.summaries.scored import whole
+from fedassay.tasks.calibration.multiclass.exact import Fit
+
+CLIP = 0.5
+"""Of updates under noise, unless another one is given: the published choice."""
+
+MOST_ROUNDS = 10_000
+NOISIEST = 2.0
+"""In clips, the length of noise in a mean update beyond which a fit makes no sense: no update is longer than one."""
+
+_ROOM = 2**60
+"""What totals without noise stay below."""
+
+_LARGEST_EPSILON = 32.0
+"""No larger one is recommended: it would protect nobody, and planning for it takes long where clients are sampled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Averaging:
+    """One fit by averaging, as it was asked for."""
+
+    averaged: Averaged
+    classes: int
+    setting: Setting
+    rounds: int
+    participation: float
+    clip: float
+    weights: str
+    most_rows: int
+    ridge: float
+    expected: float
+    noisiest: float
+    part: Part
+
+    def summary(self, theta: Floats) -> ClippedUpdates:
+        """What clients measure in one round."""
+        return ClippedUpdates(
+            method=self.averaged.method,
+            classes=self.classes,
+            theta=tuple(theta.tolist()),
+            clip=self.clip,
+            weights=self.weights,
+            most_rows=self.most_rows,
+            ridge=self.ridge,
+        )
+
+    def query(self, theta: Floats) -> Sum[UpdateSums]:
+        """The sum of one round."""
+        cohort = All() if self.participation == 1 else Sample(rate=self.participation)
+        return Sum(of=self.summary(theta), share=1 / self.rounds, cohort=cohort, part=self.part)
+
+    @property
+    def start(self) -> Floats:
+        return self.averaged.start(self.classes)
+
+    @property
+    def noise(self) -> Noise:
+        """Of a round's sum."""
+        return self.setting.noise(self.query(self.start))
+
+    def spread(self, noise: Noise) -> float:
+        """The standard deviation of the noise in each parameter of the mean update (if all weigh most)."""
+        unit = self.clip / self.summary(self.start).radius
+        return unit * math.sqrt(noise.variance) / (self.participation * self.expected)
+
+    @property
+    def drowned(self) -> float:
+        """The length of the noise in the mean of one round, in units of what is bearable; infinite if it is refused."""
+        try:
+            length = self.spread(self.noise) * math.sqrt(self.averaged.size(self.classes))
+        except (UsageError, UnsupportedQuery):
+            return math.inf
+        return length / (self.noisiest * self.clip)
+
+    def moved(self, theta: Floats, released: Released[UpdateSums]) -> Floats:
+        """Where the round leads: within the bounds of the method."""
+        sums = released.value
+        if sums.weight is None:
+            divisor = self.participation * self.expected
+        else:
+            # A sum of weights that is hardly more than its noise says nothing: it must not make updates long.
+            least = 2 * sums.weight_resolution * math.sqrt(released.noise.variance)
+            divisor = max(sums.weight, least)
+        return self.averaged.within(theta + sums.total / divisor) if divisor > 0 else theta
+
+
+def fit_fedavg(
+    method: str,
+    classes: int,
+    setting: Setting,
+    *,
+    rounds: int,
+    participation: float = 1.0,
+    clip: float | None = None,
+    weights: str = "clients",
+    ridge: float = RIDGE,
+    expected_clients: float | None = None,
+    noisiest: float = NOISIEST,
+    part: Part = Part.FIT,
+) -> Generator[Step, Released[UpdateSums], Fit]:
+    """The map that this many rounds of averaging lead to, from the identity map. Tasks `yield from` it.
+
+    Guarantee: without noise and clip, one round with everybody is the mean of what clients fit by themselves
+    (`local_fit`), to 2^-20 in each parameter. Under noise each round is one release of a sum of updates that clients
+    clip, for an equal share of the budget. Parameters stay within the bounds of the method: temperatures within
+    [0.05, 20], factors of order-preserving scaling at least 1e-6.
+
+    Edge cases: a round in which nobody has rows changes nothing; if there is no other, the result is the identity map
+    and has a reason.
+
+    Parameters
+    ----------
+    method : ``temperature``, ``vector``, ``matrix``, ``order-preserving`` or ``fedcal``.
+    participation : p, the probability that a client takes part in a round.
+    clip : the L2 norm of an update beyond which it is shortened; None for none without noise, and 0.5 under noise.
+    weights : ``clients``, all weigh the same, or ``rows``. Under noise, ``rows`` needs a bound on the rows of a client:
+        weights are parts of it.
+    ridge : of the local fits, per row.
+    expected_clients : K, how many clients have rows in this part, as far as is public; all of the setting, by default.
+        Only used under noise.
+    noisiest : a fit whose noise in the mean of one round would be longer than so many clips is refused, as a
+        `UsageError` that says how many rounds and which epsilon would do; infinite for none.
+
+    Reference: McMahan, Ramage, Talwar and Zhang, Learning Differentially Private Recurrent Language Models, 2018,
+    Algorithm 1, with the estimator of a fixed denominator (Section 2, f_f).
+    """
+    fit = _asked(method, classes, setting, rounds, participation, clip, weights, ridge, part)
+    if expected_clients is not None:
+        fit = replace(fit, expected=_positive("expected clients", expected_clients))
+    fit = replace(fit, noisiest=_positive("noisiest", noisiest, most=math.inf))
+    noisy = replace(fit, clip=fit.clip or CLIP, weights="fixed").noise.variance > 0
+    fit = _under_noise(fit) if noisy else fit
+    theta, clients, anybody = fit.start, 0, noisy
+    for _ in range(rounds):
+        released = yield fit.query(theta)
+        theta = fit.moved(theta, released)
+        clients = max(clients, released.clients)
+        anybody = anybody or bool(released.value.weight)
+    return Fit(
+        map=fit.averaged.map(theta, classes),
+        clients=clients,
+        sums=rounds,
+        reason="" if anybody else "no client that took part has rows",
+        noise=_described(fit) if noisy else {},
+    )
+
+
+def bearable_rounds(
+    method: str,
+    classes: int,
+    setting: Setting,
+    *,
+    most: int,
+    participation: float = 1.0,
+    clip: float | None = None,
+    expected_clients: float | None = None,
+    part: Part = Part.FIT,
+) -> int:
+    """How many rounds, up to `most`, a budget bears: the noise in a mean update is at most half as long as a clip.
+
+    At least one, whether the budget bears that or not.
+    """
+    fit = _asked(method, classes, setting, most, participation, clip or CLIP, "clients", RIDGE, part)
+    expected = fit.expected if expected_clients is None else expected_clients
+    fit = replace(fit, weights="fixed", expected=expected, noisiest=0.5)
+    return most if fit.drowned <= 1 else max(1, _most_rounds(fit))
+
+
+def _asked(
+    method: str,
+    classes: int,
+    setting: Setting,
+    rounds: int,
+    participation: float,
+    clip: float | None,
+    weights: str,
+    ridge: float,
+    part: Part,
+) -> _Averaging:
+    """What was asked for, checked, as it is without noise."""
+    if method not in AVERAGED:
+        raise UsageError(f"method: got {method!r}, expected one of {', '.join(AVERAGED)}.")
+    if weights not in ("clients", "rows"):
+        raise UsageError(f"weights: got {weights!r}, expected clients or rows.")
+    if clip is not None and not clip > 0:
+        raise UsageError(f"clip: got {clip:.3g}, expected a number above 0.")
+    bound = setting.protection.rows_per_client
+    # Without a bound, more rows weigh no more than what keeps the largest total below 2^60.
+    room = max(1, min(2**32, _ROOM // int(LARGEST_UPDATE * 2**20 * max(1, setting.clients))))
+    return _Averaging(
+        averaged=AVERAGED[method],
+        classes=classes,
+        setting=setting,
+        rounds=whole(rounds, what="rounds", least=1, most=MOST_ROUNDS),
+        participation=Sample(rate=participation).rate,
+        clip=clip or 0.0,
+        weights=weights,
+        most_rows=0 if weights == "clients" else min(bound or room, room),
+        ridge=ridge,
+        expected=float(max(1, setting.clients)),
+        noisiest=NOISIEST,
+        part=part,
+    )
+
+
+def _positive(what: str, number: float, *, most: float = 2.0**40) -> float:
+    if not 0 < number <= most:
+        raise UsageError(f"{what}: got {number:.3g}, expected a number above 0, up to {most:.3g}.")
+    return float(number)
+
+
+def _under_noise(fit: _Averaging) -> _Averaging:
+    """Clipped, with weights that can be released; refused if noise is all there would be."""
+    fit = replace(fit, clip=fit.clip or CLIP)
+    if fit.weights == "clients":
+        fit = replace(fit, weights="fixed")
+    else:
+        bound = fit.setting.protection.rows_per_client
+        if bound is None:
+            raise UsageError(
+                "weights: got rows under noise, but the rows of a client have no bound; expected "
+                "--rows-per-client, or weights of clients."
+            )
+        fit = replace(fit, most_rows=bound)
+    drowned = fit.drowned
+    if drowned > 1 and not math.isinf(drowned):
+        raise UsageError(_too_noisy(fit, drowned))
+    return fit
+
+
+def _too_noisy(fit: _Averaging, drowned: float) -> str:
+    budget, size = fit.setting.budget, fit.averaged.size(fit.classes)
+    assert budget is not None
+    parameters = "1 parameter" if size == 1 else f"{size:,} parameters"
+    fewer, enough = _most_rounds(fit), _least_epsilon(fit, budget)
+    ways = [
+        *([f"at most {fewer} rounds"] if fewer else []),
+        *([] if enough is None else [f"an epsilon of at least {enough:.3g}"]),
+        "more clients" if size == 1 else "more clients, or a method with fewer parameters",
+    ]
+    return (
+        f"epsilon: got {budget.epsilon:.3g} for {fit.rounds} rounds that average {parameters} over "
+        f"{fit.participation * fit.expected:,.0f} clients; the noise in the mean of one round would be "
+        f"{fit.noisiest * drowned:.3g} times as long as the longest update, expected at most {fit.noisiest:g}; give "
+        f"{', or '.join(ways)}."
+    )
+
+
+def _most_rounds(fit: _Averaging) -> int:
+    """The most rounds that are not too noisy; 0 if there are none."""
+    good, bad = 0, fit.rounds
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if replace(fit, rounds=middle).drowned <= 1 else (good, middle)
+    return good
+
+
+def _least_epsilon(fit: _Averaging, budget: Budget) -> float | None:
+    """The smallest epsilon that is enough, to 5 % and rounded up to two digits; None if there is none up to 32."""
+
+    def drowned(epsilon: float) -> float:
+        setting = replace(fit.setting, budget=replace(budget, epsilon=epsilon))
+        return replace(fit, setting=setting).drowned
+
+    # Planning a sampled release takes a second: noise falls about as 1/epsilon, which needs few tries.
+    low = high = budget.epsilon
+    times = drowned(high)
+    while times > 1:
+        low, high = high, high * min(1.02 * times, 10.0)
+        if high > _LARGEST_EPSILON:
+            return None
+        times = drowned(high)
+    while high > 1.05 * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if drowned(middle) <= 1 else (middle, high)
+    digit = 10.0 ** (math.floor(math.log10(high)) - 1)
+    return math.ceil(high / digit) * digit
+
+
+def _described(fit: _Averaging) -> dict[str, Any]:
+    """What the map was computed from, for the result."""
+    noise = fit.noise
+    return {
+        "law": noise.law,
+        "rounds": fit.rounds,
+        "clip": fit.clip,
+        "weights": "rows" if fit.weights == "rows" else "clients",
+        "divisor": None if fit.weights == "rows" else fit.participation * fit.expected,
+        "standard_deviation": fit.spread(noise),
+    }

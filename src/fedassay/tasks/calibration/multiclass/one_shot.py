@@ -1,0 +1,140 @@
+"""The temperature from one release: curves of the log loss on a public grid, so that a budget is not split over rounds.
+
+Without noise the pooled temperature follows to many digits from derivatives on the grid. Under noise a cubic is fitted
+to the released curve, with a prior that says "leave the model as it is": where noise says more than rows, nothing
+happens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import CubicHermiteSpline
+from scipy.optimize import brentq
+
+from fedassay.protocol import Part, Released, Setting, Step, Sum, Unit
+from fedassay.summaries.multiclass.loss_curves import CLIENT, ROW, UNITS, Curves, LossCurves
+from fedassay.summaries.multiclass.scaling_maps import Temperature
+from fedassay.tasks.calibration.multiclass.exact import Fit
+
+Floats = NDArray[np.float64]
+
+EXACT_GRID = tuple(2.0 ** (k / 2) for k in range(-10, 11))
+"""Without noise: inverse temperatures from 1/32 to 32, two for each doubling."""
+
+_STEP = math.log(2) / 4
+_POINTS = 9
+_LOWEST = -13 * math.log(2) / 8
+"""Under noise: nine points, log s from -1.13 to 0.26. Narrow, because noise is for the whole curve: models that are
+calibrated after the fact are mostly too sure of themselves, with s between 0.4 and 1."""
+
+_PRIOR_MEAN = np.array([0.0, 2.0, -1.0])
+_PRIOR_SD = np.array([1.5, 0.5, 0.5])
+"""Of the coefficients of t, t², t³ in the mean curve of a client, in units of its norm per point: how networks' curves
+look. The mean is lowest at t = 0, where the model is left alone."""
+
+_MISFIT = 0.03
+"""What a cubic does not describe of a mean curve, as a standard deviation per point."""
+
+_NARROW = 0.05
+"""If noise is below this, relative to all clients, for half the budget, a second release looks closer."""
+
+
+def fit_one_shot(
+    classes: int, setting: Setting, *, clients: float, part: Part = Part.FIT
+) -> Generator[Step, Released[Curves], Fit]:
+    """The temperature, from one release, or from two where the budget is large. Tasks `yield from` it.
+
+    Guarantee: without noise it is the inverse temperature with the smallest log loss over all rows, to about 1e-6
+    (within 1/32 and 32). Under noise every client is asked once, or twice where the budget is large enough to look
+    closer; shares of the budget add up to one.
+
+    Parameters
+    ----------
+    clients : about how many clients have rows in this part; public.
+    """
+    exact = LossCurves(classes=classes, grid=EXACT_GRID)
+    bound = CLIENT if setting.protection.unit is Unit.CLIENT else ROW
+    private = LossCurves(classes=classes, grid=_grid(_LOWEST), bound=bound)
+    if setting.noise(Sum(of=private, part=part)).variance == 0:
+        released = yield Sum(of=exact, part=part)
+        return exact_fit(released, classes)
+    halved = math.sqrt(setting.noise(Sum(of=private, share=0.5, part=part)).variance) / UNITS
+    twice = bound == CLIENT and halved <= _NARROW * clients
+    released = yield Sum(of=private, share=0.5 if twice else 1.0, part=part)
+    size = clients if bound == CLIENT else None
+    t = _lowest(released, size)
+    if twice:
+        closer = replace(private, grid=_grid(t - _POINTS // 2 * _STEP))
+        released = yield Sum(of=closer, share=0.5, part=part)
+        t = _lowest(released, size, around=t)
+    return Fit(
+        map=Temperature(inverse_temperature=math.exp(t), classes=classes),
+        clients=released.clients,
+        sums=2 if twice else 1,
+        noise=_described(released, clients),
+    )
+
+
+def exact_fit(released: Released[Curves], classes: int) -> Fit:
+    """The pooled temperature, from exact curves."""
+    curves = released.value
+    assert curves.slopes is not None
+    assert curves.second is not None
+    if not curves.rows:
+        return Fit(
+            map=Temperature(inverse_temperature=1.0, classes=classes),
+            rows=0,
+            clients=released.clients,
+            sums=1,
+            reason="there are no rows",
+        )
+    t = np.log(curves.grid)
+    # The slope by log s rises through zero once; between two points it is all but a cubic in log s.
+    slope = CubicHermiteSpline(t, curves.slopes, curves.second)
+    place = int(np.count_nonzero(curves.slopes <= 0))
+    reason = ""
+    if place in (0, len(t)):
+        found, reason = float(t[min(place, len(t) - 1)]), "the best temperature is beyond the grid"
+    else:
+        found = float(brentq(lambda at: float(slope(at)), t[place - 1], t[place], xtol=1e-14))
+    return Fit(
+        map=Temperature(inverse_temperature=math.exp(found), classes=classes),
+        rows=curves.rows,
+        clients=released.clients,
+        sums=1,
+        reason=reason,
+    )
+
+
+def _grid(lowest: float) -> tuple[float, ...]:
+    return tuple(math.exp(lowest + _STEP * place) for place in range(_POINTS))
+
+
+def _lowest(released: Released[Curves], clients: float | None, *, around: float = 0.0) -> float:
+    """Log s where the mean curve is lowest, by a cubic with a prior; within the grid.
+
+    The prior expects the lowest point at `around`. Without a number of clients, where rows were added up, the curve
+    itself says how long it is, noise included.
+    """
+    curves, points = released.value, len(released.value.grid)
+    scale = math.sqrt(points) / (clients or max(float(np.linalg.norm(curves.losses)), 1e-300))
+    heights, deviation = scale * curves.losses, scale * math.sqrt(released.noise.variance) / UNITS
+    t = np.log(curves.grid) - around
+    powers = np.stack([t, t**2, t**3], axis=1)
+    design = powers - powers.mean(axis=0)  # as the curves: only the shape counts
+    spread = np.diag(_PRIOR_SD**2)
+    v = design @ spread @ design.T + (deviation**2 + _MISFIT**2) * np.eye(points)
+    b = _PRIOR_MEAN + spread @ design.T @ np.linalg.solve(v, heights - design @ _PRIOR_MEAN)
+    fine = np.linspace(t[0], t[-1], 801)
+    return around + float(fine[int(np.argmin(b[0] * fine + b[1] * fine**2 + b[2] * fine**3))])
+
+
+def _described(released: Released[Curves], clients: float) -> dict[str, Any]:
+    """The noise, relative to all clients agreeing."""
+    return {"law": released.noise.law, "relative": math.sqrt(released.noise.variance) / UNITS / clients}
