@@ -20,7 +20,9 @@ from fedassay.summaries import CATALOGUE
 from fedassay.summaries.group_names import fingerprints
 from fedassay.summaries.local_quantile import RULES
 from fedassay.summaries.locate import TRANSFORMS
+from fedassay.summaries.multiclass.clipped_updates import WEIGHTS
 from fedassay.summaries.multiclass.fedcal import fedcal_size
+from fedassay.summaries.multiclass.local_fits import AVERAGED
 from fedassay.summaries.multiclass.losses import FAMILIES
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
 from fedassay.summaries.paired_moments import PLACE_SHIFT
@@ -279,6 +281,23 @@ def probability_bins(draw: st.DrawFn) -> Fields:
     }
 
 
+@st.composite
+def updates(draw: st.DrawFn) -> Fields:
+    method, count = draw(st.sampled_from(tuple(AVERAGED))), draw(classes)
+    of = AVERAGED[method]
+    ends = st.sampled_from([of.least, 1.0, of.most]) | st.floats(of.least, of.most)
+    theta = of.within(np.resize(draw(st.lists(ends, min_size=1, max_size=5)), of.size(count)))
+    return {
+        "method": method,
+        "classes": count,
+        "theta": tuple(draw(st.sampled_from([theta, of.start(count)])).tolist()),
+        "clip": draw(st.sampled_from([0.0, 2.0**-20, 0.5, 2.0**20])),
+        "weights": draw(st.sampled_from(WEIGHTS)),
+        "most_rows": draw(st.sampled_from([1, 3, 2**32])),
+        "ridge": draw(st.sampled_from([1e-9, 0.01, 1e6])),
+    }
+
+
 QUESTIONS: Mapping[str, st.SearchStrategy[Fields]] = {
     "score-histogram": histogram(),
     "versus-histogram": histogram(),
@@ -302,6 +321,7 @@ QUESTIONS: Mapping[str, st.SearchStrategy[Fields]] = {
     "class-statistics": of_classes(),
     "class-histograms": per_class(),
     "scaling-sums": scaling(),
+    "clipped-updates": updates(),
     "probability-histograms": probability_bins(),
     "map-changes": of_changes(),
 }
@@ -381,12 +401,21 @@ def test_no_rows_make_a_summary_refuse(name: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("other", [2, 4])
 @pytest.mark.parametrize(
-    "name", ["class-statistics", "class-histograms", "probability-histograms", "scaling-sums", "map-changes"]
+    "name",
+    [
+        "class-statistics",
+        "class-histograms",
+        "probability-histograms",
+        "scaling-sums",
+        "map-changes",
+        "clipped-updates",
+    ],
 )
 def test_rows_of_another_model_count_for_nothing(name: str, other: int) -> None:
     """As if there were none, which the total then shows; of the right number of logits, they count."""
     fields = {
         "scaling-sums": {"method": "temperature", "theta": (1.0,)},
+        "clipped-updates": {"method": "temperature", "theta": (1.0,)},
         "map-changes": {"kind": "temperature", "theta": (2.0,)},
     }.get(name, {})
     summary = CATALOGUE[name](classes=3, **fields)
@@ -408,6 +437,7 @@ WITHOUT_A_BOUND: Mapping[str, Fields] = {
     "quantile-losses": {"quantity": "value", "rows": 1, "target": 1, **RANGE},
     "site-coverage": {"quantity": "value", "thresholds": (0.5,)},
     "mean-width": {"quantity": "cqr", "thresholds": (0.5,)},
+    "clipped-updates": {"method": "temperature", "classes": 3, "theta": (1.0,)},
 }
 PRIVATE = sorted(name for name, model in TRUST_MODELS.items() if model.private)
 

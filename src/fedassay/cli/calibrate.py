@@ -143,7 +143,7 @@ def calibration(
         typer.Option(
             help="calibrate: auto (default), histogram, bbq, isotonic, platt or beta; calibrate-classes: auto "
             "(default), temperature, vector, matrix, order-preserving, fedcal, histogram, bbq or isotonic; "
-            "hosmer-lemeshow: free (default), corrected or published; conformal: auto (default), qq, pooled or weighted."
+            "hosmer-lemeshow: free (default), corrected or published; conformal: auto (default), qq, pooled, weighted."
         ),
     ] = None,
     bins: Annotated[

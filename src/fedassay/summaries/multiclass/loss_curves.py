@@ -14,13 +14,14 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
 from fedassay.protocol import (
+    LARGEST_ROWS_PER_CLIENT,
     UNBOUNDED,
     Batch,
     Memory,
@@ -34,16 +35,18 @@ from fedassay.protocol import (
     Vector,
 )
 from fedassay.summaries.columns import column
-from fedassay.summaries.multiclass.losses import LARGEST_LOGIT, loss_sums
+from fedassay.summaries.multiclass.losses import blocks, loss_sums
 from fedassay.summaries.multiclass.probabilities import checked_classes
 from fedassay.summaries.multiclass.scaling_sums import LARGEST_SUM, limbs_of, of_limbs
 from fedassay.summaries.scored import whole
+from fedassay.summaries.softmax_scores import checked_labels
 
 Floats = NDArray[np.float64]
 
 MOST_POINTS = 256
-UNITS = 2**24
-"""Whole numbers per unit of norm: rounding takes less than one of them from an entry."""
+FEWEST_BITS, MOST_BITS = 4, 24
+UNITS = 1 << MOST_BITS
+"""Whole numbers per unit of norm, at most: rounding takes less than one of them from an entry."""
 
 NONE, CLIENT, ROW = "none", "client", "row"
 BOUNDS = (NONE, CLIENT, ROW)
@@ -55,6 +58,9 @@ _LIMBS = 4
 _MARGIN = 1 + 2.0**-40
 """Curves are made a little shorter than the bound: more than what floating point can get wrong."""
 
+_ROUNDING = 1e-12
+"""In nats per row: a mean curve within this is what rounding makes of none, and has no direction."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Curves:
@@ -62,11 +68,12 @@ class Curves:
 
     Exact ones come with the number of `rows` and the derivatives by log s, first and second. Of bounded ones there are
     only `losses`, less their mean over the grid, in units in which the curve of a client (or a row, see `LossCurves`)
-    has a norm of at most one; noise of standard deviation σ in each entry of the released vector is σ·2^-24 in each.
+    has a norm of at most one; noise of standard deviation σ in each entry of the released vector is σ·`unit` in each.
     """
 
     grid: Floats
     losses: Floats
+    unit: float = 1.0
     slopes: Floats | None = None
     second: Floats | None = None
     rows: int | None = None
@@ -84,12 +91,15 @@ class LossCurves(Summary[Curves]):
         direction of its curve, times min(1, rows/`full_rows`): all clients of `full_rows` rows weigh the same, however
         many it has and however much it would gain. ``row``: each row's curve is cut to a norm of two nats per point.
     full_rows : a client with fewer rows than this counts for less.
+    bits : bounded curves are in units of 2^-bits of the largest norm.
+    most_rows : for ``row``, rows that a client can have: entries are at most so many units of norm.
 
-    Bounded curves are in units of 2^-24 of the largest norm, rounded toward zero: no norm grows.
+    Bounded curves are rounded toward zero, so that no norm grows: those of clients to units of 2^-bits; those of rows
+    to 2^-24, after which sums are exact, and the sum of a client to 2^-bits.
 
     Sensitivity. Exact sums: none. For clients: a curve is at most 1 away from that of a client without rows, which is
     zero, and at most 2 from any other. For rows: as many as a unit owns, or twice that where rows can be replaced, and
-    rounding, once for each client, changes an entry by less than one.
+    with less than 24 bits the second rounding, which changes each entry by less than one.
 
     Examples
     --------
@@ -110,6 +120,8 @@ class LossCurves(Summary[Curves]):
     grid: tuple[float, ...]
     bound: str = NONE
     full_rows: int = 10
+    bits: int = MOST_BITS
+    most_rows: int = LARGEST_ROWS_PER_CLIENT
 
     def __post_init__(self) -> None:
         checked_classes(self.classes)
@@ -122,7 +134,9 @@ class LossCurves(Summary[Curves]):
             raise UsageError("grid: expected inverse temperatures that rise.")
         if self.bound not in BOUNDS:
             raise UsageError(f"bound: got {self.bound!r}, expected one of {', '.join(BOUNDS)}.")
-        whole(self.full_rows, what="full rows", least=1, most=2**32)
+        whole(self.full_rows, what="full rows", least=1, most=LARGEST_ROWS_PER_CLIENT)
+        whole(self.bits, what="bits", least=FEWEST_BITS, most=MOST_BITS)
+        whole(self.most_rows, what="most rows", least=1, most=LARGEST_ROWS_PER_CLIENT)
         object.__setattr__(self, "grid", grid)
 
     @property
@@ -131,15 +145,22 @@ class LossCurves(Summary[Curves]):
         return 1 + 3 * _LIMBS * len(self.grid) if self.bound == NONE else len(self.grid)
 
     @property
+    def units(self) -> int:
+        """Of bounded curves: whole numbers per unit of norm."""
+        return 1 << self.bits
+
+    @property
     def largest(self) -> int:
         """A limb; or the largest norm, times the rows of a client where each has one."""
-        return {NONE: 1 << 32, CLIENT: UNITS, ROW: UNITS << 32}[self.bound]
+        return {NONE: 1 << 32, CLIENT: self.units, ROW: self.units * self.most_rows}[self.bound]
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Linear in the rows and the grid, constant in memory; zeros without rows."""
         if self.bound == ROW:
-            total = sum((self._of_rows(batch) for batch in rows.batches()), np.zeros(len(self.grid)))
-            return np.trunc(total * UNITS).astype(np.int64), memory
+            fine = np.zeros(len(self.grid), dtype=np.int64)
+            for batch in rows.batches():
+                fine = fine + self._of_rows(batch)
+            return _toward_zero(fine, MOST_BITS - self.bits), memory
         count, sums = 0, np.zeros((3, len(self.grid)))
         for batch in rows.batches():
             n, more = self._sums(batch)
@@ -148,7 +169,7 @@ class LossCurves(Summary[Curves]):
             numbers = np.clip(sums.reshape(-1), -LARGEST_SUM, LARGEST_SUM)
             return np.concatenate([[count], limbs_of(numbers).reshape(-1)]), memory
         direction = _direction(_level(sums[0] / max(1, count))) * min(1.0, count / self.full_rows)
-        return np.trunc(direction * UNITS).astype(np.int64), memory
+        return np.trunc(direction * self.units).astype(np.int64), memory
 
     def _sums(self, batch: Batch) -> tuple[int, Floats]:
         """Rows, and the sums of L(s) - L(1), s L'(s) and s L'(s) + s² L''(s) over them."""
@@ -164,18 +185,23 @@ class LossCurves(Summary[Curves]):
         second = np.array([0.0 if one.hessian is None else float(one.hessian[0, 0]) for one in at[1:]])
         return at[0].rows, np.stack([losses, first, first + grid**2 * second])
 
-    def _of_rows(self, batch: Batch) -> Floats:
-        """The sum of the curves of single rows, each cut to a norm of one (`ROW_NORM` nats per point)."""
-        logits, labels, grid = column(batch, "logits"), column(batch, "class"), np.array(self.grid)
-        total = np.zeros(len(grid))
-        if logits.shape[1] != self.classes:
+    def _of_rows(self, batch: Batch) -> Vector:
+        """The sum of the curves of single rows, each cut to a norm of one (`ROW_NORM` nats per point) and rounded.
+
+        Rows are rounded one by one: sums of whole numbers are exact in any order, so that a row moves them by its own
+        curve and nothing else.
+        """
+        logits, grid = column(batch, "logits"), np.array(self.grid)
+        total = np.zeros(len(grid), dtype=np.int64)
+        if logits.ndim == 2 and logits.shape[1] != self.classes:
             return total
-        width = max(16, (1 << 17) // self.classes)
-        for start in range(0, len(logits), width):
-            curves = _row_curves(logits[start : start + width], labels[start : start + width], grid)
-            curves = _level(curves) / (ROW_NORM * math.sqrt(len(grid)))
-            total = total + curves.T @ (1 / np.maximum(1.0, np.linalg.norm(curves, axis=1) * _MARGIN))
-        return np.asarray(total)
+        labels = checked_labels(column(batch, "class"), logits)
+        for part, z in blocks(logits):
+            curves = _level(_row_curves(z, labels[part], grid)) / (ROW_NORM * math.sqrt(len(grid)))
+            length = np.linalg.norm(curves, axis=1, keepdims=True) * _MARGIN
+            whole_numbers = np.trunc(UNITS * (curves / np.maximum(1.0, length))).astype(np.int64)
+            total = total + whole_numbers.sum(axis=0)
+        return total
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
         """See the class."""
@@ -184,17 +210,19 @@ class LossCurves(Summary[Curves]):
         if self.bound == CLIENT:
             # Adding one row to a client can turn its curve round: then it is as if the client were replaced.
             away = protection.unit is Unit.CLIENT and protection.neighbours is Neighbours.ADD_REMOVE
-            norm = float(UNITS if away else 2 * UNITS)
+            norm = float(self.units if away else 2 * self.units)
         else:
             times = 2 if protection.moves_both_ways else 1
-            norm = UNITS * protection.rows_per_unit * times + math.sqrt(len(self.grid))
+            rounding = 0.0 if self.bits == MOST_BITS else math.sqrt(len(self.grid))
+            norm = times * (self.units * protection.rows_per_unit + rounding)
         return Sensitivity(l1=norm * math.sqrt(len(self.grid)), l2=norm)
 
     def read(self, total: Total) -> Curves:
         """The sum of the curves."""
         grid = np.array(self.grid)
         if self.bound != NONE:
-            return Curves(grid=grid, losses=np.asarray(total, dtype=np.float64) / UNITS)
+            losses = np.asarray(total, dtype=np.float64) / self.units
+            return Curves(grid=grid, losses=losses, unit=1 / self.units)
         numbers = of_limbs(np.asarray(total[1:]).reshape(-1, _LIMBS))
         losses, first, second = np.split(numbers, 3)
         return Curves(grid=grid, losses=losses, slopes=first, second=second, rows=int(total[0]))
@@ -206,21 +234,25 @@ def _level(curves: Floats) -> Floats:
 
 
 def _direction(curve: Floats) -> Floats:
-    """A curve of norm one, a little less; zero stays zero."""
+    """A curve of norm one, a little less; zero stays zero, and so does what is zero but for rounding."""
     largest = float(np.abs(curve).max())
-    if not largest > 0:
+    if not largest > _ROUNDING:
         return np.zeros_like(curve)
     scaled = curve / largest  # squares of tiny numbers would vanish
     return np.asarray(scaled / (np.linalg.norm(scaled) * _MARGIN))
 
 
-def _row_curves(logits: NDArray[Any], labels: NDArray[Any], grid: Floats) -> Floats:
-    """L(s) - L(1) of each row, rows x points."""
-    z = np.clip(np.asarray(logits, dtype=np.float64), -LARGEST_LOGIT, LARGEST_LOGIT)
-    z = z - z[np.arange(len(z)), np.asarray(labels, dtype=np.int64)][:, None]
-    losses = np.empty((len(z), len(grid) + 1))
+def _toward_zero(fine: Vector, bits: int) -> Vector:
+    """Whole numbers divided by 2^bits, rounded toward zero."""
+    return np.asarray(np.sign(fine) * (np.abs(fine) >> bits))
+
+
+def _row_curves(z: Floats, labels: NDArray[np.int64], grid: Floats) -> Floats:
+    """L(s) - L(1) of each row of a block (classes first), rows x points."""
+    z = z - z[labels, np.arange(len(labels))]
+    top = z.max(axis=0)
+    away = z - top
+    losses = np.empty((len(labels), len(grid) + 1))
     for place, s in enumerate((1.0, *grid)):
-        u = s * z
-        top = u.max(axis=1)
-        losses[:, place] = np.log(np.exp(u - top[:, None]).sum(axis=1)) + top
+        losses[:, place] = np.log(np.exp(s * away).sum(axis=0)) + s * top
     return losses[:, 1:] - losses[:, :1]

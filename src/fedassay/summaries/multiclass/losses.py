@@ -45,6 +45,9 @@ _BLOCK = 1 << 17
 _SAFE = 300.0
 """Exponents up to here need no shift: neither exp(300) times any number of classes nor exp(-300) leaves float64."""
 
+_SAFE_ROUGHLY = 40.0
+"""The same in float32, for products with squares of logits too."""
+
 _SMALL = 1000.0
 """Logits up to here need no centring: their squares are right to 1e-10."""
 
@@ -63,12 +66,14 @@ class Block(NamedTuple):
     """Some rows: logits (rows x classes, within bounds), classes, and the largest absolute value of a logit.
 
     `space` has the shape of the logits and may be written into: that saves asking for memory again for each block.
+    `rough` sums may be computed in float32.
     """
 
     z: NDArray[Any]
     y: Ints
     largest: float
     space: Floats
+    rough: bool = False
 
 
 OfBlock = tuple[float, Floats, Floats | None]
@@ -90,7 +95,13 @@ class Family:
 
 
 def loss_sums(
-    method: str, logits: ArrayLike, labels: ArrayLike, theta: ArrayLike, *, order: int = 2
+    method: str,
+    logits: ArrayLike,
+    labels: ArrayLike,
+    theta: ArrayLike,
+    *,
+    order: int = 2,
+    rough: bool = False,
 ) -> LossSums:
     """The sums over these rows, at this theta.
 
@@ -102,6 +113,7 @@ def loss_sums(
     logits : n x c, finite.
     labels : n whole numbers below c.
     order : 1 for the gradient only, 2 for the Hessian too.
+    rough : sums that are right to about 1e-6 are enough: several times faster for the temperature, no matter elsewhere.
 
     Examples
     --------
@@ -119,7 +131,7 @@ def loss_sums(
     space = np.empty((min(len(z), _width(z)), z.shape[1]))
     for part in _parts(z):
         within, largest = _bounded(z[part])
-        block = Block(z=within, y=y[part], largest=largest, space=space[: len(within)])
+        block = Block(z=within, y=y[part], largest=largest, space=space[: len(within)], rough=rough)
         one, first, second = family.of_block(block, at, order)
         loss, gradient = loss + one, gradient + first
         if hessian is not None and second is not None:
@@ -178,6 +190,8 @@ def _bounded(z: NDArray[Any]) -> tuple[NDArray[Any], float]:
 
 def _temperature(rows: Block, theta: Floats, order: int) -> OfBlock:
     """Σ log Σ exp(s z) - s z_y; the derivatives are the mean of z under p, less z_y, and its variance."""
+    if rows.rough and max(1.0, abs(float(theta[0]))) * rows.largest <= _SAFE_ROUGHLY:
+        return _roughly(rows, float(theta[0]), order)
     z, s, ones = rows.z, float(theta[0]), np.ones(rows.z.shape[1])
     true = np.take(z, np.arange(len(z)) * z.shape[1] + rows.y).astype(np.float64, copy=False)
     shift: Any = 0.0
@@ -198,6 +212,25 @@ def _temperature(rows: Block, theta: Floats, order: int) -> OfBlock:
         return loss, gradient, None
     variance = np.einsum("nk,nk->n", e, z) / total - mean * mean
     return loss, gradient, np.array([[max(0.0, float(variance.sum()))]])
+
+
+def _roughly(rows: Block, s: float, order: int) -> OfBlock:
+    """The same in float32, but for sums over rows."""
+    z, e = rows.space.reshape(-1).view(np.float32).reshape(2, *rows.z.shape)
+    np.copyto(z, rows.z, casting="same_kind")
+    ones = np.ones(z.shape[1], dtype=np.float32)
+    true = np.take(z, np.arange(len(z)) * z.shape[1] + rows.y)
+    np.multiply(z, np.float32(s), out=e)
+    np.exp(e, out=e)
+    total = e @ ones
+    loss = float(np.sum(np.log(total) - np.float32(s) * true, dtype=np.float64))
+    e *= z
+    mean = (e @ ones) / total
+    gradient = np.array([float(np.sum(mean - true, dtype=np.float64))])
+    if order == 1:
+        return loss, gradient, None
+    variance = np.einsum("nk,nk->n", e, z) / total - mean * mean
+    return loss, gradient, np.array([[max(0.0, float(np.sum(variance, dtype=np.float64)))]])
 
 
 def _residuals(u: Floats, y: Ints) -> tuple[float, Floats, Floats]:

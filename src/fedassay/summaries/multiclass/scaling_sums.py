@@ -37,6 +37,7 @@ class ScalingSums(Summary[LossSums]):
         are rows.
     theta : the parameters, within ±2^20; those of order-preserving scaling at least 1e-6.
     order : 1 for the gradient only, 2 for the Hessian too (up to 420 parameters).
+    rough : whether sums that are right to about 1e-6 are enough, on the way to an optimum.
 
     Enforced: logits are cut at ±2^20 and a client has at most 2^32 rows, so that gradients are at most 2^53 and
     Hessians at most 2^72. Only the loss depends on theta without such a bound; it is cut at 2^75, which is more than
@@ -56,12 +57,15 @@ class ScalingSums(Summary[LossSums]):
     classes: int
     theta: tuple[float, ...]
     order: int = 2
+    rough: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in FAMILIES:
             raise UsageError(f"method: got {self.method!r}, expected one of {', '.join(FAMILIES)}.")
         whole(self.classes, what="classes", least=2, most=MOST_CLASSES)
         whole(self.order, what="order", least=1, most=2)
+        if not isinstance(self.rough, bool):
+            raise UsageError(f"rough: got {self.rough!r}, expected true or false.")
         family = FAMILIES[self.method]
         size, theta = family.size(self.classes), tuple(float(number) for number in self.theta)
         if len(theta) != size:
@@ -105,7 +109,8 @@ class ScalingSums(Summary[LossSums]):
             logits = column(batch, "logits")
             if logits.ndim == 2 and logits.shape[1] != self.classes:
                 continue
-            sums = loss_sums(self.method, logits, column(batch, "class"), self.theta, order=self.order)
+            labels = column(batch, "class")
+            sums = loss_sums(self.method, logits, labels, self.theta, order=self.order, rough=self.rough)
             second = np.zeros(0) if sums.hessian is None else sums.hessian[upper]
             count, total = count + sums.rows, total + np.concatenate([[sums.loss], sums.gradient, second])
         return np.concatenate(

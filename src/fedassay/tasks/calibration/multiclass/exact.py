@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,10 @@ NEWTON_SUMS, GRADIENT_SUMS = 40, 400
 _FLOOR = 1e-14
 """Per row: what rounding leaves of the objective is not searched for."""
 
+_ROUGH, _LARGE = 1e-4, 0.02
+"""Rough sums are right to about 1e-6, per row: a step that is expected to gain this part of a mean loss above 0.02 may
+lead to them, and the step from there is then as good as the last one."""
+
 _SUFFICIENT = 1e-4
 _SMALLEST_STEP = 2.0**-40
 
@@ -49,10 +53,10 @@ _SMALLEST_STEP = 2.0**-40
 class Fit:
     """A fitted map and how it was found.
 
-    `loss_before` and `loss` are mean log losses of the rows, at the identity map and at this one; `objective` is the
-    mean loss with the penalty. None is what the way of fitting does not tell. `reason` is empty if the fit converged;
-    otherwise it says why it ended early, and the map is the best one that was seen. `sums` is how often clients were
-    asked. `noise` describes the privacy noise in what the map was computed from.
+    `loss_before` (to six digits) and `loss` are mean log losses of the rows, at the identity map and at this one;
+    `objective` is the mean loss with the penalty. None is what the way of fitting does not tell. `reason` is empty if
+    the fit converged; otherwise it says why it ended early, and the map is the best one that was seen. `sums` is how
+    often clients were asked. `noise` describes the privacy noise in what the map was computed from.
     """
 
     map: LogitMap
@@ -82,6 +86,7 @@ class _Seen:
     value: float
     gradient: Floats
     hessian: Floats | None
+    rough: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,16 +115,21 @@ class _Problem:
         """Rounding may leave the bounds by a digit: what is asked for, and returned, does not."""
         return np.clip(here.theta + step, self.family.least, LARGEST_PARAMETER)
 
-    def ask(self, theta: Floats) -> Generator[Step, Released[LossSums], _Seen]:
+    def roughly(self, decrease: float, value: float) -> bool:
+        """Whether rough sums will do next: while the objective falls by far more than they are wrong."""
+        return self.family.name == "temperature" and value > _LARGE and decrease > _ROUGH * value
+
+    def ask(self, theta: Floats, *, rough: bool = False) -> Generator[Step, Released[LossSums], _Seen]:
         """One sum over all clients; each may spend an equal part of the share."""
         of = ScalingSums(
             method=self.family.name,
             classes=self.classes,
             theta=tuple(theta.tolist()),
             order=2 if self.second_order else 1,
+            rough=rough,
         )
         released = yield Sum(of=of, share=self.share / self.most, part=self.part)
-        return self.seen(theta, released.value, released.clients)
+        return replace(self.seen(theta, released.value, released.clients), rough=rough)
 
     def seen(self, theta: Floats, sums: LossSums, clients: int) -> _Seen:
         n, away = max(1, sums.rows), theta - self.family.identity(self.classes)
@@ -176,7 +186,7 @@ def fit_exact(
         raise UsageError(f"ridge: got {ridge:.3g}, expected a finite number above 0.")
     family = FAMILIES[method]
     problem = _Problem(family=family, classes=classes, ridge=ridge, share=share, part=part)
-    here = yield from problem.ask(family.identity(classes))
+    here = yield from problem.ask(family.identity(classes), rough=problem.roughly(1.0, 1.0))
     before, sums = here.loss, 1
     if not here.rows:
         return problem.fit(here, before, sums, "there are no rows")
@@ -184,7 +194,7 @@ def fit_exact(
     last = 0.0
     while True:
         direction = curvature.direction(here.theta, here.gradient, here.hessian)
-        if _ends(direction.decrease, last, max(TOLERANCE * here.value, _FLOOR), problem):
+        if not here.rough and _ends(direction.decrease, last, max(TOLERANCE * here.value, _FLOOR), problem):
             return problem.fit(_after(here, direction, problem), before, sums)
         there, asked = yield from _improved(here, direction, problem, problem.most - sums)
         sums += asked
@@ -212,10 +222,12 @@ def _improved(
     """A point on the way with a sufficiently smaller objective, and how many sums it took to find it."""
     size = direction.first
     slope = float(here.gradient @ direction.step)
+    rough = problem.roughly(direction.decrease, here.value)
+    # Sums of many numbers are right to some 1e-15 of them, rough ones to 1e-6: less than that is not a rise.
+    slack = 1e-5 if here.rough else 1e-14
     for asked in range(1, left + 1):
-        there = yield from problem.ask(problem.moved(here, size * direction.step))
-        # Sums of many numbers are right to some 1e-15 of them: less than that is not a rise.
-        if there.rows != here.rows or there.value <= here.value * (1 + 1e-14) + _SUFFICIENT * size * slope:
+        there = yield from problem.ask(problem.moved(here, size * direction.step), rough=rough)
+        if there.rows != here.rows or there.value <= here.value * (1 + slack) + _SUFFICIENT * size * slope:
             return there, asked
         size *= _shorter(here.value, size * slope, there.value, size * float(there.gradient @ direction.step))
         if size < _SMALLEST_STEP:
