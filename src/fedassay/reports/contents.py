@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from fedassay.reports import calibration, conformal, distribution, evaluation, goodness, multiclass
+from fedassay.reports import (
+    calibration,
+    conformal,
+    distribution,
+    evaluation,
+    goodness,
+    multiclass,
+    multiclass_calibration,
+)
 from fedassay.reports.sheet import Document, Figure, Sheet
 
 _Contents = Callable[[Document], Iterator[Sheet | Figure]]
@@ -15,6 +23,10 @@ _TASKS: Mapping[str, tuple[str, _Contents]] = MappingProxyType(
         "evaluate": ("Evaluation of a binary classifier", evaluation.contents),
         "evaluate-classes": ("Evaluation of a classifier with several classes", multiclass.contents),
         "calibrate": ("Calibration of a binary classifier", calibration.contents),
+        "calibrate-classes": (
+            "Calibration of a classifier with several classes",
+            multiclass_calibration.contents,
+        ),
         "conformal": ("Conformal prediction", conformal.contents),
         "ecdf": ("Distribution function", distribution.contents),
         "quantiles": ("Quantiles", distribution.quantiles_only),
@@ -33,7 +45,13 @@ def contents(document: Document) -> Iterator[Sheet | Figure]:
     return _TASKS[_kind(document)][1](document)
 
 
+def verdict(document: Document) -> str:
+    """What to know before anything else, if the task has come to a verdict."""
+    return multiclass_calibration.verdict(document) if _kind(document) == "calibrate-classes" else ""
+
+
 def _kind(document: Document) -> str:
-    """The task; an evaluation that has classes is one of its own."""
+    """The task; an evaluation or a calibration that has classes is one of its own."""
     task: str = document["task"]
-    return "evaluate-classes" if task == "evaluate" and "classes" in document["results"] else task
+    several = task in ("evaluate", "calibrate") and "classes" in document["results"]
+    return f"{task}-classes" if several else task

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fedassay.reports import figures, plots
@@ -53,19 +53,29 @@ def overall(document: Document) -> Sheet:
         rows=tuple((Cell(text=title), *_numbers(results[name])) for name, title in TITLES.items()),
         notes=(
             *reasons((title, results[name]) for name, title in TITLES.items()),
-            *(_excess(results[name], title) for name, title in TITLES.items() if _doubtful(results[name])),
+            *excesses((title, results[name]) for name, title in TITLES.items()),
             *said,
         ),
     )
 
 
-def _doubtful(metric: Mapping[str, Any]) -> bool:
+def doubtful(metric: Mapping[str, Any]) -> bool:
+    """Whether sampling and noise alone could make up most of a calibration error."""
     return metric["value"] is not None and metric.get("excess", 0.0) > metric["value"] / 2
 
 
-def _excess(metric: Mapping[str, Any], title: str) -> str:
-    return (
+def excesses(named: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:
+    """A sentence for each calibration error that is `doubtful`.
+
+    Examples
+    --------
+    >>> excesses([("ECE", {"value": 0.02, "excess": 0.015}), ("Brier score", {"value": 0.1})])
+    ('ECE: up to 0.015 of it is what sampling and noise alone would show.',)
+    """
+    return tuple(
         f"{title}: up to {figures.error(metric['excess'])} of it is what sampling and noise alone would show."
+        for title, metric in named
+        if doubtful(metric)
     )
 
 

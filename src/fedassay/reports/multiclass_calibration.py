@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from fedassay.reports import class_error_plots, figures
-from fedassay.reports.multiclass import TITLES, excess_note
+from fedassay.reports.multiclass import TITLES, doubtful, excesses
 from fedassay.reports.sheet import Cell, Document, Figure, Sheet, metric_cell, reasons
 
 SHOWN = (
@@ -86,7 +86,11 @@ def _change(metric: Mapping[str, Any] | None) -> Cell:
     if "note" in metric:
         return Cell(text=figures.number(metric["value"]))
     cell = metric_cell(metric)
-    return cell if metric["value"] is None or metric["value"] <= 0 else Cell(text=f"+{cell.text}", detail=cell.detail)
+    return (
+        cell
+        if metric["value"] is None or metric["value"] <= 0
+        else Cell(text=f"+{cell.text}", detail=cell.detail)
+    )
 
 
 def title(results: Results) -> str:
@@ -108,9 +112,7 @@ def _notes(document: Document) -> Iterator[str]:
     for name, metric in results["difference"].items():
         if "note" in metric:
             yield f"{TITLES[name]}: {metric['note']}."
-    for part in _PARTS:
-        for name in SHOWN:
-            yield from excess_note(results[part][name], f"{TITLES[name]}, {part}")
+    yield from excesses((f"{TITLES[name]}, {part}", results[part][name]) for part in _PARTS for name in SHOWN)
     said = (results["reason"], *document["warnings"])
     for note in (*results["notes"], *_missing(results)):
         if not any(note in one or note.partition(": ")[2] in one for one in said):
@@ -171,7 +173,9 @@ def _settings(parameters: Mapping[str, Any]) -> Iterator[str]:
 def _noise(noise: Mapping[str, Any]) -> str:
     """How large privacy noise is in what the map was computed from; the ways of fitting measure it differently."""
     if "positives" in noise:
-        sizes = f"{figures.error(noise['positives'])} positives, {figures.error(noise['negatives'])} negatives"
+        sizes = (
+            f"{figures.error(noise['positives'])} positives, {figures.error(noise['negatives'])} negatives"
+        )
         return f", with noise of standard deviation {sizes} in each count"
     if "standard_deviation" in noise:
         return f", with noise of standard deviation {figures.error(noise['standard_deviation'])} in each parameter and round"
@@ -210,12 +214,13 @@ def _about_classes(results: Results) -> Iterator[str]:
     both = [entry for entry in entries if all(entry[part]["value"] is not None for part in _PARTS)]
     if both:
         better = sum(entry["after"]["value"] < entry["before"]["value"] for entry in both)
-        chance = sum(bool(tuple(excess_note(entry["after"], ""))) for entry in both)
-        said = f"The error is smaller after than before for {better} of {figures.counted(len(both), 'class')}es"
-        yield said + (f"; after, sampling and noise alone could make up most of it for {chance}." if chance else ".")
+        yield f"The error is smaller after than before for {better} of {len(both)} classes."
+        chance = sum(doubtful(entry["after"]) for entry in both)
+        if chance:
+            yield f"After calibration, sampling and noise alone could make up most of it for {chance} of them."
     yield from reasons(
         (f"class {entry['class']}, {part}", entry[part])
         for entry in entries
         for part in _PARTS
-        if entry["before"].get("reason") != results["before"]["classwise_calibration_error"].get("reason")
+        if entry[part].get("reason") != results[part]["classwise_calibration_error"].get("reason")
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 
 from fedassay.reports import figures, plots
-from fedassay.reports.contents import contents, heading
+from fedassay.reports.contents import contents, heading, verdict
 from fedassay.reports.sheet import Cell, Document, Figure, Sheet
 
 _STYLE = """
@@ -20,6 +20,7 @@ td small { display: block; color: #555; white-space: nowrap; }
 figure { margin: 1rem 0; overflow-x: auto; }
 blockquote { border-left: 4px solid #2166ac; margin: 1rem 0; padding: .2rem 1rem; }
 .warning { border-left: 4px solid #b8860b; padding: .2rem 1rem; }
+.good { border-left: 4px solid #1b7837; padding: .2rem 1rem; }
 """
 
 
@@ -36,6 +37,9 @@ def page(document: Document) -> str:
 
 def _body(document: Document) -> Iterator[str]:
     yield f"<h1>{escape(heading(document))}</h1>"
+    if verdict(document):
+        kind = "good" if document["results"]["recommended"] else "warning"
+        yield f"<p class='{kind}'>{escape(verdict(document))}</p>"
     yield f"<p>{escape(_summary(document))}</p>"
     for warning in document["warnings"]:
         yield f"<p class='warning'>{escape(warning)}</p>"

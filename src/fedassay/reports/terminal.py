@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from fedassay.reports import figures
-from fedassay.reports.contents import contents
+from fedassay.reports.contents import contents, verdict
 from fedassay.reports.sheet import Cell, Document, Sheet
 
 _UNBROKEN = re.compile(r"\S+ to\b|\S+")
@@ -23,7 +23,9 @@ _GAP = 2
 
 
 def render(document: Document, console: Console) -> None:
-    """Print a result."""
+    """Print a result: the verdict if there is one, warnings, tables, the run, what it guarantees."""
+    if verdict(document):
+        console.print(_marked(document), highlight=False)
     for warning in document["warnings"]:
         console.print(f"[yellow]Warning:[/] {escape(warning)}", highlight=False)
     for part in contents(document):
@@ -31,6 +33,13 @@ def render(document: Document, console: Console) -> None:
             print_sheet(part, console)
     console.print(_run(document), highlight=False)
     console.print(Panel(escape(document["privacy"]["statement"]), title="Privacy", title_align="left"))
+
+
+def _marked(document: Document) -> str:
+    """The verdict, its first words in green or yellow."""
+    word, colon, why = verdict(document).partition(":")
+    colour = "green" if document["results"]["recommended"] else "yellow"
+    return f"[bold {colour}]{escape(word + colon)}[/]{escape(why)}"
 
 
 def print_sheet(sheet: Sheet, console: Console) -> None:

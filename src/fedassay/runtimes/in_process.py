@@ -138,18 +138,21 @@ class Aggregate:
         for plan in exchange.plans:
             _require_sum(plan)
         self._left_out = {}
-        totals = [
-            self._total(plan, exchange, task)
-            for plan, task in zip(exchange.plans, exchange.tasks, strict=True)
-        ]
+        totals = []
+        for plan, task in zip(exchange.plans, exchange.tasks, strict=True):
+            total, left_out = self._total(plan, exchange, task)
+            # Of several questions about one part the last one counts, as it does at a client.
+            self._left_out[plan.query.part] = left_out
+            totals.append(total)
         drawn = [plan for plan in exchange.plans if isinstance(plan.query.cohort, Sample)]
         answered = len(exchange.cohort) if drawn else self._federation.client_count
         return errand.trust.aggregate(exchange.plans, totals, answered, errand.randomness)
 
-    def _total(self, plan: Plan, exchange: Exchange, task: str) -> Vector:
+    def _total(self, plan: Plan, exchange: Exchange, task: str) -> tuple[Vector, int]:
+        """The exact total, and how many rows clients left out of it."""
         if not plan.query.of.additive or isinstance(plan.query.cohort, Sample):
             return self._sum_of_each(plan, exchange, task)
-        protection = plan.setting.protection
+        protection, left_out = plan.setting.protection, 0
         rows = select_pooled_part(
             self._federation,
             plan.query.part,
@@ -158,36 +161,34 @@ class Aggregate:
             held_out=self._held_out,
         )
         if protection.rows_per_client is not None:
-            part = plan.query.part
-            rows, self._left_out[part] = limit_pooled(rows, protection.rows_per_client, self._randomness)
+            rows, left_out = limit_pooled(rows, protection.rows_per_client, self._randomness)
         total, _ = plan.query.of.measure(rows, {})
-        return total
+        return total, left_out
 
-    def _sum_of_each(self, plan: Plan, exchange: Exchange, task: str) -> Vector:
+    def _sum_of_each(self, plan: Plan, exchange: Exchange, task: str) -> tuple[Vector, int]:
         """What clients measure one by one, added up; what each remembers is kept, as clients do."""
-        total = np.zeros(plan.query.of.length, dtype=np.int64)
+        total, left_out = np.zeros(plan.query.of.length, dtype=np.int64), 0
         for name in exchange.cohort:
             key = (task, plan.query.part, name)
-            rows = self._rows_of(name, plan) if takes_part(plan, self._randomness) else NoRows()
+            rows, more = self._rows_of(name, plan) if takes_part(plan, self._randomness) else (NoRows(), 0)
             vector, self._memories[key] = plan.query.of.measure(rows, self._memories.get(key, {}))
-            total += bounded(vector, plan)
-        return total
+            total, left_out = total + bounded(vector, plan), left_out + more
+        return total, left_out
 
-    def _rows_of(self, name: str, plan: Plan) -> Rows:
-        protection, part = plan.setting.protection, plan.query.part
+    def _rows_of(self, name: str, plan: Plan) -> tuple[Rows, int]:
+        """The rows that a client would use, and how many it would leave out."""
+        protection = plan.setting.protection
         rows = select_part(
             self._federation.rows_of(name),
-            part,
+            plan.query.part,
             key=self._split_key,
             unit=protection.unit,
             client=name,
             held_out=self._held_out,
         )
         if protection.rows_per_client is None:
-            return rows
-        rows, left_out = limit_rows(rows, protection.rows_per_client, self._randomness)
-        self._left_out[part] = self._left_out.get(part, 0) + left_out
-        return rows
+            return rows, 0
+        return limit_rows(rows, protection.rows_per_client, self._randomness)
 
 
 def _require_sum(plan: Plan) -> None:

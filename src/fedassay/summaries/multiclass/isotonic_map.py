@@ -22,7 +22,7 @@ class Isotonic(LogitMap):
     """w_j ĝ_j + (1 - w_j) q_j, divided by its sum over classes, with q = softmax(s z).
 
     ĝ is (g_1(p_1), .., g_c(p_c)) divided by its sum, p the softmax of the logits as they are; g_j is a step function
-    that does not fall, on logit-spaced bins. Where all g_j are zero, q stands.
+    that does not fall, on logit-spaced bins. Where all g_j are zero, or the mixture is, q stands.
 
     Parameters
     ----------
@@ -133,7 +133,9 @@ class Isotonic(LogitMap):
         total = g.sum(axis=0)
         g = np.where(total > 0, g / np.where(total > 0, total, 1.0), q)
         w = np.array(self.weights)[:, None]
-        return np.asarray(w * g + (1 - w) * q)
+        mixed = w * g + (1 - w) * q
+        # A class that g believes in may not be believed itself, and the others have nothing to say.
+        return np.asarray(np.where(mixed.sum(axis=0) > 0, mixed, q))
 
 
 def _softmax(z: Floats) -> Floats:

@@ -14,13 +14,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import CubicHermiteSpline
+from scipy.interpolate import KroghInterpolator
 from scipy.optimize import brentq
 
-from fedassay.protocol import Part, Released, Setting, Step, Sum, Unit
-from fedassay.summaries.multiclass.loss_curves import CLIENT, ROW, UNITS, Curves, LossCurves
+from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, Part, Released, Setting, Step, Sum, Unit
+from fedassay.summaries.multiclass.loss_curves import (
+    CLIENT,
+    FEWEST_BITS,
+    MOST_BITS,
+    ROW,
+    Curves,
+    LossCurves,
+)
 from fedassay.summaries.multiclass.scaling_maps import Temperature
-from fedassay.tasks.calibration.multiclass.exact import Fit
+from fedassay.tasks.calibration.multiclass.exact import RIDGE, Fit
 
 Floats = NDArray[np.float64]
 
@@ -44,30 +51,33 @@ _MISFIT = 0.03
 _NARROW = 0.05
 """If noise is below this, relative to all clients, for half the budget, a second release looks closer."""
 
+_ROOM = 61
+"""Bits of a total of rows that does not wrap, noise included."""
+
 
 def fit_one_shot(
     classes: int, setting: Setting, *, clients: float, part: Part = Part.FIT
 ) -> Generator[Step, Released[Curves], Fit]:
     """The temperature, from one release, or from two where the budget is large. Tasks `yield from` it.
 
-    Guarantee: without noise it is the inverse temperature with the smallest log loss over all rows, to about 1e-6
-    (within 1/32 and 32). Under noise every client is asked once, or twice where the budget is large enough to look
-    closer; shares of the budget add up to one.
+    Guarantee: without noise it is the inverse temperature that `fit_exact` finds, to about 1e-8 (within 1/32 and 32;
+    if it is beyond, the nearer end, and a reason). Under noise every client is asked once, or twice where the budget is
+    large enough to look closer; shares of the budget add up to one. Where noise is all there is, the map is the
+    identity, or nearly so.
 
     Parameters
     ----------
     clients : about how many clients have rows in this part; public.
     """
     exact = LossCurves(classes=classes, grid=EXACT_GRID)
-    bound = CLIENT if setting.protection.unit is Unit.CLIENT else ROW
-    private = LossCurves(classes=classes, grid=_grid(_LOWEST), bound=bound)
+    private = _bounded(classes, setting)
     if setting.noise(Sum(of=private, part=part)).variance == 0:
         released = yield Sum(of=exact, part=part)
         return exact_fit(released, classes)
-    halved = math.sqrt(setting.noise(Sum(of=private, share=0.5, part=part)).variance) / UNITS
-    twice = bound == CLIENT and halved <= _NARROW * clients
+    halved = math.sqrt(setting.noise(Sum(of=private, share=0.5, part=part)).variance) / private.units
+    twice = private.bound == CLIENT and halved <= _NARROW * clients
     released = yield Sum(of=private, share=0.5 if twice else 1.0, part=part)
-    size = clients if bound == CLIENT else None
+    size = clients if private.bound == CLIENT else None
     t = _lowest(released, size)
     if twice:
         closer = replace(private, grid=_grid(t - _POINTS // 2 * _STEP))
@@ -77,8 +87,19 @@ def fit_one_shot(
         map=Temperature(inverse_temperature=math.exp(t), classes=classes),
         clients=released.clients,
         sums=2 if twice else 1,
-        noise=_described(released, clients),
+        noise=_described(released, size),
     )
+
+
+def _bounded(classes: int, setting: Setting) -> LossCurves:
+    """Curves of clients, where these are protected, else of rows: as fine as totals over so many clients allow."""
+    grid = _grid(_LOWEST)
+    if setting.protection.unit is Unit.CLIENT:
+        return LossCurves(classes=classes, grid=grid, bound=CLIENT)
+    rows = setting.protection.rows_per_client or LARGEST_ROWS_PER_CLIENT
+    room = _ROOM - (rows * setting.clients).bit_length()
+    bits = max(FEWEST_BITS, min(MOST_BITS, room))
+    return LossCurves(classes=classes, grid=grid, bound=ROW, bits=bits, most_rows=rows)
 
 
 def exact_fit(released: Released[Curves], classes: int) -> Fit:
@@ -94,15 +115,22 @@ def exact_fit(released: Released[Curves], classes: int) -> Fit:
             sums=1,
             reason="there are no rows",
         )
-    t = np.log(curves.grid)
-    # The slope by log s rises through zero once; between two points it is all but a cubic in log s.
-    slope = CubicHermiteSpline(t, curves.slopes, curves.second)
-    place = int(np.count_nonzero(curves.slopes <= 0))
-    reason = ""
-    if place in (0, len(t)):
-        found, reason = float(t[min(place, len(t) - 1)]), "the best temperature is beyond the grid"
+    s, n = curves.grid, curves.rows
+    # With the penalty of `fit_exact`: rows that say nothing about the temperature leave it where it is.
+    known = np.stack(
+        [
+            curves.losses / n + RIDGE / 2 * (s - 1) ** 2,
+            curves.slopes / n + RIDGE * s * (s - 1),
+            curves.second / n + RIDGE * s * (2 * s - 1),
+        ],
+        axis=1,
+    )
+    rising, reason = np.flatnonzero(known[:, 1] > 0), ""
+    if not rising.size or not rising[0]:
+        found = float(np.log(s[0 if rising.size else -1]))
+        reason = "the best temperature is beyond the grid"
     else:
-        found = float(brentq(lambda at: float(slope(at)), t[place - 1], t[place], xtol=1e-14))
+        found = _bottom(np.log(s), known, int(rising[0]))
     return Fit(
         map=Temperature(inverse_temperature=math.exp(found), classes=classes),
         rows=curves.rows,
@@ -110,6 +138,26 @@ def exact_fit(released: Released[Curves], classes: int) -> Fit:
         sums=1,
         reason=reason,
     )
+
+
+def _bottom(t: Floats, known: Floats, place: int) -> float:
+    """Where a function is lowest whose slope rises through zero between the points `place` - 1 and `place`.
+
+    `known` holds, for each point, the value and the first two derivatives. By log s the loss bends as slowly for large
+    logits as for small ones, so that one polynomial through all that is known at four points around is right to nine
+    digits.
+    """
+    near = slice(max(0, place - 2), place + 2)
+    start = t[place - 1]
+    values = known[near] - np.array([known[place - 1, 0], 0.0, 0.0])
+    polynomial = KroghInterpolator(np.repeat(t[near] - start, 3), values.reshape(-1))
+    width, ends = float(t[place] - start), (known[place - 1, 1], known[place, 1])
+
+    def slope(at: float) -> float:
+        # At the ends it is known; rounding must not change its sign there.
+        return float(ends[int(at > 0)] if at in (0.0, width) else polynomial.derivative(at))
+
+    return float(start + brentq(slope, 0.0, width, xtol=1e-14))
 
 
 def _grid(lowest: float) -> tuple[float, ...]:
@@ -123,8 +171,11 @@ def _lowest(released: Released[Curves], clients: float | None, *, around: float 
     itself says how long it is, noise included.
     """
     curves, points = released.value, len(released.value.grid)
-    scale = math.sqrt(points) / (clients or max(float(np.linalg.norm(curves.losses)), 1e-300))
-    heights, deviation = scale * curves.losses, scale * math.sqrt(released.noise.variance) / UNITS
+    size = clients or float(np.linalg.norm(curves.losses))
+    if not size:
+        return around
+    scale = math.sqrt(points) / size
+    heights, deviation = scale * curves.losses, scale * math.sqrt(released.noise.variance) * curves.unit
     t = np.log(curves.grid) - around
     powers = np.stack([t, t**2, t**3], axis=1)
     design = powers - powers.mean(axis=0)  # as the curves: only the shape counts
@@ -135,6 +186,10 @@ def _lowest(released: Released[Curves], clients: float | None, *, around: float 
     return around + float(fine[int(np.argmin(b[0] * fine + b[1] * fine**2 + b[2] * fine**3))])
 
 
-def _described(released: Released[Curves], clients: float) -> dict[str, Any]:
-    """The noise, relative to all clients agreeing."""
-    return {"law": released.noise.law, "relative": math.sqrt(released.noise.variance) / UNITS / clients}
+def _described(released: Released[Curves], clients: float | None) -> dict[str, Any]:
+    """The noise in each point, as a part of all clients agreeing, or in rows of the largest norm."""
+    deviation = math.sqrt(released.noise.variance) * released.value.unit
+    return {
+        "law": released.noise.law,
+        **({"rows": deviation} if clients is None else {"relative": deviation / clients}),
+    }
