@@ -21,7 +21,7 @@ from fedassay.data.federation import Federation
 from fedassay.data.stores import MemoryStore
 from fedassay.privacy.ledger import MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import All, Budget, Part, Plan, Protection, Query, Released, Setting, Step, Sum, Unit
+from fedassay.protocol import All, Budget, Part, Plan, Protection, Query, Released, Setting, Step, Unit
 from fedassay.run import Errand, Job, run
 from fedassay.runtimes.in_process import Aggregate
 from fedassay.tasks.calibration.multiclass.binned_flow import fit_binned
@@ -188,7 +188,9 @@ class Asked(NamedTuple):
     messages: int
 
 
-def fitted(federation: Federation, classes: int, way: Way, terms: Terms, source: SimulatedRandomness) -> Asked:
+def fitted(
+    federation: Federation, classes: int, way: Way, terms: Terms, source: SimulatedRandomness
+) -> Asked:
     """Run one flow over these clients."""
     runtime = Counted(federation, randomness=source.child("clients"), split_key=bytes(32))
     job = Job(
@@ -230,7 +232,9 @@ def judged(probabilities: Floats, labels: Ints, messages: int = 0) -> Outcome:
     )
 
 
-def outcome(split: Split, federation: Federation, way: Way, terms: Terms, source: SimulatedRandomness) -> Outcome:
+def outcome(
+    split: Split, federation: Federation, way: Way, terms: Terms, source: SimulatedRandomness
+) -> Outcome:
     """Fit on the clients' rows, judge on test rows."""
     asked = fitted(federation, split.classes, way, terms, source)
     return judged(asked.fit.map.predict_proba(split.logits_test), split.labels_test, asked.messages)
@@ -241,7 +245,11 @@ Runs = dict[str, list[Outcome]]
 
 
 def outcomes(
-    load: Callable[[int], Split], ways: Mapping[str, tuple[Way, Terms]], numbers: Sequence[int], *, seed: int = SEED
+    load: Callable[[int], Split],
+    ways: Mapping[str, tuple[Way, Terms]],
+    numbers: Sequence[int],
+    *,
+    seed: int = SEED,
 ) -> Runs:
     """All methods over the same repetitions; the model as it is comes first."""
     found: Runs = {BASE: []}

@@ -22,6 +22,7 @@ SIZES: Mapping[str, Callable[[int], int]] = {
     "binned": lambda c: 9 * c,
     "binned-changed": lambda c: 9 * c,
     "fedcal": fedcal_size,
+    "isotonic": lambda c: 9 * c + 2,
 }
 """How many numbers a map of so many classes has, 8 bins each for those with bins."""
 
@@ -31,6 +32,9 @@ COLUMNS = {"logits": "z", "label": "k", "client": "site"}
 def some_map(kind: str = "temperature", classes: int = 4, seed: int = 0) -> LogitMap:
     rng = np.random.default_rng(seed)
     theta = rng.uniform(0.1, 0.9, SIZES[kind](classes))
+    if kind == "isotonic":  # values that rise, weights, an inverse temperature and a reach
+        rising = np.sort(theta[: 8 * classes].reshape(classes, 8), axis=1)
+        theta = np.concatenate([rising.reshape(-1), theta[8 * classes : -1], [16.0]])
     return LOGIT_MAPS[kind].of(0.05 * theta if kind == "fedcal" else theta, classes)
 
 

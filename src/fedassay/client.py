@@ -114,8 +114,10 @@ class Client(Endpoint):
             # What was learned from some rows must not speak in an answer about others, which are paid for apart.
             key = (opened.study, task, plan.query.part)
             memory = learned.get(key, self.store.memories.get(key, {}))
-            rows = self._bounded_rows(plan) if takes_part(plan, self.site.randomness) else NoRows()
-            vector, learned[key] = plan.measured.measure(rows, memory)
+            if takes_part(plan, self.site.randomness):
+                vector, learned[key] = plan.measured.measure(self._bounded_rows(plan), memory)
+            else:  # nor must what it remembers speak
+                vector, _ = plan.measured.measure(NoRows(), {})
             vectors.append(bounded(vector, plan))
         return tuple(vectors)
 

@@ -244,7 +244,7 @@ def test_damaged_files(tmp_path: Path, suffix: str) -> None:
     ("text", "found"),
     [
         ("p;y\n0.5;1\n", "the header is not separated by commas"),
-        ("p,y\n0.5,1\n0.5,1,2\n", "got something unreadable (CSV parse error: Expected 2 columns, got 3"),
+        ("p,y\n0.5,1\n0.5,1,2\n", "Expected 2 columns, got 3"),  # pyarrow names the row, or not
         ('p,y\n"0.5,1\n', "got something unreadable ("),
         ("\n\n", "got no header line, expected the names of the columns"),
         (
@@ -260,7 +260,11 @@ def test_damaged_files(tmp_path: Path, suffix: str) -> None:
 )
 def test_broken_csv(tmp_path: Path, text: str, found: str) -> None:
     (tmp_path / "a.csv").write_text(text)
-    assert found in sentence(tmp_path / "a.csv")
+    said = sentence(tmp_path / "a.csv")
+    assert found in said
+    assert "a.csv" in said
+    if "Expected" in found:
+        assert "got something unreadable (CSV parse error: " in said
 
 
 def test_csv_in_another_encoding(tmp_path: Path) -> None:

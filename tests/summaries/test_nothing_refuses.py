@@ -23,6 +23,7 @@ from fedassay.summaries.locate import TRANSFORMS
 from fedassay.summaries.multiclass.clipped_updates import WEIGHTS
 from fedassay.summaries.multiclass.fedcal import fedcal_size
 from fedassay.summaries.multiclass.local_fits import AVERAGED
+from fedassay.summaries.multiclass.loss_curves import BOUNDS
 from fedassay.summaries.multiclass.losses import FAMILIES
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
 from fedassay.summaries.paired_moments import PLACE_SHIFT
@@ -210,6 +211,10 @@ def covered(draw: st.DrawFn, among: tuple[str, ...] = tuple(QUANTITIES), *, sets
 def through(draw: st.DrawFn, count: int) -> Fields:
     """A map of so many classes; the network's many numbers repeat a few."""
     kind = draw(st.sampled_from(tuple(LOGIT_MAPS)))
+    if kind == "isotonic":
+        values = [sorted(draw(st.lists(shares, min_size=4, max_size=4))) for _ in range(count)]
+        weights, s = draw(st.tuples(*[shares] * count)), draw(st.floats(-(2.0**20), 2.0**20))
+        return {"kind": kind, "theta": (*np.array(values).reshape(-1).tolist(), *weights, s, 16.0)}
     least, most = {
         "order-preserving": (1e-6, 2.0**20),
         "binned": (0.0, 1.0),
@@ -298,6 +303,19 @@ def updates(draw: st.DrawFn) -> Fields:
     }
 
 
+@st.composite
+def loss_curves(draw: st.DrawFn) -> Fields:
+    grid = st.sampled_from([2.0**-20, 1.0, 2.0**20]) | st.floats(2.0**-20, 2.0**20)
+    return {
+        "classes": draw(classes),
+        "grid": tuple(sorted(draw(st.sets(grid, min_size=1, max_size=5)))),
+        "bound": draw(st.sampled_from(BOUNDS)),
+        "full_rows": draw(st.sampled_from([1, 10, 2**32])),
+        "bits": draw(st.integers(4, 24)),
+        "most_rows": draw(st.sampled_from([1, 10, 2**32])),
+    }
+
+
 QUESTIONS: Mapping[str, st.SearchStrategy[Fields]] = {
     "score-histogram": histogram(),
     "versus-histogram": histogram(),
@@ -324,6 +342,7 @@ QUESTIONS: Mapping[str, st.SearchStrategy[Fields]] = {
     "clipped-updates": updates(),
     "probability-histograms": probability_bins(),
     "map-changes": of_changes(),
+    "loss-curves": loss_curves(),
 }
 
 
@@ -409,6 +428,7 @@ def test_no_rows_make_a_summary_refuse(name: str, data: st.DataObject) -> None:
         "scaling-sums",
         "map-changes",
         "clipped-updates",
+        "loss-curves",
     ],
 )
 def test_rows_of_another_model_count_for_nothing(name: str, other: int) -> None:
@@ -417,6 +437,7 @@ def test_rows_of_another_model_count_for_nothing(name: str, other: int) -> None:
         "scaling-sums": {"method": "temperature", "theta": (1.0,)},
         "clipped-updates": {"method": "temperature", "theta": (1.0,)},
         "map-changes": {"kind": "temperature", "theta": (2.0,)},
+        "loss-curves": {"grid": (0.5, 2.0)},
     }.get(name, {})
     summary = CATALOGUE[name](classes=3, **fields)
     found = {
@@ -438,6 +459,7 @@ WITHOUT_A_BOUND: Mapping[str, Fields] = {
     "site-coverage": {"quantity": "value", "thresholds": (0.5,)},
     "mean-width": {"quantity": "cqr", "thresholds": (0.5,)},
     "clipped-updates": {"method": "temperature", "classes": 3, "theta": (1.0,)},
+    "loss-curves": {"classes": 3, "grid": (0.5, 2.0)},
 }
 PRIVATE = sorted(name for name, model in TRUST_MODELS.items() if model.private)
 

@@ -38,6 +38,7 @@ from fedassay.protocol import (
 )
 from fedassay.run import Job, run
 from fedassay.trust.distributed_dp import DistributedDP
+from fedassay.trust.plain import Plain
 from fedassay.trust.server_dp import ServerDP
 
 UNIT = 2.0**24
@@ -143,11 +144,11 @@ def test_where_nothing_is_claimed(protection: Protection, budget: Budget, share:
     assert plan.noise == ServerDP().plan(Sum(of=query().of, share=share), asked).noise
 
 
-def test_a_server_that_picks_gains_nothing() -> None:
+def test_coins_count_for_nothing_where_no_server_is_trusted() -> None:
     plan = DistributedDP().plan(query(), setting(DistributedDP()))
     everybody = DistributedDP().plan(Sum(of=query().of), setting(DistributedDP()))
     assert (plan.sampled, plan.noise) == (1.0, everybody.noise)
-    assert not DistributedDP.clients_sample
+    assert DistributedDP.clients_sample  # so that nobody chooses among whom colluders are
 
 
 def test_shares() -> None:
@@ -212,7 +213,7 @@ def test_the_coin_has_the_stated_probability() -> None:
     # Five standard deviations: wrong once in a million; a rate of 0.185 or 0.215 would fail as surely.
     assert abs(heads - 4000) < 5 * math.sqrt(20_000 * 0.2 * 0.8)
     assert takes_part(ServerDP().plan(Sum(of=query().of), setting()), randomness)
-    drawn_by_server = DistributedDP().plan(query(rate=1e-9), setting(DistributedDP()))
+    drawn_by_server = Plain().plan(query(rate=1e-9), setting(Plain()))
     assert all(takes_part(drawn_by_server, randomness) for _ in range(100))
     assert list(NoRows().batches()) == []
 

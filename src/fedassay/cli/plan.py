@@ -6,6 +6,7 @@ import json as json_module
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,11 @@ from fedassay.cli.ecdf import Mechanism
 from fedassay.errors import FederationError, UsageError
 from fedassay.files import write_atomically
 from fedassay.planning import (
+    CalibrationPlan,
+    ClassExpectation,
+    ClassStudy,
     Expectation,
+    MulticlassPlan,
     PlannedRelease,
     Shape,
     Size,
@@ -26,8 +31,10 @@ from fedassay.planning import (
     plan_conformal,
     plan_distribution,
     plan_evaluation,
+    plan_multiclass,
 )
 from fedassay.planning.expectation import MOST_ROWS
+from fedassay.planning.typical_classes import ACCURACY, TEMPERATURE
 from fedassay.tasks.calibration.calibrate import Calibrate
 from fedassay.tasks.conformal.conformal import GUARANTEES, Conformal
 from fedassay.tasks.conformal.ways import METHODS
@@ -43,6 +50,15 @@ Target = Annotated[
         metavar="NAME=WIDTH",
         help="What is short enough, such as roc_auc=0.01 (half an interval); may be repeated. "
         "Also asks for the smallest epsilon and the fewest rows that reach it.",
+    ),
+]
+CalibrationTarget = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=WIDTH",
+        help="What is near enough: expected_calibration_error=0.02 or brier_excess=0.002; with --classes "
+        "temperature=0.1 (relative) or improvement=0.05 (of the log loss, to be seen). Also asks for the smallest "
+        "epsilon and the fewest rows that reach it.",
     ),
 ]
 DistributionTarget = Annotated[
@@ -88,6 +104,64 @@ def size(
     return Size(rows=rows, clients=_clients(rows, clients))
 
 
+Given = dict[str, Any]
+"""Options that were given, by name."""
+
+
+def scores(
+    prevalence: Annotated[
+        float | None, typer.Option(help="For scores: the share of positive rows that you expect.")
+    ] = None,
+    auc: Annotated[float | None, typer.Option(help="For scores: the AUC that you expect.")] = None,
+    bins: Annotated[
+        int | None,
+        typer.Option(help="For scores: buckets of histogram binning. Default: that of the task."),
+    ] = None,
+    height: Annotated[
+        int | None, typer.Option(help="For scores: 2^HEIGHT bins. Default: that of the task.")
+    ] = None,
+) -> Given:
+    """What is expected of a model with two classes, and how it is calibrated: what was given of it."""
+    return _given(prevalence=prevalence, auc=auc, bins=bins, height=height)
+
+
+def logits(
+    classes: Annotated[
+        int | None, typer.Option(help="How many classes a model has whose logits are calibrated.")
+    ] = None,
+    accuracy: Annotated[
+        float | None, typer.Option(help=f"With --classes: how often it is right. Default: {ACCURACY}.")
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            help="With --classes: the best temperature that you expect, above 1 if the model is too sure of itself. "
+            f"Default: {TEMPERATURE}."
+        ),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(help="With --classes: of fedavg and binnings. Default: what the budget bears."),
+    ] = None,
+    participation: Annotated[
+        float | None,
+        typer.Option(help="With --classes: probability that a client takes part in a round. Default: 1."),
+    ] = None,
+) -> Given:
+    """What is expected of a model with several classes, and how it is calibrated: what was given of it."""
+    return _given(
+        classes=classes,
+        accuracy=accuracy,
+        temperature=temperature,
+        rounds=rounds,
+        participation=participation,
+    )
+
+
+def _given(**options: Any) -> Given:
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def _clients(rows: float, given: int | None) -> int:
     if given is not None:
         return given
@@ -119,30 +193,69 @@ def evaluate(
 
 
 @plan_app.command()
-@options.takes(expectation, options.terms)
+@options.takes(size, scores, logits, options.terms)
 def calibrate(
-    expectation: Expectation,
+    size: Size,
+    scores: Given,
+    logits: Given,
     terms: options.Terms,
     holdout: Annotated[float, typer.Option(help="Share of the units kept to judge the calibrator.")] = 0.3,
-    bins: Annotated[
-        int | None, typer.Option(help="Buckets of histogram binning. Default: that of the task.")
-    ] = None,
-    height: Height = None,
     level: Level = 0.95,
-    target: Target = None,
+    target: CalibrationTarget = None,
     json: options.JsonFile = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Predict a calibration: how far the fitted map will be from the truth."""
+    """Predict a calibration: how far the fitted map will be from the truth; with --classes, that of logits."""
     output.check_writable(json)
+    plan: CalibrationPlan | MulticlassPlan
     with _no_federation():
-        plan = plan_calibration(
-            _study(expectation, terms),
-            task=Calibrate(height=height, level=level, bins=bins),
-            holdout=holdout,
-            targets=_targets(target),
-        )
+        if "classes" in logits:
+            _useless(scores, "for scores; leave it out, or leave out --classes")
+            plan = _plan_classes(size, terms, logits, holdout=holdout, level=level, target=target)
+        else:
+            _useless(logits, "for logits, and needs --classes")
+            for name in ("prevalence", "auc"):
+                if name not in scores:
+                    raise UsageError(
+                        f"--{name}: got none, expected it for a model with two classes; or --classes, for logits."
+                    )
+            plan = plan_calibration(
+                _study(
+                    Expectation(**asdict(size), prevalence=scores["prevalence"], auc=scores["auc"]), terms
+                ),
+                task=Calibrate(height=scores.get("height"), level=level, bins=scores.get("bins")),
+                holdout=holdout,
+                targets=_targets(target),
+            )
     _deliver(plan.to_dict(), json=json, quiet=quiet)
+
+
+def _plan_classes(
+    size: Size,
+    terms: options.Terms,
+    given: Given,
+    *,
+    holdout: float,
+    level: float,
+    target: Sequence[str] | None,
+) -> MulticlassPlan:
+    rounds, participation = (given.pop(name, None) for name in ("rounds", "participation"))
+    study = ClassStudy(
+        expectation=ClassExpectation(**asdict(size), **given),
+        trust=terms.trust,
+        budget=terms.budget,
+        protection=terms.protection,
+        holdout=holdout,
+    )
+    return plan_multiclass(
+        study, rounds=rounds, participation=participation, level=level, targets=_targets(target)
+    )
+
+
+def _useless(given: Given, why: str) -> None:
+    """Refuse options of the other kind of model."""
+    for name in given:
+        raise UsageError(f"--{name}: it is {why}.")
 
 
 @plan_app.command()

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedassay.cli import plan_coverage_words
+from fedassay.cli import plan_classes_words, plan_coverage_words
 from fedassay.cli.plan_tables import budget, coloured, number, size, table_of, value
 from fedassay.reports.figures import counted
 
@@ -27,6 +27,8 @@ def render(plan: Mapping[str, Any], console: Console) -> None:
         _distribution(plan, console)
     elif plan["plan"] == "conformal":
         plan_coverage_words.render(plan, console)
+    elif plan["plan"] == "calibrate-classes":
+        plan_classes_words.render(plan, console)
     else:
         _classifier(plan, console)
     for one in plan["inverse"]:
@@ -178,7 +180,9 @@ def _inverse(one: Mapping[str, Any], console: Console) -> None:
     if each is not None:
         more = each["reason"] if each["value"] is None else f"{counted(each['value'], 'row')} at each client"
         by_rows += f"; or {more}"
-    wish = f"{one['metric']} within {one['target']:g}"
+    wish = plan_classes_words.WISHES.get(one["metric"], f"{one['metric']} within {{:g}}").format(
+        one["target"]
+    )
     if one["metric"] == "finite":
         wish = "sets that do not hold everything"
     console.print(

@@ -1,9 +1,9 @@
 """Is there enough data? Errors, intervals and parameters to expect of a study, before any row is read.
 
-Reading order: `expectation` (what the data are assumed to be), `evaluation`, `calibration`, `distribution` and
-`conformal` (one plan per task, from the task's own formulas), `resolution` (how many bins), `verdict` (enough, not
-enough, not decidable), `inverse` (the smallest epsilon or number of rows that is enough), `published` (Table 1 beside
-ours).
+Reading order: `expectation` (what the data are assumed to be), `evaluation`, `calibration`, `multiclass`,
+`distribution` and `conformal` (one plan per task, from the task's own formulas), `resolution` (how many bins),
+`verdict` (enough, not enough, not decidable), `inverse` (the smallest epsilon or number of rows that is enough),
+`published` (Table 1 beside ours).
 Trust models are asked for their noise only (`Setting.noise`): whatever they are, the rest is the same.
 """
 
@@ -14,13 +14,19 @@ from fedassay.planning.conformal import ConformalPlan, plan_conformal
 from fedassay.planning.distribution import DistributionPlan, Shape, plan_distribution
 from fedassay.planning.evaluation import EvaluationPlan, plan_evaluation
 from fedassay.planning.expectation import Expectation, PlannedRelease, Size, Study
+from fedassay.planning.multiclass import MulticlassPlan, plan_multiclass
+from fedassay.planning.rehearsed_classes import ClassStudy
+from fedassay.planning.typical_classes import ClassExpectation
 
 __all__ = [
     "CalibrationPlan",
+    "ClassExpectation",
+    "ClassStudy",
     "ConformalPlan",
     "DistributionPlan",
     "EvaluationPlan",
     "Expectation",
+    "MulticlassPlan",
     "PlannedRelease",
     "Shape",
     "Size",
@@ -29,4 +35,5 @@ __all__ = [
     "plan_conformal",
     "plan_distribution",
     "plan_evaluation",
+    "plan_multiclass",
 ]

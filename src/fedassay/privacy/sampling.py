@@ -36,6 +36,9 @@ MOST_ROUNDS = 10_000
 FINEST = 1e-10
 """Smaller deltas are beyond what the Fourier transforms of the accountant resolve."""
 
+LEAST_RATE, MOST_EPSILON, LEAST_EPSILON = 1e-3, 16.0, 1e-3
+"""Beyond these a plan would take minutes: sampling then counts for nothing."""
+
 _RESERVE = 2.0**-19
 """The part of the budget that is left for whole numbers in the place of real ones."""
 
@@ -56,10 +59,11 @@ def amplifies(budget: Budget, protection: Protection, cohort: object, share: flo
     """Whether sampling counts for the guarantee: whole clients added or removed, a delta, equal releases."""
     return (
         isinstance(cohort, Sample)
-        and cohort.rate < 1
+        and LEAST_RATE <= cohort.rate < 1
+        and LEAST_EPSILON <= budget.epsilon <= MOST_EPSILON
         and protection.unit is Unit.CLIENT
         and protection.neighbours is Neighbours.ADD_REMOVE
-        and budget.delta >= FINEST
+        and FINEST <= (1 - _RESERVE) * budget.delta < 0.5
         and rounds_of(share) is not None
     )
 

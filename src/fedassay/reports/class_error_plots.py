@@ -19,8 +19,8 @@ FEW = 30
 MOST = 100
 """Classes of a plot: of more, those with the largest errors."""
 
-MOST_STEPS = 4
-"""Curves that can still be told apart."""
+MOST_RISING, MOST_JAGGED = 4, 2
+"""Curves that can still be told apart: that only rise, and others."""
 
 BELIEVED = 0.1
 """The weight below which the curve of a class hardly counts, and is not worth a look."""
@@ -88,7 +88,12 @@ def errors(classes: Sequence[Entry]) -> alt.LayerChart:
 
 def _down(lines: list[dict[str, Any]], dots: list[dict[str, Any]], names: list[str]) -> alt.LayerChart:
     """A line for each class, the largest error on top."""
-    place = alt.Y("class:N", sort=names, title="class", axis=alt.Axis(ticks=False, domain=False, grid=True))
+    place = alt.Y(
+        "class:N",
+        sort=names,
+        title="class",
+        axis=alt.Axis(ticks=False, domain=False, grid=True, labelPadding=6),
+    )
     rules = _between(lines).encode(y=place, x=alt.X("from:Q", title="calibration error"), x2="to:Q")
     points = _dots(dots).encode(y=place, x="error:Q")
     return alt.layer(rules, points).properties(width=_WIDTH, height=_LINE * len(names))
@@ -142,11 +147,12 @@ def errors_alternative(classes: Sequence[Entry]) -> str:
 
 def stepped(results: Entry) -> list[int]:
     """The classes whose fitted steps are drawn: believed, and with the largest errors where these are known."""
-    weights = (results["calibrator"] or {}).get("weights")
-    if weights is None or "values" not in results["calibrator"]:
+    calibrator = results["calibrator"]
+    if not {"weights", "values"} <= set(calibrator):
         return []
+    most = MOST_RISING if calibrator["kind"] == "isotonic" else MOST_JAGGED
     places = [entry["class"] for entry in sorted(results["classes"], key=_largest, reverse=True)]
-    return [place for place in places if weights[place] >= BELIEVED][:MOST_STEPS]
+    return [place for place in places if calibrator["weights"][place] >= BELIEVED][:most]
 
 
 def steps(results: Entry) -> alt.LayerChart:
@@ -166,11 +172,11 @@ def steps(results: Entry) -> alt.LayerChart:
         color=alt.Color(
             "class:N",
             scale=alt.Scale(domain=names, range=list(_COLOURS[: len(names)])),
-            legend=alt.Legend(title=None, orient="right", labelLimit=240),
+            legend=alt.Legend(title=None, orient="bottom", columns=2, labelLimit=240),
         ),
     )
     words = alt.TitleParams(
-        text="Fitted steps", subtitle="before values are weighed and made to add up to 1", anchor="start"
+        text="Fitted steps", subtitle="not yet weighed, nor made to add up to 1", anchor="start"
     )
     return plots.framed(plots.square(alt.layer(plots.diagonal(), lines), "").properties(title=words))
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from fedassay.reports import class_error_plots, figures
-from fedassay.reports.multiclass import TITLES, doubtful, excesses
+from fedassay.reports.multiclass import TITLES, doubtful
 from fedassay.reports.sheet import Cell, Document, Figure, Sheet, metric_cell, reasons
 
 SHOWN = (
@@ -36,10 +36,10 @@ def contents(document: Document) -> Iterator[Sheet | Figure]:
             draw = partial(class_error_plots.reliability, results, part)
             yield Figure(draw=draw, alternative=class_error_plots.reliability_alternative(results, part))
     yield judged(document)
-    if class_error_plots.ranked(results["classes"]):
+    if class_error_plots.ranked(results["classes"]) and not _drowned(document):
+        yield classes(results)
         draw = partial(class_error_plots.errors, results["classes"])
         yield Figure(draw=draw, alternative=class_error_plots.errors_alternative(results["classes"]))
-        yield classes(results)
     if class_error_plots.stepped(results):
         draw = partial(class_error_plots.steps, results)
         yield Figure(draw=draw, alternative=class_error_plots.steps_alternative(results))
@@ -54,43 +54,38 @@ def verdict(document: Document) -> str:
 
 
 def judged(document: Document) -> Sheet:
-    """Metrics on held-out rows before and after with the paired changes; columns without a number are left out."""
+    """Metrics on held-out rows before and after with the paired changes; what nothing is known of is left out."""
     results = document["results"]
     level = results["difference"]["log_loss"]["level"]
-    columns = {
-        name: column
-        for name, column in (
-            *((part, {name: metric_cell(results[part][name]) for name in SHOWN}) for part in _PARTS),
-            (f"change, {level:.0%} interval", _changes(results)),
-        )
-        if any(cell.text not in ("", "-") for cell in column.values())
-    }
+    heads = {"before": "before", "after": "after", "difference": f"change, {level:.0%} interval"}
+    parts = [part for part in heads if any(map(_measured, results[part].values()))]
     rows = tuple(
-        (Cell(text=TITLES[name]), *(column[name] for column in columns.values()))
+        (Cell(text=TITLES[name]), *(_cell(results[part].get(name), part) for part in parts))
         for name in SHOWN
-        if any(column[name].text not in ("", "-") for column in columns.values())
+        if any(results[part].get(name, {}).get("value") is not None for part in parts)
     )
     return Sheet(
-        title=title(results), head=("on held-out rows", *columns), rows=rows, notes=tuple(_notes(document))
+        title=title(results),
+        head=("on held-out rows", *(heads[part] for part in parts)),
+        rows=rows,
+        notes=tuple(_notes(document)),
     )
 
 
-def _changes(results: Results) -> dict[str, Cell]:
-    """After less before: a rise has its sign, and a change that cannot be is 0 without an interval."""
-    return {name: _change(results["difference"].get(name)) for name in SHOWN}
+def _measured(metric: Mapping[str, Any]) -> bool:
+    """Whether it has a value that rows have a say in."""
+    return metric["value"] is not None and "note" not in metric
 
 
-def _change(metric: Mapping[str, Any] | None) -> Cell:
+def _cell(metric: Mapping[str, Any] | None, part: str) -> Cell:
+    """A metric; a change that is a rise has its sign, and one that cannot be is 0 without an interval."""
     if metric is None:
         return Cell(text="")
     if "note" in metric:
         return Cell(text=figures.number(metric["value"]))
     cell = metric_cell(metric)
-    return (
-        cell
-        if metric["value"] is None or metric["value"] <= 0
-        else Cell(text=f"+{cell.text}", detail=cell.detail)
-    )
+    rises = part == "difference" and metric["value"] is not None and metric["value"] > 0
+    return Cell(text=f"+{cell.text}", detail=cell.detail) if rises else cell
 
 
 def title(results: Results) -> str:
@@ -107,21 +102,53 @@ def _notes(document: Document) -> Iterator[str]:
     if "temperature" in results:
         yield meaning(results["temperature"]["value"])
     yield _made(document)
-    if document["privacy"]["epsilon"] is not None and results["before"]["log_loss"]["value"] is not None:
+    yield from _weights(results["calibrator"])
+    if _noisy(document) and results["before"]["brier_score"]["value"] is not None:
         yield "Before and after have noise of their own; the change is of the same rows and more precise."
-    for name, metric in results["difference"].items():
-        if "note" in metric:
-            yield f"{TITLES[name]}: {metric['note']}."
-    yield from excesses((f"{TITLES[name]}, {part}", results[part][name]) for part in _PARTS for name in SHOWN)
+    if _drowned(document):
+        yield "Noise alone could make up most of the errors of single classes; they are in the JSON."
+    yield from _excess(results)
     said = (results["reason"], *document["warnings"])
-    for note in (*results["notes"], *_missing(results)):
-        if not any(note in one or note.partition(": ")[2] in one for one in said):
+    yield from (note for note in results["notes"] if note not in said)
+    kept = [f"{TITLES[name]}: {one['note']}." for name, one in results["difference"].items() if "note" in one]
+    for note in (*kept, *_missing(results)):
+        if not any(note.partition(": ")[2] in one for one in said):
             yield note
+
+
+def _noisy(document: Document) -> bool:
+    return document["privacy"]["epsilon"] is not None
+
+
+def _drowned(document: Document) -> bool:
+    """Whether the errors of single classes say nothing, as noise would show the same."""
+    known = class_error_plots.ranked(document["results"]["classes"])
+    return _noisy(document) and bool(known) and all(doubtful(one[part]) for one in known for part in _PARTS)
+
+
+def _excess(results: Results) -> Iterator[str]:
+    """Which calibration errors may be nothing but chance."""
+    found = {
+        name: [
+            f"{figures.error(results[part][name]['excess'])} {part}"
+            for part in _PARTS
+            if doubtful(results[part][name])
+        ]
+        for name in SHOWN
+    }
+    listed = [f"{TITLES[name]}, up to {' and '.join(sizes)}" for name, sizes in found.items() if sizes]
+    if listed:
+        yield f"What sampling and noise alone would show makes up most of: {'; '.join(listed)}."
 
 
 def _missing(results: Results) -> tuple[str, ...]:
     """Why there is no number, each reason once."""
-    named = [(TITLES[name], results[part][name]) for part in _PARTS for name in SHOWN]
+    named = []
+    for name in SHOWN:
+        before, after = (results[part][name] for part in _PARTS)
+        alike = before.get("reason") == after.get("reason")
+        named += [(f"{TITLES[name]}{'' if alike else ', before'}", before)]
+        named += [(f"{TITLES[name]}{'' if alike else ', after'}", after)]
     changes = [(f"change of {TITLES[name]}", metric) for name, metric in results["difference"].items()]
     return reasons((*named, *changes))
 
@@ -152,35 +179,55 @@ def meaning(temperature: float | None) -> str:
 def _made(document: Document) -> str:
     """Such as ``Fitted to 7,020 rows of 20 clients (asked 5 times); judged on 2,980 held-out rows.``"""
     results, fit = document["results"], document["results"]["fit"]
-    about = "" if document["privacy"]["epsilon"] is None else "about "
+    about = "about " if _noisy(document) else ""
     rows = "rows" if fit["rows"] is None else f"{about}{figures.counted(fit['rows'], 'row')}"
-    settings = ", ".join((f"asked {figures.counted(fit['sums'], 'time')}", *_settings(results["parameters"])))
+    settings = ", ".join((f"asked {_times(fit['sums'])}", *_settings(results)))
     return (
         f"Fitted to {rows} of {figures.counted(fit['clients'], 'client')} ({settings}){_noise(fit['noise'])}; "
         f"judged on {about}{figures.counted(results['rows'], 'held-out row')}."
     )
 
 
-def _settings(parameters: Mapping[str, Any]) -> Iterator[str]:
-    """How it was fitted; lists and the temperature are the map, not settings."""
-    for name, value in parameters.items():
-        if isinstance(value, str):
+def _weights(calibrator: Mapping[str, Any]) -> Iterator[str]:
+    """How much of a map that looks probabilities up is what it looks up, unless it is all."""
+    if "values" not in calibrator or min(calibrator["weights"]) == 1:
+        return
+    ends = {f"{end(calibrator['weights']):.2g}": None for end in (min, max)}
+    said = f"The steps of classes weigh {' to '.join(ends)}"
+    if calibrator["kind"] == "isotonic":
+        s = calibrator["inverse_temperature"]
+        yield f"{said}, the rest is {f'a temperature of {1 / s:.3g}' if s else 'an infinite temperature'}."
+    elif calibrator["kind"] == "binned-changed":
+        yield f"{said} where they change the most probable class, 1 elsewhere; the rest is the model's own probability."
+    else:
+        yield f"{said}, the rest is the model's own probability."
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
+
+
+def _settings(results: Results) -> Iterator[str]:
+    """How it was fitted, but for what goes without saying; the numbers of the map itself are no settings."""
+    usual = {"rounds": results["fit"]["sums"], "participation": 1}
+    clipped = results["parameters"].get("clip") is not None
+    for name, value in results["parameters"].items():
+        if isinstance(value, str) and (name != "clipping" or clipped):
             yield f"{name} {value}"
-        elif isinstance(value, int | float) and name != "inverse_temperature":
+        elif isinstance(value, int | float) and name != "inverse_temperature" and usual.get(name) != value:
             yield f"{name.replace('_', ' ')} {value:g}"
 
 
 def _noise(noise: Mapping[str, Any]) -> str:
     """How large privacy noise is in what the map was computed from; the ways of fitting measure it differently."""
     if "positives" in noise:
-        sizes = (
-            f"{figures.error(noise['positives'])} positives, {figures.error(noise['negatives'])} negatives"
-        )
-        return f", with noise of standard deviation {sizes} in each count"
+        sizes = [figures.error(noise[name]) for name in ("positives", "negatives")]
+        return f", with noise of standard deviation {sizes[0]} (positives) and {sizes[1]} (negatives) in each count"
     if "standard_deviation" in noise:
-        return f", with noise of standard deviation {figures.error(noise['standard_deviation'])} in each parameter and round"
+        size = figures.error(noise["standard_deviation"])
+        return f", with noise of standard deviation {size} in each parameter and round"
     if "relative" in noise:
-        return f", with noise of {noise['relative']:.2g} where all clients agreeing would be 1"
+        return f", with noise of {noise['relative']:.2g} times what clients that all agree would amount to"
     return ""
 
 
@@ -217,7 +264,7 @@ def _about_classes(results: Results) -> Iterator[str]:
         yield f"The error is smaller after than before for {better} of {len(both)} classes."
         chance = sum(doubtful(entry["after"]) for entry in both)
         if chance:
-            yield f"After calibration, sampling and noise alone could make up most of it for {chance} of them."
+            yield f"What sampling and noise alone would show makes up most of it for {chance} of them after."
     yield from reasons(
         (f"class {entry['class']}, {part}", entry[part])
         for entry in entries

@@ -17,10 +17,11 @@ table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular
 th, td { padding: .3rem .8rem; border-bottom: 1px solid #ccc; text-align: right; vertical-align: top; }
 th:first-child, td:first-child { text-align: left; }
 td small { display: block; color: #555; white-space: nowrap; }
-figure { margin: 1rem 0; overflow-x: auto; }
+figure { display: inline-block; vertical-align: top; max-width: 100%; margin: 1rem 1rem 1rem 0; overflow-x: auto; }
 blockquote { border-left: 4px solid #2166ac; margin: 1rem 0; padding: .2rem 1rem; }
 .warning { border-left: 4px solid #b8860b; padding: .2rem 1rem; }
 .good { border-left: 4px solid #1b7837; padding: .2rem 1rem; }
+@media (max-width: 36rem) { table { font-size: .85rem; } th, td { padding: .3rem; } td small { white-space: normal; } }
 """
 
 
@@ -39,7 +40,8 @@ def _body(document: Document) -> Iterator[str]:
     yield f"<h1>{escape(heading(document))}</h1>"
     if verdict(document):
         kind = "good" if document["results"]["recommended"] else "warning"
-        yield f"<p class='{kind}'>{escape(verdict(document))}</p>"
+        word, colon, why = verdict(document).partition(":")
+        yield f"<p class='{kind}'><strong>{escape(word + colon)}</strong>{escape(why)}</p>"
     yield f"<p>{escape(_summary(document))}</p>"
     for warning in document["warnings"]:
         yield f"<p class='warning'>{escape(warning)}</p>"

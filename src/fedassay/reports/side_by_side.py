@@ -48,7 +48,7 @@ def sheet(documents: Mapping[str, Document]) -> Sheet:
         ("HL test, p", [Cell(text=p) for p in tests]),
         ("rounds", [_sent(d, "rounds") for d in every]),
         ("bytes per client", [_sent(d, "bytes_per_client") for d in every]),
-        ("seconds", [Cell(text=f"{d['runtime']['seconds']:.1f}") for d in every]),
+        ("seconds", [Cell(text=_seconds(d["runtime"]["seconds"])) for d in every]),
     ]
     return Sheet(
         title="One model, one federation, every trust model",
@@ -73,3 +73,7 @@ def _head(privacy: Mapping[str, Any]) -> str:
     if len(name) > _NARROW:
         name = name.replace("-", "- ")  # a line may end here
     return name if privacy["epsilon"] is None else f"{name} ε={privacy['epsilon']:g}"
+
+
+def _seconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:.1f}"

@@ -45,9 +45,6 @@ def _marked(document: Document) -> str:
 def print_sheet(sheet: Sheet, console: Console) -> None:
     """Print a table and its notes. Columns wrap between words and are never cut as long as words fit."""
     table = Table(
-        title=escape(sheet.title),
-        title_justify="left",
-        title_style="bold",
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
@@ -58,7 +55,9 @@ def print_sheet(sheet: Sheet, console: Console) -> None:
         table.add_column(escape(name), justify="right" if place else "left", width=width, overflow="fold")
     for row in sheet.rows:
         table.add_row(*(_markup(cell) for cell in row))
-    console.print(table if sheet.rows else f"[bold]{escape(sheet.title)}[/]")
+    console.print(f"[bold]{escape(sheet.title)}[/]", highlight=False)
+    if sheet.rows:
+        console.print(table)
     for note in sheet.notes:
         console.print(escape(note), highlight=False)
     console.print()
@@ -104,8 +103,9 @@ def _run(document: Document) -> str:
     cohort, runtime = document["cohort"], document["runtime"]
     dropped = f", {cohort['dropped']} lost on the way" if cohort["dropped"] else ""
     truncated = f", {cohort['truncated']:,} rows left out by the bound" if cohort["truncated"] else ""
+    took = "" if runtime["seconds"] is None else f", {runtime['seconds']:.1f} s"
     return (
         f"{figures.counted(cohort['clients'], 'client')}{dropped}, {figures.rows(document)}{truncated}; "
         f"{runtime['name']} ({runtime['mode']}), {figures.counted(runtime['rounds'], 'round')}, "
-        f"{runtime['bytes_per_client']:,} bytes per client, {runtime['seconds']:.1f} s"
+        f"{runtime['bytes_per_client']:,} bytes per client{took}"
     )

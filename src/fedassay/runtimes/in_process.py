@@ -167,13 +167,18 @@ class Aggregate:
 
     def _sum_of_each(self, plan: Plan, exchange: Exchange, task: str) -> tuple[Vector, int]:
         """What clients measure one by one, added up; what each remembers is kept, as clients do."""
-        total, left_out = np.zeros(plan.query.of.length, dtype=np.int64), 0
+        of, measured = plan.query.of, plan.measured
+        total, left_out = np.zeros(measured.length, dtype=np.int64), 0
         for name in exchange.cohort:
             key = (task, plan.query.part, name)
-            rows, more = self._rows_of(name, plan) if takes_part(plan, self._randomness) else (NoRows(), 0)
-            vector, self._memories[key] = plan.query.of.measure(rows, self._memories.get(key, {}))
-            total, left_out = total + bounded(vector, plan), left_out + more
-        return total, left_out
+            if takes_part(plan, self._randomness):
+                rows, more = self._rows_of(name, plan)
+                vector, self._memories[key] = measured.measure(rows, self._memories.get(key, {}))
+                left_out += more
+            else:
+                vector, _ = measured.measure(NoRows(), {})
+            total = total + bounded(vector, plan)
+        return total if measured is of else of.from_leaves(total), left_out
 
     def _rows_of(self, name: str, plan: Plan) -> tuple[Rows, int]:
         """The rows that a client would use, and how many it would leave out."""

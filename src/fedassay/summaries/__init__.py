@@ -13,6 +13,7 @@ from fedassay.summaries.grouped_histogram import GroupedHistogram
 from fedassay.summaries.local_quantile import LocalQuantile
 from fedassay.summaries.multiclass.class_histograms import ClassHistograms
 from fedassay.summaries.multiclass.class_statistics import ClassStatistics
+from fedassay.summaries.multiclass.client_profiles import ClientProfiles
 from fedassay.summaries.multiclass.clipped_updates import ClippedUpdates
 from fedassay.summaries.multiclass.loss_curves import LossCurves
 from fedassay.summaries.multiclass.map_changes import MapChanges
@@ -56,6 +57,7 @@ _SUMMARIES: tuple[type[Summary[Any]], ...] = (
     MapChanges,
     ProbabilityHistograms,
     LossCurves,
+    ClientProfiles,
 )
 
 CATALOGUE: Mapping[str, type[Summary[Any]]] = MappingProxyType(

@@ -63,6 +63,10 @@ class DistributedDP(DoubleMasking, TrustModel):
 
     What counts as public: who is in the cohort, and who answered (as in `server-dp`).
 
+    Of a sampled cohort everybody is asked, so that shares are made for all clients and nobody chooses among whom
+    colluders are; each client decides by a secret coin whether it takes part, and otherwise sends a masked share of the
+    noise alone. The coins count for nothing: every release is charged as if all clients took part.
+
     Examples
     --------
     >>> DistributedDP().fewest_survivors(100), DistributedDP().fewest_honest(100)
@@ -71,6 +75,7 @@ class DistributedDP(DoubleMasking, TrustModel):
 
     name: ClassVar[str] = "distributed-dp"
     private: ClassVar[bool] = True
+    clients_sample: ClassVar[bool] = True
 
     dropout: float = 0.1
 

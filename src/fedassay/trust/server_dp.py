@@ -112,7 +112,7 @@ class ServerDP(TrustModel):
             f"{exactly(budget.epsilon)} and delta = {exactly(budget.delta)}. "
             "The server must be trusted: it sees every client's exact summary and adds the noise. Published "
             f"are noisy totals ({mechanism}, drawn exactly), what is computed from them, and which clients "
-            "took part. Where clients take part in a release by chance, each decides for itself, and neither who did "
+            "answered. Where clients take part in a release by chance, each decides for itself, and neither who did "
             "nor how many is published: that counts against readers of what is published, not against the server."
         )
 

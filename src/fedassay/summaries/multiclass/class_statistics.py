@@ -26,6 +26,7 @@ from fedassay.protocol import (
     Vector,
 )
 from fedassay.summaries.multiclass.carried_map import carried_map, carried_theta
+from fedassay.summaries.multiclass.losses import padded
 from fedassay.summaries.multiclass.probabilities import Floats, Ints, Predicted, checked_classes, predicted
 from fedassay.summaries.scored import whole
 
@@ -221,7 +222,7 @@ def losses_of(block: Predicted) -> tuple[Floats, Floats]:
     """Log loss (clipped as scikit-learn clips it) and Brier score of each row, as parts of the largest ones."""
     p = block.of_truth
     # Σ (p_j - 1[j=y])² = Σ p_j² - 2 p_y + 1, without the cancellation where p_y is near one.
-    others = (block.p**2).sum(axis=0) - p**2
+    others = (padded(block.p) ** 2).sum(axis=0)[: len(p)] - p**2
     brier = np.clip(((1 - p) ** 2 + np.maximum(others, 0.0)) / LARGEST_BRIER, 0.0, 1.0)
     loss = np.clip(-np.log(np.clip(p, EPSILON, 1 - EPSILON)) / LARGEST_LOSS, 0.0, 1.0)
     return loss, brier

@@ -216,6 +216,8 @@ def clipped(update: Floats, *, clip: float, radius: int) -> Vector:
     """
     units = update * (radius / clip)
     norm = float(np.sqrt(units @ units))
+    if not math.isfinite(norm):
+        return np.zeros(len(units), dtype=np.int64)
     return np.trunc(units * min(1.0, _WITHIN * radius / norm) if norm else units).astype(np.int64)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedassay.errors import DataError, UsageError
-from fedassay.summaries.multiclass.losses import LARGEST_PARAMETER, blocks
+from fedassay.summaries.multiclass.losses import LARGEST_PARAMETER, blocks, padded
 
 Floats = NDArray[np.float64]
 
@@ -62,8 +62,8 @@ class LogitMap(ABC):
             raise DataError(f"logits: got an array of shape {z.shape}, expected rows x {self.width} classes.")
         p = np.empty(z.shape)
         for part, block in blocks(z):
-            e = self._weights(block)
-            p[part] = (e / e.sum(axis=0)).T
+            e = self._weights(padded(block))
+            p[part] = (e / e.sum(axis=0))[:, : block.shape[1]].T
         return p
 
 

@@ -35,7 +35,7 @@ from fedassay.protocol import (
     Vector,
 )
 from fedassay.summaries.columns import column
-from fedassay.summaries.multiclass.losses import blocks, loss_sums
+from fedassay.summaries.multiclass.losses import blocks, loss_sums, padded
 from fedassay.summaries.multiclass.probabilities import checked_classes
 from fedassay.summaries.multiclass.scaling_sums import LARGEST_SUM, limbs_of, of_limbs
 from fedassay.summaries.scored import whole
@@ -195,9 +195,10 @@ class LossCurves(Summary[Curves]):
         total = np.zeros(len(grid), dtype=np.int64)
         if logits.ndim == 2 and logits.shape[1] != self.classes:
             return total
-        labels = checked_labels(column(batch, "class"), logits)
         for part, z in blocks(logits):
-            curves = _level(_row_curves(z, labels[part], grid)) / (ROW_NORM * math.sqrt(len(grid)))
+            y = checked_labels(column(batch, "class")[part], logits[part])
+            curves = _row_curves(padded(z), np.pad(y, (0, -len(y) % 64)), grid)[: len(y)]
+            curves = _level(curves) / (ROW_NORM * math.sqrt(len(grid)))
             length = np.linalg.norm(curves, axis=1, keepdims=True) * _MARGIN
             whole_numbers = np.trunc(UNITS * (curves / np.maximum(1.0, length))).astype(np.int64)
             total = total + whole_numbers.sum(axis=0)

@@ -42,6 +42,8 @@ LEAST_SLOPE = 1e-6
 _BLOCK = 1 << 17
 """Numbers per block: few calls for many rows, in memory that stays near the processor."""
 
+_LANES = 64
+
 _SAFE = 300.0
 """Exponents up to here need no shift: neither exp(300) times any number of classes nor exp(-300) leaves float64."""
 
@@ -144,6 +146,23 @@ def blocks(logits: ArrayLike) -> Iterator[tuple[slice, Floats]]:
     z = _matrix(logits)
     for part in _parts(z):
         yield part, np.array(_bounded(z[part])[0].T, dtype=np.float64, order="C")
+
+
+def padded(z: Floats) -> Floats:
+    """A block, classes first, with columns of zeros after the last row, up to a multiple of 64.
+
+    What is computed of a row must not depend on the others, not in its last bit: bits decide bins, and a row that moved
+    others into other bins would move a total without bound. Matrix products treat the last few columns of a block by
+    themselves, and sums over the classes of a single column run in another order; of whole multiples of 64 columns they
+    treat all alike.
+
+    Examples
+    --------
+    >>> padded(np.ones((3, 70))).shape
+    (3, 128)
+    """
+    missing = -z.shape[1] % _LANES
+    return np.pad(z, ((0, 0), (0, missing))) if missing else z
 
 
 # --- checks ---------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from fedassay.errors import DataError
 from fedassay.protocol import Batch
 from fedassay.summaries.columns import column
 from fedassay.summaries.multiclass.logit_map import LogitMap
+from fedassay.summaries.multiclass.losses import padded
 from fedassay.summaries.scored import MOST_CLASSES, whole
 
 Floats = NDArray[np.float64]
@@ -85,12 +86,17 @@ def predicted(batch: Batch, classes: int, through: LogitMap | None = None) -> It
             raise DataError(
                 "logits: got NaN or infinite numbers, expected finite ones; remove or repair these rows."
             )
-        p = _softmax(block) if through is None else np.ascontiguousarray(through.predict_proba(block.T).T)
+        p = _softmax(block)
+        if through is not None:
+            mapped = np.ascontiguousarray(through.predict_proba(block.T).T)
+            # A map that the server has chosen must not make numbers of which sums are not bounded.
+            p = np.where(np.isfinite(mapped).all(axis=0), mapped, p)
         top = (block if through is None or through.keeps_order else p).argmax(axis=0)
         yield Predicted(p=p, y=y[start : start + width].astype(np.int64), top=top)
 
 
 def _softmax(block: Floats) -> Floats:
+    wide = padded(block)
     with np.errstate(over="ignore"):  # a difference of -∞ is a probability of zero
-        e = np.exp(block - block.max(axis=0))
-    return np.asarray(e / e.sum(axis=0))
+        e = np.exp(wide - wide.max(axis=0))
+    return np.ascontiguousarray((e / e.sum(axis=0))[:, : block.shape[1]])

@@ -10,7 +10,7 @@ from fedassay.errors import UsageError
 from fedassay.protocol import Setting, Step
 from fedassay.summaries.multiclass.probabilities import checked_classes
 from fedassay.summaries.multiclass.scaling_maps import Temperature
-from fedassay.tasks.calibration.multiclass.choice import AUTO, Choice
+from fedassay.tasks.calibration.multiclass.choice import AUTO, BINNINGS, Choice
 from fedassay.tasks.calibration.multiclass.exact import Fit
 from fedassay.tasks.calibration.multiclass.judged import Judging
 from fedassay.tasks.evaluation.metric import LEVEL
@@ -96,7 +96,8 @@ class CalibrateMulticlass:
         if not isinstance(released, tuple):
             released = (released,)
         judged = judging.results(released)
-        return {**_described(choice, fit), **judged, "notes": [*_notes(fit), *judged["notes"]]}
+        notes = [*_notes(fit, choice, setting), *judged["notes"]]
+        return {**_described(choice, fit), **judged, "notes": notes}
 
 
 def _described(choice: Choice, fit: Fit) -> dict[str, Any]:
@@ -129,5 +130,15 @@ def _numbers(fit: Fit) -> dict[str, Any]:
     return content if fit.map.theta.size <= 64 else {}
 
 
-def _notes(fit: Fit) -> list[str]:
-    return [f"The fit ended early: {fit.reason}."] if fit.reason else []
+def _notes(fit: Fit, choice: Choice, setting: Setting) -> list[str]:
+    notes = [f"The fit ended early: {fit.reason}."] if fit.reason else []
+    if (
+        choice.method in BINNINGS
+        and not setting.trust.private
+        and (choice.rounds or 1) > 1 > choice.participation
+    ):
+        notes.append(
+            f"Counts of {choice.rounds} cohorts were added up: whoever sees enough such totals can compute the counts "
+            "of single clients from them, secure sums or not. One round with everybody tells less about clients."
+        )
+    return notes

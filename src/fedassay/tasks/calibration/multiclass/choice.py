@@ -19,6 +19,7 @@ from fedassay.tasks.calibration.multiclass.binned_flow import (
 )
 from fedassay.tasks.calibration.multiclass.exact import Fit, fit_exact
 from fedassay.tasks.calibration.multiclass.fedavg import (
+    CLIP,
     MOST_ROUNDS,
     NOISIEST,
     bearable_rounds,
@@ -79,14 +80,24 @@ class Choice:
 
     def _check_together(self) -> None:
         """Refuse options that the method or the solver has no use for."""
-        averages = self.solver == AVERAGED or self.method == "fedcal"
-        rounds = averages or self.method in BINNINGS or (self.solver == AUTO and self.method in SCALINGS)
+        if self.method == "fedcal" and self.solver in (EXACT, ONE_SHOT):
+            raise UsageError(
+                f"solver: got {self.solver} for fedcal, expected fedavg: a network's loss has no one optimum."
+            )
+        if self.method in (*BINNINGS, "isotonic"):
+            if self.solver not in (AUTO, COUNTED):
+                raise UsageError(
+                    f"solver: got {self.solver} for {self.method}, which is computed from counts; leave out --solver."
+                )
+        else:
+            _one_of("solver", self.solver, SOLVERS)
+        averages = self.solver == AVERAGED or (self.solver == AUTO and self.method in SCALINGS)
+        rounds = averages or self.method in BINNINGS
         useless = [
-            ("solver", self.method not in (*SCALINGS, AUTO) and self.solver not in (AUTO, COUNTED)),
             ("rounds", self.rounds is not None and not rounds),
             ("participation", self.participation != 1 and not rounds),
             ("clip", self.clip is not None and not rounds),
-            ("averaging", self.averaging != "clients" and not (averages or self.solver == AUTO)),
+            ("averaging", self.averaging != "clients" and not averages),
             ("weighting", self.weighting is not None and self.method not in BINNINGS),
             ("negative-clip", self.negative_clip is not None and self.method not in BINNINGS),
             ("clipping", self.clipping != "joint" and self.method not in BINNINGS),
@@ -95,12 +106,8 @@ class Choice:
         for name, wrong in useless:
             if wrong:
                 with_what = f"method {self.method}"
-                with_what += "" if self.solver in (AUTO, COUNTED) else f" and solver {self.solver}"
+                with_what += "" if self.solver in (AUTO, COUNTED) else f" with the solver {self.solver}"
                 raise UsageError(f"{name}: the {with_what} has no use for it; leave out --{name}.")
-        if self.method == "fedcal" and self.solver in (EXACT, ONE_SHOT):
-            raise UsageError(
-                f"solver: got {self.solver} for fedcal, expected fedavg: a network's loss has no one optimum."
-            )
         if self.solver == ONE_SHOT and self.method not in ("temperature", AUTO):
             raise UsageError(f"solver: got one-shot for {self.method}, expected it for the temperature only.")
 
@@ -113,14 +120,17 @@ class Choice:
         if method == AUTO:
             method = "temperature" if private or self.solver != AUTO else "isotonic"
         if method in BINNINGS:
-            return self._settled_binning(method, private=private)
+            return self._settled_binning(clips=private and setting.protection.unit is Unit.CLIENT)
         if method == "isotonic":
             return replace(self, method=method, solver=COUNTED)
         solver = self._solver(method, private=private)
         chosen = replace(self, method=method, solver=solver)
-        if solver != AVERAGED or self.rounds is not None:
+        if solver != AVERAGED:
             return chosen
-        return replace(chosen, rounds=chosen._rounds(setting) if private else ROUNDS)
+        if private:
+            chosen = replace(chosen, clip=self.clip or CLIP)
+        rounds = self.rounds or (chosen._rounds(setting) if private else ROUNDS)
+        return replace(chosen, rounds=rounds)
 
     def _solver(self, method: str, *, private: bool) -> str:
         asked_to_average = self.rounds is not None or self.participation != 1 or self.clip is not None
@@ -131,24 +141,33 @@ class Choice:
                 return ONE_SHOT if method == "temperature" else AVERAGED
             return EXACT
         if self.solver == EXACT and private:
-            if method == "temperature":
-                return ONE_SHOT
+            other = "one-shot or fedavg" if method == "temperature" else "fedavg, or the method temperature"
             raise UsageError(
                 f"solver: got exact for {method} under differential privacy, but exact sums carry no noise; expected "
-                "fedavg, or the method temperature."
+                f"{other}."
             )
         return self.solver
 
-    def _settled_binning(self, method: str, *, private: bool) -> Choice:
+    def _settled_binning(self, *, clips: bool) -> Choice:
+        """Clients clip only where they are what noise protects."""
+        given = {
+            "clip": self.clip is not None,
+            "negative-clip": self.negative_clip is not None,
+            "clipping": self.clipping != "joint",
+        }
+        for name in [name for name, is_given in given.items() if is_given and not clips]:
+            raise UsageError(
+                f"{name}: got it for {self.method}, but clients count rows as they are unless noise protects whole "
+                f"clients; leave out --{name}, or give --unit client and a trust model that adds noise."
+            )
         return replace(
             self,
-            method=method,
             solver=COUNTED,
             rounds=self.rounds or 1,
             weighting=self.weighting or "all",
             height=self.height or HEIGHT,
-            clip=self.clip or (POSITIVE_CLIP if private else None),
-            negative_clip=self.negative_clip or (NEGATIVE_CLIP if private else None),
+            clip=(self.clip or POSITIVE_CLIP) if clips else None,
+            negative_clip=(self.negative_clip or NEGATIVE_CLIP) if clips else None,
         )
 
     def _rounds(self, setting: Setting) -> int:
@@ -209,7 +228,8 @@ class Choice:
         if self.solver == AVERAGED:
             names = ("rounds", "participation", "clip", "averaging")
         elif self.method in BINNINGS:
-            names = ("rounds", "participation", "height", "weighting", "clip", "negative_clip", "clipping")
+            clips = () if self.clip is None else ("clip", "negative_clip", "clipping")
+            names = ("rounds", "participation", "height", "weighting", *clips)
         return {name: getattr(self, name) for name in names}
 
 

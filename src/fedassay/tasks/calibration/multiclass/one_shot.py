@@ -48,7 +48,7 @@ look. The mean is lowest at t = 0, where the model is left alone."""
 _MISFIT = 0.03
 """What a cubic does not describe of a mean curve, as a standard deviation per point."""
 
-_NARROW = 0.05
+NARROW = 0.05
 """If noise is below this, relative to all clients, for half the budget, a second release looks closer."""
 
 _ROOM = 61
@@ -75,7 +75,7 @@ def fit_one_shot(
         released = yield Sum(of=exact, part=part)
         return exact_fit(released, classes)
     halved = math.sqrt(setting.noise(Sum(of=private, share=0.5, part=part)).variance) / private.units
-    twice = private.bound == CLIENT and halved <= _NARROW * clients
+    twice = private.bound == CLIENT and halved <= NARROW * clients
     released = yield Sum(of=private, share=0.5 if twice else 1.0, part=part)
     size = clients if private.bound == CLIENT else None
     t = _lowest(released, size)
@@ -168,20 +168,25 @@ def _lowest(released: Released[Curves], clients: float | None, *, around: float 
     """Log s where the mean curve is lowest, by a cubic with a prior; within the grid.
 
     The prior expects the lowest point at `around`. Without a number of clients, where rows were added up, the curve
-    itself says how long it is, noise included.
+    itself says how long it is; as noise makes it longer, it is believed only by the part of its squared length that
+    noise does not explain (the positive part, as in James and Stein, 1961).
     """
     curves, points = released.value, len(released.value.grid)
-    size = clients or float(np.linalg.norm(curves.losses))
-    if not size:
-        return around
-    scale = math.sqrt(points) / size
-    heights, deviation = scale * curves.losses, scale * math.sqrt(released.noise.variance) * curves.unit
+    deviation, believed = math.sqrt(released.noise.variance) * curves.unit, 1.0
+    heights = curves.losses - curves.losses.mean()
+    if clients is None:
+        clients = float(np.linalg.norm(heights))
+        if clients <= math.sqrt(points - 1) * deviation:
+            return around
+        believed = 1 - (points - 1) * (deviation / clients) ** 2
+    scale = math.sqrt(points) / clients
     t = np.log(curves.grid) - around
     powers = np.stack([t, t**2, t**3], axis=1)
     design = powers - powers.mean(axis=0)  # as the curves: only the shape counts
     spread = np.diag(_PRIOR_SD**2)
-    v = design @ spread @ design.T + (deviation**2 + _MISFIT**2) * np.eye(points)
-    b = _PRIOR_MEAN + spread @ design.T @ np.linalg.solve(v, heights - design @ _PRIOR_MEAN)
+    v = design @ spread @ design.T + ((scale * deviation) ** 2 + _MISFIT**2) * np.eye(points)
+    more = spread @ design.T @ np.linalg.solve(v, scale * heights - design @ _PRIOR_MEAN)
+    b = _PRIOR_MEAN + believed * more
     fine = np.linspace(t[0], t[-1], 801)
     return around + float(fine[int(np.argmin(b[0] * fine + b[1] * fine**2 + b[2] * fine**3))])
 

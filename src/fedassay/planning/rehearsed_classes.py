@@ -1,0 +1,324 @@
+"""What a calibration of logits would find: its flows are asked in earnest, and answered by typical clients.
+
+Questions, noise and everything that is computed from answers are the task's own; only the rows are made up
+(`typical_classes`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, cast
+
+import numpy as np
+
+from fedassay import envelope
+from fedassay.planning.expectation import PlannedRelease
+from fedassay.planning.typical_classes import ClassExpectation, TypicalClients, TypicalModel, held_out_total
+from fedassay.protocol import NO_NOISE, Noise, Query, Released, Request, Setting, Step, Unit, Vector
+from fedassay.summaries.multiclass.loss_curves import LossCurves
+from fedassay.summaries.multiclass.maps import LOGIT_MAPS
+from fedassay.summaries.multiclass.scaling_maps import Temperature
+from fedassay.tasks.calibration.multiclass.choice import ONE_SHOT, Choice
+from fedassay.tasks.calibration.multiclass.exact import Fit
+from fedassay.tasks.calibration.multiclass.judged import Judging
+from fedassay.tasks.calibration.multiclass.one_shot import EXACT_GRID, exact_fit
+from fedassay.tasks.evaluation.metric import LEVEL
+
+DRAWS = 200
+"""Standard deviations are then right to 5 %."""
+
+_TOGETHER = 50
+"""Rows that are drawn together, where it makes no difference which of them a client has."""
+
+_SEED = 7004
+_ID = bytes(16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassStudy(PlannedRelease):
+    """What is expected of a model with several classes, under a trust model, a budget and a protection.
+
+    `holdout` is the share of the units that judge the calibrator.
+    """
+
+    expectation: ClassExpectation
+    holdout: float = 0.3
+
+    @property
+    def fit_rows(self) -> float:
+        """About how many rows the calibrator is fitted to."""
+        return self.rows * (1 - self.holdout)
+
+    @property
+    def held_out_rows(self) -> float:
+        """About how many rows judge it."""
+        return self.rows * self.holdout
+
+    @property
+    def each(self) -> int:
+        """How many rows a client has in the fit part, if it has any there."""
+        whole_clients = self.setting.protection.unit is Unit.CLIENT
+        rows = self.rows if whole_clients else self.fit_rows
+        return max(1, round(rows / self.expectation.clients))
+
+    @property
+    def typical(self) -> TypicalClients:
+        """Clients that stand for those of the fit part."""
+        model = self.expectation.model
+        return TypicalClients(model=model, each=min(self.each, model.most_each))
+
+    @property
+    def typical_clients(self) -> float:
+        """How many of them have as much to say as those of the fit part.
+
+        Where noise protects clients, each says at most so much, however many rows it has.
+        """
+        clients = max(1.0, self.fit_rows / self.each)
+        bounded = self.trust.private and self.setting.protection.unit is Unit.CLIENT
+        return clients if bounded else clients * self.each / self.typical.each
+
+
+# --- asking ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a client sends and gets: how many answers, and the bytes of questions and answers together.
+
+    Without what hiding answers adds: the keys and shares of secure sums.
+    """
+
+    answers: float
+    bytes: int
+    at_most: bool = False
+
+
+def cost_of(step: Step, study: ClassStudy, *, times: float) -> Cost:
+    """Of a step that is asked so often, as it travels in the clear."""
+    plans = tuple(study.trust.plan(query, study.setting) for query in queries_of(step))
+    request = Request(
+        exchange=_ID, plans=plans, cohort=study.expectation.clients, leg=0, recipient="client", message={}
+    )
+    asked = envelope.pack_request(
+        study="calibrate", trust=study.trust, tasks=("calibrate",) * len(plans), request=request
+    )
+    vectors = {"vectors": [np.zeros(plan.measured.length, dtype=np.int64) for plan in plans]}
+    answered = envelope.pack_reply(sender="client", exchange=_ID, leg=0, message=vectors)
+    return Cost(answers=times, bytes=round(times * (len(asked) + len(answered))))
+
+
+def queries_of(step: Step) -> tuple[Query[Any], ...]:
+    """The queries of one step."""
+    return step if isinstance(step, tuple) else (step,)
+
+
+def drive(flow: Generator[Step, Any, Fit], answer: Callable[[Query[Any]], Released[Any]]) -> Fit:
+    """Ask all that a flow asks, one query a step."""
+    step = next(flow)
+    while True:
+        assert isinstance(step, Query), "a scaling is fitted with one question at a time"
+        try:
+            step = flow.send(answer(step))
+        except StopIteration as end:
+            return cast(Fit, end.value)
+
+
+# --- the temperature ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemperatureError:
+    """How far log s will be from that of all rows in one place: standard deviations, and a systematic part.
+
+    A number of 0.1 is about 10 % of the temperature. `bias` is what bounding clients, and holding on to the identity
+    where noise is large, do on average. `noise` is of each of the `releases`.
+    """
+
+    sampling: float
+    privacy: float
+    bias: float
+    noise: Noise
+    releases: int
+
+    @property
+    def total(self) -> float:
+        """The root of the mean squared error."""
+        return math.hypot(self.sampling, self.privacy, self.bias)
+
+
+def temperature_error(study: ClassStudy, *, draws: int = DRAWS) -> TemperatureError:
+    """Of the temperature from one release (or two), by drawing the noise.
+
+    Only the noise of the last release is drawn; the one before, if there is one, only says where to look, and is taken
+    as it will be on average. Rows make the pooled temperature vary; under noise it varies about as much.
+    """
+    model = study.expectation.model
+    sampling = _deviation_by_row(model) / math.sqrt(study.fit_rows)
+    if not study.trust.private:
+        return TemperatureError(sampling=sampling, privacy=0.0, bias=0.0, noise=NO_NOISE, releases=1)
+    rehearsal, typical = _OneShot.of(study), study.typical
+    of, noise = rehearsal.query.of, rehearsal.last.noise
+    # Nine numbers make one: whatever the law of each is, what becomes of them is nearly normal.
+    rng = np.random.default_rng(_SEED)
+    drawn = np.rint(rng.normal(scale=math.sqrt(noise.variance), size=(draws, of.length))).astype(np.int64)
+    total = typical.total(of, study.typical_clients)
+    noisy = [rehearsal.found(total + one) for one in drawn]
+    return TemperatureError(
+        sampling=sampling,
+        privacy=float(np.std(noisy, ddof=1)),
+        bias=float(np.mean(noisy)) - _pooled(typical),
+        noise=noise,
+        releases=1 + len(rehearsal.before),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Remembering(Setting):
+    """A setting that works out the noise of a question once, however often it is asked."""
+
+    known: dict[Query[Any], Noise] = field(default_factory=dict, compare=False, repr=False)
+
+    def noise(self, query: Query[Any]) -> Noise:
+        """See `Setting`."""
+        if query not in self.known:
+            self.known[query] = super().noise(query)
+        return self.known[query]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _OneShot:
+    """A fit of a temperature: what it asks last, and what it was answered before, as it will be on average."""
+
+    choice: Choice
+    setting: Setting
+    before: tuple[Released[Any], ...]
+    query: Query[Any]
+    last: Released[Any]
+
+    @classmethod
+    def of(cls, study: ClassStudy) -> _OneShot:
+        """As the study has it."""
+        public, asked = study.setting, list[tuple[Query[Any], Released[Any]]]()
+        setting = _Remembering(
+            trust=public.trust, protection=public.protection, budget=public.budget, clients=public.clients
+        )
+        choice = Choice(
+            classes=study.expectation.classes, method="temperature", solver=ONE_SHOT, held_out=study.holdout
+        )
+
+        def answer(query: Query[Any]) -> Released[Any]:
+            value = query.of.read(study.typical.total(query.of, study.typical_clients))
+            released = Released(value=value, noise=setting.noise(query), clients=setting.clients)
+            asked.append((query, released))
+            return released
+
+        drive(choice.fit(setting), answer)
+        *before, (query, last) = asked
+        return cls(
+            choice=choice, setting=setting, before=tuple(one for _, one in before), query=query, last=last
+        )
+
+    def found(self, total: Vector) -> float:
+        """Log s, if this is the last total."""
+        answers = iter((*self.before, self.last.with_value(self.query.of.read(total))))
+        return _log_scale(drive(self.choice.fit(self.setting), lambda _: next(answers)))
+
+
+@lru_cache(maxsize=8)
+def _deviation_by_row(model: TypicalModel) -> float:
+    """Of log s of pooled rows, times the root of their number; from rows that are drawn again and again."""
+    typical = TypicalClients(model=model, each=_TOGETHER)
+    of, clients = _exact_curves(typical), len(typical.rows)
+    answers = np.stack([of.measure(rows, {})[0] for rows in typical.rows])
+    rng = np.random.default_rng(_SEED)
+    totals = rng.multinomial(clients, np.full(clients, 1 / clients), size=DRAWS) @ answers
+    found = [_exact_log_scale(of, total) for total in totals]
+    return float(np.std(found, ddof=1)) * math.sqrt(clients * _TOGETHER)
+
+
+@lru_cache(maxsize=8)
+def _pooled(typical: TypicalClients) -> float:
+    """Log s of all rows of typical clients in one place."""
+    of = _exact_curves(typical)
+    return _exact_log_scale(of, typical.total(of, len(typical.rows)))
+
+
+def _exact_curves(typical: TypicalClients) -> LossCurves:
+    return LossCurves(classes=typical.model.classes, grid=EXACT_GRID)
+
+
+def _exact_log_scale(of: LossCurves, total: Vector) -> float:
+    return _log_scale(exact_fit(Released(value=of.read(total), noise=NO_NOISE, clients=1), of.classes))
+
+
+def _log_scale(fit: Fit) -> float:
+    assert isinstance(fit.map, Temperature)
+    return math.log(fit.map.inverse_temperature)
+
+
+# --- the judgement --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What held-out rows will say about the best temperature, if the model is as assumed.
+
+    Parameters
+    ----------
+    log_loss, brier_score : their changes, with errors and intervals, as a result would have them.
+    accuracy : the change of the accuracy, of a map that can change the order of classes; its interval must exclude a
+        fall of 1 %.
+    recommended, reason : the verdict.
+    releases : how many there will be: 3 if metrics before and after can be seen too, else 1.
+    """
+
+    log_loss: Mapping[str, Any]
+    brier_score: Mapping[str, Any]
+    accuracy: Mapping[str, Any]
+    recommended: bool
+    reason: str
+    noise: Noise
+    releases: int
+    cost: Cost
+
+    @property
+    def visible(self) -> float:
+        """The smallest improvement of the log loss that will be seen: half the interval. Infinite if none will be."""
+        return half_width(self.log_loss)
+
+
+def judgement(study: ClassStudy, *, level: float = LEVEL) -> Judgement:
+    """Of the best temperature, on so many held-out rows of a typical model."""
+    expectation = study.expectation
+    s, c = 1 / expectation.temperature, expectation.classes
+    scaled = Judging(map=Temperature(inverse_temperature=s, classes=c), level=level)
+    # The same map, but one of which nobody knows that it keeps the order.
+    other = Judging(map=LOGIT_MAPS["vector"].of(np.array([s] * c + [0.0] * c), c), level=level)
+    queries = scaled.queries(study.setting)
+    results = scaled.results((_released(queries[0], study),))
+    changed = other.results((_released(other.queries(study.setting)[0], study),))["difference"]
+    return Judgement(
+        log_loss=results["difference"]["log_loss"],
+        brier_score=results["difference"]["brier_score"],
+        accuracy=changed["accuracy"],
+        recommended=results["recommended"],
+        reason=results["reason"],
+        noise=study.setting.noise(queries[0]),
+        releases=len(queries),
+        cost=cost_of(queries, study, times=1),
+    )
+
+
+def half_width(metric: Mapping[str, Any]) -> float:
+    """Half the interval of a metric in a result; infinite where it has none."""
+    ends = metric["interval"]
+    return math.inf if ends is None else (ends[1] - ends[0]) / 2
+
+
+def _released(query: Query[Any], study: ClassStudy) -> Released[Any]:
+    total = held_out_total(study.expectation.model, query.of, study.held_out_rows)
+    noise = study.setting.noise(query)
+    return Released(value=query.of.read(total), noise=noise, clients=study.setting.clients)
