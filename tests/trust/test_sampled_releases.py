@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,11 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from scipy.stats import norm
 
-from fedassay.client import NoRows, takes_part
+from fedassay.client import Client, NoRows, Site, takes_part
 from fedassay.errors import BudgetExceeded, UsageError
 from fedassay.privacy import accounting
 from fedassay.privacy.ledger import Charge, MemoryLedger
-from fedassay.privacy.policy import PolicyRequest
+from fedassay.privacy.policy import AllowAll, PolicyRequest
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.privacy.sampling import amplifies, calibrate_sampled, epsilon_of, event_of, rounds_of
 from fedassay.protocol import (
@@ -42,6 +43,18 @@ from fedassay.trust.plain import Plain
 from fedassay.trust.server_dp import ServerDP
 
 UNIT = 2.0**24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remembering(Numbers):
+    """Says what it remembers."""
+
+    cells: int = 1
+
+    def measure(self, rows: Any, memory: Any) -> Any:
+        return np.array([memory.get("above", 0)], dtype=np.int64), memory
+
+
 MOVES = Sensitivity(l1=UNIT, l2=UNIT)
 CLIENTS = Protection(unit=Unit.CLIENT, rows_per_client=5)
 BUDGET = Budget(epsilon=1.0, delta=1e-5)
@@ -213,9 +226,43 @@ def test_the_coin_has_the_stated_probability() -> None:
     # Five standard deviations: wrong once in a million; a rate of 0.185 or 0.215 would fail as surely.
     assert abs(heads - 4000) < 5 * math.sqrt(20_000 * 0.2 * 0.8)
     assert takes_part(ServerDP().plan(Sum(of=query().of), setting()), randomness)
-    drawn_by_server = Plain().plan(query(rate=1e-9), setting(Plain()))
+    drawn_by_server = Plain().plan(query(rate=1e-9), replace(setting(Plain()), budget=None))
     assert all(takes_part(drawn_by_server, randomness) for _ in range(100))
     assert list(NoRows().batches()) == []
+
+
+def test_what_a_client_remembers_does_not_speak_when_its_coin_says_no() -> None:
+    """It would answer with what it learned when it took part, and one coin would decide about all rounds."""
+
+    class Nothing:
+        def batches(self) -> Any:
+            return iter(())
+
+    site = Site(
+        name="a",
+        dataset="a",
+        rows=Nothing,
+        policy=AllowAll(),
+        ledger=MemoryLedger(None),
+        randomness=SimulatedRandomness(1),
+        split_key=bytes(32),
+    )
+    client = Client(site)
+    kept = {"rounds": 1, "above": 7}
+    client.store.memories[("s", "t", Part.ALL)] = kept
+    asked = Setting(trust=ServerDP(), protection=Protection(), budget=BUDGET, clients=1)
+    answers = []
+    for rate in (1e-9, 1.0):
+        cohort: Any = Sample(rate=rate) if rate < 1 else All()
+        plan = Plan(
+            query=Sum(of=Remembering(), cohort=cohort), setting=asked, sensitivity=MOVES, sampled=rate
+        )
+        opened: Any = SimpleNamespace(study="s", tasks=("t",), request=SimpleNamespace(plans=(plan,)))
+        learned: dict[Any, Any] = {}
+        (vector,) = client._measure(opened, learned)
+        answers.append((vector.tolist(), learned))
+    # Out: nothing, and nothing is learned. In: what it remembers.
+    assert answers == [([0], {}), ([7], {("s", "t", Part.ALL): kept})]
 
 
 # --- the run ----------------------------------------------------------------------------------------------

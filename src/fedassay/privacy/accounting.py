@@ -266,11 +266,11 @@ def spent(events: Iterable[DpEvent], delta: float) -> float:
     Guarantee: never below the truth, whatever the order of the releases and however questions depend on earlier
     answers, if the noise of each was settled before the answers. The smallest of: the sum of pure epsilons; the Rényi
     bound (exact divergences of the discrete Laplace, ρα of the Gaussian, a bound for Skellam, tight conversion); for
-    pure releases of few kinds dp-accounting's privacy loss distribution. Infinite if there is no noise, if there is Gaussian or Skellam
-    noise and delta is 0, or if an event is not one of `event`. Shuffled releases count by their messages, or by the
-    sums of their epsilons and deltas, beside what the others cost at the delta that is left: whichever gives less.
-    Sampled releases count by dp-accounting's privacy loss distributions, beside others at half the delta each, or as if
-    everybody had taken part: whichever gives less.
+    pure releases of few kinds dp-accounting's privacy loss distribution. Infinite if there is no noise, if there is
+    Gaussian or Skellam noise and delta is 0, or if an event is not one of `event`. Shuffled releases count by their
+    messages, or by the sums of their epsilons and deltas, beside what the others cost at the delta that is left:
+    whichever gives less. Sampled releases count by dp-accounting's privacy loss distributions, beside others at half
+    the delta each, or as if everybody had taken part: whichever gives less.
 
     Examples
     --------
