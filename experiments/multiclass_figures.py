@@ -51,8 +51,9 @@ STYLES: Mapping[str, Style] = {
 HERE, PAPER = "here (ResNet-18)", "the paper (simple CNN)"
 
 Value = Callable[[Outcome], float]
-CLASSWISE = Axis(title="cwECE, %")
-TOP_LABEL = Axis(title="top-label ECE, %")
+TICKS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
+CLASSWISE = Axis(title="cwECE, %", ticks=TICKS)
+TOP_LABEL = Axis(title="top-label ECE, %", ticks=TICKS)
 ACCURACY = Axis(title="accuracy, %", log=False, form=".1~f")
 ROUNDS = Axis(title="rounds T", ticks=(1, 2, 5, 10, 20, 50))
 SKEW = Axis(title="β, skew to the left", ticks=(0.1, 1, 10, 100))
@@ -130,7 +131,7 @@ def figure_3(
 
 def figure_4(one_round: Curves, several: Curves, noisy: Curves, scope: Scope) -> Drawing:
     """Bins, on CIFAR-100."""
-    height = Axis(title="M, for 2^M bins", ticks=(2, 4, 6, 8, 10), log=False)
+    height = Axis(title="M, for 2^M bins", ticks=(2, 4, 6, 8, 10), log=False, form="d")
     rows = [
         [
             _frame(found, x, CLASSWISE, title, width=260),

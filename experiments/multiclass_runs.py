@@ -30,6 +30,7 @@ from fedassay.tasks.calibration.multiclass.exact import Fit, fit_exact
 from fedassay.tasks.calibration.multiclass.fedavg import fit_fedavg
 from fedassay.tasks.calibration.multiclass.isotonic_fit import fit_isotonic
 from fedassay.tasks.calibration.multiclass.one_shot import fit_one_shot
+from fedassay.tasks.calibration.multiclass.shifted import fit_shifted
 from fedassay.trust import Plain, ServerDP
 
 Flow = Generator[Step, Any, Fit]
@@ -122,8 +123,9 @@ def chosen(classes: int, setting: Setting, terms: Terms) -> Flow:
     choice = Choice(classes=classes).settled(setting)
     if choice.method == "isotonic":
         return fit_isotonic(classes, setting, part=Part.ALL)
-    assert (choice.method, choice.solver) == ("temperature", "one-shot"), choice
-    return fit_one_shot(classes, setting, clients=float(setting.clients), part=Part.ALL)
+    assert choice.solver == "one-shot", choice
+    at_once = fit_shifted if choice.method == "vector" else fit_one_shot
+    return at_once(classes, setting, clients=float(setting.clients), part=Part.ALL)
 
 
 BASE = "Base"

@@ -157,9 +157,7 @@ def by_rounds_and_height(scope: Scope, epsilon: float | None) -> Curves:
         }
 
     numbers = range(scope.few_repeats)
-    found = over(scope.few_rounds, asked, lambda _: scope.of(scope.large), numbers, scope.seed)
-    del found[BASE]
-    return found
+    return over(scope.few_rounds, asked, lambda _: scope.of(scope.large), numbers, scope.seed)
 
 
 def by_clip(scope: Scope) -> Curves:

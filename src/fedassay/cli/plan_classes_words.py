@@ -43,10 +43,8 @@ def render(plan: Mapping[str, Any], console: Console) -> None:
     say(_temperature(plan["temperature"]))
     if held_out["log_loss"]["value"] is not None:
         console.print(_held_out(held_out))
-        say(
-            "* of maps that can change the most probable class: under noise they are recommended only if a fall of 1 % "
-            "can be ruled out."
-        )
+        noise = "; under noise it must exclude a fall of 1 %" if held_out["noise"]["law"] != "none" else ""
+        say(f"* of maps that can change the most probable class{noise}.")
     say(f"To expect: {held_out['reason']}")
     if plan["sampling"]:
         console.print(_sampling(plan["sampling"]))
@@ -55,13 +53,13 @@ def render(plan: Mapping[str, Any], console: Console) -> None:
 
 def _methods(methods: list[Mapping[str, Any]]) -> Table:
     table = table_of(
-        "What noise leaves of each method; answers and bytes of one client",
+        "The methods: the noise that enters, and what one client sends and gets",
         *("method", "rounds", "noise (sd)", "answers", "bytes", "it is"),
     )
     for one in methods:
         noise, most = one["noise"], "≤ " if one["at_most"] else ""
-        entering = f"{noise['standard_deviation']:.2g} {_UNITS[noise['of']]}" if noise["of"] else "–"
-        costs = ("–", "–") if one["answers"] is None else (f"{one['answers']:.3g}", f"{one['bytes']:,}")
+        entering = f"{_short(noise['standard_deviation'])} {_UNITS[noise['of']]}" if noise["of"] else "–"
+        costs = ("–", "–") if one["answers"] is None else (f"{one['answers']:.3g}", _bytes(one["bytes"]))
         word = one["usable"]
         table.add_row(
             _name(one),
@@ -71,6 +69,16 @@ def _methods(methods: list[Mapping[str, Any]]) -> Table:
             f"[{_COLOURS[word]}]{word}[/]",
         )
     return table
+
+
+def _short(deviation: float) -> str:
+    return f"{deviation:,.0f}" if deviation >= 10 else f"{deviation:.2g}"
+
+
+def _bytes(count: int) -> str:
+    if count < 10_000:
+        return f"{count:,}"
+    return f"{count / 1e3:,.0f} kB" if count < 1e6 else f"{count / 1e6:,.1f} MB"
 
 
 def _name(one: Mapping[str, Any]) -> str:
@@ -90,7 +98,7 @@ def _temperature(found: Mapping[str, Any]) -> str:
 
 def _held_out(held_out: Mapping[str, Any]) -> Table:
     table = table_of(
-        f"What {counted(round(held_out['rows']), 'held-out row')} can show of the best temperature",
+        f"What {counted(round(held_out['rows']), 'held-out row')} can show",
         *("change of", "to expect", "±", "sampling", "privacy"),
     )
     for name, words in _SHOWN.items():
@@ -115,6 +123,6 @@ def _sampling(lines: list[Mapping[str, Any]]) -> Table:
             f"{one['participation']:g}",
             str(one["rounds"]),
             f"{one['noise_multiplier']:.3g}",
-            f"{one['standard_deviation']:.2g}",
+            _short(one["standard_deviation"]),
         )
     return table

@@ -13,10 +13,10 @@ from fedassay.errors import UnsupportedQuery
 from fedassay.planning.rehearsed_classes import (
     ClassStudy,
     Cost,
-    TemperatureError,
     cost_of,
     drive,
     queries_of,
+    temperature_error,
 )
 from fedassay.planning.typical_classes import TypicalClients
 from fedassay.protocol import NO_NOISE, Noise, Plan, Query, Released
@@ -47,11 +47,11 @@ _EXACT_ROWS = 1_000
 class Word(StrEnum):
     """Whether a method is of use, in a word.
 
-    For the temperature from one release: its error is within the target; or at least smaller than that of leaving the
-    model alone; or not. For averages: the noise in a mean update is at most half as long as the longest update; or up
-    to twice, beyond which a run refuses. For counts: the noise in a bin is at most half of the rows of a class that are
-    in a bin on average; or up to twice; or more, which is worse than leaving the model alone. Without noise, and where
-    there is little: whether there are rows enough.
+    For what comes from one release: the error of the temperature is within the target; or at least half of what there
+    is to gain will be gained (what is left grows as the square of the error); or less. For averages: the noise in a
+    mean update is at most half as long as the longest update; or up to twice, beyond which a run refuses. For counts:
+    the noise in a bin is at most half of the rows of a class that are in a bin on average; or up to twice; or more,
+    which was worse than leaving the model alone wherever it was tried. Without noise: whether there are rows enough.
     """
 
     USABLE = "usable"
@@ -139,13 +139,13 @@ def choices(
 ) -> tuple[Choice, ...]:
     """All methods that can be asked, the default first."""
     base = Choice(classes=study.expectation.classes, held_out=study.holdout)
-    default = replace(base, method="isotonic")
-    solver = AUTO
-    if study.trust.private:
-        default, solver = replace(base, method="temperature", solver=ONE_SHOT), AVERAGED
+    auto = base.settled(study.setting)
+    at_once = replace(base, method="temperature", solver=ONE_SHOT)
+    solver = AVERAGED if study.trust.private else AUTO
     others = [(method, solver) for method in SCALINGS] + [("bbq", AUTO)]
     return (
-        default,
+        auto,
+        *((at_once,) if study.trust.private and auto.method != at_once.method else ()),
         *(
             replace(base, method=method, solver=by, rounds=rounds, participation=participation)
             for method, by in others
@@ -187,9 +187,7 @@ def sampled_rounds(
 # --- one method -----------------------------------------------------------------------------------------
 
 
-def planned_method(
-    choice: Choice, study: ClassStudy, temperature: TemperatureError, *, target: float
-) -> PlannedMethod:
+def planned_method(choice: Choice, study: ClassStudy, *, target: float) -> PlannedMethod:
     """One of `choices`, in this study. `target` is the error of a temperature that is small enough."""
     choice = choice.settled(study.setting)
     plain = PlannedMethod(
@@ -201,7 +199,7 @@ def planned_method(
     )
     try:
         if choice.solver == ONE_SHOT:
-            return _one_shot(plain, choice, study, temperature, target)
+            return _one_shot(plain, choice, study, target)
         if choice.solver == AVERAGED:
             return _averaging(plain, choice, study)
         if choice.solver == EXACT:
@@ -211,21 +209,21 @@ def planned_method(
         return replace(plain, word=Word.REFUSED, reason=str(problem))
 
 
-def _one_shot(
-    plain: PlannedMethod, choice: Choice, study: ClassStudy, error: TemperatureError, target: float
-) -> PlannedMethod:
+def _one_shot(plain: PlannedMethod, choice: Choice, study: ClassStudy, target: float) -> PlannedMethod:
+    error = temperature_error(study, method=choice.method)
     alone = abs(math.log(study.expectation.temperature))
-    word = Word.USABLE if error.total <= target else Word.NOISY if error.total < alone else Word.DROWNED
+    half = 2 * error.total**2 <= alone**2
+    costs = [cost_of(query, study, times=1) for query in error.queries]
     return replace(
         plain,
-        rounds=error.releases,
-        parameters=1,
-        noise=error.noise,
+        rounds=len(costs),
+        parameters=1 if choice.method == "temperature" else 1 + choice.classes,
+        noise=error.noises[0],
         of="log s",
         deviation=error.privacy,
         relative=error.total / target,
-        word=word,
-        cost=cost_of(next(choice.fit(study.setting)), study, times=error.releases),
+        word=Word.USABLE if error.total <= target else Word.NOISY if half else Word.DROWNED,
+        cost=Cost(answers=len(costs), bytes=sum(cost.bytes for cost in costs)),
     )
 
 

@@ -80,9 +80,9 @@ class MulticlassPlan:
     def verdict(self) -> str:
         """In two sentences: the calibrator, and whether anybody will see that it helps."""
         default, error = self.methods[0], self.temperature
-        right = f"auto fits by {default.method}"
+        right = "Auto fits an isotonic map"
         if default.solver == ONE_SHOT:
-            right = f"auto fits a temperature that is right to {error.total:.0%} ({default.word})"
+            right = f"Auto fits a temperature that is right to {error.total:.0%} ({default.word})"
         visible, value = self.held_out.visible, self.held_out.log_loss["value"]
         if math.isinf(visible):
             seen = "held-out rows will not be able to show anything, so that nothing will be recommended"
@@ -92,7 +92,7 @@ class MulticlassPlan:
                 f"held-out rows show improvements of the log loss from {visible:.2g} on, so that the {-value:.2g} that "
                 f"such a model has to gain {will} be seen"
             )
-        return f"{right[0].upper()}{right[1:]}; {seen}."
+        return f"{right}; {seen}."
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain JSON."""
@@ -109,7 +109,7 @@ class MulticlassPlan:
                 "value": self.study.expectation.temperature,
                 "error": {"sampling": error.sampling, "privacy": error.privacy, "bias": error.bias},
                 "total": error.total,
-                "releases": error.releases,
+                "releases": max(1, len(error.queries)),
             },
             "methods": [method.to_dict() for method in self.methods],
             "held_out": {
@@ -167,7 +167,7 @@ def plan_multiclass(
     ...     protection=Protection(unit=Unit.CLIENT, rows_per_client=50),
     ... )
     >>> error = temperature_error(study)
-    >>> error.releases, error.total < 0.1
+    >>> len(error.queries), error.total < 0.1
     (2, True)
     """
     wanted = {**CLASS_TARGETS, **checked_targets(targets or {}, CLASS_TARGETS)}
@@ -182,21 +182,21 @@ def plan_multiclass(
         auto=auto,
         reason=_why(auto, study),
         temperature=error,
-        methods=tuple(planned_method(one, study, error, target=wanted["temperature"]) for one in asked),
+        methods=tuple(planned_method(one, study, target=wanted["temperature"]) for one in asked),
         held_out=held_out,
         sampled=sampled_rounds(study, rounds=rounds, participation=rate if rate < 1 else PARTICIPATION),
         targets=wanted,
         inverse=_inverse(study, wanted, level),
-        warnings=(*unused_rows(study), *_loose_bound(study, level)),
+        warnings=(*unused_rows(study), *loose_bound(study, level=level)),
     )
 
 
 def _why(choice: Choice, study: ClassStudy) -> str:
     if choice.solver == ONE_SHOT:
-        return (
-            "one number, from one release (or two): the budget is not split over rounds, and noise disturbs no other "
-            "method as little"
+        shifts = (
+            "" if choice.method == "temperature" else ", and shifts of classes that stand out from the noise,"
         )
+        return f"a temperature{shifts} from one release or two, so that the budget is not split over rounds"
     if study.fit_rows < FEWEST_ROWS:
         return f"sums are exact; but with fewer than {FEWEST_ROWS:,} rows to fit, the map will be the temperature alone"
     return "sums are exact, and how rows are spread over clients has no influence"
@@ -244,8 +244,8 @@ def _clients(answer: Answer) -> Answer:
     return answer
 
 
-def _loose_bound(study: ClassStudy, level: float) -> tuple[str, ...]:
-    """Noise in the judgement grows with the bound on the rows of a client, whether it has them or not."""
+def loose_bound(study: ClassStudy, *, level: float = LEVEL) -> tuple[str, ...]:
+    """The warning that noise in the judgement is made for more rows than clients have."""
     protection, each = study.protection, math.ceil(study.rows / study.expectation.clients)
     bound = protection.rows_per_client
     if study.budget is None or protection.unit is not Unit.CLIENT or bound is None or bound < _LOOSE * each:

@@ -18,10 +18,11 @@ from fedassay import envelope
 from fedassay.planning.expectation import PlannedRelease
 from fedassay.planning.typical_classes import ClassExpectation, TypicalClients, TypicalModel, held_out_total
 from fedassay.protocol import NO_NOISE, Noise, Query, Released, Request, Setting, Step, Unit, Vector
+from fedassay.summaries.multiclass.logit_map import LogitMap
 from fedassay.summaries.multiclass.loss_curves import LossCurves
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
 from fedassay.summaries.multiclass.scaling_maps import Temperature
-from fedassay.tasks.calibration.multiclass.choice import ONE_SHOT, Choice
+from fedassay.tasks.calibration.multiclass.choice import AUTO, ONE_SHOT, Choice
 from fedassay.tasks.calibration.multiclass.exact import Fit
 from fedassay.tasks.calibration.multiclass.judged import Judging
 from fedassay.tasks.calibration.multiclass.one_shot import EXACT_GRID, exact_fit
@@ -134,14 +135,14 @@ class TemperatureError:
     """How far log s will be from that of all rows in one place: standard deviations, and a systematic part.
 
     A number of 0.1 is about 10 % of the temperature. `bias` is what bounding clients, and holding on to the identity
-    where noise is large, do on average. `noise` is of each of the `releases`.
+    where noise is large, do on average. `queries` are the releases it comes from, `noises` their noise.
     """
 
     sampling: float
-    privacy: float
-    bias: float
-    noise: Noise
-    releases: int
+    privacy: float = 0.0
+    bias: float = 0.0
+    queries: tuple[Query[Any], ...] = ()
+    noises: tuple[Noise, ...] = ()
 
     @property
     def total(self) -> float:
@@ -149,19 +150,24 @@ class TemperatureError:
         return math.hypot(self.sampling, self.privacy, self.bias)
 
 
-def temperature_error(study: ClassStudy, *, draws: int = DRAWS) -> TemperatureError:
-    """Of the temperature from one release (or two), by drawing the noise.
+@lru_cache(maxsize=64)
+def temperature_error(study: ClassStudy, *, method: str = AUTO, draws: int = DRAWS) -> TemperatureError:
+    """Of the temperature from one release (or two), by drawing the noise; without noise, of the pooled temperature.
 
     Only the noise of the last release is drawn; the one before, if there is one, only says where to look, and is taken
     as it will be on average. Rows make the pooled temperature vary; under noise it varies about as much.
+
+    Parameters
+    ----------
+    method : ``temperature``, ``vector`` (with shifts of the classes; for whole clients) or what ``auto`` makes of it.
     """
     model = study.expectation.model
     sampling = _deviation_by_row(model) / math.sqrt(study.fit_rows)
     if not study.trust.private:
-        return TemperatureError(sampling=sampling, privacy=0.0, bias=0.0, noise=NO_NOISE, releases=1)
-    rehearsal, typical = _OneShot.of(study), study.typical
-    of, noise = rehearsal.query.of, rehearsal.last.noise
-    # Nine numbers make one: whatever the law of each is, what becomes of them is nearly normal.
+        return TemperatureError(sampling=sampling)
+    rehearsal, typical = _OneShot.of(study, method), study.typical
+    of, noise = rehearsal.queries[-1].of, rehearsal.answers[-1].noise
+    # Many numbers make one: whatever the law of each is, what becomes of them is nearly normal.
     rng = np.random.default_rng(_SEED)
     drawn = np.rint(rng.normal(scale=math.sqrt(noise.variance), size=(draws, of.length))).astype(np.int64)
     total = typical.total(of, study.typical_clients)
@@ -170,8 +176,8 @@ def temperature_error(study: ClassStudy, *, draws: int = DRAWS) -> TemperatureEr
         sampling=sampling,
         privacy=float(np.std(noisy, ddof=1)),
         bias=float(np.mean(noisy)) - _pooled(typical),
-        noise=noise,
-        releases=1 + len(rehearsal.before),
+        queries=rehearsal.queries,
+        noises=tuple(one.noise for one in rehearsal.answers),
     )
 
 
@@ -190,24 +196,23 @@ class _Remembering(Setting):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _OneShot:
-    """A fit of a temperature: what it asks last, and what it was answered before, as it will be on average."""
+    """A fit in one release or two: what it asks, and what it is answered on average."""
 
     choice: Choice
     setting: Setting
-    before: tuple[Released[Any], ...]
-    query: Query[Any]
-    last: Released[Any]
+    queries: tuple[Query[Any], ...]
+    answers: tuple[Released[Any], ...]
 
     @classmethod
-    def of(cls, study: ClassStudy) -> _OneShot:
+    def of(cls, study: ClassStudy, method: str) -> _OneShot:
         """As the study has it."""
         public, asked = study.setting, list[tuple[Query[Any], Released[Any]]]()
         setting = _Remembering(
             trust=public.trust, protection=public.protection, budget=public.budget, clients=public.clients
         )
         choice = Choice(
-            classes=study.expectation.classes, method="temperature", solver=ONE_SHOT, held_out=study.holdout
-        )
+            classes=study.expectation.classes, method=method, solver=ONE_SHOT, held_out=study.holdout
+        ).settled(setting)
 
         def answer(query: Query[Any]) -> Released[Any]:
             value = query.of.read(study.typical.total(query.of, study.typical_clients))
@@ -216,15 +221,14 @@ class _OneShot:
             return released
 
         drive(choice.fit(setting), answer)
-        *before, (query, last) = asked
-        return cls(
-            choice=choice, setting=setting, before=tuple(one for _, one in before), query=query, last=last
-        )
+        queries, answers = zip(*asked, strict=True)
+        return cls(choice=choice, setting=setting, queries=queries, answers=answers)
 
     def found(self, total: Vector) -> float:
         """Log s, if this is the last total."""
-        answers = iter((*self.before, self.last.with_value(self.query.of.read(total))))
-        return _log_scale(drive(self.choice.fit(self.setting), lambda _: next(answers)))
+        last = self.answers[-1].with_value(self.queries[-1].of.read(total))
+        answers = iter((*self.answers[:-1], last))
+        return log_scale(drive(self.choice.fit(self.setting), lambda _: next(answers)).map)
 
 
 @lru_cache(maxsize=8)
@@ -251,12 +255,13 @@ def _exact_curves(typical: TypicalClients) -> LossCurves:
 
 
 def _exact_log_scale(of: LossCurves, total: Vector) -> float:
-    return _log_scale(exact_fit(Released(value=of.read(total), noise=NO_NOISE, clients=1), of.classes))
+    return log_scale(exact_fit(Released(value=of.read(total), noise=NO_NOISE, clients=1), of.classes).map)
 
 
-def _log_scale(fit: Fit) -> float:
-    assert isinstance(fit.map, Temperature)
-    return math.log(fit.map.inverse_temperature)
+def log_scale(found: LogitMap) -> float:
+    """Log s of a temperature, or of a vector scaling with one scale for all classes."""
+    assert found.kind in ("temperature", "vector")
+    return math.log(found.theta[0])
 
 
 # --- the judgement --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from conformal_drive import setting_of
 from fedassay.errors import FedassayError, UnsupportedQuery, UsageError
 from fedassay.protocol import Part, Sample, Setting, Unit
-from fedassay.tasks.calibration.multiclass.choice import COUNTED, METHODS, ROUNDS, SOLVERS, Choice
+from fedassay.tasks.calibration.multiclass.choice import BINNINGS, COUNTED, METHODS, ROUNDS, SOLVERS, Choice
 from fedassay.tasks.calibration.multiclass.fedavg import CLIP
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.distributed_dp import DistributedDP
@@ -27,40 +27,60 @@ SETTINGS = {
 
 NOT_EXACT = "under differential privacy, but exact sums carry no noise; expected"
 FROM_COUNTS = "which is computed from counts; leave out --solver"
-ONLY_TEMPERATURE = "expected it for the temperature only"
+AT_ONCE = "expected it for temperature or vector"
+FOR_CLIENTS = "which is for noise that protects whole clients; expected --unit client"
 NO_OPTIMUM = "expected fedavg: a network's loss has no one optimum"
 NO_SOLVER = "solver: got 'counts', expected one of auto, exact, fedavg, one-shot"
 
-SCALED = ("vector", "matrix", "order-preserving")
-TABLE: dict[tuple[str, str], tuple[str, str]] = {
-    ("auto", "auto"): ("isotonic counts", "temperature one-shot"),
+SCALED = ("matrix", "order-preserving")
+TABLE: dict[tuple[str, str], tuple[str, ...]] = {
+    ("auto", "auto"): ("isotonic counts", "temperature one-shot", "vector one-shot"),
     ("auto", "exact"): ("temperature exact", NOT_EXACT),
     ("auto", "fedavg"): ("temperature fedavg", "temperature fedavg"),
-    ("auto", "one-shot"): ("temperature one-shot", "temperature one-shot"),
+    ("auto", "one-shot"): ("temperature one-shot", "temperature one-shot", "vector one-shot"),
     ("temperature", "auto"): ("temperature exact", "temperature one-shot"),
     ("temperature", "exact"): ("temperature exact", NOT_EXACT + " one-shot or fedavg"),
     ("temperature", "fedavg"): ("temperature fedavg", "temperature fedavg"),
     ("temperature", "one-shot"): ("temperature one-shot", "temperature one-shot"),
+    ("vector", "auto"): ("vector exact", "vector fedavg", "vector one-shot"),
+    ("vector", "exact"): (
+        *(
+            "vector exact",
+            NOT_EXACT + " fedavg, or the method temperature",
+            NOT_EXACT + " one-shot or fedavg",
+        ),
+    ),
+    ("vector", "one-shot"): (FOR_CLIENTS, FOR_CLIENTS, "vector one-shot"),
     **{(one, "auto"): (f"{one} exact", f"{one} fedavg") for one in SCALED},
     **{(one, "exact"): (f"{one} exact", NOT_EXACT + " fedavg, or the method temperature") for one in SCALED},
-    **{(one, "fedavg"): (f"{one} fedavg", f"{one} fedavg") for one in (*SCALED, "fedcal")},
-    **{(one, "one-shot"): (ONLY_TEMPERATURE, ONLY_TEMPERATURE) for one in SCALED},
+    **{(one, "fedavg"): (f"{one} fedavg", f"{one} fedavg") for one in ("vector", "fedcal", *SCALED)},
+    **{(one, "one-shot"): (AT_ONCE, AT_ONCE) for one in SCALED},
     ("fedcal", "auto"): ("fedcal fedavg", "fedcal fedavg"),
     ("fedcal", "exact"): (NO_OPTIMUM, NO_OPTIMUM),
     ("fedcal", "one-shot"): (NO_OPTIMUM, NO_OPTIMUM),
+    **{(one, way): (f"{one} counts", f"{one} counts") for one in BINNINGS for way in ("auto", "counts")},
     **{
-        (one, solver): (f"{one} counts", "expected temperature, or a binning" if one == "isotonic" else f"{one} counts")
-        for one in ("histogram", "bbq", "isotonic")
-        for solver in ("auto", "counts")
+        ("isotonic", way): ("isotonic counts", "expected temperature, or a binning")
+        for way in ("auto", "counts")
     },
     **{
-        (one, solver): (FROM_COUNTS, FROM_COUNTS)
-        for one in ("histogram", "bbq", "isotonic")
-        for solver in ("exact", "fedavg", "one-shot")
+        (one, way): (FROM_COUNTS, FROM_COUNTS)
+        for one in (*BINNINGS, "isotonic")
+        for way in ("exact", "fedavg", "one-shot")
     },
-    **{(one, "counts"): (NO_SOLVER, NO_SOLVER) for one in ("auto", "temperature", "fedcal", *SCALED)},
-}  # fmt: skip
-"""Method and solver to what is done without noise and under noise, or the words with which it is refused."""
+    **{
+        (one, "counts"): (NO_SOLVER, NO_SOLVER)
+        for one in ("auto", "temperature", "vector", "fedcal", *SCALED)
+    },
+}
+"""Method and solver to what is done without noise, and under noise that protects examples, and clients (if that is
+otherwise); or the words with which it is refused."""
+
+
+def done(method: str, solver: str, where: str) -> str:
+    """What the table says."""
+    ways = TABLE[method, solver]
+    return ways[min(list(SETTINGS).index(where), len(ways) - 1)]
 
 
 def first_queries(choice: Choice, setting: Setting) -> tuple[Any, ...]:
@@ -82,7 +102,7 @@ def test_every_combination_is_settled_or_refused_with_a_sentence(
     method: str, solver: str, where: str
 ) -> None:
     setting = SETTINGS[where]
-    wanted = TABLE[method, solver][int(where != "plain")]
+    wanted = done(method, solver, where)
     if wanted.count(" ") == 1:
         choice = Choice(classes=CLASSES, method=method, solver=solver).settled(setting)
         assert f"{choice.method} {choice.solver}" == wanted
@@ -127,8 +147,8 @@ def test_what_is_given_is_used_or_refused(option: str, where: str) -> None:
     """Either the settled choice says that it uses the option, with this value, or the refusal names the option."""
     setting = SETTINGS[where]
     used = 0
-    for (method, solver), done in TABLE.items():
-        if done[int(where != "plain")].count(" ") != 1:
+    for method, solver in TABLE:
+        if done(method, solver, where).count(" ") != 1:
             continue
         fields = {"classes": CLASSES, "method": method, "solver": solver, option: OPTIONS[option]}
         if option == "participation" and where == "clients":
@@ -175,10 +195,11 @@ def test_auto_under_every_trust_model(trust: str, unit: dict[str, Any]) -> None:
     budget = {"epsilon": 1.0, "delta": 1e-5} if kind.private else {}
     setting = setting_of(kind(), clients=200, **budget, **{"rows_per_client": 50, **unit})
     choice = Choice(classes=CLASSES).settled(setting)
-    wanted = ("temperature", "one-shot") if kind.private else ("isotonic", "counts")
+    noisy = ("vector" if unit else "temperature", "one-shot")
+    wanted = noisy if kind.private else ("isotonic", "counts")
     assert (choice.method, choice.solver) == wanted
     if trust == "two-server":  # only what is counted can be shared between two servers
-        with pytest.raises(UnsupportedQuery, match=r"loss-curves.*\.$"):
+        with pytest.raises(UnsupportedQuery, match=r"(loss-curves|client-profiles).*\.$"):
             first_queries(choice, setting)
     else:
         assert first_queries(choice, setting)
@@ -216,8 +237,8 @@ def test_averaging_is_what_options_of_averaging_ask_for() -> None:
         "clip": 1.0,
         "averaging": "clients",
     }
-    assert settled("clients", method="vector").described["clip"] == CLIP
-    assert settled(method="vector", solver="fedavg").described["clip"] is None
+    assert settled("clients", method="matrix").described["clip"] == CLIP
+    assert settled(method="matrix", solver="fedavg").described["clip"] is None
 
 
 def test_rounds_are_what_the_budget_bears() -> None:
@@ -225,7 +246,7 @@ def test_rounds_are_what_the_budget_bears() -> None:
         setting = setting_of(
             trust or ServerDP(), clients=clients, epsilon=epsilon, delta=1e-5, **WHOLE_CLIENTS
         )
-        return Choice(classes=CLASSES, method="vector").settled(setting).rounds
+        return Choice(classes=CLASSES, method="matrix").settled(setting).rounds
 
     assert rounds(1.0, 10_000) == rounds(20.0, 1_000) == ROUNDS
     assert rounds(0.1, 100) == 1

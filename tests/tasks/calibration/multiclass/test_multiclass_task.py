@@ -307,11 +307,11 @@ def test_messages_under_noise(trust: TrustModel, unit: str) -> None:
     few = {**DATA, "site": DATA["site"] % 6}
     result = calibrated("auto", trust, unit, rows=few, mode="faithful")
     check_document(result)
-    assert (result["method"], result["solver"]) == ("temperature", "one-shot")
+    assert result["solver"] == "one-shot"
     assert result.privacy["epsilon"] == BUDGET.epsilon
     assert result.privacy["simulated"] is True
     if unit == "example":
-        assert result["recommended"] is True
+        assert (result["method"], result["recommended"]) == ("temperature", True)
         assert 1.3 < result["temperature"]["value"] < 3.1
 
 

@@ -25,7 +25,6 @@ from fedassay.simulation import Simulation
 from fedassay.summaries.multiclass.loss_curves import CLIENT, NONE, ROW, LossCurves
 from fedassay.summaries.multiclass.losses import loss_sums
 from fedassay.summaries.multiclass.scaling_maps import Temperature
-from fedassay.tasks.calibration.multiclass import one_shot
 from fedassay.tasks.calibration.multiclass.exact import RIDGE, Fit, fit_exact
 from fedassay.tasks.calibration.multiclass.one_shot import EXACT_GRID, fit_one_shot
 from fedassay.trust.distributed_dp import DistributedDP
@@ -399,4 +398,3 @@ def test_a_second_release_only_where_the_first_is_clear() -> None:
             assert second.share == 0.5
             assert len(second.of.grid) == len(query.of.grid)
             assert replace(second.of, grid=query.of.grid) == query.of
-    assert one_shot.EXACT_GRID[10] == 1.0

@@ -10,7 +10,7 @@ from fedassay.errors import UsageError
 from fedassay.protocol import Setting, Step
 from fedassay.summaries.multiclass.probabilities import checked_classes
 from fedassay.summaries.multiclass.scaling_maps import Temperature
-from fedassay.tasks.calibration.multiclass.choice import AUTO, BINNINGS, Choice
+from fedassay.tasks.calibration.multiclass.choice import AUTO, BINNINGS, ONE_SHOT, Choice
 from fedassay.tasks.calibration.multiclass.exact import Fit
 from fedassay.tasks.calibration.multiclass.judged import Judging
 from fedassay.tasks.evaluation.metric import LEVEL
@@ -24,10 +24,11 @@ class CalibrateMulticlass:
     ----------
     classes : how many there are; public, so it must be declared.
     method : ``temperature``, ``vector``, ``matrix``, ``order-preserving``, ``fedcal``, ``histogram``, ``bbq``,
-        ``isotonic``, or ``auto``: isotonic without noise, the temperature under noise.
+        ``isotonic``, or ``auto``: isotonic without noise; under noise the temperature, and where it protects whole
+        clients also shifts of the classes that stand out from it (vector, one-shot).
     solver : ``exact`` (the pooled optimum through sums), ``fedavg`` (the mean of what clients fit by themselves),
-        ``one-shot`` (a temperature from one release), or ``auto``: exact where sums are exact, one-shot for a
-        temperature under noise, fedavg for the rest.
+        ``one-shot`` (a temperature, and for whole clients shifts of the classes, from one release), or ``auto``: exact
+        where sums are exact, one-shot under noise where there is one, fedavg for the rest.
     rounds, participation : of federated averaging and of binning: how often clients are asked, and the probability that
         a client takes part in a round. By default 12 rounds of averaging without noise, as many as the budget bears
         under noise; one round of binning; everybody.
@@ -107,7 +108,7 @@ def _described(choice: Choice, fit: Fit) -> dict[str, Any]:
         s = fit.map.inverse_temperature
         one = {"temperature": {"value": 1 / s if s else None}}
     return {
-        "method": choice.method,
+        "method": fit.map.kind if choice.solver == ONE_SHOT else choice.method,
         "solver": choice.solver,
         "parameters": {**choice.described, **_numbers(fit)},
         **one,
@@ -132,6 +133,8 @@ def _numbers(fit: Fit) -> dict[str, Any]:
 
 def _notes(fit: Fit, choice: Choice, setting: Setting) -> list[str]:
     notes = [f"The fit ended early: {fit.reason}."] if fit.reason else []
+    if choice.solver == ONE_SHOT and choice.method != fit.map.kind:
+        notes.append("No shift of a class stands out from the noise: only the temperature was fitted.")
     if (
         choice.method in BINNINGS
         and not setting.trust.private

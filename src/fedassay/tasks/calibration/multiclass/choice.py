@@ -27,6 +27,7 @@ from fedassay.tasks.calibration.multiclass.fedavg import (
 )
 from fedassay.tasks.calibration.multiclass.isotonic_fit import fit_isotonic
 from fedassay.tasks.calibration.multiclass.one_shot import fit_one_shot
+from fedassay.tasks.calibration.multiclass.shifted import fit_shifted
 
 AUTO = "auto"
 SCALINGS = ("temperature", "vector", "matrix", "order-preserving", "fedcal")
@@ -108,22 +109,27 @@ class Choice:
                 with_what = f"method {self.method}"
                 with_what += "" if self.solver in (AUTO, COUNTED) else f" with the solver {self.solver}"
                 raise UsageError(f"{name}: the {with_what} has no use for it; leave out --{name}.")
-        if self.solver == ONE_SHOT and self.method not in ("temperature", AUTO):
-            raise UsageError(f"solver: got one-shot for {self.method}, expected it for the temperature only.")
+        if self.solver == ONE_SHOT and self.method not in ("temperature", "vector", AUTO):
+            raise UsageError(
+                f"solver: got one-shot for {self.method}, expected it for temperature or vector."
+            )
 
     # --- what is done -----------------------------------------------------------------------------------------
 
     def settled(self, setting: Setting) -> Choice:
         """With everything decided that was left open, from what is public only."""
         private = setting.trust.private
+        whole_clients = private and setting.protection.unit is Unit.CLIENT
         method = self.method
         if method == AUTO:
-            method = "temperature" if private or self.solver != AUTO else "isotonic"
+            method = "isotonic" if not private and self.solver == AUTO else "temperature"
+            if whole_clients and self.solver in (AUTO, ONE_SHOT):
+                method = "vector"
         if method in BINNINGS:
-            return self._settled_binning(clips=private and setting.protection.unit is Unit.CLIENT)
+            return self._settled_binning(clips=whole_clients)
         if method == "isotonic":
             return replace(self, method=method, solver=COUNTED)
-        solver = self._solver(method, private=private)
+        solver = self._solver(method, private=private, whole_clients=whole_clients)
         chosen = replace(self, method=method, solver=solver)
         if solver != AVERAGED:
             return chosen
@@ -132,16 +138,22 @@ class Choice:
         rounds = self.rounds or (chosen._rounds(setting) if private else ROUNDS)
         return replace(chosen, rounds=rounds)
 
-    def _solver(self, method: str, *, private: bool) -> str:
+    def _solver(self, method: str, *, private: bool, whole_clients: bool) -> str:
         asked_to_average = self.rounds is not None or self.participation != 1 or self.clip is not None
+        at_once = method == "temperature" or (method == "vector" and whole_clients)
         if self.solver == AUTO:
             if method == "fedcal" or asked_to_average or self.averaging != "clients":
                 return AVERAGED
             if private:
-                return ONE_SHOT if method == "temperature" else AVERAGED
+                return ONE_SHOT if at_once else AVERAGED
             return EXACT
+        if self.solver == ONE_SHOT and not at_once:
+            raise UsageError(
+                "solver: got one-shot for vector, which is for noise that protects whole clients; expected --unit "
+                "client with a trust model that adds noise, or another solver."
+            )
         if self.solver == EXACT and private:
-            other = "one-shot or fedavg" if method == "temperature" else "fedavg, or the method temperature"
+            other = "one-shot or fedavg" if at_once else "fedavg, or the method temperature"
             raise UsageError(
                 f"solver: got exact for {method} under differential privacy, but exact sums carry no noise; expected "
                 f"{other}."
@@ -191,7 +203,8 @@ class Choice:
         if self.solver == EXACT:
             return fit_exact(self.method, self.classes, part=Part.FIT)
         if self.solver == ONE_SHOT:
-            return fit_one_shot(self.classes, setting, clients=self.clients(setting))
+            at_once = fit_shifted if self.method == "vector" else fit_one_shot
+            return at_once(self.classes, setting, clients=self.clients(setting))
         if self.solver == AVERAGED:
             assert self.rounds is not None
             return fit_fedavg(

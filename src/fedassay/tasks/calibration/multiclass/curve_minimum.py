@@ -28,8 +28,8 @@ PRIOR_SD = np.array([1.5, 0.5, 0.5])
 MISFIT = 0.03
 """What a cubic does not describe of a mean curve, as a standard deviation per point."""
 
-STANDS_OUT = 0.5
-"""The gain that a temperature promises must be this many of its own standard deviations; else there is none."""
+STANDS_OUT = 1.0
+"""The gain that a temperature promises must be one standard deviation of it; else there is none."""
 
 
 def grid_from(lowest: float = LOWEST) -> tuple[float, ...]:

@@ -1,8 +1,7 @@
 """The temperature from one release: curves of the log loss on a public grid, so that a budget is not split over rounds.
 
-Without noise the pooled temperature follows to many digits from derivatives on the grid. Under noise a cubic is fitted
-to the released curve, with a prior that says "leave the model as it is": where noise says more than rows, nothing
-happens.
+Without noise the pooled temperature follows to many digits from derivatives on the grid. Under noise it is what the
+released curve says beyond the noise (`curve_minimum`).
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from fedassay.summaries.multiclass.loss_curves import (
     LossCurves,
 )
 from fedassay.summaries.multiclass.scaling_maps import Temperature
+from fedassay.tasks.calibration.multiclass.curve_minimum import grid_around, grid_from, lowest_point
 from fedassay.tasks.calibration.multiclass.exact import RIDGE, Fit
 
 Floats = NDArray[np.float64]
@@ -34,21 +34,7 @@ Floats = NDArray[np.float64]
 EXACT_GRID = tuple(2.0 ** (k / 2) for k in range(-10, 11))
 """Without noise: inverse temperatures from 1/32 to 32, two for each doubling."""
 
-_STEP = math.log(2) / 4
-_POINTS = 9
-_LOWEST = -13 * math.log(2) / 8
-"""Under noise: nine points, log s from -1.13 to 0.26. Narrow, because noise is for the whole curve: models that are
-calibrated after the fact are mostly too sure of themselves, with s between 0.4 and 1."""
-
-_PRIOR_MEAN = np.array([0.0, 2.0, -1.0])
-_PRIOR_SD = np.array([1.5, 0.5, 0.5])
-"""Of the coefficients of t, t², t³ in the mean curve of a client, in units of its norm per point: how networks' curves
-look. The mean is lowest at t = 0, where the model is left alone."""
-
-_MISFIT = 0.03
-"""What a cubic does not describe of a mean curve, as a standard deviation per point."""
-
-NARROW = 0.05
+NARROW = 0.02
 """If noise is below this, relative to all clients, for half the budget, a second release looks closer."""
 
 _ROOM = 61
@@ -78,11 +64,10 @@ def fit_one_shot(
     twice = private.bound == CLIENT and halved <= NARROW * clients
     released = yield Sum(of=private, share=0.5 if twice else 1.0, part=part)
     size = clients if private.bound == CLIENT else None
-    t = _lowest(released, size)
+    t = lowest_point(released.value, _deviation(released), size)
     if twice:
-        closer = replace(private, grid=_grid(t - _POINTS // 2 * _STEP))
-        released = yield Sum(of=closer, share=0.5, part=part)
-        t = _lowest(released, size, around=t)
+        released = yield Sum(of=replace(private, grid=grid_around(t)), share=0.5, part=part)
+        t = lowest_point(released.value, _deviation(released), size, around=t)
     return Fit(
         map=Temperature(inverse_temperature=math.exp(t), classes=classes),
         clients=released.clients,
@@ -93,7 +78,7 @@ def fit_one_shot(
 
 def _bounded(classes: int, setting: Setting) -> LossCurves:
     """Curves of clients, where these are protected, else of rows: as fine as totals over so many clients allow."""
-    grid = _grid(_LOWEST)
+    grid = grid_from()
     if setting.protection.unit is Unit.CLIENT:
         return LossCurves(classes=classes, grid=grid, bound=CLIENT)
     rows = setting.protection.rows_per_client or LARGEST_ROWS_PER_CLIENT
@@ -160,40 +145,14 @@ def _bottom(t: Floats, known: Floats, place: int) -> float:
     return float(start + brentq(slope, 0.0, width, xtol=1e-14))
 
 
-def _grid(lowest: float) -> tuple[float, ...]:
-    return tuple(math.exp(lowest + _STEP * place) for place in range(_POINTS))
-
-
-def _lowest(released: Released[Curves], clients: float | None, *, around: float = 0.0) -> float:
-    """Log s where the mean curve is lowest, by a cubic with a prior; within the grid.
-
-    The prior expects the lowest point at `around`. Without a number of clients, where rows were added up, the curve
-    itself says how long it is; as noise makes it longer, it is believed only by the part of its squared length that
-    noise does not explain (the positive part, as in James and Stein, 1961).
-    """
-    curves, points = released.value, len(released.value.grid)
-    deviation, believed = math.sqrt(released.noise.variance) * curves.unit, 1.0
-    heights = curves.losses - curves.losses.mean()
-    if clients is None:
-        clients = float(np.linalg.norm(heights))
-        if clients <= math.sqrt(points - 1) * deviation:
-            return around
-        believed = 1 - (points - 1) * (deviation / clients) ** 2
-    scale = math.sqrt(points) / clients
-    t = np.log(curves.grid) - around
-    powers = np.stack([t, t**2, t**3], axis=1)
-    design = powers - powers.mean(axis=0)  # as the curves: only the shape counts
-    spread = np.diag(_PRIOR_SD**2)
-    v = design @ spread @ design.T + ((scale * deviation) ** 2 + _MISFIT**2) * np.eye(points)
-    more = spread @ design.T @ np.linalg.solve(v, scale * heights - design @ _PRIOR_MEAN)
-    b = _PRIOR_MEAN + believed * more
-    fine = np.linspace(t[0], t[-1], 801)
-    return around + float(fine[int(np.argmin(b[0] * fine + b[1] * fine**2 + b[2] * fine**3))])
+def _deviation(released: Released[Curves]) -> float:
+    """Of the noise in each point of the curve."""
+    return math.sqrt(released.noise.variance) * released.value.unit
 
 
 def _described(released: Released[Curves], clients: float | None) -> dict[str, Any]:
     """The noise in each point, as a part of all clients agreeing, or in rows of the largest norm."""
-    deviation = math.sqrt(released.noise.variance) * released.value.unit
+    deviation = _deviation(released)
     return {
         "law": released.noise.law,
         **({"rows": deviation} if clients is None else {"relative": deviation / clients}),

@@ -6,7 +6,8 @@ little noise covers it. A Newton step turns it into shifts of the logits,
 
     b_j = -(excess of class j)·c/h,   h = the mean of 1 - Σ p²,
 
-shrunk by the part of what is seen that must be noise (James and Stein, 1961), and left out where all of it could be.
+shrunk by the part of what is seen that noise, or a chance selection of clients, accounts for (James and Stein, 1961),
+and left out where that could be all of it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.protocol import Part, Released, Setting, Step, Sum
-from fedassay.summaries.multiclass.client_profiles import ClientProfiles, Profiles
+from fedassay.summaries.multiclass.client_profiles import LARGEST_EXCESS, ClientProfiles, Profiles
 from fedassay.summaries.multiclass.loss_curves import CLIENT, UNITS, LossCurves
 from fedassay.summaries.multiclass.scaling_maps import Temperature, VectorScaling
 from fedassay.tasks.calibration.multiclass.curve_minimum import grid_around, grid_from, lowest_point
@@ -28,7 +29,7 @@ from fedassay.tasks.calibration.multiclass.one_shot import NARROW
 
 Floats = NDArray[np.float64]
 
-STANDS_OUT = 3.0
+STANDS_OUT = 2.0
 """Shifts count if their sum of squares is above what noise has by so many standard deviations of it."""
 
 LEAST_ROOT = 0.35
@@ -77,11 +78,12 @@ def shifts_of(profiles: Profiles, deviation: float, clients: float) -> Floats:
     >>> seen = Profiles(curves=Curves(grid=np.ones(1), losses=np.zeros(1)), excess=np.array([2.0, -1.0, -1.0]),
     ...     uncertainty=50.0, units=(1.0, 1.0, 1.0))
     >>> shifts_of(seen, 1.0, 100.0), shifts_of(seen, 0.01, 100.0).round(3)
-    (array([0., 0., 0.]), array([-0.24,  0.12,  0.12]))
+    (array([0., 0., 0.]), array([-0.23 ,  0.115,  0.115]))
     """
     classes = len(profiles.excess)
     excess = (profiles.excess - profiles.excess.mean()) / clients
-    noise = (classes - 1) * (deviation * profiles.units[1] / clients) ** 2
+    # Clients differ, too: the mean of as many vectors varies by at most their squared norm, divided by their number.
+    noise = (classes - 1) * (deviation * profiles.units[1] / clients) ** 2 + LARGEST_EXCESS**2 / clients
     squares = float(excess @ excess)
     if not squares > noise * (1 + STANDS_OUT * math.sqrt(2 / (classes - 1))):
         return np.zeros(classes)

@@ -1,0 +1,376 @@
+"""Plans of a calibration of logits: the noise is that of a run, and so are refusals and costs; what is enough is."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedassay
+from conformal_drive import answer
+from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.planning import ClassExpectation, ClassStudy, plan_multiclass
+from fedassay.planning.class_methods import PlannedMethod, Word, choices, planned_method, sampled_rounds
+from fedassay.planning.multiclass import CLASS_TARGETS, MulticlassPlan, loose_bound
+from fedassay.planning.rehearsed_classes import cost_of, judgement, temperature_error
+from fedassay.planning.typical_classes import TypicalClients, TypicalModel
+from fedassay.planning.verdict import Verdict
+from fedassay.protocol import Budget, Noise, Protection, Query, TrustModel, Unit
+from fedassay.simulation import Simulation
+from fedassay.summaries.multiclass.map_changes import MapChanges
+from fedassay.summaries.multiclass.maps import logit_map_from_json
+from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
+from fedassay.tasks.calibration.multiclass.choice import ONE_SHOT
+from fedassay.tasks.calibration.multiclass.judged import Judging
+from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, TwoServer
+from softmax_rows import SoftmaxPopulation
+
+Columns = dict[str, np.ndarray]
+
+
+def study(
+    trust: TrustModel | None = None,
+    *,
+    clients: int = 40,
+    each: int = 6,
+    classes: int = 3,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    unit: str = "client",
+    **expected: float,
+) -> ClassStudy:
+    return ClassStudy(
+        expectation=ClassExpectation(rows=clients * each, clients=clients, classes=classes, **expected),
+        trust=trust or Plain(),
+        budget=None if epsilon is None else Budget(epsilon=epsilon, delta=delta),
+        protection=Protection(unit=Unit(unit), rows_per_client=each if unit == "client" else None),
+    )
+
+
+def rows_of(study: ClassStudy, seed: int = 0) -> list[Columns]:
+    """Clients as the study expects them to be, in number and size."""
+    rng, each = np.random.default_rng(seed), round(study.rows / study.expectation.clients)
+    population = SoftmaxPopulation(classes=study.expectation.classes, spread=3.0, stretch=1.5)
+    made = (population.sample(each, rng) for _ in range(study.expectation.clients))
+    return [{"logits": z, "class": y.astype(np.int64)} for z, y in made]
+
+
+def ran(
+    task: CalibrateMulticlass, study: ClassStudy
+) -> tuple[dict[str, Any], list[tuple[Query[Any], Noise]]]:
+    """The results of a run, and the noise that every query got. All clients are in both parts."""
+    flow, setting, clients = task.steps(study.setting), study.setting, rows_of(study)
+    got: list[tuple[Query[Any], Noise]] = []
+    step = next(flow)
+    while True:
+        queries = step if isinstance(step, tuple) else (step,)
+        released = tuple(answer(query, setting, clients, seed) for seed, query in enumerate(queries))
+        got += [(query, one.noise) for query, one in zip(queries, released, strict=True)]
+        try:
+            step = flow.send(released if isinstance(step, tuple) else released[0])
+        except StopIteration as finished:
+            return finished.value, got
+
+
+def planned(study: ClassStudy, **options: Any) -> dict[tuple[str, str], PlannedMethod]:
+    """All but those of one release, whose error takes a simulation."""
+    asked = [one for one in choices(study, **options) if one.solver != ONE_SHOT]
+    found = [planned_method(one, study, target=0.1) for one in asked]
+    return {(one.method, one.solver): one for one in found}
+
+
+# --- the noise is that of a run -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trust", [ServerDP(), DistributedDP(), LocalDP()], ids=lambda trust: trust.name)
+def test_every_method_gets_the_noise_that_was_planned(trust: TrustModel) -> None:
+    here = study(trust, epsilon=30.0, delta=1e-5)
+    methods = planned(here, rounds=2)
+    assert len(methods) == 6
+    for (method, solver), one in methods.items():
+        if one.word is Word.REFUSED:
+            continue
+        asked = {} if solver == "counts" else {"solver": solver}
+        results, got = ran(CalibrateMulticlass(classes=3, method=method, rounds=2, **asked), here)
+        fits = [noise for query, noise in got if query.part == "fit"]
+        assert [(noise.law, noise.scale) for noise in fits] == [(one.noise.law, one.noise.scale)] * 2
+        assert [noise.variance for noise in fits] == pytest.approx([one.noise.variance] * 2)
+        said = results["fit"]["noise"]
+        entering = said["positives"] if solver == "counts" else said["standard_deviation"] / said["clip"]
+        assert one.deviation == pytest.approx(entering)
+        assert one.rounds == 2
+
+
+@pytest.mark.parametrize("method", ["auto", "temperature"])
+@pytest.mark.parametrize(
+    ("trust", "unit", "epsilon", "releases"),
+    [(ServerDP(), "client", 1.0, 1), (ServerDP(), "client", 30.0, 2), (DistributedDP(), "example", 1.0, 1)],
+)
+def test_one_release_gets_the_noise_that_was_planned(
+    trust: TrustModel, unit: str, epsilon: float, releases: int, method: str
+) -> None:
+    here = study(trust, epsilon=epsilon, delta=1e-5, unit=unit)
+    error = temperature_error(here, draws=5, method=method)
+    results, got = ran(CalibrateMulticlass(classes=3, method=method), here)
+    fits = [(query, noise) for query, noise in got if query.part == "fit"]
+    assert results["solver"] == "one-shot"
+    assert len(fits) == len(error.noises) == releases
+    assert [type(query.of) for query, _ in fits] == [type(query.of) for query in error.queries]
+    for (_, noise), expected in zip(fits, error.noises, strict=True):
+        assert (noise.law, noise.scale) == (expected.law, expected.scale)
+        assert noise.variance == pytest.approx(expected.variance)
+
+
+@pytest.mark.parametrize(("unit", "releases"), [("client", 1), ("example", 3)])
+def test_the_judgement_gets_the_noise_that_was_planned(unit: str, releases: int) -> None:
+    here = study(ServerDP(), epsilon=1.0, delta=1e-5, unit=unit, clients=100)
+    expected = judgement(here)
+    _, got = ran(CalibrateMulticlass(classes=3, method="temperature"), here)
+    judged = [(query, noise) for query, noise in got if query.part == "held-out"]
+    assert len(judged) == expected.releases == releases
+    assert isinstance(judged[0][0].of, MapChanges)
+    assert (judged[0][1].law, judged[0][1].scale) == (expected.noise.law, expected.noise.scale)
+
+
+def test_sampling_is_planned_as_it_is_run() -> None:
+    here = study(ServerDP(), epsilon=2.0, delta=1e-5, clients=60)
+    everybody, some = sampled_rounds(here, rounds=2, participation=0.5)
+    for one in (everybody, some):
+        task = CalibrateMulticlass(
+            classes=3, method="temperature", solver="fedavg", rounds=2, participation=one.participation
+        )
+        results, got = ran(task, here)
+        query, noise = got[0]
+        assert one.multiplier == noise.scale / math.ceil(query.of.sensitivity(here.protection).l2)
+        said = results["fit"]["noise"]
+        assert one.deviation == pytest.approx(said["standard_deviation"] / said["clip"])
+    assert some.multiplier < everybody.multiplier
+    assert some.deviation > everybody.deviation  # half as many clients in the mean
+
+
+def test_sampling_is_left_out_where_it_does_not_count() -> None:
+    for here in (
+        study(DistributedDP(), epsilon=2.0, delta=1e-5),
+        study(ServerDP(), epsilon=2.0),
+        study(ServerDP(), epsilon=2.0, delta=1e-5, unit="example"),
+    ):
+        assert sampled_rounds(here, rounds=2, participation=0.5) == ()
+
+
+# --- words ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 4.0])
+def test_refused_is_what_a_run_refuses(epsilon: float) -> None:
+    here = study(ServerDP(), epsilon=epsilon, delta=1e-5, clients=60)
+    seen = set()
+    for (method, solver), one in planned(here).items():
+        if solver != "fedavg":
+            continue
+        flow = CalibrateMulticlass(classes=3, method=method, solver=solver).steps(here.setting)
+        if one.word is Word.REFUSED:
+            with pytest.raises(UsageError, match="times as long as the longest update"):
+                next(flow)
+        else:
+            next(flow)
+        seen.add(one.word)
+        assert (one.word is Word.USABLE) == (one.relative <= 0.5)
+    assert seen == ({Word.REFUSED, Word.NOISY, Word.USABLE} if epsilon < 1 else {Word.NOISY, Word.USABLE})
+
+
+def test_counts_are_usable_once_noise_is_small_against_the_rows_of_a_bin() -> None:
+    words = [
+        planned(study(ServerDP(), epsilon=epsilon, unit="example", clients=clients))["bbq", "counts"].word
+        for epsilon, clients in ((1.0, 40), (1.0, 1_000), (1.0, 3_000))
+    ]
+    assert words == [Word.DROWNED, Word.NOISY, Word.USABLE]
+
+
+def test_a_temperature_that_noise_hides_is_not_called_usable() -> None:
+    some = {"delta": 1e-5, "each": 30}
+    hidden, disturbed = (study(ServerDP(), epsilon=epsilon, **some) for epsilon in (0.01, 0.5))
+    clear = study(ServerDP(), epsilon=1.0, clients=300, **some)
+    found = []
+    for here in (hidden, disturbed, clear):
+        found.append(planned_method(choices(here)[0], here, target=0.1))
+    assert [one.word for one in found] == [Word.DROWNED, Word.NOISY, Word.USABLE]
+    assert (
+        found[0].deviation < 0.1
+    )  # noise alone would not show it: nothing is learnt, so that nothing varies
+
+
+def test_without_noise_only_rows_count() -> None:
+    words = {key: one.word for key, one in planned(study(clients=40, each=6)).items()}
+    assert words == {
+        ("isotonic", "counts"): Word.FEW_ROWS,
+        ("temperature", "exact"): Word.USABLE,
+        ("vector", "exact"): Word.USABLE,
+        ("matrix", "exact"): Word.USABLE,
+        ("order-preserving", "exact"): Word.USABLE,
+        ("fedcal", "fedavg"): Word.USABLE,
+        ("bbq", "counts"): Word.USABLE,
+    }
+    many = planned(study(clients=40, each=100, classes=30))
+    assert {key for key, one in many.items() if one.word is Word.FEW_ROWS} == {("matrix", "exact")}
+    matrix = many["matrix", "exact"]
+    assert matrix.parameters == 930
+    assert matrix.cost is not None
+    assert (matrix.cost.answers, matrix.cost.at_most) == (400, True)
+
+
+# --- costs ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "solver"), [("temperature", "one-shot"), ("vector", "fedavg"), ("bbq", "auto")]
+)
+def test_bytes_are_those_of_a_run(method: str, solver: str) -> None:
+    here = study(ServerDP(), epsilon=20.0, delta=1e-5)
+    choice = next(one for one in choices(here) if (one.method, one.solver) == (method, solver))
+    one = planned_method(choice, here, target=0.1)
+    clients = rows_of(here)
+    data = {
+        "z": np.concatenate([rows["logits"] for rows in clients]),
+        "y": np.concatenate([rows["class"] for rows in clients]),
+        "site": np.repeat([f"site{place:02}" for place in range(len(clients))], 6),
+    }
+    result = fedassay.calibrate(
+        data,
+        logits="z",
+        label="y",
+        client="site",
+        method=method,
+        solver=solver,
+        trust=here.trust,
+        budget=here.budget,
+        protection=here.protection,
+        simulation=Simulation(seed=1, mode="faithful"),
+    )
+    judging = Judging(map=logit_map_from_json(result.results["calibrator"]))
+    judged = cost_of(judging.queries(here.setting), here, times=1)
+    assert one.cost is not None
+    assert one.cost.bytes + judged.bytes == pytest.approx(result.runtime["bytes_per_client"], rel=0.05)
+    assert one.cost.answers + 1 == result.runtime["rounds"]
+
+
+def test_a_server_that_draws_the_cohort_asks_fewer() -> None:
+    found = {}
+    for trust in (ServerDP(), LocalDP()):
+        methods = planned(study(trust, epsilon=9.0), rounds=4, participation=0.5)
+        cost = methods["bbq", "counts"].cost
+        assert cost is not None
+        found[trust.name] = cost.answers
+    assert found == {"server-dp": 4, "local-dp": 2}
+
+
+# --- the whole plan -------------------------------------------------------------------------------------
+
+
+@cache
+def private() -> MulticlassPlan:
+    return plan_multiclass(study(ServerDP(), epsilon=1.0, unit="example", clients=60, each=10))
+
+
+def test_a_plan_is_json_and_says_what_auto_does() -> None:
+    plan = private()
+    document = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
+    assert document["plan"] == "calibrate-classes"
+    assert document["auto"]["method"] == "temperature"
+    assert document["auto"]["solver"] == "one-shot"
+    assert document["methods"][0]["noise"]["standard_deviation"] == plan.temperature.privacy > 0
+    assert document["temperature"]["total"] == pytest.approx(
+        math.hypot(*document["temperature"]["error"].values())
+    )
+    assert [one["metric"] for one in document["inverse"]] == list(CLASS_TARGETS)
+    assert document["held_out"]["log_loss"]["half_width"] == plan.held_out.visible
+    assert set(document["verdicts"].values()) <= {str(verdict) for verdict in Verdict}
+
+
+@pytest.mark.parametrize(
+    ("place", "error"),
+    [
+        (0, lambda study: temperature_error(study, draws=100).total),
+        (1, lambda study: judgement(study).visible),
+    ],
+)
+def test_what_is_said_to_be_enough_is_predicted_to_be_enough(
+    place: int, error: Callable[[ClassStudy], float]
+) -> None:
+    plan, one = private(), private().inverse[place]
+    assert one.epsilon.value is not None
+    assert error(plan.study.with_epsilon(one.epsilon.value)) <= one.target
+    assert error(plan.study.with_epsilon(one.epsilon.value / 1.05)) > one.target
+    assert one.rows.value is not None
+    assert one.rows.clients is not None
+    assert error(plan.study.with_rows(one.rows.value)) <= one.target
+    assert error(plan.study.with_rows(one.rows.value / 1.2)) > one.target
+
+
+def test_what_is_too_far_away_has_a_reason() -> None:
+    here = study(ServerDP(), epsilon=1.0, clients=30, each=4, temperature=2.0)
+    plan = plan_multiclass(here, targets={"temperature": 1e-3, "improvement": 1e-4})
+    reasons = [one.epsilon.reason for one in plan.inverse]
+    assert all(reason is not None and reason.startswith("no epsilon is enough") for reason in reasons)
+    assert plan.verdicts == dict.fromkeys(CLASS_TARGETS, Verdict.NOT_ENOUGH)
+    assert "will not be able to show anything" in plan.verdict
+    assert plan.to_dict()["held_out"]["log_loss"]["half_width"] is None
+
+
+def test_without_noise_auto_is_isotonic_and_epsilon_plays_no_part() -> None:
+    plan = plan_multiclass(study(SecureSum(), clients=40, each=100, unit="example"))
+    assert (plan.auto.method, plan.temperature.privacy, plan.held_out.noise.law) == ("isotonic", 0.0, "none")
+    assert all("plays no part" in (one.epsilon.reason or "") for one in plan.inverse)
+    assert plan.held_out.recommended
+    assert plan.verdicts == dict.fromkeys(CLASS_TARGETS, Verdict.ENOUGH)
+    few = plan_multiclass(study(SecureSum(), unit="example"))
+    assert "the temperature alone" in few.reason
+
+
+def test_a_loose_bound_on_the_rows_of_a_client_is_noticed() -> None:
+    here = study(ServerDP(), epsilon=10.0, clients=300, each=10)
+    loose = replace(here, protection=replace(here.protection, rows_per_client=40))
+    (note,) = loose_bound(loose)
+    assert "with --rows-per-client 10 it would be 4 times smaller" in note
+    assert f"seen from {judgement(here).visible:.2g} on" in note
+    assert judgement(loose).visible > 3 * judgement(here).visible
+    assert loose_bound(here) == ()
+
+
+def test_what_cannot_be_answered_is_refused_as_a_whole() -> None:
+    with pytest.raises(UnsupportedQuery, match="two-server"):
+        plan_multiclass(study(TwoServer(), epsilon=1.0))
+
+
+# --- what is assumed ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [2, 10, 300])
+def test_typical_models_are_as_accurate_and_as_sure_as_they_should_be(classes: int) -> None:
+    model = TypicalModel(classes=classes, accuracy=0.85, temperature=2.0)
+    rows = model.drawn(8_000, seed=3)
+    right = rows["logits"].argmax(axis=1) == rows["class"]
+    assert right.mean() == pytest.approx(0.85, abs=4 * math.sqrt(0.85 * 0.15 / 8_000))
+    clients = TypicalClients(model=model, each=50)
+    assert len(clients.rows) >= 8
+    assert all(len(one.columns["class"]) == 50 for one in clients.rows)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"classes": 1}, "classes: got 1"),
+        ({"accuracy": 0.2}, "accuracy: got 0.2, expected a number above 0.333"),
+        ({"accuracy": 1.0}, "accuracy: got 1"),
+        ({"temperature": 0.0}, "temperature: got 0"),
+        ({"clients": 500}, "clients: got 500 for 100 rows"),
+    ],
+)
+def test_impossible_assumptions_are_refused(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        ClassExpectation(**{"rows": 100, "clients": 10, "classes": 3, **wrong})
