@@ -297,10 +297,10 @@ def test_a_class_that_nobody_has_is_a_warning(capsys: Any, tmp_path: Path) -> No
     table, path = rows(), tmp_path / "rows.npz"
     np.savez(path, **{**table, "labels": np.where(table["labels"] == 2, 1, table["labels"])})
     for method in ("temperature", "vector", "bbq", "isotonic"):
-        document = calibrated(capsys, path, *COLUMNS, "--method", method)
+        document = calibrated(capsys, path, *COLUMNS, "--method", method, "--privacy", "plain")
         assert "No row is of class 2: what is said about it rests on no rows." in document["warnings"]
         assert document["results"]["classes"][2]["rows"] == 0
-    code, out, _ = call(capsys, "calibrate", path, *COLUMNS, "--method", "temperature")
+    code, out, _ = call(capsys, "calibrate", path, *COLUMNS, "--method", "bbq", "--privacy", "plain")
     assert code == 0
     assert "No row is of class 2" in " ".join(out.split())
     private = calibrated(capsys, path, *COLUMNS, *PRIVATE)
@@ -312,11 +312,9 @@ def test_a_client_without_rows_is_a_warning(capsys: Any, tmp_path: Path) -> None
     for name in ("a", "b", "c"):
         np.savez(tmp_path / f"{name}.npz", **table)
     np.savez(tmp_path / "d.npz", **{name: column[:0] for name, column in table.items()})
-    document = calibrated(capsys, tmp_path, *COLUMNS[:4], "--method", "temperature")
+    document = calibrated(capsys, tmp_path, *COLUMNS[:4], "--method", "bbq")
     assert document["cohort"]["clients"] == 4
-    assert any(
-        one.startswith("1 of 4 clients have no rows ('d')") or "('d')" in one for one in document["warnings"]
-    )
+    assert any(one.startswith("1 of 4 clients") and "no rows ('d')" in one for one in document["warnings"])
 
 
 def test_numbered_columns_of_a_table(capsys: Any, data: Path, tmp_path: Path) -> None:

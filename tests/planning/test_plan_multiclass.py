@@ -194,7 +194,7 @@ def test_counts_are_usable_once_noise_is_small_against_the_rows_of_a_bin() -> No
 
 def test_a_temperature_that_noise_hides_is_not_called_usable() -> None:
     some = {"delta": 1e-5, "each": 30}
-    hidden, disturbed = (study(ServerDP(), epsilon=epsilon, **some) for epsilon in (0.01, 0.5))
+    hidden, disturbed = (study(ServerDP(), epsilon=epsilon, **some) for epsilon in (0.01, 0.8))
     clear = study(ServerDP(), epsilon=1.0, clients=300, **some)
     found = []
     for here in (hidden, disturbed, clear):
@@ -232,7 +232,9 @@ def test_without_noise_only_rows_count() -> None:
 )
 def test_bytes_are_those_of_a_run(method: str, solver: str) -> None:
     here = study(ServerDP(), epsilon=20.0, delta=1e-5)
-    choice = next(one for one in choices(here) if (one.method, one.solver) == (method, solver))
+    rounds = {"rounds": 2} if solver == "fedavg" else {}
+    asked = choices(here, **rounds)
+    choice = next(one for one in asked if (one.method, one.solver) == (method, solver))
     one = planned_method(choice, here, target=0.1)
     clients = rows_of(here)
     data = {
@@ -251,6 +253,7 @@ def test_bytes_are_those_of_a_run(method: str, solver: str) -> None:
         budget=here.budget,
         protection=here.protection,
         simulation=Simulation(seed=1, mode="faithful"),
+        **rounds,
     )
     judging = Judging(map=logit_map_from_json(result.results["calibrator"]))
     judged = cost_of(judging.queries(here.setting), here, times=1)
@@ -313,12 +316,19 @@ def test_what_is_said_to_be_enough_is_predicted_to_be_enough(
 
 
 def test_what_is_too_far_away_has_a_reason() -> None:
-    here = study(ServerDP(), epsilon=1.0, clients=30, each=4, temperature=2.0)
-    plan = plan_multiclass(here, targets={"temperature": 1e-3, "improvement": 1e-4})
-    reasons = [one.epsilon.reason for one in plan.inverse]
-    assert all(reason is not None and reason.startswith("no epsilon is enough") for reason in reasons)
-    assert plan.verdicts == dict.fromkeys(CLASS_TARGETS, Verdict.NOT_ENOUGH)
+    plan = plan_multiclass(private().study, targets={"improvement": 1e-4})
+    enough, too_far = plan.inverse
+    assert enough == private().inverse[0]
+    assert (too_far.epsilon.reason or "").startswith("no epsilon is enough: sampling alone leaves ±0.0")
+    assert plan.verdicts["improvement"] is Verdict.NOT_ENOUGH
+
+
+def test_a_judgement_that_noise_hides_shows_nothing() -> None:
+    hidden = judgement(study(ServerDP(), epsilon=1.0, clients=30, each=4))
+    assert math.isinf(hidden.visible)
+    plan = replace(private(), held_out=hidden)
     assert "will not be able to show anything" in plan.verdict
+    assert plan.verdicts["improvement"] is Verdict.NOT_ENOUGH
     assert plan.to_dict()["held_out"]["log_loss"]["half_width"] is None
 
 

@@ -115,7 +115,7 @@ CASES = {
     "server, rows": (ServerDP(), BUDGET, {}, "aggregate", 200),
     "server, pure": (ServerDP(), PURE, WHOLE_CLIENTS, "aggregate", 200),
     "server, messages": (ServerDP(), BUDGET, WHOLE_CLIENTS, "faithful", 60),
-    "distributed, messages": (DistributedDP(), BUDGET, WHOLE_CLIENTS, "faithful", 40),
+    "distributed, messages": (DistributedDP(), BUDGET, WHOLE_CLIENTS, "faithful", 30),
 }
 
 
@@ -180,21 +180,20 @@ def log_s(released: Released[Any], size: float | None = None) -> float:
     return lowest_point(released.value, deviation, size)
 
 
-def test_noise_alone_moves_the_temperature_hardly() -> None:
-    """Rows are added up, so that only the curve itself says how long it is.
+def test_noise_alone_moves_nothing() -> None:
+    """Rows are added up, so that only the curve itself says how long it is, and noise makes it long.
 
-    Noise explains a curve of its own length: in more than half of the releases nothing happens (the probability that
-    χ² with 8 degrees of freedom exceeds 8 is 0.43), else little. Believing the curve whatever its length, as a broken
-    variant does, moves log s by a third at the median.
+    If at most 2 % of the releases moved the temperature in truth, more than 5 % of 300 would with a probability below
+    10^-3. Believing the curve whatever its length, as a broken variant does, moves it in about half of them.
     """
     curves = released_curves(ROWS, 1e-3, 300)
     logs = np.abs([log_s(one) for one in curves])
-    # More than half of 300 would have to exceed the length of noise: 2.4 standard deviations of a binomial, 0.8 %.
-    assert np.median(logs) < 0.05
-    assert np.mean(logs) < 0.15
+    assert np.mean(logs > 0) <= 0.05
+    assert logs.mean() < 0.02
     lengths = [float(np.linalg.norm(one.value.losses - one.value.losses.mean())) for one in curves]
-    broken = [abs(log_s(one, length)) for one, length in zip(curves, lengths, strict=True)]
-    assert np.median(broken) > 0.25
+    broken = np.abs([log_s(one, length) for one, length in zip(curves, lengths, strict=True)])
+    assert np.mean(broken > 0) > 0.3
+    assert broken.mean() > 0.1
 
 
 def test_more_budget_brings_it_closer() -> None:

@@ -316,6 +316,12 @@ def loss_curves(draw: st.DrawFn) -> Fields:
     }
 
 
+@st.composite
+def client_profiles(draw: st.DrawFn) -> Fields:
+    fields = draw(loss_curves())
+    return {name: fields[name] for name in ("classes", "grid", "full_rows")}
+
+
 QUESTIONS: Mapping[str, st.SearchStrategy[Fields]] = {
     "score-histogram": histogram(),
     "versus-histogram": histogram(),
@@ -343,6 +349,7 @@ QUESTIONS: Mapping[str, st.SearchStrategy[Fields]] = {
     "probability-histograms": probability_bins(),
     "map-changes": of_changes(),
     "loss-curves": loss_curves(),
+    "client-profiles": client_profiles(),
 }
 
 
@@ -429,6 +436,7 @@ def test_no_rows_make_a_summary_refuse(name: str, data: st.DataObject) -> None:
         "map-changes",
         "clipped-updates",
         "loss-curves",
+        "client-profiles",
     ],
 )
 def test_rows_of_another_model_count_for_nothing(name: str, other: int) -> None:
@@ -438,6 +446,7 @@ def test_rows_of_another_model_count_for_nothing(name: str, other: int) -> None:
         "clipped-updates": {"method": "temperature", "theta": (1.0,)},
         "map-changes": {"kind": "temperature", "theta": (2.0,)},
         "loss-curves": {"grid": (0.5, 2.0)},
+        "client-profiles": {"grid": (0.5, 2.0)},
     }.get(name, {})
     summary = CATALOGUE[name](classes=3, **fields)
     found = {

@@ -16,7 +16,7 @@ def deliver(result: Result, delivery: output.Delivery, *, out: Path | None) -> N
     if out is None:
         delivery.deliver(result)
         return
-    if result.task not in ("calibrate", "conformal"):
+    if result.task not in ("calibrate", "calibrate-classes", "conformal"):
         raise UsageError(
             f"--out: only calibrate and conformal write an artefact, not {result.task}; leave it out."
         )

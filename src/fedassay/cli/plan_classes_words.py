@@ -40,7 +40,7 @@ def render(plan: Mapping[str, Any], console: Console) -> None:
             say(f"{_name(one)}: {one['reason']}.")
     by = "" if auto["solver"] == "counts" else f" ({auto['solver']})"
     say(f"auto is {auto['method']}{by}: {auto['reason']}.")
-    say(_temperature(plan["temperature"]))
+    say(_temperature(plan["temperature"], private=given["epsilon"] is not None))
     if held_out["log_loss"]["value"] is not None:
         console.print(_held_out(held_out))
         noise = "; under noise it must exclude a fall of 1 %" if held_out["noise"]["law"] != "none" else ""
@@ -85,9 +85,9 @@ def _name(one: Mapping[str, Any]) -> str:
     return one["method"] if one["solver"] == "counts" else f"{one['method']} ({one['solver']})"
 
 
-def _temperature(found: Mapping[str, Any]) -> str:
+def _temperature(found: Mapping[str, Any], *, private: bool) -> str:
     error = found["error"]
-    if not error["privacy"]:
+    if not private:
         return f"The temperature of all rows will be right to {found['total']:.2g} in log s: sampling."
     return (
         f"The temperature from {counted(found['releases'], 'release')} will be right to {found['total']:.2g} in log s: "

@@ -31,9 +31,6 @@ from fedassay.tasks.evaluation.metric import LEVEL
 DRAWS = 200
 """Standard deviations are then right to 5 %."""
 
-_TOGETHER = 50
-"""Rows that are drawn together, where it makes no difference which of them a client has."""
-
 _SEED = 7004
 _ID = bytes(16)
 
@@ -233,28 +230,21 @@ class _OneShot:
 
 @lru_cache(maxsize=8)
 def _deviation_by_row(model: TypicalModel) -> float:
-    """Of log s of pooled rows, times the root of their number; from rows that are drawn again and again."""
-    typical = TypicalClients(model=model, each=_TOGETHER)
-    of, clients = _exact_curves(typical), len(typical.rows)
-    answers = np.stack([of.measure(rows, {})[0] for rows in typical.rows])
-    rng = np.random.default_rng(_SEED)
-    totals = rng.multinomial(clients, np.full(clients, 1 / clients), size=DRAWS) @ answers
-    found = [_exact_log_scale(of, total) for total in totals]
-    return float(np.std(found, ddof=1)) * math.sqrt(clients * _TOGETHER)
+    """Of log s of pooled rows, times the root of their number: one over the root of a row's Fisher information.
+
+    That is the mean curvature of its loss at the true temperature, as the model is calibrated there.
+    """
+    of = LossCurves(classes=model.classes, grid=(1 / model.temperature,))
+    curves = of.read(held_out_total(model, of, model.rows_drawn))
+    assert curves.second is not None
+    return math.sqrt(model.rows_drawn / float(curves.second[0]))
 
 
 @lru_cache(maxsize=8)
 def _pooled(typical: TypicalClients) -> float:
     """Log s of all rows of typical clients in one place."""
-    of = _exact_curves(typical)
-    return _exact_log_scale(of, typical.total(of, len(typical.rows)))
-
-
-def _exact_curves(typical: TypicalClients) -> LossCurves:
-    return LossCurves(classes=typical.model.classes, grid=EXACT_GRID)
-
-
-def _exact_log_scale(of: LossCurves, total: Vector) -> float:
+    of = LossCurves(classes=typical.model.classes, grid=EXACT_GRID)
+    total = typical.total(of, len(typical.rows))
     return log_scale(exact_fit(Released(value=of.read(total), noise=NO_NOISE, clients=1), of.classes).map)
 
 

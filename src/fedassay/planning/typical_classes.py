@@ -29,7 +29,7 @@ ACCURACY, TEMPERATURE = 0.8, 1.5
 HIGHEST_ACCURACY = 0.999
 COLDEST, HOTTEST = 0.1, 10.0
 
-_MOST_ROWS, _FEWEST_ROWS, _MOST_LOGITS = 8_000, 1_000, 1_000_000
+_MOST_ROWS, _FEWEST_ROWS, _MOST_LOGITS = 4_000, 1_000, 1_000_000
 """Rows of all typical clients together: so many, or fewer of many classes."""
 
 _FEWEST_CLIENTS, _MOST_CLIENTS = 8, 400

@@ -1,0 +1,110 @@
+"""`fedassay plan calibrate --classes` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedassay.cli import run_command
+
+DATA = ["--classes", "4", "--rows", "600", "--clients", "60"]
+NOISE = ["--privacy", "server-dp", "--epsilon", "2"]
+
+
+def call(capsys: Any, *arguments: str) -> tuple[int, str, str]:
+    code = run_command(["plan", "calibrate", *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_a_plan_under_noise_in_words(capsys: Any, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    code, out, err = call(
+        capsys,
+        *(*DATA, *NOISE, "--delta", "1e-5", "--unit", "client", "--rows-per-client", "20"),
+        *("--rounds", "2", "--participation", "0.5", "--target", "temperature=0.3", "--json", str(file)),
+    )
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines()[1:14])) <= 80
+    for words in (
+        "600 rows at 60 clients, 4 classes, accuracy 0.8, best temperature 1.5 (assumed); server-dp, ε = 2, δ = 1e-05.",
+        *("temperature (one-shot)", "vector (fedavg)", "bbq", "in log s", "clips", "usable"),
+        "auto is vector (one-shot): a temperature, and shifts of classes that stand out from the noise,",
+        *(
+            "To expect: Not recommended",
+            "with and without sampling",
+            "For a temperature that is right to 30%: ε ≥ ",
+        ),
+        "For seeing an improvement of the log loss of 0.05: ",
+        "with --rows-per-client 10 it would be 2 times smaller",
+    ):
+        assert words in out.replace("\n", " "), words
+    assert "Auto fits a temperature that is right to " in out
+    plan = json.loads(file.read_text())
+    assert [line["participation"] for line in plan["sampling"]] == [1.0, 0.5]
+    averaged = [one for one in plan["methods"] if one["solver"] == "fedavg"]
+    assert {(one["rounds"], one["participation"]) for one in averaged} == {(2, 0.5)}
+
+
+def test_a_plan_without_noise(capsys: Any) -> None:
+    code, out, _ = call(capsys, *DATA, "--accuracy", "0.7", "--temperature", "2", "--json", "-")
+    assert code == 0
+    plan = json.loads(out)
+    assert set(plan) == {
+        *("plan", "assumptions", "parameters", "verdict", "verdicts", "targets", "auto", "temperature"),
+        *("methods", "held_out", "sampling", "inverse", "warnings"),
+    }
+    assumed = plan["assumptions"]
+    assert (assumed["classes"], assumed["accuracy"], assumed["temperature"], assumed["holdout"]) == (
+        4,
+        0.7,
+        2.0,
+        0.3,
+    )
+    assert [one["solver"] for one in plan["methods"]] == ["counts", *["exact"] * 4, "fedavg", "counts"]
+    code, out, _ = call(capsys, *DATA, "--target", "improvement=0.5", "--holdout", "0.5")
+    assert "auto is isotonic: sums are exact; but with fewer than 1,000 rows" in out.replace("\n", " ")
+    assert "What 300 held-out rows can show" in out
+    assert "an improvement of the log loss of 0.5: secure-sum adds no noise" in out.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--classes", "1"], "classes: got 1"),
+        (["--accuracy", "0.2"], "accuracy: got 0.2"),
+        (["--temperature", "50"], "temperature: got 50"),
+        (["--holdout", "1"], "holdout: got 1"),
+        (["--rounds", "0"], "rounds: got 0"),
+        (["--participation", "2"], "sampling rate: got 2"),
+        (["--target", "roc_auc=0.1"], "target: got 'roc_auc', expected one of temperature, improvement"),
+        (["--auc", "0.8"], "--auc: it is for scores"),
+        (["--height", "6"], "--height: it is for scores"),
+        (["--privacy", "server-dp"], "needs a budget"),
+        (["--privacy", "two-server", "--epsilon", "1"], "two-server encodes each row by the cell"),
+        (["--privacy", "distributed-dp", "--epsilon", "1", "--clients", "2"], "got 2 clients"),
+        (["--level", "1.5"], "level: got 1.5"),
+    ],
+)
+def test_bad_input_has_one_sentence(capsys: Any, arguments: list[str], words: str) -> None:
+    code, out, err = call(capsys, *DATA, *arguments)
+    assert (code, out) == (2, "")
+    assert words in err.replace("\n", " ")
+    assert err.count("Error") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--auc", "0.8"], "--prevalence: got none"),
+        (["--prevalence", "0.2"], "--auc: got none"),
+        (["--prevalence", "0.2", "--auc", "0.8", "--accuracy", "0.9"], "--accuracy: it is for logits"),
+    ],
+)
+def test_scores_need_what_they_always_did(capsys: Any, arguments: list[str], words: str) -> None:
+    code, out, err = call(capsys, "--rows", "600", "--clients", "60", *arguments)
+    assert (code, out) == (2, "")
+    assert words in err.replace("\n", " ")

@@ -1,0 +1,181 @@
+"""A calibration of logits in a study between sites: what one process gives, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as parquet
+import pytest
+
+import fedassay
+from fedassay.cli import run_command
+from fedassay.errors import UsageError
+from fedassay.reports.contents import heading
+from fedassay.runtimes.flower.study import Study
+from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
+from file_drop_town import Town
+from multiclass_rows import drawn
+
+SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
+KEY = bytes(range(32))
+PLAIN = ("--classes", 3, "--privacy", "plain")
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    """Three sites with numbered columns of logits and the same key of the split, so that runs can be compared."""
+    town = Town(tmp_path, names=("a", "b", "c"))
+    for number, name in enumerate(town.names):
+        found = drawn(150 + 30 * number, 3, seed=number)
+        frame = pd.DataFrame({f"z_{j}": column for j, column in enumerate(found["logits"].T)})
+        frame.assign(y=found["class"]).to_csv(town.root / name / "scores.csv", index=False)
+        site = town.root / name / "site.toml"
+        site.write_text(site.read_text().replace('score = "p"\nlabel = "y"', 'class = "y"\nlogits = "z_"'))
+        (town.root / name / "state").mkdir()
+        (town.root / name / "state" / "split.key").write_bytes(KEY)
+    return town
+
+
+def begin(town: Town, *arguments: object) -> int:
+    roster = town.root / "coordinator" / "roster.toml"
+    return town.aggregate("calibrate-classes", "--roster", roster, "-q", *arguments)
+
+
+def finish(town: Town, result: Path, *more: object) -> dict[str, Any]:
+    """Sites answer pass after pass, until there is a result."""
+    for _ in range(20):
+        for name in town.names:
+            assert town.contribute(name) == 0
+        assert town.aggregate("-q", "--json", result, *more) == 0
+        if result.exists():
+            document: dict[str, Any] = json.loads(result.read_text())
+            jsonschema.validate(document, SCHEMA)
+            return document
+    raise AssertionError("no result after 20 passes")
+
+
+def pooled(town: Town) -> pd.DataFrame:
+    frames = [pd.read_csv(town.root / name / "scores.csv").assign(site=name) for name in town.names]
+    return pd.concat(frames, ignore_index=True)
+
+
+def in_process(town: Town, **options: Any) -> fedassay.Result:
+    return fedassay.calibrate(
+        pooled(town),
+        client="site",
+        label="y",
+        logits="z_",
+        trust=fedassay.Plain(),
+        simulation=fedassay.Simulation(split_key=KEY),
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "same"),
+    [
+        (("--method", "temperature"), {"method": "temperature"}),
+        (("--method", "bbq", "--weighting", "none"), {"method": "bbq", "weighting": "none"}),
+        ((), {}),
+    ],
+    ids=["temperature", "bbq", "auto"],
+)
+def test_a_study_gives_what_one_process_gives(
+    town: Town, tmp_path: Path, options: tuple[Any, ...], same: dict[str, Any]
+) -> None:
+    artefact = tmp_path / "calibrator.json"
+    assert begin(town, *PLAIN, *options) == 0
+    document = finish(town, tmp_path / "r.json", "--out", artefact)
+    wanted = in_process(town, **same)
+    assert document["results"] == json.loads(wanted.to_json())["results"]
+    assert "alibration" in heading(document)
+    assert document["cohort"]["clients"] == 3
+    assert document["privacy"]["simulated"] is False
+    made = fedassay.load_calibrator(artefact)
+    assert isinstance(made, fedassay.ClassCalibrator)
+    assert made.map == fedassay.ClassCalibrator.of(wanted).map
+    rows, out = tmp_path / "new.npz", tmp_path / "new.parquet"
+    new = drawn(20, 3, seed=9)["logits"]
+    np.savez(rows, z=new)
+    assert run_command([*map(str, ("apply", artefact, rows, "--logits", "z", "--out", out, "-q"))]) == 0
+    assert parquet.read_table(out)["probabilities"].to_pylist() == made.predict_proba(new).tolist()
+
+
+def test_a_secure_sum_gives_the_same(town: Town, tmp_path: Path) -> None:
+    assert begin(town, "--classes", 3, "--method", "temperature", "--solver", "one-shot") == 0
+    document = finish(town, tmp_path / "r.json")
+    wanted = in_process(town, method="temperature", solver="one-shot")
+    assert document["results"] == json.loads(wanted.to_json())["results"]
+    assert document["privacy"]["trust_model"] == "secure-sum"
+
+
+def test_under_noise_sites_pay_for_both_parts(town: Town, tmp_path: Path) -> None:
+    """Fit and held-out rows are other rows: a site's ledger has both, and 3 is enough for 2."""
+    privacy = ("--privacy", "distributed-dp", "--epsilon", 2, "--delta", 1e-5)
+    for name in town.names:
+        site = town.root / name / "site.toml"
+        site.write_text(site.read_text().replace("epsilon = 3.0", "epsilon = 3.0\ndelta = 1e-5"))
+    assert begin(town, "--classes", 3, *privacy) == 0
+    document = finish(town, tmp_path / "r.json")
+    results = document["results"]
+    assert (results["method"], results["solver"]) == ("temperature", "one-shot")
+    assert 1.0 <= results["temperature"]["value"] < 3.2
+    assert document["privacy"]["epsilon"] == 2
+    for name in town.names:
+        lines = (town.root / name / "state" / "ledger.jsonl").read_text().splitlines()
+        parts = [json.loads(line).get("part") for line in lines if '"part"' in line]
+        assert set(parts) == {"fit", "held-out"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "classes: got none, expected how many the model has; give --classes"),
+        (("--classes", 3, "--rounds", 3), "rounds: the method auto has no use for it"),
+        (("--classes", 3, "--method", "platt"), "method: got 'platt', expected one of auto, temperature"),
+        (("--classes", 3, "--threshold", 0.5), "calibrate-classes: it has no thresholds"),
+        (("--classes", 3, "--solver", "exact", "--privacy", "server-dp", "--epsilon", 1), "exact sums carry no noise"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused_before_anybody_is_asked(
+    town: Town, capsys: Any, options: tuple[Any, ...], words: str
+) -> None:
+    assert begin(town, *options) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert words in said
+    assert not any(town.drop.iterdir())
+
+
+# --- on Flower ------------------------------------------------------------------------------------------
+
+
+def test_a_flower_study_carries_the_parameters() -> None:
+    given = {"classes": 3, "method": "matrix", "solver": "fedavg", "rounds": 2, "participation": 0.5}
+    study = Study(name="s", task="calibrate-classes", parameters=given, privacy="plain")
+    again = Study.from_config(study.to_config())
+    assert again.job(clients=5).task == CalibrateMulticlass(**given)
+    for wrong, words in (({"height": 3}, "has no use for it"), ({"classes": None}, "give --classes")):
+        with pytest.raises(UsageError, match=words):
+            Study(name="s", task="calibrate-classes", parameters={**given, **wrong}, privacy="plain")
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")  # Flower and Ray warn about each other's deprecated corners
+def test_flower_simulates_it(town: Town, tmp_path: Path) -> None:
+    pytest.importorskip("flwr", reason="Flower is not installed; pip install 'fedassay[flower]'")
+    pytest.importorskip("ray", reason="Ray is not installed; pip install 'fedassay[flower]'")
+    data, out = tmp_path / "rows.csv", tmp_path / "r.json"
+    pooled(town).to_csv(data, index=False)
+    columns = ["--client", "site", "--label", "y", "--logits", "z_", "--method", "bbq"]
+    arguments = [str(data), *columns, "--privacy", "plain", "--seed", "1", "-q", "--json"]
+    assert run_command(["calibrate", *arguments, str(out), "--runtime", "flower"]) == 0
+    document = json.loads(out.read_text())
+    assert document["runtime"]["name"] == "flower"
+    assert run_command(["calibrate", *arguments, str(tmp_path / "here.json")]) == 0
+    assert document["results"] == json.loads((tmp_path / "here.json").read_text())["results"]
