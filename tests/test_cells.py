@@ -32,9 +32,10 @@ def test_a_search_runs_where_servers_keep_what_clients_sent() -> None:
         assert refused == (trust.name != "two-server")
 
 
-def test_classes_are_evaluated_where_rows_are_not_encoded_one_by_one() -> None:
+@pytest.mark.parametrize("task", ["evaluate-classes", "calibrate-classes"])
+def test_classes_are_judged_where_rows_are_not_encoded_one_by_one(task: str) -> None:
     for trust in TRUST_MODELS.values():
-        refused = task_cell(default_task("evaluate-classes"), trust())
+        refused = task_cell(default_task(task), trust())
         assert (refused is not None) == (trust.name == "two-server"), refused
 
 

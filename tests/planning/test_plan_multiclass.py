@@ -16,9 +16,11 @@ import fedassay
 from conformal_drive import answer
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.planning import ClassExpectation, ClassStudy, plan_multiclass
-from fedassay.planning.class_methods import PlannedMethod, Word, choices, planned_method, sampled_rounds
+from fedassay.planning.class_averages import sampled_rounds
+from fedassay.planning.class_judgement import judgement
+from fedassay.planning.class_methods import PlannedMethod, Word, choices, planned_method
 from fedassay.planning.multiclass import CLASS_TARGETS, MulticlassPlan, loose_bound
-from fedassay.planning.rehearsed_classes import cost_of, judgement, temperature_error
+from fedassay.planning.rehearsed_classes import cost_of, temperature_error
 from fedassay.planning.typical_classes import TypicalClients, TypicalModel
 from fedassay.planning.verdict import Verdict
 from fedassay.protocol import Budget, Noise, Protection, Query, TrustModel, Unit

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, cast
 
-import numpy as np
-
 from fedassay.errors import UnsupportedQuery
+from fedassay.planning.class_averages import averaged
 from fedassay.planning.rehearsed_classes import (
     ClassStudy,
     Cost,
@@ -19,7 +18,7 @@ from fedassay.planning.rehearsed_classes import (
     temperature_error,
 )
 from fedassay.planning.typical_classes import TypicalClients
-from fedassay.protocol import NO_NOISE, Noise, Plan, Query, Released
+from fedassay.protocol import NO_NOISE, Noise, Query, Released
 from fedassay.summaries.multiclass.clipped_updates import ClippedUpdates
 from fedassay.summaries.multiclass.scaling_sums import MOST_NEWTON, ScalingSums
 from fedassay.tasks.calibration.multiclass.choice import (
@@ -27,12 +26,11 @@ from fedassay.tasks.calibration.multiclass.choice import (
     AVERAGED,
     EXACT,
     ONE_SHOT,
-    ROUNDS,
     SCALINGS,
     Choice,
 )
 from fedassay.tasks.calibration.multiclass.exact import GRADIENT_SUMS
-from fedassay.tasks.calibration.multiclass.fedavg import NOISIEST, fit_fedavg
+from fedassay.tasks.calibration.multiclass.fedavg import NOISIEST
 from fedassay.tasks.calibration.multiclass.isotonic_fit import FEWEST_ROWS, PRIOR_ROWS
 
 CLEAR, DROWNED = 0.5, 2.0
@@ -111,29 +109,6 @@ class PlannedMethod:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class SampledRounds:
-    """Averaging with a secret coin for each client and round: the noise of a round in units of the sensitivity.
-
-    `deviation` is that of a parameter in the mean update, in clips: sampling needs less noise, but the mean is over
-    fewer clients.
-    """
-
-    participation: float
-    rounds: int
-    multiplier: float
-    deviation: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return {
-            "participation": self.participation,
-            "rounds": self.rounds,
-            "noise_multiplier": self.multiplier,
-            "standard_deviation": self.deviation,
-        }
-
-
 def choices(
     study: ClassStudy, *, rounds: int | None = None, participation: float = 1.0
 ) -> tuple[Choice, ...]:
@@ -151,37 +126,6 @@ def choices(
             for method, by in others
         ),
     )
-
-
-def sampled_rounds(
-    study: ClassStudy, *, rounds: int | None, participation: float
-) -> tuple[SampledRounds, ...]:
-    """The same rounds with everybody, and with clients that take part by a secret coin.
-
-    Nothing where the coin does not count for the guarantee.
-    """
-    if not study.trust.clients_sample:
-        return ()
-    lines = []
-    for rate in (1.0, participation):
-        choice = Choice(
-            classes=study.expectation.classes,
-            method="temperature",
-            solver=AVERAGED,
-            rounds=rounds or ROUNDS,
-            participation=rate,
-            held_out=study.holdout,
-        )
-        plan, deviation = _averaged(choice, study)
-        if rate < 1 and plan.sampled == 1:
-            return ()
-        multiplier = plan.noise.scale / math.ceil(plan.sensitivity.l2)
-        lines.append(
-            SampledRounds(
-                participation=rate, rounds=rounds or ROUNDS, multiplier=multiplier, deviation=deviation
-            )
-        )
-    return tuple(lines)
 
 
 # --- one method -----------------------------------------------------------------------------------------
@@ -228,7 +172,7 @@ def _one_shot(plain: PlannedMethod, choice: Choice, study: ClassStudy, target: f
 
 
 def _averaging(plain: PlannedMethod, choice: Choice, study: ClassStudy) -> PlannedMethod:
-    plan, deviation = _averaged(choice, study)
+    plan, deviation = averaged(choice, study)
     size = cast(ClippedUpdates, plan.query.of).averaged.size(choice.classes)
     relative = deviation * math.sqrt(size)
     word, reason = _by_noise(relative), ""
@@ -246,28 +190,6 @@ def _averaging(plain: PlannedMethod, choice: Choice, study: ClassStudy) -> Plann
         reason=reason,
         cost=cost_of(plan.query, study, times=_times(choice, study)),
     )
-
-
-def _averaged(choice: Choice, study: ClassStudy) -> tuple[Plan, float]:
-    """The plan of one round, and the standard deviation of the noise in a parameter of the mean update, in clips."""
-    assert choice.rounds is not None
-    setting, expected = study.setting, choice.clients(study.setting)
-    flow = fit_fedavg(
-        choice.method,
-        choice.classes,
-        setting,
-        rounds=choice.rounds,
-        participation=choice.participation,
-        expected_clients=expected,
-        noisiest=math.inf,
-    )
-    (query,) = queries_of(next(flow))
-    plan = study.trust.plan(query, setting)
-    if plan.noise.variance == 0:
-        return plan, 0.0
-    updates = cast(ClippedUpdates, query.of)
-    unit = updates.read(np.zeros(updates.length, dtype=np.int64)).resolution / updates.clip
-    return plan, unit * math.sqrt(plan.noise.variance) / (choice.participation * expected)
 
 
 def _counted(plain: PlannedMethod, choice: Choice, study: ClassStudy) -> PlannedMethod:

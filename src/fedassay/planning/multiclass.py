@@ -8,23 +8,12 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from fedassay.planning.class_methods import (
-    PlannedMethod,
-    SampledRounds,
-    choices,
-    planned_method,
-    sampled_rounds,
-)
+from fedassay.planning.class_averages import SampledRounds, sampled_rounds
+from fedassay.planning.class_judgement import Judgement, half_width, judgement
+from fedassay.planning.class_methods import PlannedMethod, choices, planned_method
 from fedassay.planning.evaluation import unused_rows
 from fedassay.planning.inverse import LARGEST_EPSILON, Answer, Inverse, fewest_rows, smallest_epsilon
-from fedassay.planning.rehearsed_classes import (
-    ClassStudy,
-    Judgement,
-    TemperatureError,
-    half_width,
-    judgement,
-    temperature_error,
-)
+from fedassay.planning.rehearsed_classes import ClassStudy, TemperatureError, temperature_error
 from fedassay.planning.verdict import Verdict, checked_targets, judged
 from fedassay.protocol import Unit
 from fedassay.tasks.calibration.multiclass.choice import ONE_SHOT, Choice
@@ -146,7 +135,7 @@ def plan_multiclass(
 
     Guarantee: noise, rounds and questions are those that a run in this setting gets, because the task's own flows are
     asked (`rehearsed_classes`). What becomes of them is predicted for a typical model (`typical_classes`) and clients
-    that are alike and equally large: skewed clients do worse.
+    that are alike and equally large.
 
     Parameters
     ----------
@@ -173,14 +162,13 @@ def plan_multiclass(
     wanted = {**CLASS_TARGETS, **checked_targets(targets or {}, CLASS_TARGETS)}
     rate = 1.0 if participation is None else participation
     asked = choices(study, rounds=rounds, participation=rate)
-    auto = Choice(classes=study.expectation.classes, held_out=study.holdout).settled(study.setting)
     held_out = judgement(study, level=level)  # first: it says what cannot be done at all
     error = temperature_error(study)
     return MulticlassPlan(
         study=study,
         level=level,
-        auto=auto,
-        reason=_why(auto, study),
+        auto=asked[0],
+        reason=_why(asked[0], study),
         temperature=error,
         methods=tuple(planned_method(one, study, target=wanted["temperature"]) for one in asked),
         held_out=held_out,

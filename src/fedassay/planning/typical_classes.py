@@ -130,12 +130,16 @@ class TypicalClients:
 
     def total(self, summary: Summary[Any], clients: float) -> Vector:
         """What so many such clients measure together, on average."""
-        return np.rint(_total(self, summary) * (clients / len(self.rows))).astype(np.int64)
+        return _whole(_total(self, summary) * (clients / len(self.rows)))
 
 
 def held_out_total(model: TypicalModel, summary: Summary[Any], rows: float) -> Vector:
     """What so many rows add up to in an additive summary, on average; other rows than those of `TypicalClients`."""
-    return np.rint(_held_out(model, summary) * (rows / model.rows_drawn)).astype(np.int64)
+    return _whole(_held_out(model, summary) * (rows / model.rows_drawn))
+
+
+def _whole(numbers: Floats) -> Vector:
+    return np.asarray(np.rint(numbers), dtype=np.int64)
 
 
 @lru_cache(maxsize=8)

@@ -22,7 +22,6 @@ from fedassay.tasks.calibration.multiclass.isotonic_fit import (
     FEWEST_ROWS,
     HEIGHT,
     MOST_NUMBERS,
-    PRIOR_ROWS,
     REACH,
     fit_isotonic,
 )
@@ -66,7 +65,7 @@ def slow(columns: Columns, new: np.ndarray) -> np.ndarray:
     total = g.sum(axis=1, keepdims=True)
     g = np.where(total > 0, g / np.where(total > 0, total, 1), q)
     rows = np.bincount(y, minlength=classes)
-    w = rows / (rows + PRIOR_ROWS) if len(y) >= FEWEST_ROWS else np.zeros(classes)
+    w = rows / (rows + 50) if len(y) >= 1_000 else np.zeros(classes)
     mixed = w * g + (1 - w) * q
     return mixed / mixed.sum(axis=1, keepdims=True)
 
