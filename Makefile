@@ -30,6 +30,7 @@ figures: $(STAMP) ## curves and tables of docs/experiments, from real data (FEDA
 	$(BIN)/python -m experiments.three_privacy_models
 	$(BIN)/python -m experiments.distributions
 	$(BIN)/python -m experiments.conformal
+	$(BIN)/python -m experiments.multiclass
 
 bench: $(STAMP) ## benchmarks against peers; ratios are measured in the same run
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[bench]"
