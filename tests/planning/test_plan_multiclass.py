@@ -170,7 +170,7 @@ def test_sampling_is_left_out_where_it_does_not_count() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.3, 4.0])
 def test_refused_is_what_a_run_refuses(epsilon: float) -> None:
-    here = study(ServerDP(), epsilon=epsilon, delta=1e-5, clients=60)
+    here = study(ServerDP(), epsilon=epsilon, delta=1e-5, clients=60, each=12)
     seen = set()
     for (method, solver), one in planned(here).items():
         if solver != "fedavg":
@@ -208,7 +208,7 @@ def test_a_temperature_that_noise_hides_is_not_called_usable() -> None:
 
 
 def test_without_noise_only_rows_count() -> None:
-    words = {key: one.word for key, one in planned(study(clients=40, each=6)).items()}
+    words = {key: one.word for key, one in planned(study(clients=40, each=20)).items()}
     assert words == {
         ("isotonic", "counts"): Word.FEW_ROWS,
         ("temperature", "exact"): Word.USABLE,
@@ -218,6 +218,7 @@ def test_without_noise_only_rows_count() -> None:
         ("fedcal", "fedavg"): Word.USABLE,
         ("bbq", "counts"): Word.USABLE,
     }
+    assert planned(study(clients=80, each=9))["fedcal", "fedavg"].word is Word.FEW_ROWS  # clients fit alone
     many = planned(study(clients=40, each=100, classes=30))
     assert {key for key, one in many.items() if one.word is Word.FEW_ROWS} == {("matrix", "exact")}
     matrix = many["matrix", "exact"]
@@ -368,6 +369,9 @@ def test_typical_models_are_as_accurate_and_as_sure_as_they_should_be(classes: i
     rows = model.drawn(8_000, seed=3)
     right = rows["logits"].argmax(axis=1) == rows["class"]
     assert right.mean() == pytest.approx(0.85, abs=4 * math.sqrt(0.85 * 0.15 / 8_000))
+    assert (
+        temperature_error(study(classes=classes, accuracy=0.51, temperature=0.1)).total > 0
+    )  # whatever they are
     clients = TypicalClients(model=model, each=50)
     assert len(clients.rows) >= 8
     assert all(len(one.columns["class"]) == 50 for one in clients.rows)

@@ -39,6 +39,9 @@ CLEAR, DROWNED = 0.5, 2.0
 ROWS_PER_PARAMETER = 10
 """Fewer, and the optimum is one of these rows rather than of the model."""
 
+ROWS_ALONE = 10
+"""Of a client that fits by itself: with fewer, what is averaged are fits to next to nothing."""
+
 _EXACT_ROWS = 1_000
 
 
@@ -49,7 +52,8 @@ class Word(StrEnum):
     is to gain will be gained (what is left grows as the square of the error); or less. For averages: the noise in a
     mean update is at most half as long as the longest update; or up to twice, beyond which a run refuses. For counts:
     the noise in a bin is at most half of the rows of a class that are in a bin on average; or up to twice; or more,
-    which was worse than leaving the model alone wherever it was tried. Without noise: whether there are rows enough.
+    which was worse than leaving the model alone wherever it was tried. Without noise, and for averages: whether there
+    are rows enough.
     """
 
     USABLE = "usable"
@@ -179,7 +183,7 @@ def _averaging(plain: PlannedMethod, choice: Choice, study: ClassStudy) -> Plann
     if relative > NOISIEST:
         word = Word.REFUSED
         reason = f"the noise in a mean update would be {relative:.3g} times as long as the longest update"
-    return replace(
+    found = replace(
         plain,
         parameters=size,
         noise=plan.noise,
@@ -190,6 +194,8 @@ def _averaging(plain: PlannedMethod, choice: Choice, study: ClassStudy) -> Plann
         reason=reason,
         cost=cost_of(plan.query, study, times=_times(choice, study)),
     )
+    few = word is not Word.REFUSED and study.each < ROWS_ALONE
+    return _with_few_rows(found, study.each, "at each client, which fits by itself") if few else found
 
 
 def _counted(plain: PlannedMethod, choice: Choice, study: ClassStudy) -> PlannedMethod:

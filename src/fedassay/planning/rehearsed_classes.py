@@ -228,12 +228,13 @@ class _OneShot:
 def _deviation_by_row(model: TypicalModel) -> float:
     """Of log s of pooled rows, times the root of their number: one over the root of a row's Fisher information.
 
-    That is the mean curvature of its loss at the true temperature, as the model is calibrated there.
+    That is the mean curvature of its loss by log s at the true temperature, s²L'', as the model is calibrated there.
     """
     of = LossCurves(classes=model.classes, grid=(1 / model.temperature,))
     curves = of.read(held_out_total(model, of, model.rows_drawn))
+    assert curves.slopes is not None
     assert curves.second is not None
-    return math.sqrt(model.rows_drawn / float(curves.second[0]))
+    return math.sqrt(model.rows_drawn / float(curves.second[0] - curves.slopes[0]))
 
 
 @lru_cache(maxsize=8)

@@ -23,8 +23,6 @@ from fedassay.planning.expectation import Size
 from fedassay.protocol import Summary, Vector
 from fedassay.summaries.multiclass.probabilities import checked_classes
 
-Floats = NDArray[np.float64]
-
 ACCURACY, TEMPERATURE = 0.8, 1.5
 HIGHEST_ACCURACY = 0.999
 COLDEST, HOTTEST = 0.1, 10.0
@@ -138,7 +136,7 @@ def held_out_total(model: TypicalModel, summary: Summary[Any], rows: float) -> V
     return _whole(_held_out(model, summary) * (rows / model.rows_drawn))
 
 
-def _whole(numbers: Floats) -> Vector:
+def _whole(numbers: NDArray[np.floating[Any]]) -> Vector:
     return np.asarray(np.rint(numbers), dtype=np.int64)
 
 

@@ -26,7 +26,7 @@ from fedassay.tasks.calibration.multiclass.fedavg import (
     fit_fedavg,
 )
 from fedassay.tasks.calibration.multiclass.isotonic_fit import fit_isotonic
-from fedassay.tasks.calibration.multiclass.one_shot import fit_one_shot
+from fedassay.tasks.calibration.multiclass.one_shot import FEW_ROWS, fit_one_shot, has_directions
 from fedassay.tasks.calibration.multiclass.shifted import fit_shifted
 
 AUTO = "auto"
@@ -123,13 +123,13 @@ class Choice:
         method = self.method
         if method == AUTO:
             method = "isotonic" if not private and self.solver == AUTO else "temperature"
-            if whole_clients and self.solver in (AUTO, ONE_SHOT):
+            if private and has_directions(setting) and self.solver in (AUTO, ONE_SHOT):
                 method = "vector"
         if method in BINNINGS:
             return self._settled_binning(clips=whole_clients)
         if method == "isotonic":
             return replace(self, method=method, solver=COUNTED)
-        solver = self._solver(method, private=private, whole_clients=whole_clients)
+        solver = self._solver(method, private=private, profiles=private and has_directions(setting))
         chosen = replace(self, method=method, solver=solver)
         if solver != AVERAGED:
             return chosen
@@ -138,9 +138,9 @@ class Choice:
         rounds = self.rounds or (chosen._rounds(setting) if private else ROUNDS)
         return replace(chosen, rounds=rounds)
 
-    def _solver(self, method: str, *, private: bool, whole_clients: bool) -> str:
+    def _solver(self, method: str, *, private: bool, profiles: bool) -> str:
         asked_to_average = self.rounds is not None or self.participation != 1 or self.clip is not None
-        at_once = method == "temperature" or (method == "vector" and whole_clients)
+        at_once = method == "temperature" or (method == "vector" and profiles)
         if self.solver == AUTO:
             if method == "fedcal" or asked_to_average or self.averaging != "clients":
                 return AVERAGED
@@ -149,8 +149,9 @@ class Choice:
             return EXACT
         if self.solver == ONE_SHOT and not at_once:
             raise UsageError(
-                "solver: got one-shot for vector, which is for noise that protects whole clients; expected --unit "
-                "client with a trust model that adds noise, or another solver."
+                "solver: got one-shot for vector, which is for noise that protects clients of more than "
+                f"{FEW_ROWS} rows; expected --unit client and --rows-per-client with a trust model that adds noise, or "
+                "another solver."
             )
         if self.solver == EXACT and private:
             other = "one-shot or fedavg" if at_once else "fedavg, or the method temperature"

@@ -37,6 +37,9 @@ EXACT_GRID = tuple(2.0 ** (k / 2) for k in range(-10, 11))
 NARROW = 0.02
 """If noise is below this, relative to all clients, for half the budget, a second release looks closer."""
 
+FEW_ROWS = 10
+"""Clients of up to so many rows speak row by row."""
+
 _ROOM = 61
 """Bits of a total of rows that does not wrap, noise included."""
 
@@ -77,14 +80,27 @@ def fit_one_shot(
 
 
 def _bounded(classes: int, setting: Setting) -> LossCurves:
-    """Curves of clients, where these are protected, else of rows: as fine as totals over so many clients allow."""
+    """Directions of clients, where these are protected and have rows enough for one, else curves of rows.
+
+    These are as fine as totals over so many clients allow.
+    """
     grid = grid_from()
-    if setting.protection.unit is Unit.CLIENT:
+    if has_directions(setting):
         return LossCurves(classes=classes, grid=grid, bound=CLIENT)
     rows = setting.protection.rows_per_client or LARGEST_ROWS_PER_CLIENT
     room = _ROOM - (rows * setting.clients).bit_length()
     bits = max(FEWEST_BITS, min(MOST_BITS, room))
     return LossCurves(classes=classes, grid=grid, bound=ROW, bits=bits, most_rows=rows)
+
+
+def has_directions(setting: Setting) -> bool:
+    """Whether clients are protected as a whole and may have more than a few rows.
+
+    One row alone would always say "surer" or "less sure", with full voice: the direction of a client is worth something
+    only if its rows have been averaged. Where clients have few rows, bounding each of them costs no more.
+    """
+    bound = setting.protection.rows_per_client
+    return setting.protection.unit is Unit.CLIENT and bound is not None and bound > FEW_ROWS
 
 
 def exact_fit(released: Released[Curves], classes: int) -> Fit:
