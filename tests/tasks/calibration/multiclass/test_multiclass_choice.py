@@ -28,7 +28,7 @@ SETTINGS = {
 NOT_EXACT = "under differential privacy, but exact sums carry no noise; expected"
 FROM_COUNTS = "which is computed from counts; leave out --solver"
 AT_ONCE = "expected it for temperature or vector"
-FOR_CLIENTS = "which is for noise that protects whole clients; expected --unit client"
+FOR_CLIENTS = "which is for noise that protects clients of more than 10 rows"
 NO_OPTIMUM = "expected fedavg: a network's loss has no one optimum"
 NO_SOLVER = "solver: got 'counts', expected one of auto, exact, fedavg, one-shot"
 
