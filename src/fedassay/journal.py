@@ -40,9 +40,21 @@ class Journal(ABC):
 
     @property
     def fewest_clients(self) -> int:
-        """How many clients every release covers at least; 0 if nobody was asked."""
+        """How many clients every release covers at least that asked everybody; 0 if nobody was asked.
+
+        Of cohorts that were drawn, the largest counts: those who were not drawn are not missing.
+        """
+        drawn = {
+            entry["key"]
+            for entry in self.entries()
+            if entry["kind"] == "begun" and entry["cohort"] is not None
+        }
         released = [entry for entry in self.entries() if entry["kind"] == "released"]
-        return min((int(one["clients"]) for entry in released for one in entry["values"]), default=0)
+        every = [
+            int(one["clients"]) for entry in released if entry["key"] not in drawn for one in entry["values"]
+        ]
+        some = [int(one["clients"]) for entry in released for one in entry["values"]]
+        return min(every) if every else max(some, default=0)
 
 
 class MemoryJournal(Journal):

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedassay.data.partition import Partition
 from fedassay.data.schema import Columns
+from fedassay.errors import UsageError
 from fedassay.protocol import Budget, Protection, Setting, TrustModel
 from fedassay.result import Result
 from fedassay.simulation import Simulation, simulate
@@ -54,6 +55,12 @@ class Terms:
         simulation: Simulation | None,
     ) -> Terms:
         """What was given, and the defaults of the rest: a secure sum, one example, a faithful simulation."""
+        for name, given, kind in (("trust", trust, TrustModel), ("budget", budget, Budget)):
+            if given is not None and not isinstance(given, kind):
+                raise UsageError(
+                    f"{name}: got {given!r}, expected an object such as "
+                    + ("fedassay.ServerDP()." if name == "trust" else "fedassay.Budget(epsilon=1.0).")
+                )
         return cls(
             trust=SecureSum() if trust is None else trust,
             budget=budget,

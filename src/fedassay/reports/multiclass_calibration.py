@@ -183,9 +183,18 @@ def _made(document: Document) -> str:
     rows = "rows" if fit["rows"] is None else f"{about}{figures.counted(fit['rows'], 'row')}"
     settings = ", ".join((f"asked {_times(fit['sums'])}", *_settings(results)))
     return (
-        f"Fitted to {rows} of {figures.counted(fit['clients'], 'client')} ({settings}){_noise(fit['noise'])}; "
+        f"Fitted to {rows} of {_asked(document)} ({settings}){_noise(fit['noise'])}; "
         f"judged on {about}{figures.counted(results['rows'], 'held-out row')}."
     )
+
+
+def _asked(document: Document) -> str:
+    """Which clients were fitted to, as far as is known: held-out clients and those who were not drawn have no part."""
+    clients = figures.counted(document["results"]["fit"]["clients"], "client")
+    if document["privacy"]["unit"] == "client":
+        return f"those of {clients} who are not held out"
+    drawn = document["results"]["parameters"].get("participation", 1.0) < 1
+    return f"cohorts of up to {clients}" if drawn else clients
 
 
 def _weights(calibrator: Mapping[str, Any]) -> Iterator[str]:

@@ -256,7 +256,7 @@ def enough(what: str, amount: float, noise_variance: float) -> float:
     deviation = math.sqrt(noise_variance)
     if amount < ENOUGH * deviation or amount <= 0:
         raise Undefined(
-            f"not enough evidence: about {amount:.0f} {what} under privacy noise with standard deviation "
+            f"not enough evidence: about {max(0.0, amount):.0f} {what} under privacy noise with standard deviation "
             f"{deviation:.0f}; at least {ENOUGH:.0f} standard deviations are needed"
         )
     return amount

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedassay.errors import UsageError
-from fedassay.protocol import Part, Sample, Setting, Step, Unit
+from fedassay.protocol import Part, Setting, Step, Unit
 from fedassay.summaries.multiclass.probability_histograms import TALLEST
 from fedassay.summaries.scored import whole
 from fedassay.tasks.calibration.multiclass.binned_flow import (
@@ -61,6 +61,10 @@ class Choice:
     held_out: float = 0.3
 
     def __post_init__(self) -> None:
+        if self.method in ("platt", "beta"):
+            raise UsageError(
+                f"method: got {self.method}, which is for --score; expected one of {', '.join(METHODS)}."
+            )
         _one_of("method", self.method, METHODS)
         _one_of("solver", self.solver, (*SOLVERS, COUNTED))
         _one_of("clipping", self.clipping, ("joint", "separate"))
@@ -71,7 +75,8 @@ class Choice:
             whole(self.rounds, what="rounds", least=1, most=MOST_ROUNDS)
         if self.height is not None:
             whole(self.height, what="height", least=1, most=TALLEST)
-        Sample(rate=self.participation)
+        if not 0 < self.participation <= 1:
+            raise UsageError(f"participation: got {self.participation:.3g}, expected a number in (0, 1].")
         for name, number in (("clip", self.clip), ("negative clip", self.negative_clip)):
             if number is not None and not 0 < number <= 2.0**20:
                 raise UsageError(f"{name}: got {number:.3g}, expected a number above 0.")

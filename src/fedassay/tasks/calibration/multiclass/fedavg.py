@@ -258,13 +258,13 @@ def _too_noisy(fit: _Averaging, drowned: float) -> str:
     parameters = "1 parameter" if size == 1 else f"{size:,} parameters"
     fewer, enough = _most_rounds(fit), _least_epsilon(fit, budget)
     ways = [
-        *([f"at most {fewer} rounds"] if fewer else []),
+        *([f"at most {fewer} round{'s' if fewer > 1 else ''}"] if fewer else []),
         *([] if enough is None else [f"an epsilon of at least {enough:.3g}"]),
         "more clients" if size == 1 else "more clients, or a method with fewer parameters",
     ]
     return (
-        f"epsilon: got {budget.epsilon:.3g} for {fit.rounds} rounds that average {parameters} over "
-        f"{fit.participation * fit.expected:,.0f} clients; the noise in the mean of one round would be "
+        f"epsilon: got {budget.epsilon:.3g} for {fit.rounds} round{'s' if fit.rounds > 1 else ''} of averages of "
+        f"{parameters} over {fit.participation * fit.expected:,.0f} clients; the noise in the mean of one round would be "
         f"{fit.noisiest * drowned:.3g} times as long as the longest update, expected at most {fit.noisiest:g}; give "
         f"{', or '.join(ways)}."
     )

@@ -57,7 +57,7 @@ _SIGNED = 62
 """Bits of a total that surely does not wrap, with some room for noise."""
 
 _NOT_ASKED = (
-    "not asked for: even if all rows were held out it would drown in privacy noise; "
+    "not asked for: they would drown in privacy noise even if all rows were held out; "
     "the budget goes to the comparison of before and after"
 )
 

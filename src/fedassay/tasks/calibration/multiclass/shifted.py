@@ -32,6 +32,9 @@ Floats = NDArray[np.float64]
 STANDS_OUT = 2.0
 """Shifts count if their sum of squares is above what noise has by so many standard deviations of it."""
 
+LARGEST_SHIFT = 1.0
+"""Of a logit: a factor of e in the odds of a class. More is never done for so little evidence."""
+
 LEAST_ROOT = 0.35
 """√h is taken to be at least this: surer models need longer steps, which would make noise longer too."""
 
@@ -85,7 +88,11 @@ def shifts_of(profiles: Profiles, deviation: float, clients: float) -> Floats:
     # Clients differ, too: the mean of as many vectors varies by at most their squared norm, divided by their number.
     noise = (classes - 1) * (deviation * profiles.units[1] / clients) ** 2 + LARGEST_EXCESS**2 / clients
     squares = float(excess @ excess)
-    if not squares > noise * (1 + STANDS_OUT * math.sqrt(2 / (classes - 1))):
+    # No mean of clipped vectors is longer than the clip: where noise is nearly as long, what is seen is noise.
+    drowned = noise > (LARGEST_EXCESS / 2) ** 2
+    if drowned or not squares > noise * (1 + STANDS_OUT * math.sqrt(2 / (classes - 1))):
         return np.zeros(classes)
+    excess = excess * min(1.0, LARGEST_EXCESS / math.sqrt(squares))
     root = max(LEAST_ROOT, min(1.0, profiles.uncertainty / clients))
-    return np.asarray(-(1 - noise / squares) * excess * classes / root**2)
+    shifts = -(1 - noise / squares) * excess * classes / root**2
+    return np.asarray(np.clip(shifts, -LARGEST_SHIFT, LARGEST_SHIFT))
