@@ -90,7 +90,7 @@ def test_noise_alone_is_hardly_ever_taken_for_a_shift() -> None:
     Of 2,000 draws more than 130 would be four standard deviations above that; with half of the noise accounted for,
     more than half of the draws would be taken for shifts.
     """
-    rng, clients, deviation = np.random.default_rng(0), 1e6, 1e6
+    rng, clients, deviation = np.random.default_rng(0), 1e6, 1e3
     draws = rng.normal(0, deviation, (2_000, 10))
     shifted = sum(shifts_of(seen(draw), deviation, clients).any() for draw in draws)
     assert 20 < shifted < 130
@@ -105,6 +105,9 @@ def test_shifts_are_shrunk_by_what_noise_accounts_for() -> None:
     np.testing.assert_allclose(clear, part * expected, rtol=1e-9)
     noisy = shifts_of(seen(excess), 1.0, 100.0)
     assert 0 < np.linalg.norm(noisy) < np.linalg.norm(clear)
+    # No mean of clipped vectors is as long as this noise: nothing is seen then, however long it is.
+    assert not shifts_of(seen(1e3 * excess), 300.0, 100.0).any()
+    assert np.abs(shifts_of(seen(1e3 * excess), 1e-6, 100.0)).max() <= 1.0
     # A model that seems to be sure of everything is not moved further than one that is quite sure.
     assert np.array_equal(
         shifts_of(seen(excess, -5.0), 1e-6, 100.0), shifts_of(seen(excess, 35.0), 1e-6, 100.0)

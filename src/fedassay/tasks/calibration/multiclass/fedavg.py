@@ -263,8 +263,9 @@ def _too_noisy(fit: _Averaging, drowned: float) -> str:
         "more clients" if size == 1 else "more clients, or a method with fewer parameters",
     ]
     return (
-        f"epsilon: got {budget.epsilon:.3g} for {fit.rounds} round{'s' if fit.rounds > 1 else ''} of averages of "
-        f"{parameters} over {fit.participation * fit.expected:,.0f} clients; the noise in the mean of one round would be "
+        f"epsilon: got {budget.epsilon:.3g} for {fit.rounds} round{'s' if fit.rounds > 1 else ''} that "
+        f"average {parameters} over {fit.participation * fit.expected:,.0f} clients; the noise in the mean of one round "
+        f"would be "
         f"{fit.noisiest * drowned:.3g} times as long as the longest update, expected at most {fit.noisiest:g}; give "
         f"{', or '.join(ways)}."
     )
