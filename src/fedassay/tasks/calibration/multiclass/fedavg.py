@@ -265,8 +265,8 @@ def _too_noisy(fit: _Averaging, drowned: float) -> str:
     return (
         f"epsilon: got {budget.epsilon:.3g} for {fit.rounds} round{'s' if fit.rounds > 1 else ''} that "
         f"average {parameters} over {fit.participation * fit.expected:,.0f} clients; the noise in the mean of one "
-        f"round would be {fit.noisiest * drowned:.3g} times as long as the longest update, expected at most {fit.noisiest:g}; give "
-        f"{', or '.join(ways)}."
+        f"round would be {fit.noisiest * drowned:.3g} times as long as the longest update, expected at most "
+        f"{fit.noisiest:g}; give {', or '.join(ways)}."
     )
 
 
