@@ -256,11 +256,11 @@ BAD_USAGE: dict[str, tuple[tuple[Any, ...], str]] = {
     ),
     "one-shot vector": (
         (*COLUMNS, "--method", "vector", "--solver", "one-shot"),
-        "solver: got one-shot for vector, which is for noise that protects whole clients",
+        "solver: got one-shot for vector, which is for noise that protects clients of more than 10 rows",
     ),
     "a method of scores": (
         (*COLUMNS, "--method", "platt"),
-        "method: got 'platt', expected one of auto, temperature",
+        "method: got platt, which is for --score; expected one of auto, temperature",
     ),
     "a method of logits": (
         ("--score", "p", "--label", "labels", "--method", "vector"),
@@ -268,7 +268,7 @@ BAD_USAGE: dict[str, tuple[tuple[Any, ...], str]] = {
     ),
     "scores too": ((*COLUMNS, "--score", "p"), "score: got it together with logits"),
     "neither": (("--label", "labels"), "give --score"),
-    "participation": ((*COLUMNS, "--method", "bbq", "--participation", 0), "sampling rate: got 0"),
+    "participation": ((*COLUMNS, "--method", "bbq", "--participation", 0), "participation: got 0"),
     "holdout": ((*COLUMNS, "--holdout", 1), "holdout: got 1"),
     "a solver of scores": (
         ("--score", "p", "--label", "labels", "--solver", "exact"),

@@ -112,7 +112,7 @@ def test_every_method_gets_the_noise_that_was_planned(trust: TrustModel) -> None
 @pytest.mark.parametrize("method", ["auto", "temperature"])
 @pytest.mark.parametrize(
     ("trust", "unit", "epsilon", "releases"),
-    [(ServerDP(), "client", 1.0, 1), (ServerDP(), "client", 30.0, 2), (DistributedDP(), "example", 1.0, 1)],
+    [(ServerDP(), "client", 1.0, 1), (ServerDP(), "client", 30.0, 1), (DistributedDP(), "example", 1.0, 1)],
 )
 def test_one_release_gets_the_noise_that_was_planned(
     trust: TrustModel, unit: str, epsilon: float, releases: int, method: str
@@ -201,7 +201,7 @@ def test_a_temperature_that_noise_hides_is_not_called_usable() -> None:
     found = []
     for here in (hidden, disturbed, clear):
         found.append(planned_method(choices(here)[0], here, target=0.1))
-    assert [one.word for one in found] == [Word.DROWNED, Word.NOISY, Word.USABLE]
+    assert [one.word for one in found] == [Word.DROWNED, Word.DROWNED, Word.USABLE]
     assert (
         found[0].deviation < 0.1
     )  # noise alone would not show it: nothing is learnt, so that nothing varies

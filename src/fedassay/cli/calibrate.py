@@ -197,7 +197,7 @@ def calibrate(
         Method,
         typer.Option(
             help="For scores histogram, bbq, isotonic, platt, beta, or auto: the best of them on the fit rows. For "
-            "logits all but platt and beta, or auto: isotonic, under noise a temperature (and shifts of classes)."
+            "logits all but platt and beta, or auto: isotonic, under noise temperature."
         ),
     ] = Method.AUTO,
     holdout: Annotated[float, typer.Option(help="Share of the units kept to judge the calibrator.")] = 0.3,

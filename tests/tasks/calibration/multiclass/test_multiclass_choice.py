@@ -34,15 +34,15 @@ NO_SOLVER = "solver: got 'counts', expected one of auto, exact, fedavg, one-shot
 
 SCALED = ("matrix", "order-preserving")
 TABLE: dict[tuple[str, str], tuple[str, ...]] = {
-    ("auto", "auto"): ("isotonic counts", "temperature one-shot", "vector one-shot"),
+    ("auto", "auto"): ("isotonic counts", "temperature one-shot", "temperature one-shot"),
     ("auto", "exact"): ("temperature exact", NOT_EXACT),
     ("auto", "fedavg"): ("temperature fedavg", "temperature fedavg"),
-    ("auto", "one-shot"): ("temperature one-shot", "temperature one-shot", "vector one-shot"),
+    ("auto", "one-shot"): ("temperature one-shot", "temperature one-shot", "temperature one-shot"),
     ("temperature", "auto"): ("temperature exact", "temperature one-shot"),
     ("temperature", "exact"): ("temperature exact", NOT_EXACT + " one-shot or fedavg"),
     ("temperature", "fedavg"): ("temperature fedavg", "temperature fedavg"),
     ("temperature", "one-shot"): ("temperature one-shot", "temperature one-shot"),
-    ("vector", "auto"): ("vector exact", "vector fedavg", "vector one-shot"),
+    ("vector", "auto"): ("vector exact", "vector fedavg", "vector fedavg"),
     ("vector", "exact"): (
         *(
             "vector exact",
@@ -195,7 +195,7 @@ def test_auto_under_every_trust_model(trust: str, unit: dict[str, Any]) -> None:
     budget = {"epsilon": 1.0, "delta": 1e-5} if kind.private else {}
     setting = setting_of(kind(), clients=200, **budget, **{"rows_per_client": 50, **unit})
     choice = Choice(classes=CLASSES).settled(setting)
-    noisy = ("vector" if unit else "temperature", "one-shot")
+    noisy = ("temperature", "one-shot")
     wanted = noisy if kind.private else ("isotonic", "counts")
     assert (choice.method, choice.solver) == wanted
     if trust == "two-server":  # only what is counted can be shared between two servers

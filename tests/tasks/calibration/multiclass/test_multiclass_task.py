@@ -369,7 +369,7 @@ def test_the_number_of_classes_must_be_declared_in_a_study() -> None:
         ({"speed": 3}, "speed: got it, but a calibration of logits has no such option"),
         ({"held_out": 0.2}, "held_out: got it, but a calibration of logits has no such option"),
         ({"classes": 4}, "classes: got it, but"),
-        ({"method": "platt"}, "method: got 'platt', expected one of auto, temperature"),
+        ({"method": "platt"}, "method: got platt, which is for --score; expected one of auto, temperature"),
         ({"rounds": 3}, "rounds: the method auto has no use for it"),
         ({"holdout": 1.0}, "holdout: got 1"),
         ({"buckets": 0}, "bins: got 0"),

@@ -229,7 +229,7 @@ def test_less_budget_moves_less() -> None:
     for epsilon in (0.01, 0.1, 1.0):
         setting = setting_of(ServerDP(), clients=60, epsilon=epsilon, delta=1e-5, **WHOLE_CLIENTS)
         medians.append(np.median([under_noise(setting, seed) for seed in range(15)]))
-    assert 0.1 > medians[0] > medians[1] > medians[2]
+    assert 0.1 > medians[0] >= medians[1] > medians[2]
 
 
 def step_of(setting: Setting, clients: float = 60.0) -> tuple[Any, Sum[Any]]:

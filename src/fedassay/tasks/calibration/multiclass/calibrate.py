@@ -24,11 +24,11 @@ class CalibrateMulticlass:
     ----------
     classes : how many there are; public, so it must be declared.
     method : ``temperature``, ``vector``, ``matrix``, ``order-preserving``, ``fedcal``, ``histogram``, ``bbq``,
-        ``isotonic``, or ``auto``: isotonic without noise; under noise the temperature, and where it protects whole
-        clients also shifts of the classes that stand out from it (vector, one-shot).
+        ``isotonic``, or ``auto``: isotonic without noise, the temperature under noise.
     solver : ``exact`` (the pooled optimum through sums), ``fedavg`` (the mean of what clients fit by themselves),
-        ``one-shot`` (a temperature, and for whole clients shifts of the classes, from one release), or ``auto``: exact
-        where sums are exact, one-shot under noise where there is one, fedavg for the rest.
+        ``one-shot`` (a temperature from one release; ``vector``: and shifts of the classes, for whole clients and
+        models whose classes are about as uncertain), or ``auto``: exact where sums are exact, one-shot for a
+        temperature under noise, fedavg for the rest.
     rounds, participation : of federated averaging and of binning: how often clients are asked, and the probability that
         a client takes part in a round. By default 12 rounds of averaging without noise, as many as the budget bears
         under noise; one round of binning; everybody.

@@ -128,8 +128,6 @@ class Choice:
         method = self.method
         if method == AUTO:
             method = "isotonic" if not private and self.solver == AUTO else "temperature"
-            if private and has_directions(setting) and self.solver in (AUTO, ONE_SHOT):
-                method = "vector"
         if method in BINNINGS:
             return self._settled_binning(clips=whole_clients)
         if method == "isotonic":
@@ -150,7 +148,7 @@ class Choice:
             if method == "fedcal" or asked_to_average or self.averaging != "clients":
                 return AVERAGED
             if private:
-                return ONE_SHOT if at_once else AVERAGED
+                return ONE_SHOT if method == "temperature" else AVERAGED
             return EXACT
         if self.solver == ONE_SHOT and not at_once:
             raise UsageError(

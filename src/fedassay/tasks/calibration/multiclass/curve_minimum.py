@@ -42,24 +42,24 @@ def grid_around(t: float) -> tuple[float, ...]:
     return grid_from(t - POINTS // 2 * STEP)
 
 
-def lowest_point(curves: Curves, deviation: float, size: float | None, *, around: float = 0.0) -> float:
+def lowest_point(curves: Curves, deviation: float, *, around: float = 0.0) -> float:
     """Log s where the mean curve is lowest, within the grid; `around` where noise leaves nothing to see.
 
     Parameters
     ----------
     deviation : of the noise in each of `curves.losses`.
-    size : how many clients were added up, each with a curve of norm one at most. None where rows were added up: the
-        curve itself then says how long it is; as noise makes it longer, it is believed only by the part of its squared
-        length that noise does not explain (the positive part, as in James and Stein, 1961).
     around : where the curve is expected to be lowest.
+
+    The curve itself says how long it is: clients that have few rows, or disagree, add up to less than their number. As
+    noise makes it longer, it is believed only by the part of its squared length that noise does not explain (the
+    positive part, as in James and Stein, 1961).
     """
-    points, believed = len(curves.grid), 1.0
+    points = len(curves.grid)
     heights = curves.losses - curves.losses.mean()
-    if size is None:
-        size = float(np.linalg.norm(heights))
-        if size <= math.sqrt(points - 1) * deviation:
-            return around
-        believed = 1 - (points - 1) * (deviation / size) ** 2
+    size = float(np.linalg.norm(heights))
+    if size <= math.sqrt(points - 1) * deviation:
+        return around
+    believed = 1 - (points - 1) * (deviation / size) ** 2
     scale = math.sqrt(points) / size
     t = np.log(curves.grid) - around
     b, spread = _cubic(t, scale * heights, scale * deviation)

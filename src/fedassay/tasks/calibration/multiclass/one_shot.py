@@ -66,16 +66,15 @@ def fit_one_shot(
     halved = math.sqrt(setting.noise(Sum(of=private, share=0.5, part=part)).variance) / private.units
     twice = private.bound == CLIENT and halved <= NARROW * clients
     released = yield Sum(of=private, share=0.5 if twice else 1.0, part=part)
-    size = clients if private.bound == CLIENT else None
-    t = lowest_point(released.value, _deviation(released), size)
+    t = lowest_point(released.value, _deviation(released))
     if twice:
         released = yield Sum(of=replace(private, grid=grid_around(t)), share=0.5, part=part)
-        t = lowest_point(released.value, _deviation(released), size, around=t)
+        t = lowest_point(released.value, _deviation(released), around=t)
     return Fit(
         map=Temperature(inverse_temperature=math.exp(t), classes=classes),
         clients=released.clients,
         sums=2 if twice else 1,
-        noise=_described(released, size),
+        noise=_described(released, clients if private.bound == CLIENT else None),
     )
 
 

@@ -6,7 +6,8 @@ little noise covers it. A Newton step turns it into shifts of the logits,
 
     b_j = -(excess of class j)·c/h,   h = the mean of 1 - Σ p²,
 
-shrunk by the part of what is seen that noise, or a chance selection of clients, accounts for (James and Stein, 1961),
+which is right where all classes are about as uncertain; where few classes are, it is too long by up to c. It is shrunk
+by the part of what is seen that noise, or a chance selection of clients, accounts for (James and Stein, 1961),
 and left out where that could be all of it.
 """
 
@@ -56,12 +57,12 @@ def fit_shifted(
     twice = halved <= NARROW * clients
     first = yield Sum(of=profiles, share=0.5 if twice else 1.0, part=part)
     deviation = math.sqrt(first.noise.variance)
-    t = lowest_point(first.value.curves, deviation * first.value.units[0], clients)
+    t = lowest_point(first.value.curves, deviation * first.value.units[0])
     if twice:
         closer = LossCurves(classes=classes, grid=grid_around(t), bound=CLIENT)
         second = yield Sum(of=closer, share=0.5, part=part)
         noise = math.sqrt(second.noise.variance) * second.value.unit
-        t = lowest_point(second.value, noise, clients, around=t)
+        t = lowest_point(second.value, noise, around=t)
     s, shifts = math.exp(t), shifts_of(first.value, deviation, clients)
     shifted = VectorScaling(slopes=(s,) * classes, intercepts=tuple(shifts.tolist()))
     return Fit(

@@ -23,8 +23,9 @@ _MORE = "more held-out rows or a larger epsilon would help"
 def verdict(differences: Mapping[str, Metric], paired: Paired) -> Verdict:
     """Judge by the paired differences (after less before) of log loss, Brier score and accuracy.
 
-    Recommended if the whole interval of the log loss or of the Brier score lies below 0, neither of them above 0, and
-    the accuracy does not fall by more than 1 %; under noise, if the interval of its change excludes such a fall.
+    Recommended if the whole interval of the log loss or of the Brier score lies below 0, neither of them above 0, the
+    log loss is not estimated to rise (where no noise blurs it), and the accuracy does not fall by more than 1 %: not in
+    the estimate, and if that is a fall at all, or under noise, not within the interval of its change either.
 
     Guarantee: a calibrator that lowers neither expected loss is recommended with probability at most 1 - level, as far
     as the two intervals keep their level. With fewer than 10 held-out rows that the model has right, or 10 that it has
@@ -47,8 +48,12 @@ def verdict(differences: Mapping[str, Metric], paired: Paired) -> Verdict:
             return _no(f"on held-out rows the {_WORDS[name]} {_by(metric)}, which is worse")
     if not any(metric.interval is not None and metric.interval[1] < 0 for metric in losses.values()):
         return _no(f"on held-out rows the {_changes(losses)}, no improvement beyond the intervals{_why(log)}")
-    if private and accuracy.interval[0] < -LARGEST_FALL:
+    if accuracy.interval[0] < -LARGEST_FALL and (private or accuracy.value < 0):
         return _no(unclear)
+    if not private and log.value is not None and log.value > 0:
+        return _no(
+            f"on held-out rows the {_changes(losses)}: a few rows lose a lot, which the Brier score hardly sees"
+        )
     also = ORDER_KEPT if "note" in accuracy.details else f"the accuracy {_by(accuracy, percent=True)}"
     return Verdict(recommended=True, reason=f"Recommended: on held-out rows the {_changes(losses)}; {also}.")
 
