@@ -161,8 +161,10 @@ def test_the_page_shows_what_is_there() -> None:
     folder = REPOSITORY / "docs" / "experiments"
     page = (folder / three_privacy_models.PAGE).read_text(encoding="utf-8")
     shown = set(re.findall(r"\]\(([a-z-]+\.svg)\)", page))
-    # Those of the pages on distributions and on prediction sets.
-    others = {path.name for kind in ("ecdf", "conformal") for path in folder.glob(f"{kind}-*.svg")}
+    # Those of the pages on distributions, prediction sets and multiclass calibration.
+    others = {
+        path.name for kind in ("ecdf", "conformal", "multiclass") for path in folder.glob(f"{kind}-*.svg")
+    }
     assert shown == {path.name for path in folder.glob("*.svg")} - others
     assert len(shown) == len(three_privacy_models.FIGURES) * len(common.SOURCES)
     assert all(path.stat().st_size < 150_000 for path in folder.glob("*.svg"))
