@@ -138,7 +138,7 @@ def test_under_noise_sites_pay_for_both_parts(town: Town, tmp_path: Path) -> Non
     [
         ((), "classes: got none, expected how many the model has; give --classes"),
         (("--classes", 3, "--rounds", 3), "rounds: the method auto has no use for it"),
-        (("--classes", 3, "--method", "platt"), "method: got platt, which is for --score; expected one of auto, temperature"),
+        (("--classes", 3, "--method", "platt"), "method: got platt, which is for --score"),
         (("--classes", 3, "--threshold", 0.5), "calibrate-classes: it has no thresholds"),
         (("--classes", 3, "--solver", "exact", "--privacy", "server-dp", "--epsilon", 1), "exact sums carry no noise"),
     ],
