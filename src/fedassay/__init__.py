@@ -83,3 +83,8 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(import_module(home), name)
     raise AttributeError(f"module 'fedassay' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What is there already, and the public names that are loaded when they are used."""
+    return sorted({*globals(), *__all__})

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
 
 from fedassay import wire
@@ -21,11 +22,21 @@ from fedassay.protocol import Message
 
 
 class Journal(ABC):
-    """An append-only list of entries."""
+    """An append-only list of entries; those of one exchange are found by their key without a search through all."""
 
-    @abstractmethod
+    def __init__(self, entries: Iterable[Message] = ()) -> None:
+        self._entries: list[Message] = []
+        self._places: dict[object, list[Message]] = {}
+        for entry in entries:
+            self._keep(entry)
+
+    def _keep(self, entry: Message) -> None:
+        self._entries.append(entry)
+        self._places.setdefault(entry.get("key"), []).append(entry)
+
     def entries(self) -> list[Message]:
         """Everything recorded so far."""
+        return list(self._entries)
 
     @abstractmethod
     def append(self, entry: Message) -> None:
@@ -34,9 +45,8 @@ class Journal(ABC):
     def find(self, kind: str, **key: object) -> Message | None:
         """The entry of this kind with these values, if there is one."""
         wanted = {"kind": kind, **key}
-        return next(
-            (entry for entry in self.entries() if all(entry.get(k) == v for k, v in wanted.items())), None
-        )
+        among = self._places.get(key["key"], []) if "key" in key else self._entries
+        return next((entry for entry in among if all(entry.get(k) == v for k, v in wanted.items())), None)
 
     @property
     def fewest_clients(self) -> int:
@@ -60,16 +70,9 @@ class Journal(ABC):
 class MemoryJournal(Journal):
     """Forgets with the process: for simulations, and for tests of replay."""
 
-    def __init__(self) -> None:
-        self._entries: list[Message] = []
-
-    def entries(self) -> list[Message]:
-        """Everything recorded so far."""
-        return list(self._entries)
-
     def append(self, entry: Message) -> None:
         """Record one more entry."""
-        self._entries.append(wire.decode(wire.encode(entry)))
+        self._keep(wire.decode(wire.encode(entry)))
 
 
 class FileJournal(Journal):
@@ -83,7 +86,8 @@ class FileJournal(Journal):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = Lock(path.with_name(path.name + ".lock"))
-        self._entries, sound, self._last = _read(path.read_bytes() if path.exists() else b"")
+        known, sound, self._last = _read(path.read_bytes() if path.exists() else b"")
+        super().__init__(known)
         if path.exists() and path.stat().st_size != sound:
             with path.open("r+b") as file:
                 file.truncate(sound)
@@ -91,10 +95,6 @@ class FileJournal(Journal):
     def close(self) -> None:
         """Let another process go on."""
         self._lock.close()
-
-    def entries(self) -> list[Message]:
-        """Everything recorded so far."""
-        return list(self._entries)
 
     def append(self, entry: Message) -> None:
         """Record one more entry; it is on the disk when this returns."""
@@ -108,7 +108,7 @@ class FileJournal(Journal):
             os.fsync(file.fileno())
         sync_folder(self.path.parent)
         self._last = last
-        self._entries.append(wire.decode(data))
+        self._keep(wire.decode(data))
 
 
 _HEAD = 8 + 32 + 32

@@ -337,7 +337,21 @@ class Sample:
             raise UsageError(f"sampling rate: got {self.rate:.3g}, expected a number in (0, 1].")
 
 
-Cohort = All | Sample
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """So many clients, drawn by the server without replacement, anew for every query.
+
+    Who is asked is known to it, and nothing is claimed for it: only trust models without noise take it.
+    """
+
+    clients: int
+
+    def __post_init__(self) -> None:
+        if self.clients < 1:
+            raise UsageError(f"participation: got {self.clients} clients, expected at least 1.")
+
+
+Cohort = All | Sample | Draw
 
 
 @dataclass(frozen=True, kw_only=True)

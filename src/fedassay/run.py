@@ -21,6 +21,7 @@ from fedassay.privacy.ledger import Charge, Ledger
 from fedassay.privacy.randomness import require_secure
 from fedassay.protocol import (
     Cohort,
+    Draw,
     Exchange,
     Message,
     Noise,
@@ -306,9 +307,7 @@ class _Driver:
         self, plans: tuple[Plan, ...], tasks: tuple[str, ...], *, cohort: Cohort, key: str, digest: bytes
     ) -> Exchange:
         begun = self.journal.find("begun", key=key)
-        rate = None
-        if isinstance(cohort, Sample) and not plans[0].setting.trust.clients_sample:
-            rate = cohort.rate
+        trust = plans[0].setting.trust
         if begun is None:
             begun = {
                 "kind": "begun",
@@ -316,7 +315,7 @@ class _Driver:
                 "queries": digest,
                 # Hashed with its place in the run, so that even a repeated seed never repeats an identity.
                 "exchange": hashlib.sha256(self.randomness.bytes(16) + key.encode()).digest()[:16],
-                "cohort": None if rate is None else self._sample(rate, plans[0].setting.trust),
+                "cohort": self._asked(cohort, trust),
             }
             self.journal.append(begun)
         if begun["queries"] != digest:
@@ -329,6 +328,27 @@ class _Driver:
             tasks=tasks,
             helpers=tuple(self.runtime.helpers),
         )
+
+    def _asked(self, cohort: Cohort, trust: TrustModel) -> list[str] | None:
+        """Whom the server asks; None for everybody."""
+        if isinstance(cohort, Draw):
+            return self._draw(cohort.clients, trust)
+        if isinstance(cohort, Sample) and not trust.clients_sample:
+            return self._sample(cohort.rate, trust)
+        return None
+
+    def _draw(self, size: int, trust: TrustModel) -> list[str]:
+        """So many clients, each set of them as probable as any other (up to ties of 64-bit words)."""
+        names, least = self.runtime.clients, max(1, getattr(trust, "minimum_cohort", 1))
+        if trust.private:
+            raise UsageError(f"{trust.name}: it takes no cohort that the server draws; expected a sampling rate.")
+        if not least <= size <= len(names):
+            raise UsageError(
+                f"participation: got {size} of {len(names):,} clients in a round, expected {least} to {len(names):,} "
+                f"({trust.name}); change --participation."
+            )
+        chosen = set(np.argsort(self.randomness.words(len(names)))[:size].tolist())
+        return [name for place, name in enumerate(names) if place in chosen]
 
     def _sample(self, rate: float, trust: TrustModel) -> list[str]:
         """A cohort that the server draws, again if it is too small for the trust model: nothing is claimed for it."""

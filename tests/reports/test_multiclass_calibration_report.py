@@ -198,8 +198,8 @@ def test_numbers_before_after_and_the_change() -> None:
     sheet = multiclass_calibration.judged(content)
     assert sheet.head == ("on held-out rows", "before", "after", "change, 95% interval")
     assert [row[0].text for row in sheet.rows] == [
-        "ECE (mean of classes)",
-        "ECE (top label)",
+        "classwise calibration error",
+        "expected calibration error (ECE, top label)",
         "log loss",
         "Brier score (0 to 2)",
         "accuracy",
@@ -241,8 +241,8 @@ def test_temperatures_that_hardly_happen() -> None:
 def test_how_it_was_fitted() -> None:
     fit, held_out = document("isotonic")["results"]["fit"], document("isotonic")["results"]["rows"]
     assert (
-        f"Fitted to {fit['rows']} rows of 12 clients (asked once); judged on {held_out:.0f} held-out rows."
-        in said(document("isotonic"))
+        f"Fitted to {fit['rows']} rows of the 12 clients that answered (asked once); judged on {held_out:.0f} held-out "
+        "rows." in said(document("isotonic"))
     )
     assert "(asked 3 times, clip 0.3, averaging rows)" in said(document("averaged"))
     assert "(asked twice, participation 0.7, height 4, weighting changed)" in said(document("bbq"))
@@ -275,11 +275,11 @@ def test_chance_is_named_where_it_could_be_most_of_an_error() -> None:
     for part in ("before", "after"):
         for metric in content["results"][part].values():
             metric.pop("excess", None)
-    assert "What sampling and noise alone would show makes up most of: ECE" not in said(content)
+    assert "What sampling and noise alone would show makes up most of: " not in said(content)
     content["results"]["after"]["expected_calibration_error"].update(value=0.02, excess=0.015)
     assert (
-        "What sampling and noise alone would show makes up most of: ECE (top label), up to 0.015 after."
-        in said(content)
+        "What sampling and noise alone would show makes up most of: expected calibration error (ECE, top label), up to "
+        "0.015 after." in said(content)
     )
 
 

@@ -28,6 +28,7 @@ from fedassay.summaries.multiclass.losses import FAMILIES
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
 from fedassay.summaries.paired_moments import PLACE_SHIFT
 from fedassay.summaries.quantities import QUANTITIES
+from fedassay.summaries.regression.newton_sums import MEATS
 from fedassay.summaries.site_sums import POOLED
 from fedassay.summaries.value_grid import SPACINGS
 from fedassay.trust import TRUST_MODELS
@@ -319,7 +320,28 @@ def loss_curves(draw: st.DrawFn) -> Fields:
 @st.composite
 def client_profiles(draw: st.DrawFn) -> Fields:
     fields = draw(loss_curves())
-    return {name: fields[name] for name in ("classes", "grid", "full_rows")}
+    kept = {name: fields[name] for name in ("classes", "grid", "full_rows")}
+    return {**kept, "at": draw(st.sampled_from([None, 0.5]))}
+
+
+@st.composite
+def regression(draw: st.DrawFn) -> Fields:
+    """Scales that make numbers overflow, too, and parameters as large as they come."""
+    features, intercept, linear = draw(st.integers(1, MOST_CLASSES)), draw(st.booleans()), draw(st.booleans())
+    parameter = st.sampled_from([0.0, 2.0**40, -(2.0**40)]) | st.floats(-(2.0**40), 2.0**40)
+    return {
+        "features": features,
+        "intercept": intercept,
+        "centres": draw(st.tuples(*[numbers] * features)) if intercept else (),
+        "scales": draw(st.just(()) | st.tuples(*[positive] * features)),
+        "target_centre": draw(numbers) if intercept and linear else 0.0,
+        "target_scale": draw(positive) if linear else 1.0,
+        "offset": draw(st.booleans()),
+        "model": "linear" if linear else "logistic",
+        "theta": draw(st.tuples(*[parameter] * (features + int(intercept)))),
+        "order": draw(st.integers(1, 2)),
+        "meat": draw(st.sampled_from(MEATS)),
+    }
 
 
 QUESTIONS: Mapping[str, st.SearchStrategy[Fields]] = {
@@ -350,6 +372,10 @@ QUESTIONS: Mapping[str, st.SearchStrategy[Fields]] = {
     "map-changes": of_changes(),
     "loss-curves": loss_curves(),
     "client-profiles": client_profiles(),
+    "regression-moments": st.fixed_dictionaries(
+        {"features": st.integers(0, MOST_CLASSES), "less_offset": st.booleans()}
+    ),
+    "newton-sums": regression(),
 }
 
 
@@ -396,14 +422,14 @@ def batch(draw: st.DrawFn, columns: tuple[str, ...], width: int) -> Batch:
     found = {}
     for role in columns:
         one = COLUMNS.get(role, numbers)
-        if role == "logits":
+        if role in ("logits", "features"):
             one = st.tuples(*[numbers] * width)
         elif role == "class" and "logits" in columns:
             one = st.integers(0, width - 1)
         values = np.array(
             draw(st.lists(one, min_size=rows, max_size=rows)), dtype=TYPES.get(role, np.float64)
         )
-        if role == "logits":
+        if role in ("logits", "features"):
             values = values.reshape(rows, width)
         found[role] = np.repeat(values, times, axis=0)
     return found
@@ -469,6 +495,8 @@ WITHOUT_A_BOUND: Mapping[str, Fields] = {
     "mean-width": {"quantity": "cqr", "thresholds": (0.5,)},
     "clipped-updates": {"method": "temperature", "classes": 3, "theta": (1.0,)},
     "loss-curves": {"classes": 3, "grid": (0.5, 2.0)},
+    "regression-moments": {"features": 2},
+    "newton-sums": {"features": 2, "model": "logistic", "theta": (0.0, 0.0, 0.0)},
 }
 PRIVATE = sorted(name for name, model in TRUST_MODELS.items() if model.private)
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from fedassay.cli import options
 from fedassay.data.check import CheckReport
 from fedassay.data.check import check as check_data
-from fedassay.data.schema import CLASS, LOGITS
+from fedassay.data.schema import CLASS, FEATURES, LOGITS
 from fedassay.files import write_atomically
 
 _STYLES = {"error": "[bold red]error[/]", "warning": "[yellow]warning[/]", "note": "[dim]note[/]"}
@@ -36,6 +36,14 @@ def check(
     value: Annotated[str | None, typer.Option(help="Column with numbers of any size.")] = None,
     conformity: Annotated[str | None, typer.Option(help="Column with your own conformity scores.")] = None,
     target: Annotated[str | None, typer.Option(help="Column with the true values of a regression.")] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns with the features of a regression, separated by commas; or one column of lists, or what "
+            "the names of numbered columns begin with."
+        ),
+    ] = None,
+    offset: Annotated[str | None, typer.Option(help="Column that is added to the linear predictor.")] = None,
     prediction: Annotated[str | None, typer.Option(help="Column with the predicted values.")] = None,
     scale: Annotated[str | None, typer.Option(help="Column with the size of the error to expect.")] = None,
     lower: Annotated[str | None, typer.Option(help="Column with the predicted lower ends.")] = None,
@@ -52,6 +60,8 @@ def check(
         "value": value,
         "conformity": conformity,
         "target": target,
+        FEATURES: features,
+        "offset": offset,
         "prediction": prediction,
         "scale": scale,
         "lower": lower,

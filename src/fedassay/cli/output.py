@@ -105,5 +105,7 @@ def progress(*, quiet: bool) -> Iterator[OnProgress]:
 
         def advance(leg: int, done: int, total: int) -> None:
             bar.update(work, description=f"clients, leg {leg + 1}", completed=done, total=total)
+            # A leg that is done is not the end of the work: the clock and the spinner go on.
+            bar.tasks[work].finished_time = None
 
         yield advance

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedassay.data.check_classes import ClassesLook
+from fedassay.data.check_features import FeaturesLook
 from fedassay.data.check_numbers import NumbersLook
 from fedassay.data.federation import sites_of
 from fedassay.data.findings import Finding, Severity, error, listed, note, warning
@@ -90,7 +91,11 @@ class _Look:
         self._sites = sites_of(source, columns)
         self._roster = Roster(site.client for site in self._sites if site.client is not None)
         self._scores, self._labels = ScoreProfile(), LabelProfile()
-        self._more = (NumbersLook(source.label, columns), ClassesLook(source.label, columns))
+        self._more = (
+            NumbersLook(source.label, columns),
+            ClassesLook(source.label, columns),
+            FeaturesLook(source.label, columns, [site.table.names for site in self._sites]),
+        )
         self._width: Width | None = None
         self._rows = 0
         self._differ = False
@@ -178,7 +183,10 @@ class _Look:
                 error(what=where, got="no rows", expected="at least one", fix="export the data again")
             )
         if not self._columns.names:
-            fix = "name the columns of the scores and the labels, of the values or of the logits, to have them checked"
+            fix = (
+                "name the columns of the scores and the labels, of the values, of the logits or of the features, to "
+                "have them checked"
+            )
             found.append(
                 note(what=f"{where}, columns", got="no roles", expected="a score or a value", fix=fix)
             )

@@ -13,6 +13,7 @@ _WORDS = {
     "value": ("value", "values"),
     "conformity": ("conformity_score", "conformity_scores"),
     "target": ("target", "targets"),
+    "offset": ("offset", "offsets"),
     "prediction": ("prediction", "predictions"),
     "scale": ("scale", "scales"),
     "lower": ("lower_end", "lower_ends"),
@@ -22,6 +23,7 @@ _CONSTANT = {
     "value": "check the column; its distribution is a single step",
     "conformity": "check the column; every threshold lets in all rows or none",
     "target": "check the column; there is nothing to predict",
+    "offset": "check the column; a constant offset only moves the intercept",
     "prediction": "check the column; the model predicts the same everywhere",
 }
 

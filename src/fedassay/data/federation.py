@@ -88,7 +88,8 @@ def load(
     afresh each time unless it has a seed. `columns` says which column plays which role.
 
     Every value is checked in one pass before anything else happens. If the columns take at most
-    `memory_limit` bytes they stay in memory (arranging them takes up to as much again); otherwise later
+    `memory_limit` bytes they stay in memory (arranging them takes up to as much again, and so does handing them out
+    client by client, up to 256 MiB, which is then done once only); otherwise later
     passes read the data again, and memory is bounded by a few batches plus the names and counts of the
     clients (with a `Partition`, plus a few bytes per row). The rows are the same in both cases.
 

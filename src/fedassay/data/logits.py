@@ -7,29 +7,24 @@ they come as, rows are never looked at one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedassay.data.findings import Finding, Severity, error, value_at, warning
+from fedassay.data.lists import MISSING, Bad, BadRows, Matrix, first_length, lengths_of, matrix_of
+from fedassay.data.lists import Width as Width
 from fedassay.data.numbered import FEWEST_CLASSES, ONE_LOGIT
 from fedassay.data.numbers import is_list, plain, to_numbers
-
-Matrix = NDArray[np.float64]
-Bad = NDArray[np.bool_]
 
 SUM_TOLERANCE = 1e-3
 """How far the probabilities of a row may sum to something else than one."""
 
 EXPECTED = "finite numbers in every row, one for each class"
 FIX = "remove or repair these rows (a probability of 0 has no logarithm: give a tiny one instead)"
-
-_MISSING = -1
-_SMALL = 2**24
 
 
 def looks_like_probabilities(logits: NDArray[Any]) -> bool:
@@ -75,52 +70,11 @@ def to_matrix(array: Any) -> tuple[Matrix, Bad]:
     >>> values.shape, bad.tolist()
     ((3, 2), [False, True, True])
     """
-    lengths = _lengths(array)
-    width = _first_length(lengths) or 0
-    values = _matrix(array, lengths, width)
+    lengths = lengths_of(array)
+    width = first_length(lengths) or 0
+    values = matrix_of(array, lengths, width)
     good = np.isfinite(values).all(axis=1) & (lengths == width)
     return values, ~good | (values.shape[1] < FEWEST_CLASSES)
-
-
-def _lengths(array: Any) -> NDArray[np.int64]:
-    """The number of entries of each row, -1 where there is no list."""
-    array = plain(array)
-    if not is_list(array):
-        return np.full(len(array), _MISSING, dtype=np.int64)
-    lengths: NDArray[np.int64] = pc.fill_null(
-        pc.cast(pc.list_value_length(array), pa.int64()), _MISSING
-    ).to_numpy()
-    return lengths
-
-
-def _first_length(lengths: NDArray[np.int64]) -> int | None:
-    there = lengths != _MISSING
-    return int(lengths[np.argmax(there)]) if there.any() else None
-
-
-def _matrix(array: Any, lengths: NDArray[np.int64], width: int) -> Matrix:
-    """The rows of this length; the others are NaN. Without columns if it would be much larger than the lists."""
-    shape, fits = (len(lengths), width), lengths == width
-    there = int(np.maximum(lengths, 0).sum())
-    if len(lengths) * width > max(_SMALL, 2 * there):
-        return np.empty((len(lengths), 0))
-    if not fits.any():
-        return np.full(shape, np.nan)
-    # Only the entries of rows that are there, in the order of the rows.
-    entries = to_numbers(plain(array).flatten())
-    if fits.all():
-        return entries.reshape(shape)
-    values = np.full(shape, np.nan)
-    values[fits] = entries[np.repeat(fits, np.maximum(lengths, 0))].reshape(np.count_nonzero(fits), width)
-    return values
-
-
-@dataclass(frozen=True, kw_only=True)
-class Width:
-    """How many classes there are, and which table says so."""
-
-    classes: int
-    where: str
 
 
 class LogitsReader:
@@ -138,7 +92,7 @@ class LogitsReader:
         self._rows = 0
         self._own: tuple[int, int] | None = None  # the width, and the row that says so
         self._no_list: str | None = None
-        self._other_length, self._not_finite = _Bad(), _Bad()
+        self._other_length, self._not_finite = BadRows(), BadRows()
 
     @property
     def width(self) -> Width | None:
@@ -147,7 +101,7 @@ class LogitsReader:
             return self._agreed
         if self._own is None or self._own[0] < FEWEST_CLASSES:
             return None
-        return Width(classes=self._own[0], where=self._label)
+        return Width(numbers=self._own[0], where=self._label)
 
     def read(self, raw: Sequence[Any]) -> tuple[Matrix, Bad]:
         """The next rows, contiguous, and which of them cannot be used."""
@@ -160,8 +114,8 @@ class LogitsReader:
             values, lengths = self._lists(raw[0])
         self._own = self._own or self._first(lengths)
         width = 0 if self._own is None else self._own[0]
-        short = (lengths != _MISSING) & (lengths != width)
-        wrong = (~np.isfinite(values).all(axis=1) | (lengths == _MISSING)) & ~short
+        short = (lengths != MISSING) & (lengths != width)
+        wrong = (~np.isfinite(values).all(axis=1) | (lengths == MISSING)) & ~short
         self._other_length.add(self._rows, short, lambda row: str(int(lengths[row])))
         self._not_finite.add(self._rows, wrong, lambda row: self._entry(raw, values, row))
         self._rows += len(values)
@@ -171,18 +125,18 @@ class LogitsReader:
     def _lists(self, array: Any) -> tuple[Matrix, NDArray[np.int64]]:
         if not is_list(plain(array)) and not pa.types.is_null(array.type):
             self._no_list = self._no_list or f"{array.type}, such as {value_at(array, 0)}"
-        lengths = _lengths(array)
-        width = _first_length(lengths) if self._own is None else self._own[0]
-        return _matrix(array, lengths, width or 0), lengths
+        lengths = lengths_of(array)
+        width = first_length(lengths) if self._own is None else self._own[0]
+        return matrix_of(array, lengths, width or 0), lengths
 
     def _first(self, lengths: NDArray[np.int64]) -> tuple[int, int] | None:
-        there = lengths != _MISSING
+        there = lengths != MISSING
         row = int(np.argmax(there))
         return (int(lengths[row]), self._rows + row) if there.any() else None
 
     def _entry(self, raw: Sequence[Any], values: Matrix, row: int) -> str:
         """The first value of a row that is not a finite number, and where it is."""
-        if len(raw) == 1 and _lengths(raw[0].slice(row, 1))[0] == _MISSING:
+        if len(raw) == 1 and lengths_of(raw[0].slice(row, 1))[0] == MISSING:
             return value_at(raw[0], row)
         place = int(np.argmax(~np.isfinite(values[row])))
         if len(raw) == 1:
@@ -225,27 +179,9 @@ class LogitsReader:
             got = f"{classes} number{'s' * (classes != 1)} in row {self._own[1]}"
             expected = f"at least {FEWEST_CLASSES}, one for each class"
             return [error(what=self._what, got=got, expected=expected, fix=ONE_LOGIT)]
-        if self._agreed is not None and classes != self._agreed.classes:
-            expected = f"{self._agreed.classes} as in {self._agreed.where}"
+        if self._agreed is not None and classes != self._agreed.numbers:
+            expected = f"{self._agreed.numbers} as in {self._agreed.where}"
             fix = "export the logits of the same classes, in the same order, everywhere"
             got = f"{classes} logits in a row"
             return [error(what=self._what, got=got, expected=expected, fix=fix)]
         return []
-
-
-class _Bad:
-    """How many rows have one defect, and the first of them."""
-
-    def __init__(self) -> None:
-        self.count, self.row, self.value = 0, 0, ""
-
-    def add(self, start: int, bad: Bad, describe: Any) -> None:
-        if bad.any():
-            first = int(np.argmax(bad))
-            if not self.count:
-                self.row, self.value = start + first, describe(first)
-            self.count += int(np.count_nonzero(bad))
-
-    def sentence(self, defect: str, rows: int, value: str) -> str:
-        these = "1 row" if self.count == 1 else f"{self.count} rows"
-        return f"{these} {defect} in {rows} rows, the first in row {self.row} (counting from 0): {value}"

@@ -58,8 +58,18 @@ def _found(beginning: str, existing: Sequence[str]) -> list[_Numbered]:
     return sorted((one for one in found if one.stem in stems), key=lambda one: one.number)
 
 
-def numbering_problem(beginning: str, existing: Sequence[str], *, what: str) -> Finding | None:
+def numbering_problem(
+    beginning: str,
+    existing: Sequence[str],
+    *,
+    what: str,
+    one: str = "logit",
+    each: str = "class",
+    fewest: int = FEWEST_CLASSES,
+) -> Finding | None:
     """Why these numbered columns cannot be used: a gap, a number twice, too few. None where there is none.
+
+    `one` is what a column holds, `each` what there must be one of in a column.
 
     Examples
     --------
@@ -74,7 +84,7 @@ def numbering_problem(beginning: str, existing: Sequence[str], *, what: str) -> 
             return error(
                 what=what,
                 got=f"{names[i - 1]!r} and {names[i]!r} with one number",
-                expected="one column for each class",
+                expected=f"one column for each {each}",
                 fix="rename or remove one of them",
             )
     start = min(numbers[0], 1)
@@ -85,13 +95,13 @@ def numbering_problem(beginning: str, existing: Sequence[str], *, what: str) -> 
                 what=what,
                 got=f"{column.name!r} but no {missing!r}",
                 expected="numbers without a gap from 0 or 1",
-                fix="add it, or rename what is no logit",
+                fix=f"add it, or rename what is no {one}",
             )
-    if len(columns) < FEWEST_CLASSES:
+    if len(columns) < fewest:
         return error(
             what=what,
             got=f"{names[0]!r} alone",
-            expected=f"at least {FEWEST_CLASSES} columns, one for each class",
+            expected=f"at least {fewest} columns, one for each {each}",
             fix=ONE_LOGIT,
         )
     return None

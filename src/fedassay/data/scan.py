@@ -10,17 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedassay.data.findings import Finding, error, value_at
+from fedassay.data.features import FeaturesReader
+from fedassay.data.findings import Finding
 from fedassay.data.logits import LogitsReader, Width
-from fedassay.data.numbers import LocalClients, plain, to_clients
-from fedassay.data.schema import CLASS, CLIENT, LOGITS, Columns, Role
+from fedassay.data.numbers import LocalClients, to_clients
+from fedassay.data.schema import CLASS, CLIENT, FEATURES, LOGITS, Columns, Role
 from fedassay.data.tables import NoRows, Table
+from fedassay.data.tally import Tally
 from fedassay.protocol import Batch
-
-MOST_VALUES_LISTED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,56 +41,11 @@ class Chunk:
         return values if values is None or role not in self.bad else values[~self.bad[role]]
 
 
-class Tally:
-    """The unacceptable values of one column so far: how many, and enough of them for a clear error."""
-
-    def __init__(self, *, what: str, expected: str, fix: str, lists_values: bool = False) -> None:
-        self._what, self._expected, self._fix, self._lists_values = what, expected, fix, lists_values
-        self._rows = self._count = 0
-        self._first: tuple[int, str] | None = None
-        self._values: dict[str, None] = {}
-
-    def expect(self, expected: str) -> None:
-        """Say from now on what exactly is expected."""
-        self._expected = expected
-
-    def add(self, raw: Any, bad: NDArray[np.bool_]) -> None:
-        """Take account of the next rows."""
-        if bad.any():
-            row = int(np.argmax(bad))
-            self._count += int(np.count_nonzero(bad))
-            self._first = self._first or (self._rows + row, value_at(raw, row))
-            if self._lists_values and len(self._values) <= MOST_VALUES_LISTED:
-                self._values.update(dict.fromkeys(_some_values(raw)))
-        self._rows += len(raw)
-
-    def finding(self) -> Finding | None:
-        """The error to report, if there is one."""
-        if self._first is None:
-            return None
-        row, value = self._first
-        values = "1 bad value" if self._count == 1 else f"{self._count} bad values"
-        got = f"{values} in {self._rows} rows, the first in row {row} (counting from 0): {value}"
-        if self._lists_values:
-            listed = list(self._values)[:MOST_VALUES_LISTED]
-            more = " and others" if len(self._values) > MOST_VALUES_LISTED else ""
-            got += f" (values found: {', '.join(listed)}{more})"
-        return error(what=self._what, got=got, expected=self._expected, fix=self._fix)
-
-
-def _some_values(raw: Any) -> list[str]:
-    try:
-        distinct = pc.unique(plain(raw))
-    except Exception:  # nested values have no order and no hash
-        distinct = raw.slice(0, MOST_VALUES_LISTED + 1)
-    return [value_at(distinct, row) for row in range(min(len(distinct), MOST_VALUES_LISTED + 1))]
-
-
 class Scan:
     """One pass over one table. Read `chunks` to the end; then `findings` are complete.
 
     Columns that are missing are left out of the chunks, so that the others can still be looked at. `width` is
-    how many classes the logits of the other tables have, if that is known.
+    how many logits or features the rows of the other tables have, if that is known.
     """
 
     def __init__(self, table: Table, columns: Columns, width: Width | None = None) -> None:
@@ -99,23 +53,30 @@ class Scan:
         self._absent = (
             {} if isinstance(table, NoRows) else columns.missing_from(table.names, where=table.label)
         )
-        self._found = {
-            role: found
-            for role, found in columns.in_table(table.names).items()
-            if found and columns.names[role] not in self._absent
-        }
+        self._found = {role: found for role in columns.names if (found := self._usable(role))}
         self._tallies = {role.name: self._tally(role) for role in columns.roles if not role.wide}
         self._tallies[CLIENT] = Tally(
             what=f"{table.label}, column {columns.client!r} (client)",
             expected="the name or number of a client in every row",
             fix="fill in the client or remove these rows",
         )
-        self._logits = LogitsReader(
-            label=table.label,
-            name=columns.names.get(LOGITS, ""),
-            columns=self._found.get(LOGITS, ()),
-            agreed=width,
-        )
+        self._wide = self._reader(width)
+
+    def _usable(self, role: str) -> tuple[str, ...]:
+        """The columns of the table that play this role; of several named ones those that are there."""
+        named = self._columns.named(role)
+        if len(named) == 1 and named[0] in self._absent:
+            return ()
+        found = self._columns.in_table(self._table.names)[role]
+        return tuple(name for name in found if name not in self._absent)
+
+    def _reader(self, width: Width | None) -> FeaturesReader | LogitsReader:
+        label = self._table.label
+        if FEATURES in self._columns.names:
+            names, found = self._columns.named(FEATURES), self._found.get(FEATURES, ())
+            return FeaturesReader(label=label, names=names, columns=found, agreed=width)
+        name, found = self._columns.names.get(LOGITS, ""), self._found.get(LOGITS, ())
+        return LogitsReader(label=label, name=name, columns=found, agreed=width)
 
     def _tally(self, role: Role) -> Tally:
         return Tally(
@@ -132,13 +93,13 @@ class Scan:
 
     @property
     def width(self) -> Width | None:
-        """How many classes the logits have, as far as it is known by now."""
-        return self._logits.width
+        """How many logits or features a row has, as far as it is known by now and matters."""
+        return self._wide.width
 
     def findings(self) -> list[Finding]:
         """Everything found so far that makes the table unusable."""
         found = [tally.finding() for tally in self._tallies.values()]
-        return self.absent + self._logits.findings() + [finding for finding in found if finding is not None]
+        return self.absent + self._wide.findings() + [finding for finding in found if finding is not None]
 
     def chunks(self) -> Iterator[Chunk]:
         """The rows, converted; unacceptable values are marked and counted, not raised."""
@@ -156,8 +117,9 @@ class Scan:
 
     def _chunk(self, raw: Mapping[str, Any], length: int) -> Chunk:
         read = {}
-        if LOGITS in self._found:  # first: they say how many classes there are
-            read[LOGITS] = self._logits.read([raw[name] for name in self._found[LOGITS]])
+        for wide in (LOGITS, FEATURES):  # first: logits say how many classes there are
+            if wide in self._found:
+                read[wide] = self._wide.read([raw[name] for name in self._found[wide]])
         for role in self._columns.roles:
             if role.name in self._found and not role.wide:
                 (name,) = self._found[role.name]
@@ -180,9 +142,9 @@ class Scan:
         self, role: Role, values: NDArray[Any], wrong: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """A class must be one of those that have a logit."""
-        if role.name != CLASS or self.width is None:
+        if role.name != CLASS or LOGITS not in self._columns.names or self.width is None:
             return values, wrong
-        classes = self.width.classes
+        classes = self.width.numbers
         self._tallies[CLASS].expect(
             f"a whole number from 0 to {classes - 1} in every row, one of the {classes} classes of the logits"
         )

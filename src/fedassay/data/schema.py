@@ -6,7 +6,6 @@ task adds a role by adding one entry to `ROLES`: its canonical type, its check, 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,9 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.data.findings import Finding, error, listed
+from fedassay.data.absent import absent
+from fedassay.data.features import EXPECTED as EXPECTED_FEATURES
+from fedassay.data.features import FIX as FIX_FEATURES
+from fedassay.data.features import MOST_FEATURES, split_names, to_features
+from fedassay.data.findings import Finding, error
 from fedassay.data.logits import EXPECTED, FIX, to_matrix
-from fedassay.data.numbered import beginnings, numbered_columns, numbering_problem
+from fedassay.data.numbered import numbered_columns, numbering_problem
 from fedassay.data.numbers import as_decimals, is_single, to_clients, to_numbers, to_truth
 from fedassay.errors import UsageError
 from fedassay.summaries.group_names import LONGEST_NAME, fingerprints
@@ -26,9 +29,9 @@ CLIENT = "client"
 """Not a role of `ROLES`: the column that says whose row it is, and in pooled rows the client's index."""
 
 LOGITS = "logits"
+FEATURES = "features"
 CLASS = "class"
 
-MOST_COLUMNS_LISTED = 20
 LARGEST_CLASS = 2**31 - 1
 
 Bad = NDArray[np.bool_]
@@ -52,6 +55,8 @@ class Role:
     """Whether an error lists the distinct values found, for columns that should hold very few."""
     wide: bool = False
     """Whether a row holds several numbers: a list, or one number in each of several numbered columns."""
+    several: bool = False
+    """Whether the user may also name each of the columns, separated by commas."""
 
 
 def _score(array: Any) -> tuple[NDArray[Any], Bad]:
@@ -143,6 +148,11 @@ ROLES: Mapping[str, Role] = MappingProxyType(
             ),
             _number("conformity", "large where the prediction is bad", "remove or repair these rows"),
             _number("target", "what was to be predicted", "remove rows without a true value"),
+            _number(
+                "offset",
+                "what is added to the linear predictor",
+                "remove rows without an offset, or fill in 0",
+            ),
             _number("prediction", "the model's", "remove rows without a prediction"),
             Role(
                 name="scale",
@@ -169,6 +179,15 @@ ROLES: Mapping[str, Role] = MappingProxyType(
                 fix=FIX,
                 wide=True,
             ),
+            Role(
+                name=FEATURES,
+                dtype=np.dtype(np.float64),
+                convert=to_features,
+                expected=EXPECTED_FEATURES,
+                fix=FIX_FEATURES,
+                wide=True,
+                several=True,
+            ),
         )
     }
 )
@@ -193,15 +212,37 @@ class Columns:
                 raise UsageError(f"column role: got {role!r}, expected one of {', '.join(ROLES)}.")
         for role, name in {**self.names, CLIENT: self.client or "-"}.items():
             if not isinstance(name, str) or not name:
-                raise UsageError(f"{role} column: got {name!r}, expected the name of a column.")
+                several = role in ROLES and ROLES[role].several
+                one = "names of columns separated by commas" if several else "the name of a column"
+                raise UsageError(f"{role} column: got {name!r}, expected {one}.")
+        if LOGITS in self.names and FEATURES in self.names:
+            raise UsageError("columns: got logits and features, expected one of them; leave the other out.")
+        names = {
+            role: ",".join(split_names(name)) if ROLES[role].several else name
+            for role, name in self.names.items()
+        }
+        object.__setattr__(self, "names", MappingProxyType(names))
+        self._check_each_once()
+
+    def _check_each_once(self) -> None:
+        features = self.named(FEATURES) if FEATURES in self.names else ()
         seen: dict[str, str] = {}
         for role, name in self.names.items():
+            if role == FEATURES:
+                continue
             if name in seen:
                 raise UsageError(
                     f"columns: got {name!r} as {seen[name]} and as {role}, expected two different columns."
                 )
             seen[name] = role
-        object.__setattr__(self, "names", MappingProxyType(dict(self.names)))
+        if self.client is not None:
+            seen.setdefault(self.client, CLIENT)
+        for name in features:
+            if name in seen:
+                raise UsageError(
+                    f"columns: got {name!r} as {seen[name]} and as feature, expected two different columns; leave it "
+                    "out of the features."
+                )
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -212,7 +253,18 @@ class Columns:
     def needed(self) -> tuple[str, ...]:
         """The columns as the user names them, each once. What a table calls them: `in_table`."""
         client = () if self.client is None else (self.client,)
-        return tuple(dict.fromkeys((*self.names.values(), *client)))
+        named = (name for role in self.names for name in self.named(role))
+        return tuple(dict.fromkeys((*named, *client)))
+
+    def named(self, role: str) -> tuple[str, ...]:
+        """What the user names for a role: one name, or each of several columns.
+
+        Examples
+        --------
+        >>> Columns(names={"features": "age, bmi", "target": "y"}).named("features")
+        ('age', 'bmi')
+        """
+        return split_names(self.names[role]) if ROLES[role].several else (self.names[role],)
 
     def in_table(self, existing: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """The columns of a table with these names that play each role: several if they are numbered, or none.
@@ -222,11 +274,16 @@ class Columns:
         >>> Columns(names={"class": "y", "logits": "z"}).in_table(["y", "z_1", "z_0"])
         {'class': ('y',), 'logits': ('z_0', 'z_1')}
         """
-        return {role.name: _columns_in(role, self.names[role.name], existing) for role in self.roles}
+        found = {}
+        for role in self.names:
+            named = self.named(role)
+            several = tuple(name for name in named if name in existing)
+            found[role] = several if len(named) > 1 else _columns_in(ROLES[role], named[0], existing)
+        return found
 
     def missing_from(self, existing: Sequence[str], *, where: str) -> dict[str, Finding]:
         """For each column that is absent, or there more than once, the error that says so."""
-        roles = {name: role for role, name in self.names.items()}
+        roles = {name: role for role in self.names for name in self.named(role)}
         found = {
             name: self._problem(name, roles.get(name, CLIENT), existing, where=where) for name in self.needed
         }
@@ -235,9 +292,11 @@ class Columns:
     def _problem(self, name: str, role: str, existing: Sequence[str], *, where: str) -> Finding | None:
         if list(existing).count(name) == 1:
             return None
-        columns = _columns_in(ROLES[role], name, existing) if role in ROLES else ()
+        alone = role in ROLES and len(self.named(role)) == 1
+        columns = _columns_in(ROLES[role], name, existing) if alone else ()
         if not columns or name in existing:
-            return _absent(name, role, existing, where=where)
+            wide = alone and ROLES[role].wide
+            return absent(name, "feature" if role == FEATURES else role, existing, wide=wide, where=where)
         what = f"{where}, columns {name!r} ({role})"
         others = {column: other for other, column in {CLIENT: self.client, **self.names}.items()}
         for column in columns:
@@ -245,6 +304,11 @@ class Columns:
                 got, expected = f"{column!r}, which is the {others[column]}", "columns of their own"
                 fix = "rename one of the columns"
                 return error(what=what, got=got, expected=expected, fix=fix)
+        if role == FEATURES and len(columns) > MOST_FEATURES:
+            got, expected = f"{len(columns)} columns", f"at most {MOST_FEATURES}"
+            return error(what=what, got=got, expected=expected, fix="leave some out")
+        if role == FEATURES:
+            return numbering_problem(name, existing, what=what, one="feature", each="feature", fewest=1)
         return numbering_problem(name, existing, what=what)
 
 
@@ -252,36 +316,3 @@ def _columns_in(role: Role, name: str, existing: Sequence[str]) -> tuple[str, ..
     if name in existing:
         return (name,)
     return numbered_columns(name, existing) if role.wide else ()
-
-
-def _nameable(role: str, existing: Sequence[str]) -> tuple[str, ...]:
-    """What can be named for a role: columns, or for a wide role what the names of numbered ones begin with."""
-    if role not in ROLES or not ROLES[role].wide:
-        return tuple(existing)
-    stems = beginnings(existing)
-    numbered = {column for stem in stems for column in numbered_columns(stem, existing)}
-    return (*stems, *(column for column in existing if column not in numbered))
-
-
-def _absent(name: str, role: str, existing: Sequence[str], *, where: str) -> Finding:
-    what = f"{where}, column {name!r} ({role})"
-    if name in existing:
-        return error(
-            what=what,
-            got=f"{list(existing).count(name)} columns of this name",
-            expected="one",
-            fix="rename or remove the others",
-        )
-    folded = {column.casefold(): column for column in _nameable(role, existing)}
-    close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.5)
-    fix = f"did you mean {folded[close[0]]!r}?" if close else "name one of the existing columns"
-    if len(existing) == 1 and any(mark in existing[0] for mark in ";\t|"):
-        fix = "the header is not separated by commas: save the file with commas"
-    return error(
-        what=what,
-        got=f"no such column among {listed(list(existing), most=MOST_COLUMNS_LISTED)}"
-        if existing
-        else "a table without columns",
-        expected="the name of an existing column",
-        fix=fix,
-    )

@@ -27,6 +27,10 @@ from fedassay.protocol import Batch, Rows
 
 _ORDER_BYTES = 8
 _WORTH_A_MAP = 2**20
+_WORTH_KEEPING = 2**14
+"""Bytes of a client's rows: fewer are copied faster than they are looked up, and there may be millions of clients."""
+_MOST_KEPT = 2**28
+"""Bytes of all rows up to which a second copy of them, client by client, may be kept."""
 
 
 class Store(Protocol):
@@ -178,12 +182,17 @@ def _number(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryStore:
-    """In memory; `order` lists the rows client by client, `starts` where each client begins in it."""
+    """In memory; `order` lists the rows client by client, `starts` where each client begins in it.
+
+    A fit asks each client thousands of times: rows that stand together are views, and others are copied together
+    once, if there are not too many (`kept`).
+    """
 
     columns: dict[str, NDArray[Any]] = field(repr=False)
     codes: NDArray[np.int32] = field(repr=False)
     order: NDArray[np.int64] = field(repr=False)
     starts: NDArray[np.int64] = field(repr=False)
+    kept: dict[int, dict[str, NDArray[Any]]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -197,12 +206,23 @@ class MemoryStore:
 
     def rows_of(self, client: int) -> Rows:
         """See `Store`."""
+        return StreamedRows(read=lambda: ArrayRows(columns=self._together(client)).batches())
+
+    def _together(self, client: int) -> dict[str, NDArray[Any]]:
+        """The columns of one client, read-only."""
+        found = self.kept.get(client)
+        if found is not None:
+            return found
         chosen = self.order[self.starts[client] : self.starts[client + 1]]
-        return StreamedRows(
-            read=lambda: ArrayRows(
-                columns={n: column[chosen] for n, column in self.columns.items()}
-            ).batches()
-        )
+        if len(chosen) and chosen[-1] - chosen[0] == len(chosen) - 1:  # ascending, so without a gap
+            mine = slice(chosen[0], chosen[-1] + 1)
+            return {name: column[mine] for name, column in self.columns.items()}
+        taken = {name: _frozen(column.take(chosen, axis=0)) for name, column in self.columns.items()}
+        size = sum(column.nbytes for column in taken.values())
+        all_of_them = sum(column.nbytes for column in self.columns.values())
+        if size >= _WORTH_KEEPING and all_of_them <= _MOST_KEPT:
+            self.kept[client] = taken
+        return taken
 
     def pooled(self) -> Rows:
         """See `Store`."""

@@ -13,8 +13,8 @@ TITLES = {
     "roc_auc": "AUC (mean of classes)",
     "log_loss": "log loss",
     "brier_score": "Brier score (0 to 2)",
-    "expected_calibration_error": "ECE (top label)",
-    "classwise_calibration_error": "ECE (mean of classes)",
+    "expected_calibration_error": "expected calibration error (ECE, top label)",
+    "classwise_calibration_error": "classwise calibration error",
 }
 
 MOST_CLASSES = 40

@@ -177,7 +177,7 @@ def meaning(temperature: float | None) -> str:
 
 
 def _made(document: Document) -> str:
-    """Such as ``Fitted to 7,020 rows of 20 clients (asked 5 times); judged on 2,980 held-out rows.``"""
+    """Such as ``Fitted to 20 rows of the 3 clients that answered (asked 5 times); judged on 9 held-out rows.``"""
     results, fit = document["results"], document["results"]["fit"]
     about = "about " if _noisy(document) else ""
     rows = "rows" if fit["rows"] is None else f"{about}{figures.counted(fit['rows'], 'row')}"
@@ -194,7 +194,7 @@ def _asked(document: Document) -> str:
     if document["privacy"]["unit"] == "client":
         return f"those of {clients} who are not held out"
     drawn = document["results"]["parameters"].get("participation", 1.0) < 1
-    return f"cohorts of up to {clients}" if drawn else clients
+    return f"cohorts of up to {clients}" if drawn else f"the {clients} that answered"
 
 
 def _weights(calibrator: Mapping[str, Any]) -> Iterator[str]:

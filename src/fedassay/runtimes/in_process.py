@@ -20,6 +20,7 @@ from fedassay.data.split import select_part, select_pooled_part
 from fedassay.errors import UnsupportedQuery
 from fedassay.helper import Helper
 from fedassay.protocol import (
+    Draw,
     Exchange,
     Memory,
     Part,
@@ -144,13 +145,13 @@ class Aggregate:
             # Of several questions about one part the last one counts, as it does at a client.
             self._left_out[plan.query.part] = left_out
             totals.append(total)
-        drawn = [plan for plan in exchange.plans if isinstance(plan.query.cohort, Sample)]
+        drawn = [plan for plan in exchange.plans if isinstance(plan.query.cohort, Sample | Draw)]
         answered = len(exchange.cohort) if drawn else self._federation.client_count
         return errand.trust.aggregate(exchange.plans, totals, answered, errand.randomness)
 
     def _total(self, plan: Plan, exchange: Exchange, task: str) -> tuple[Vector, int]:
         """The exact total, and how many rows clients left out of it."""
-        if not plan.query.of.additive or isinstance(plan.query.cohort, Sample):
+        if not plan.query.of.additive or isinstance(plan.query.cohort, Sample | Draw):
             return self._sum_of_each(plan, exchange, task)
         protection, left_out = plan.setting.protection, 0
         rows = select_pooled_part(

@@ -23,6 +23,9 @@ from fedassay.summaries.paired_histograms import PairedHistograms, VersusHistogr
 from fedassay.summaries.paired_moments import PairedMoments
 from fedassay.summaries.quantile_losses import QuantileLosses
 from fedassay.summaries.quantile_votes import QuantileVotes
+from fedassay.summaries.regression.moments import RegressionMoments
+from fedassay.summaries.regression.newton_sums import NewtonSums
+from fedassay.summaries.regression.rounds import ClientSpread, RegressionRound
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.summaries.score_path import ScorePath
 from fedassay.summaries.site_sums import EligibleSites, SiteSums
@@ -58,6 +61,10 @@ _SUMMARIES: tuple[type[Summary[Any]], ...] = (
     ProbabilityHistograms,
     LossCurves,
     ClientProfiles,
+    RegressionRound,
+    ClientSpread,
+    RegressionMoments,
+    NewtonSums,
 )
 
 CATALOGUE: Mapping[str, type[Summary[Any]]] = MappingProxyType(

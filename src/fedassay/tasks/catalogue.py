@@ -17,6 +17,7 @@ from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
 from fedassay.tasks.distribution.search import SearchQuantiles
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
+from fedassay.tasks.inference.infer import Infer
 
 TASKS: Mapping[str, type[Any]] = MappingProxyType(
     {
@@ -28,6 +29,7 @@ TASKS: Mapping[str, type[Any]] = MappingProxyType(
         "hosmer-lemeshow": HosmerLemeshow,
         "quantiles": SearchQuantiles,
         "conformal": Conformal,
+        "infer": Infer,
     }
 )
 """Name to task. A task is a frozen dataclass whose fields are plain values; all of them have defaults."""

@@ -12,7 +12,12 @@ from scipy.special import softmax
 
 from fedassay.data.rows import ArrayRows
 from fedassay.protocol import Neighbours, Protection, Unit
-from fedassay.summaries.multiclass.client_profiles import LARGEST_EXCESS, PARTS, ClientProfiles
+from fedassay.summaries.multiclass.client_profiles import (
+    LARGEST_MOMENTS,
+    PARTS,
+    SPREAD_WEIGHT,
+    ClientProfiles,
+)
 from fedassay.summaries.multiclass.loss_curves import UNITS
 from multiclass_rows import Columns, drawn
 
@@ -25,20 +30,36 @@ def measure(columns: Columns, summary: ClientProfiles | None = None) -> np.ndarr
     return summary.measure(ArrayRows(columns=columns), {})[0]
 
 
+def moments(columns: Columns, s: float) -> tuple[np.ndarray, np.ndarray]:
+    p = softmax(s * columns["logits"], axis=1)
+    return (p - np.eye(p.shape[1])[columns["class"]]).mean(axis=0), (p * (1 - p)).mean(axis=0)
+
+
 @pytest.mark.parametrize("rows", [1, 3, 10, 200])
-def test_sums_are_those_of_the_definitions(rows: int) -> None:
+@pytest.mark.parametrize("at", [None, 0.7])
+def test_sums_are_those_of_the_definitions(rows: int, at: float | None) -> None:
     columns = drawn(rows, 4, seed=2)
-    summary = ClientProfiles(classes=4, grid=GRID)
-    found = summary.read(measure(columns))
-    p, weight = softmax(columns["logits"], axis=1), min(1.0, rows / 10)
-    excess = (p - np.eye(4)[columns["class"]]).mean(axis=0)
-    excess *= min(1.0, LARGEST_EXCESS / np.linalg.norm(excess))
-    np.testing.assert_allclose(found.excess, weight * excess, atol=1e-6)
-    assert found.uncertainty == pytest.approx(weight * math.sqrt((1 - (p**2).sum(axis=1)).mean()), abs=1e-6)
-    curve = summary.curves
-    direction = curve.measure(ArrayRows(columns=columns), {})[0] / UNITS
+    summary = ClientProfiles(classes=4, grid=GRID, at=at)
+    found = summary.read(measure(columns, summary))
+    direction = summary.curves.measure(ArrayRows(columns=columns), {})[0] / UNITS
     np.testing.assert_allclose(found.curves.losses, direction, atol=1e-6)
-    assert summary.length == 3 + 4 + 1
+    excess, spread = moments(columns, at or min(1.0, GRID[int(direction.argmin())]))
+    length = math.sqrt(float(excess @ excess) + SPREAD_WEIGHT**2 * float(spread @ spread))
+    weight = min(1.0, rows / 10) * min(1.0, LARGEST_MOMENTS / length)
+    np.testing.assert_allclose(found.excess, weight * excess, atol=1e-6)
+    np.testing.assert_allclose(found.spread, weight * spread, atol=1e-6)
+    assert summary.length == 3 + 2 * 4
+
+
+def test_a_model_that_is_too_sure_is_looked_at_where_it_is_right() -> None:
+    """With unequal classes, at s = 1 frequent ones look too probable; at the client's own temperature they do not."""
+    rng = np.random.default_rng(4)
+    z = np.log([0.8, 0.15, 0.05]) + 1.5 * rng.normal(size=(20_000, 3))
+    y = (softmax(z, axis=1).cumsum(axis=1) > rng.random((20_000, 1))).argmax(axis=1)
+    columns = {"logits": 2 * z, "class": y.astype(np.int64)}
+    own, fixed = (ClientProfiles(classes=3, grid=GRID, at=at) for at in (None, 1.0))
+    calm, biased = (np.abs(s.read(measure(columns, s)).excess).max() for s in (own, fixed))
+    assert calm < 0.01 < 0.03 < biased
 
 
 def test_clients_without_rows_say_nothing() -> None:
@@ -68,9 +89,13 @@ def apart(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(one=some_rows(), other=some_rows(), full=st.sampled_from([1, 10]))
-def test_no_client_moves_it_further_than_is_stated(one: Columns, other: Columns, full: int) -> None:
-    summary = ClientProfiles(classes=3, grid=GRID, full_rows=full)
+@given(
+    one=some_rows(), other=some_rows(), full=st.sampled_from([1, 10]), at=st.sampled_from([None, 0.25, 1.0])
+)
+def test_no_client_moves_it_further_than_is_stated(
+    one: Columns, other: Columns, full: int, at: float | None
+) -> None:
+    summary = ClientProfiles(classes=3, grid=GRID, full_rows=full, at=at)
     first, second = (measure(rows, summary) for rows in (one, other))
     alone = summary.sensitivity(CLIENT)
     replaced = summary.sensitivity(
@@ -86,13 +111,13 @@ def test_no_client_moves_it_further_than_is_stated(one: Columns, other: Columns,
 
 
 def test_the_bound_is_nearly_reached_and_could_be_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the clip on the excess the same check fails."""
+    """With parts that add up to more than one the same check fails."""
     wrong = {"logits": np.array([[9.0, 0.0, 0.0]] * 20), "class": np.array([1] * 20)}
-    assert 0.88 * UNITS < apart(measure(wrong), np.zeros(7))[1] <= UNITS
-    monkeypatch.setattr("fedassay.summaries.multiclass.client_profiles.LARGEST_EXCESS", 0.0)
-    assert apart(measure(wrong), np.zeros(7))[1] <= UNITS  # a norm of its own is one too
-    monkeypatch.setattr("fedassay.summaries.multiclass.client_profiles.PARTS", (0.4, 0.9, 0.1))
-    assert apart(measure(wrong), np.zeros(7))[1] > UNITS
+    assert 0.99 * UNITS < apart(measure(wrong), np.zeros(9))[1] <= UNITS
+    monkeypatch.setattr("fedassay.summaries.multiclass.client_profiles.LARGEST_MOMENTS", 0.0)
+    assert apart(measure(wrong), np.zeros(9))[1] <= UNITS  # a norm of its own is one too
+    monkeypatch.setattr("fedassay.summaries.multiclass.client_profiles.PARTS", (0.5, 0.9))
+    assert apart(measure(wrong), np.zeros(9))[1] > UNITS
 
 
 def test_parts_add_up_to_one() -> None:
@@ -104,6 +129,7 @@ def test_bad_fields_are_refused() -> None:
         {"classes": 1, "grid": GRID},
         {"classes": 3, "grid": ()},
         {"classes": 3, "grid": (2.0, 1.0)},
+        {"classes": 3, "grid": GRID, "at": 0.0},
     ):
         with pytest.raises(Exception, match="expected"):
             ClientProfiles(**fields)  # type: ignore[arg-type]

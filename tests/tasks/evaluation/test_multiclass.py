@@ -289,7 +289,7 @@ def test_the_command_writes_a_valid_document_and_a_page(capsys: Any, tmp_path: P
     document = json.loads(target.read_text())
     jsonschema.validate(document, SCHEMA)
     assert document["results"]["accuracy"]["value"] == pytest.approx(pooled(data)["accuracy"])
-    assert "ECE (mean of classes)" in out
+    assert "classwise calibration error" in out
     assert "Evaluation of a classifier with several classes" in report.read_text()
     broken = {**document, "results": {**document["results"], "classes": [{"class": 0}]}}
     with pytest.raises(jsonschema.ValidationError):

@@ -93,6 +93,7 @@ class ClassStatistics(Summary[ClassTotals]):
     bins : M.
     bits, digits : without noise 10 and 3 (a resolution of 1e-9); under noise one digit, so that only what matters is
         measured. No entry exceeds 2^bits for each row.
+    most_rows : rows that a client can have: entries are at most so many times 2^bits.
     kind, theta : of a map (`LOGIT_MAPS`) through which probabilities are seen; none, for those of the model.
 
     Sensitivity: an upper bound, from two cases. A row whose most probable class is wrong adds nothing to ``correct``;
@@ -118,6 +119,7 @@ class ClassStatistics(Summary[ClassTotals]):
     bins: int = 15
     bits: int = 10
     digits: int = 3
+    most_rows: int = LARGEST_ROWS_PER_CLIENT
     kind: str = ""
     theta: tuple[float, ...] = field(default=(), repr=False)
 
@@ -127,6 +129,7 @@ class ClassStatistics(Summary[ClassTotals]):
         whole(self.bins, what="bins", least=1, most=MOST_BINS)
         whole(self.bits, what="bits", least=2, most=MOST_BITS)
         whole(self.digits, what="digits", least=1, most=MOST_DIGITS)
+        whole(self.most_rows, what="most rows", least=1, most=LARGEST_ROWS_PER_CLIENT)
 
     @property
     def _width(self) -> int:
@@ -141,7 +144,7 @@ class ClassStatistics(Summary[ClassTotals]):
     @property
     def largest(self) -> int:
         """All rows of a client at their largest in one entry."""
-        return LARGEST_ROWS_PER_CLIENT << self.bits
+        return self.most_rows << self.bits
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Add up. Linear in the rows, constant in memory, one pass."""

@@ -1,8 +1,9 @@
 """What one client's rows say about a temperature and about shifts of the classes, in one vector of norm at most one.
 
-Three things, each bounded by itself: the direction of the client's loss curve (`LossCurves`), the mean of p - e_y over
-its rows (how much too probable each class is), and how uncertain its probabilities are, which says how far a shift of
-the logits moves them. Noise for a vector of norm one then covers all of them.
+Two things, each bounded by itself: the direction of the client's loss curve (`LossCurves`), and its moments by class,
+the means of p - e_y (how much too probable a class is) and of p(1 - p) (how far a shift of the class's logit moves it).
+Moments are made shorter together, so that the client loses weight and still asks for the same shift: clipping the
+excess alone would make shifts shorter than anybody wants them. Noise for a vector of norm one covers all.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedassay.errors import UsageError
 from fedassay.protocol import (
     Memory,
     Neighbours,
@@ -27,28 +29,33 @@ from fedassay.protocol import (
 )
 from fedassay.summaries.multiclass.loss_curves import CLIENT, UNITS, Curves, LossCurves
 from fedassay.summaries.multiclass.probabilities import predicted
+from fedassay.summaries.multiclass.scaling_maps import Temperature
 
 Floats = NDArray[np.float64]
 
-PARTS = (0.4, 0.5, 0.1)
-"""Of the squared norm: for the curve, the excess of each class, and the uncertainty."""
+PARTS = (0.5, 0.5)
+"""Of the squared norm: for the curve and for the moments."""
 
-LARGEST_EXCESS = 0.05
-"""The norm of the mean of p - e_y to which clients are clipped: classes that are 1 % too probable matter."""
+LARGEST_MOMENTS = 0.05
+"""The norm to which moments are clipped: classes that are 1 % too probable matter."""
+
+SPREAD_WEIGHT = 0.5
+"""Of p(1 - p) beside p - e_y. It is only needed as a mean over classes, in which noise averages out, so that it may
+have more of it than the excess, and leave more of the norm to that."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Profiles:
     """Sums over clients, each weighing at most one.
 
-    `curves` are the sums of directions; `excess` the sums of the clipped means of p - e_y, by class; `uncertainty` the
-    sum of the roots of the means of 1 - Σ p². Noise of standard deviation σ in each entry of the released vector is
+    `curves` are the sums of directions; `excess` and `spread` those of the means of p - e_y and p(1 - p), by class,
+    with the same weight of a client in both. Noise of standard deviation σ in each entry of the released vector is
     `units`·σ in each of these, in this order.
     """
 
     curves: Curves
     excess: Floats
-    uncertainty: float
+    spread: Floats
     units: tuple[float, float, float]
 
 
@@ -61,12 +68,15 @@ class ClientProfiles(Summary[Profiles]):
     classes : c, public. Rows with another number of logits count for nothing.
     grid : inverse temperatures of the curve, rising, above 0.
     full_rows : a client with fewer rows than this counts for less.
+    at : the inverse temperature at which moments are taken. None: for each client the point of the grid where its own
+        loss is lowest, or 1 if that is less: where classes are unequally frequent, a model that is too sure looks as if
+        frequent ones were too probable.
 
-    With w = min(1, rows/`full_rows`): √0.4·w·(direction of the curve), √0.5·w·(mean of p - e_y, clipped to a norm of
-    0.05)/0.05, √0.1·w·√(mean of 1 - Σ p²), in units of 2^-24, rounded toward zero.
+    With w = min(1, rows/`full_rows`) and m the means of p - e_y and 0.5·p(1 - p), by class: √0.5·w·(direction of the
+    curve), √0.5·w·m/max(|m|, 0.05), in units of 2^-24, rounded toward zero.
 
-    Sensitivity: the three parts have norms of at most √0.4, √0.5 and √0.1, so the vector is at most 1 away from that of
-    a client without rows, which is zero, and at most 2 from any other.
+    Sensitivity: both parts have norms of at most √0.5, so the vector is at most 1 away from that of a client without
+    rows, which is zero, and at most 2 from any other. At which temperature a client looks does not change that.
 
     Examples
     --------
@@ -75,8 +85,8 @@ class ClientProfiles(Summary[Profiles]):
     ...         yield {"logits": np.log([[0.75, 0.25]] * 10), "class": np.array([0] * 10)}
     >>> summary = ClientProfiles(classes=2, grid=(0.5, 1.0, 2.0))
     >>> profiles = summary.read(summary.measure(TenRows(), {})[0])
-    >>> profiles.excess.round(4), round(profiles.uncertainty**2, 4)
-    (array([-0.0354,  0.0354]), 0.375)
+    >>> (profiles.excess / profiles.spread).round(4)
+    array([-1.3333,  1.3333])
     """
 
     name: ClassVar[str] = "client-profiles"
@@ -86,8 +96,11 @@ class ClientProfiles(Summary[Profiles]):
     classes: int
     grid: tuple[float, ...]
     full_rows: int = 10
+    at: float | None = None
 
     def __post_init__(self) -> None:
+        if self.at is not None and not 2.0**-20 <= self.at <= 2.0**20:
+            raise UsageError(f"at: got {self.at!r}, expected None or a number between 2^-20 and 2^20.")
         object.__setattr__(self, "grid", self.curves.grid)
 
     @property
@@ -97,8 +110,8 @@ class ClientProfiles(Summary[Profiles]):
 
     @property
     def length(self) -> int:
-        """The curve, the classes, and one."""
-        return len(self.grid) + self.classes + 1
+        """The curve, and two for each class."""
+        return len(self.grid) + 2 * self.classes
 
     @property
     def largest(self) -> int:
@@ -108,18 +121,18 @@ class ClientProfiles(Summary[Profiles]):
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Two passes over the rows, linear in them, constant in memory; zeros without rows."""
         direction = self.curves.measure(rows, {})[0] / UNITS
-        count, excess, uncertain = 0, np.zeros(self.classes), 0.0
+        own = self.grid[int(np.argmin(direction))] if direction.any() else 1.0
+        through = Temperature(inverse_temperature=self.at or min(1.0, own), classes=self.classes)
+        count, excess, spread = 0, np.zeros(self.classes), np.zeros(self.classes)
         for batch in rows.batches():
-            for block in predicted(batch, self.classes):
+            for block in predicted(batch, self.classes, through):
                 count += len(block.y)
                 excess = excess + block.p.sum(axis=1) - np.bincount(block.y, minlength=self.classes)
-                uncertain += float(len(block.y) - (block.p**2).sum())
-        weight = min(1.0, count / self.full_rows)
-        mean = excess / max(1, count)
-        clipped = mean / max(float(np.linalg.norm(mean)), LARGEST_EXCESS)
-        root = math.sqrt(min(1.0, max(0.0, uncertain / max(1, count))))
-        a, b, d = (math.sqrt(part) for part in PARTS)
-        vector = np.concatenate([a * direction, b * weight * clipped, [d * weight * root]])
+                spread = spread + (block.p * (1 - block.p)).sum(axis=1)
+        moments = np.concatenate([excess, SPREAD_WEIGHT * spread]) / max(1, count)
+        clipped = moments / max(float(np.linalg.norm(moments)), LARGEST_MOMENTS)
+        a, b = (math.sqrt(part) for part in PARTS)
+        vector = np.concatenate([a * direction, b * min(1.0, count / self.full_rows) * clipped])
         return np.trunc(vector * (UNITS * _BELOW)).astype(np.int64), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
@@ -132,13 +145,14 @@ class ClientProfiles(Summary[Profiles]):
     def read(self, total: Total) -> Profiles:
         """The three sums."""
         values = np.asarray(total, dtype=np.float64)
-        points = len(self.grid)
-        a, b, d = (1 / (UNITS * math.sqrt(part)) for part in PARTS)
-        units = (a, b * LARGEST_EXCESS, d)
+        ends = [len(self.grid), len(self.grid) + self.classes]
+        a, b = (1 / (UNITS * math.sqrt(part)) for part in PARTS)
+        units = (a, b * LARGEST_MOMENTS, b * LARGEST_MOMENTS / SPREAD_WEIGHT)
+        losses, excess, spread = np.split(values, ends)
         return Profiles(
-            curves=Curves(grid=np.array(self.grid), losses=values[:points] * units[0], unit=units[0]),
-            excess=values[points:-1] * units[1],
-            uncertainty=float(values[-1] * units[2]),
+            curves=Curves(grid=np.array(self.grid), losses=losses * units[0], unit=units[0]),
+            excess=excess * units[1],
+            spread=spread * units[2],
             units=units,
         )
 

@@ -83,8 +83,8 @@ class MapChanges(Summary[ChangeTotals]):
     loss_bound, brier_bound : what the change of a row counts at most. By default the largest that there is, so that
         nothing is cut.
     moments : 2 for changes and squares, 3 for cubes too.
-    bits, digits : as in `ClassStatistics`. Without noise 10 and 7: a map that changes every loss by 1e-5 has squares of
-        1e-10 and cubes of 1e-15, and without them its interval would have no width.
+    bits, digits, most_rows : as in `ClassStatistics`. Without noise 10 and 7: a map that changes every loss by 1e-5 has
+        squares of 1e-10 and cubes of 1e-15, and without them its interval would have no width.
 
     Sensitivity, in units of 2^bits, with one digit: a row adds at most its weights. A row replaced by another moves
     c by u = c - c' and c² by |u(c + c')| <= |u|(2 - |u|). With weights w and s <= w/4 the L1 norm w|u| + s|u|(2 - |u|)
@@ -117,6 +117,7 @@ class MapChanges(Summary[ChangeTotals]):
     moments: int = 3
     bits: int = 10
     digits: int = 7
+    most_rows: int = LARGEST_ROWS_PER_CLIENT
 
     def __post_init__(self) -> None:
         checked_classes(self.classes)
@@ -128,6 +129,7 @@ class MapChanges(Summary[ChangeTotals]):
         whole(self.moments, what="moments", least=2, most=3)
         whole(self.bits, what="bits", least=2, most=MOST_BITS)
         whole(self.digits, what="digits", least=1, most=MOST_DIGITS)
+        whole(self.most_rows, what="most rows", least=1, most=LARGEST_ROWS_PER_CLIENT)
 
     @property
     def map(self) -> LogitMap:
@@ -157,7 +159,7 @@ class MapChanges(Summary[ChangeTotals]):
     @property
     def largest(self) -> int:
         """All rows of a client at their largest in the entry with the largest weight."""
-        return LARGEST_ROWS_PER_CLIENT << (self.bits + 1)
+        return self.most_rows << (self.bits + 1)
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Add up. Linear in the rows, constant in memory, one pass."""

@@ -34,10 +34,10 @@ NO_SOLVER = "solver: got 'counts', expected one of auto, exact, fedavg, one-shot
 
 SCALED = ("matrix", "order-preserving")
 TABLE: dict[tuple[str, str], tuple[str, ...]] = {
-    ("auto", "auto"): ("isotonic counts", "temperature one-shot", "temperature one-shot"),
+    ("auto", "auto"): ("isotonic counts", "temperature one-shot", "vector one-shot"),
     ("auto", "exact"): ("temperature exact", NOT_EXACT),
     ("auto", "fedavg"): ("temperature fedavg", "temperature fedavg"),
-    ("auto", "one-shot"): ("temperature one-shot", "temperature one-shot", "temperature one-shot"),
+    ("auto", "one-shot"): ("temperature one-shot", "temperature one-shot", "vector one-shot"),
     ("temperature", "auto"): ("temperature exact", "temperature one-shot"),
     ("temperature", "exact"): ("temperature exact", NOT_EXACT + " one-shot or fedavg"),
     ("temperature", "fedavg"): ("temperature fedavg", "temperature fedavg"),
@@ -195,7 +195,7 @@ def test_auto_under_every_trust_model(trust: str, unit: dict[str, Any]) -> None:
     budget = {"epsilon": 1.0, "delta": 1e-5} if kind.private else {}
     setting = setting_of(kind(), clients=200, **budget, **{"rows_per_client": 50, **unit})
     choice = Choice(classes=CLASSES).settled(setting)
-    noisy = ("temperature", "one-shot")
+    noisy = ("vector" if unit else "temperature", "one-shot")
     wanted = noisy if kind.private else ("isotonic", "counts")
     assert (choice.method, choice.solver) == wanted
     if trust == "two-server":  # only what is counted can be shared between two servers
@@ -239,6 +239,40 @@ def test_averaging_is_what_options_of_averaging_ask_for() -> None:
     }
     assert settled("clients", method="matrix").described["clip"] == CLIP
     assert settled(method="matrix", solver="fedavg").described["clip"] is None
+
+
+@pytest.mark.parametrize(
+    ("where", "method", "given", "said"),
+    [
+        ("plain", "temperature", {"clip": 1.0}, ("--clip", "exact", "it")),
+        ("examples", "temperature", {"rounds": 2}, ("--rounds", "one-shot", "it")),
+        ("clients", "temperature", {"participation": 0.5}, ("--participation", "one-shot", "it")),
+        (
+            "plain",
+            "matrix",
+            {"rounds": 2, "averaging": "rows"},
+            ("--rounds and --averaging", "exact", "them"),
+        ),
+    ],
+)
+def test_options_that_change_the_solver_say_so(
+    where: str, method: str, given: dict[str, Any], said: tuple[str, str, str]
+) -> None:
+    choice = Choice(classes=CLASSES, method=method, **given)
+    options, other, them = said
+    assert choice.why_averaged(SETTINGS[where]) == (
+        f"The solver is fedavg, as only federated averaging has a use for {options}; leave {them} out for {other}."
+    )
+    assert choice._solver(method, private=where != "plain", profiles=where == "clients") == "fedavg"
+    # Asked for by its name, it is no surprise.
+    assert replace(choice, solver="fedavg").why_averaged(SETTINGS[where]) == ""
+
+
+def test_options_that_change_no_solver_are_not_mentioned() -> None:
+    for method, given in (("fedcal", {"rounds": 2}), ("bbq", {"rounds": 2}), ("temperature", {})):
+        for setting in SETTINGS.values():
+            assert Choice(classes=CLASSES, method=method, **given).why_averaged(setting) == ""
+    assert Choice(classes=CLASSES, method="matrix", rounds=2).why_averaged(SETTINGS["clients"]) == ""
 
 
 def test_rounds_are_what_the_budget_bears() -> None:

@@ -215,6 +215,22 @@ def test_odd_logits_have_a_fit_or_a_reason(method: str, name: str) -> None:
         assert found.map.predict_proba(z) == pytest.approx(np.eye(3)[y])
 
 
+@pytest.mark.parametrize("classes", [3, 4])
+def test_what_rounding_hides_of_huge_logits_is_said(classes: int) -> None:
+    """Shifts that the softmax does not see have no curvature but the ridge: 1e-6, beside 1e12 for the others."""
+    columns = drawn(300, classes)
+    usual, huge = (fitted("matrix", [{**columns, "logits": k * columns["logits"]}]) for k in (1.0, 1e6))
+    assert usual.reason == ""
+    means = huge.map.theta[: classes**2].reshape(classes, classes).mean(axis=0)
+    # At the optimum shifts are as they were.
+    missed = RIDGE / 2 * classes * float(np.sum((means - 1 / classes) ** 2))
+    assert missed > 1e-8 * huge.objective
+    assert huge.reason == (
+        "the logits are so large that rounding hides a part of the curvature: the mean loss with its penalty may still "
+        f"fall by {missed:.1e}"
+    )
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_classes_that_a_model_rules_out_do_no_harm(method: str) -> None:
     """Logits of -1e9 for classes that are not the true one."""

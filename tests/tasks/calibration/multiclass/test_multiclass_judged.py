@@ -12,9 +12,11 @@ from scipy.special import softmax
 from sklearn.metrics import accuracy_score, log_loss
 
 from conformal_drive import answer, setting_of
+from fedassay.data.rows import ArrayRows
 from fedassay.errors import UsageError
 from fedassay.protocol import NO_NOISE, Part, Setting, Unit
 from fedassay.summaries.multiclass.binned_map import Binned
+from fedassay.summaries.multiclass.class_statistics import MOST_BITS
 from fedassay.summaries.multiclass.logit_map import LogitMap
 from fedassay.summaries.multiclass.scaling_maps import OrderPreserving, Temperature, VectorScaling
 from fedassay.tasks.calibration.multiclass.judged import METRICS, WORTH, Judging
@@ -279,6 +281,32 @@ def test_the_comparison_gets_most_of_the_budget_and_all_of_it_where_the_rest_wou
     for queries in asked.values():
         assert {query.of.digits for query in queries} == {1}
         assert (queries[0].of.moments, queries[0].of.loss_bound, queries[0].of.brier_bound) == (2, 2.0, 1.0)
+
+
+@pytest.mark.parametrize("trust", [ServerDP(), DistributedDP()], ids=lambda trust: trust.name)
+@pytest.mark.parametrize("clients", [3, 10**5, 10**7])
+def test_a_bound_on_the_rows_is_worth_bits(trust: Any, clients: int) -> None:
+    """With ten million clients of any size, 5 bits are left; with 50 rows each, all; and no total can wrap."""
+    bits = {}
+    for rows in (None, 50):
+        setting = setting_of(trust, clients=clients, epsilon=8.0, delta=1e-5, rows_per_client=rows)
+        queries = Judging(map=SHIFTED).queries(setting)
+        for query in queries:
+            trust.plan(query, setting)
+            assert clients * query.of.largest < 2**62
+        bits[rows] = [query.of.bits for query in queries]
+    assert bits[50] == [MOST_BITS] * 3
+    assert (bits[None][0] == 5) == (clients == 10**7)
+
+
+def test_a_client_at_its_bound_is_counted_in_full() -> None:
+    """What is cut is only what no client with so many rows can have."""
+    columns = {"logits": np.tile([9.0, 0.0, 0.0, 0.0], (50, 1)), "class": np.ones(50, dtype=np.int64)}
+    setting = setting_of(ServerDP(), clients=10**7, epsilon=8.0, delta=1e-5, rows_per_client=50)
+    swapped = VectorScaling(slopes=(0.0,) * CLASSES, intercepts=(0.0, 30.0, 0.0, 0.0))
+    for query in Judging(map=swapped).queries(setting):
+        vector, _ = query.of.measure(ArrayRows(columns=columns), {})
+        assert np.abs(vector).max() == query.of.largest  # every row at its largest: right now, wrong before
 
 
 def test_more_noise_than_rows_is_said_with_what_would_help() -> None:

@@ -352,6 +352,22 @@ def test_fits_that_end_early_say_so() -> None:
     assert "The fit ended early: the best temperature is beyond the grid." in result.warnings
 
 
+def test_a_noisy_temperature_at_the_end_of_its_grid_says_so() -> None:
+    for unit in UNITS:
+        result = calibrated("temperature", fedassay.ServerDP(), unit, rows=data(z=100 * DATA["z"]))
+        assert result["fit"]["converged"] is False
+        assert "The fit ended early: the best temperature is beyond the grid." in result.warnings
+
+
+def test_options_that_made_the_solver_are_a_warning() -> None:
+    words = (
+        "The solver is fedavg, as only federated averaging has a use for --rounds; leave it out for exact."
+    )
+    assert words in calibrated("temperature", rounds=2).warnings
+    assert words in calibrated("temperature", rounds=2)["notes"]
+    assert not any("solver" in one for one in calibrated("temperature", rounds=2, solver="fedavg").warnings)
+
+
 def test_the_number_of_classes_must_be_declared_in_a_study() -> None:
     task = CalibrateMulticlass()
     with pytest.raises(

@@ -270,7 +270,21 @@ def test_whatever_is_released_the_map_is_within_the_grid(
     s = inverse(fit)
     assert math.isfinite(s)
     assert grids[-1][0] * (1 - 1e-9) <= s <= grids[-1][-1] * (1 + 1e-9)
-    assert fit.reason == ""
+    at_an_end = min(abs(math.log(s / end)) for end in (grids[-1][0], grids[-1][-1])) < 1e-9
+    assert fit.reason == (BEYOND if at_an_end else "")
+
+
+@pytest.mark.parametrize("unit", list(UNITS))
+@pytest.mark.parametrize(("factor", "end"), [(100.0, 0), (0.2, -1)], ids=["too sure", "too unsure"])
+def test_beyond_the_grid_under_noise_it_says_so(unit: str, factor: float, end: int) -> None:
+    columns = {**USUAL, "logits": factor * USUAL["logits"]}
+    setting = setting_of(ServerDP(), clients=60, epsilon=4.0, delta=1e-5, **UNITS[unit])
+    _, query = step_of(setting)
+    found = fitted(dirichlet(columns, 60, 1.0), setting)
+    assert (found.sums, found.reason) == (1, BEYOND)
+    assert inverse(found) == pytest.approx(query.of.grid[end], rel=1e-9)
+    within = fitted(CLIENTS, setting)
+    assert (within.sums, within.reason) == (1, "")
 
 
 def test_rows_without_a_curve_leave_the_model_alone() -> None:

@@ -90,14 +90,16 @@ class CalibrateMulticlass:
         """Fit, then judge; the ``results`` object of the public contract."""
         if self.classes is None:
             raise UsageError("classes: got none, expected how many the model has; give --classes.")
-        choice = self._choice(self.classes).settled(setting)
+        asked = self._choice(self.classes)
+        choice = asked.settled(setting)
         fit = yield from choice.fit(setting)
         judging = Judging(map=fit.map, bins=self.bins, level=self.level)
         released = yield judging.queries(setting)
         if not isinstance(released, tuple):
             released = (released,)
         judged = judging.results(released)
-        notes = [*_notes(fit, choice, setting), *judged["notes"]]
+        switched = asked.why_averaged(setting)
+        notes = [*([switched] if switched else []), *_notes(fit, choice, setting), *judged["notes"]]
         return {**_described(choice, fit), **judged, "notes": notes}
 
 

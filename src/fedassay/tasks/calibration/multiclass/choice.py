@@ -128,6 +128,9 @@ class Choice:
         method = self.method
         if method == AUTO:
             method = "isotonic" if not private and self.solver == AUTO else "temperature"
+            # Shifts as well where whole clients have rows enough to speak of them.
+            if private and has_directions(setting) and self.solver in (AUTO, ONE_SHOT):
+                return replace(self, method="vector", solver=ONE_SHOT)
         if method in BINNINGS:
             return self._settled_binning(clips=whole_clients)
         if method == "isotonic":
@@ -163,6 +166,23 @@ class Choice:
                 f"{other}."
             )
         return self.solver
+
+    def why_averaged(self, setting: Setting) -> str:
+        """A sentence, if options of federated averaging and nothing else made it the solver; empty otherwise."""
+        unset = {"rounds": None, "participation": 1.0, "clip": None, "averaging": "clients"}
+        given = [f"--{name}" for name, usual in unset.items() if getattr(self, name) != usual]
+        if not given or self.solver != AUTO or self.method not in SCALINGS:
+            return ""
+        private = setting.trust.private
+        bare = Choice(classes=self.classes, method=self.method)
+        solver = bare._solver(self.method, private=private, profiles=private and has_directions(setting))
+        if solver == AVERAGED:
+            return ""
+        them = "it" if len(given) == 1 else "them"
+        return (
+            f"The solver is fedavg, as only federated averaging has a use for {' and '.join(given)}; leave {them} out "
+            f"for {solver}."
+        )
 
     def _settled_binning(self, *, clips: bool) -> Choice:
         """Clients clip only where they are what noise protects."""

@@ -32,6 +32,12 @@ STANDS_OUT = 1.0
 """The gain that a temperature promises must be one standard deviation of it; else there is none."""
 
 
+_ROUNDING = 1e-9
+
+BEYOND = "the best temperature is beyond the grid"
+"""The reason of a fit that ends where its grid does."""
+
+
 def grid_from(lowest: float = LOWEST) -> tuple[float, ...]:
     """The inverse temperatures of a curve under noise, rising from this log s."""
     return tuple(math.exp(lowest + STEP * place) for place in range(POINTS))
@@ -69,6 +75,12 @@ def lowest_point(curves: Curves, deviation: float, *, around: float = 0.0) -> fl
     powers = np.array([best, best**2, best**3])
     gain, unsure = -float(b @ powers), math.sqrt(max(0.0, float(powers @ spread @ powers)))
     return around + (best if gain > STANDS_OUT * unsure else 0.0)
+
+
+def beyond(curves: Curves, t: float) -> str:
+    """`BEYOND` if this lowest point is an end of the grid, up to rounding; else empty."""
+    ends = np.log(curves.grid[[0, -1]])
+    return BEYOND if float(np.abs(ends - t).min()) < _ROUNDING else ""
 
 
 def _cubic(t: Floats, heights: Floats, deviation: float) -> tuple[Floats, Floats]:

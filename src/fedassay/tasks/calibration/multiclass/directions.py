@@ -36,12 +36,14 @@ class Direction:
     """A step that stays within the bounds, its part to try first, and how much the function may fall at most.
 
     `decrease` is what the quadratic model predicts for the whole step if Hessians are known, and otherwise an upper
-    bound on how far the function is above its minimum.
+    bound on how far the function is above its minimum. `hidden` is what it could still fall along directions whose
+    curvature cannot be told from rounding, so that the step leaves them alone.
     """
 
     step: Floats
     decrease: float
     first: float
+    hidden: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,7 +77,9 @@ class Hessians(Curvature):
         values, vectors = np.linalg.eigh(hessian)
         # Rounding hides small curvature. What is known to be there is put back; what cannot be told from rounding is
         # taken to be large, so that noise in the gradient makes no step of it.
-        values = np.maximum(values, max(self.ridge, _ROUNDING * float(values[-1])))
+        floor = _ROUNDING * float(values[-1])
+        rounded = values < floor if floor > self.ridge else np.zeros(len(values), dtype=bool)
+        values = np.maximum(values, max(self.ridge, floor))
         along = vectors.T @ gradient
         step = -(vectors @ (along / values))
         low, high = self.least - theta, self.most - theta
@@ -90,7 +94,14 @@ class Hessians(Curvature):
         ):  # at the minimum, or where rounding leaves nothing of the model: along the gradient
             step = np.clip(-gradient / values[-1], low, high)
             decrease = -0.5 * float(gradient @ step)
-        return Direction(step=step, decrease=decrease, first=self._reach(theta, step))
+        hidden = self._hidden(theta, gradient, vectors[:, rounded])
+        return Direction(step=step, decrease=decrease, first=self._reach(theta, step), hidden=hidden)
+
+    def _hidden(self, theta: Floats, gradient: Floats, flat: Floats) -> float:
+        """Strong convexity: along these directions the function falls by at most |gradient|²/(2 ridge)."""
+        held = ((theta <= self.least) & (gradient > 0)) | ((theta >= self.most) & (gradient < 0))
+        along = flat.T @ np.where(held, 0.0, gradient)
+        return float(along @ along) / (2 * self.ridge)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -45,6 +45,9 @@ _ROUGH, _LARGE = 1e-4, 0.02
 """Rough sums are right to about 1e-6, per row: a step that is expected to gain this part of a mean loss above 0.02 may
 lead to them, and the step from there is then as good as the last one."""
 
+_HIDDEN = 100.0
+"""Times the tolerance: what rounding may hide, which is bounded by the ridge alone, and mostly far less."""
+
 _SUFFICIENT = 1e-4
 _SMALLEST_STEP = 2.0**-40
 
@@ -55,8 +58,9 @@ class Fit:
 
     `loss_before` (to six digits) and `loss` are mean log losses of the rows, at the identity map and at this one;
     `objective` is the mean loss with the penalty. None is what the way of fitting does not tell. `reason` is empty if
-    the fit converged; otherwise it says why it ended early, and the map is the best one that was seen. `sums` is how
-    often clients were asked. `noise` describes the privacy noise in what the map was computed from.
+    the fit converged; otherwise it says why it ended early, and the map is the best one that was seen. `clients` is how
+    many answered, with or without rows in this part, and `sums` how often they were asked. `noise` describes the
+    privacy noise in what the map was computed from.
     """
 
     map: LogitMap
@@ -163,12 +167,13 @@ def fit_exact(
     """The map of this family with the smallest ridge-penalised log loss over all rows. Tasks `yield from` it.
 
     Guarantee: for every family, the global optimum over its parameters (within ±2^20; for order-preserving scaling, at
-    least 1e-6), to 1e-10 of the objective (or 1e-14 per row, if that is more), or a `reason`. With up to 420 parameters
-    (temperature; vector scaling of 210 classes, matrix scaling of 20) that is what the quadratic model at the last sums
-    says: the decrease it predicts is within the tolerance, or within 100 times that and quadratic convergence, as seen
-    in the last two, makes the next one less than a hundredth of it. That last step is taken too; typically it takes 3
-    to 8 sums, and what is left is of the order of rounding. With more parameters only gradients are summed (L-BFGS),
-    and the tolerance is met by a bound that strong convexity gives, f - min f <= |gradient|²/(2 ridge n).
+    least 1e-6), to 1e-10 of the objective (or 1e-14 per row, if that is more; 100 times that where logits are so large
+    that rounding hides curvature), or a `reason`. With up to 420 parameters (temperature; vector scaling of 210
+    classes, matrix scaling of 20) that is what the quadratic model at the last sums says: the decrease it predicts is
+    within the tolerance, or within 100 times that and quadratic convergence, as seen in the last two, makes the next
+    one less than a hundredth of it. That last step is taken too; typically it takes 3 to 8 sums, and what is left is of
+    the order of rounding. With more parameters only gradients are summed (L-BFGS), and the tolerance is met by a bound
+    that strong convexity gives, f - min f <= |gradient|²/(2 ridge n).
 
     Assumed: all sums are of the same rows. If other clients answer than before, their objective is another one: the
     step to them is taken as it is.
@@ -194,8 +199,10 @@ def fit_exact(
     last = 0.0
     while True:
         direction = curvature.direction(here.theta, here.gradient, here.hessian)
-        if not here.rough and _ends(direction.decrease, last, max(TOLERANCE * here.value, _FLOOR), problem):
-            return problem.fit(_after(here, direction, problem), before, sums)
+        tolerance = max(TOLERANCE * here.value, _FLOOR)
+        if not here.rough and _ends(direction.decrease, last, tolerance, problem):
+            reason = _hidden(direction) if direction.hidden > _HIDDEN * tolerance else ""
+            return problem.fit(_after(here, direction, problem), before, sums, reason)
         there, asked = yield from _improved(here, direction, problem, problem.most - sums)
         sums += asked
         if there is None:
@@ -266,6 +273,13 @@ def _after(here: _Seen, direction: Direction, problem: _Problem) -> _Seen:
         value=value,
         gradient=here.gradient,
         hessian=here.hessian,
+    )
+
+
+def _hidden(direction: Direction) -> str:
+    return (
+        f"the logits are so large that rounding hides a part of the curvature: the mean loss with its penalty may "
+        f"still fall by {direction.hidden:.1e}"
     )
 
 

@@ -91,7 +91,7 @@ class Judging:
         statistics = ClassStatistics(classes=self.map.width, bins=self.bins)
         if setting.noise(_sum(noisy, PAIRED)).variance == 0:
             return _sum(self._changes, PAIRED), *self._before_and_after(statistics)
-        statistics = replace(statistics, bits=_bits(setting, 1), digits=1)
+        statistics = replace(statistics, bits=_bits(setting, 1), digits=1, most_rows=_rows(setting))
         before, after = self._before_and_after(statistics)
         bound = setting.protection.rows_per_client
         deviation = math.sqrt(setting.noise(before).variance) / 2**statistics.bits
@@ -111,6 +111,7 @@ class Judging:
             moments=2,
             bits=_bits(setting, 2),
             digits=1,
+            most_rows=_rows(setting),
         )
 
     def _before_and_after(self, before: ClassStatistics) -> tuple[Sum[Any], Sum[Any]]:
@@ -187,9 +188,14 @@ def _sum(of: Summary[Any], share: float) -> Sum[Any]:
     return Sum(of=of, share=share, part=Part.HELD_OUT)
 
 
+def _rows(setting: Setting) -> int:
+    """The most that one client can have."""
+    return setting.protection.rows_per_client or LARGEST_ROWS_PER_CLIENT
+
+
 def _bits(setting: Setting, weight: int) -> int:
     """Of the only digit under noise: as fine as totals over so many clients allow, a row weighing up to this much."""
-    room = _SIGNED - (LARGEST_ROWS_PER_CLIENT * weight * setting.clients).bit_length()
+    room = _SIGNED - (_rows(setting) * weight * setting.clients).bit_length()
     return max(2, min(MOST_BITS, room))
 
 

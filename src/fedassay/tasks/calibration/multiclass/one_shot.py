@@ -26,7 +26,13 @@ from fedassay.summaries.multiclass.loss_curves import (
     LossCurves,
 )
 from fedassay.summaries.multiclass.scaling_maps import Temperature
-from fedassay.tasks.calibration.multiclass.curve_minimum import grid_around, grid_from, lowest_point
+from fedassay.tasks.calibration.multiclass.curve_minimum import (
+    BEYOND,
+    beyond,
+    grid_around,
+    grid_from,
+    lowest_point,
+)
 from fedassay.tasks.calibration.multiclass.exact import RIDGE, Fit
 
 Floats = NDArray[np.float64]
@@ -51,8 +57,8 @@ def fit_one_shot(
 
     Guarantee: without noise it is the inverse temperature that `fit_exact` finds, to about 1e-8 (within 1/32 and 32;
     if it is beyond, the nearer end, and a reason). Under noise every client is asked once, or twice where the budget is
-    large enough to look closer; shares of the budget add up to one. Where noise is all there is, the map is the
-    identity, or nearly so.
+    large enough to look closer; shares of the budget add up to one. An end of the grid comes with a reason, too. Where
+    noise is all there is, the map is the identity, or nearly so.
 
     Parameters
     ----------
@@ -74,6 +80,7 @@ def fit_one_shot(
         map=Temperature(inverse_temperature=math.exp(t), classes=classes),
         clients=released.clients,
         sums=2 if twice else 1,
+        reason=beyond(released.value, t),
         noise=_described(released, clients if private.bound == CLIENT else None),
     )
 
@@ -128,7 +135,7 @@ def exact_fit(released: Released[Curves], classes: int) -> Fit:
     rising, reason = np.flatnonzero(known[:, 1] > 0), ""
     if not rising.size or not rising[0]:
         found = float(np.log(s[0 if rising.size else -1]))
-        reason = "the best temperature is beyond the grid"
+        reason = BEYOND
     else:
         found = _bottom(np.log(s), known, int(rising[0]))
     return Fit(

@@ -1,0 +1,210 @@
+"""Means and standard deviations of features and target over all rows: what a common scale is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.errors import UsageError
+from fedassay.protocol import UNBOUNDED, Batch, Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
+from fedassay.summaries.columns import column
+from fedassay.summaries.regression.fixed_point import LIMB, FixedPoint
+from fedassay.summaries.regression.standard import MOST_FEATURES, Standard
+from fedassay.summaries.scored import whole
+
+Floats = NDArray[np.float64]
+
+LARGEST_VALUE = 2.0**64
+"""Features and targets are cut at this: 1.8e19, above nanoseconds since 1970."""
+
+_FIXED = FixedPoint(limbs=13, point=224)
+_ROUNDED = 2.0**-40
+_COUNTS = 5
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Moments:
+    """What all rows have in common.
+
+    `clients` have rows; `constant_targets` of them have only one value of the target. `not_binary` rows have a target
+    other than 0 and 1. `cut` clients have numbers beyond ±2^64, which counted as ±2^64. `means` and `deviations` are
+    those of the features, deviations with n below the line; a column is constant if its deviation is 0. The target is
+    the one that is left after an offset, where `RegressionMoments.less_offset` says so.
+    """
+
+    rows: int
+    clients: int
+    constant_targets: int
+    not_binary: int
+    cut: int
+    means: Floats
+    deviations: Floats
+    target_mean: float
+    target_deviation: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegressionMoments(Summary[Moments]):
+    """Rows, and the sums and sums of squares of each feature and of the target.
+
+    Parameters
+    ----------
+    features : f, public. Rows with another number of features count for nothing.
+    less_offset : whether the offset is taken off the target first, as in linear regression.
+
+    Guarantee: means and deviations are right to about 1e-10 of the deviation, or 1e-16 of the mean if that is more,
+    however rows are spread over clients. Squares do not cancel: each client sums differences to a value among its own,
+    and computes its sum of squares from them in exact arithmetic; totals and their difference are exact too. Numbers
+    are multiples of 2^-224 in thirteen limbs (`FixedPoint`): deviations down to 1e-30 are seen. A column is called
+    constant (deviation 0) if it varies by less than 2^-40 of its mean: within that, rounding decides.
+
+    Enforced: values are cut at ±2^64, so that sums of squares over 2^32 rows are at most 2^160.
+
+    Sensitivity: none that is finite in practice; under noise it is not asked for.
+    """
+
+    name: ClassVar[str] = "regression-moments"
+    additive: ClassVar[bool] = False
+
+    features: int
+    less_offset: bool = False
+
+    def __post_init__(self) -> None:
+        whole(self.features, what="features", least=0, most=MOST_FEATURES)
+        if not isinstance(self.less_offset, bool):
+            raise UsageError(f"less offset: got {self.less_offset!r}, expected true or false.")
+
+    @property
+    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Features and target, and the offset if it is taken off."""
+        return ("features", "target", "offset") if self.less_offset else ("features", "target")
+
+    @property
+    def length(self) -> int:
+        """Five counts, and two numbers for each feature and the target."""
+        return _COUNTS + 2 * _FIXED.limbs * (self.features + 1)
+
+    @property
+    def largest(self) -> int:
+        """A limb, or the rows of a client."""
+        return 1 << LIMB
+
+    def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
+        """One pass, constant in memory; zeros without rows."""
+        running = [_Running() for _ in range(self.features + 1)]
+        count = other = 0
+        cut, seen = False, _Running()
+        for batch in rows.batches():
+            values, target = self._values(batch)
+            count, other = count + len(target), other + int(((target != 0) & (target != 1)).sum())
+            cut = cut or bool((np.abs(values) > LARGEST_VALUE).any())
+            values = np.clip(values, -LARGEST_VALUE, LARGEST_VALUE)
+            for one, kept in zip(running, values.T, strict=True):
+                one.add(kept)
+            seen.add(np.clip(target, -LARGEST_VALUE, LARGEST_VALUE))
+        counts = [count, count > 0, count > 0 and not seen.varies, other, cut]
+        numbers = [one.total for one in running] + [one.squares for one in running]
+        return np.concatenate([np.array(counts, dtype=np.int64), _FIXED.write_exactly(numbers)]), memory
+
+    def _values(self, batch: Batch) -> tuple[Floats, Floats]:
+        """Features with the target as the last column, and the target as it is."""
+        x = np.asarray(column(batch, "features"), dtype=np.float64)
+        y = np.asarray(column(batch, "target"), dtype=np.float64)
+        if x.ndim != 2 or x.shape[1] != self.features:
+            return np.zeros((0, self.features + 1)), np.zeros(0)
+        left = y
+        if self.less_offset:
+            with np.errstate(over="ignore"):  # what overflows is cut
+                left = y - np.asarray(column(batch, "offset"), dtype=np.float64)
+        return np.concatenate([x, left[:, None]], axis=1), y
+
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        """One row can move a sum as far as numbers go."""
+        return UNBOUNDED
+
+    def read(self, total: Total) -> Moments:
+        """Means and deviations of all rows; 0 without rows."""
+        rows, clients, constant, other, cut = (int(count) for count in total[:_COUNTS])
+        numbers = _FIXED.read_exactly(total[_COUNTS:])
+        means, deviations = _moments(rows, numbers[: self.features + 1], numbers[self.features + 1 :])
+        return Moments(
+            rows=rows,
+            clients=clients,
+            constant_targets=constant,
+            not_binary=other,
+            cut=cut,
+            means=means[:-1],
+            deviations=deviations[:-1],
+            target_mean=float(means[-1]),
+            target_deviation=float(deviations[-1]),
+        )
+
+
+@dataclass(kw_only=True)
+class _Running:
+    """Σx and Σx² of a column: differences to one of its values are summed in floating point, the rest is exact."""
+
+    rows: int = 0
+    origin: float = 0.0
+    varies: bool = False
+    total: Fraction = field(default_factory=Fraction)
+    squares: Fraction = field(default_factory=Fraction)
+
+    def add(self, values: Floats) -> None:
+        if not len(values):
+            return
+        if not self.rows:
+            # Near the middle, so that little cancels, and a value itself, so that a constant is exactly one.
+            self.origin = float(values[np.abs(values - values.mean()).argmin()])
+        away = values - self.origin
+        self.varies = self.varies or bool(away.any())
+        n, origin = len(values), Fraction(self.origin)
+        first, second = Fraction(float(away.sum())), Fraction(float(away @ away))
+        self.rows += n
+        self.total += first + n * origin
+        self.squares += second + 2 * origin * first + n * origin**2
+
+
+def _moments(rows: int, sums: Sequence[Fraction], squares: Sequence[Fraction]) -> tuple[Floats, Floats]:
+    n = max(1, rows)
+    means = np.array([float(one / n) for one in sums])
+    variances = np.array([float(q / n - (s / n) ** 2) for s, q in zip(sums, squares, strict=True)])
+    deviations = np.sqrt(np.maximum(variances, 0.0))
+    return means, np.where(deviations <= _ROUNDED * np.abs(means), 0.0, deviations)
+
+
+def standard_from(moments: Moments, *, intercept: bool, linear: bool, offset: bool) -> Standard:
+    """The common scale that these moments make: standard deviations about means, or about 0 without an intercept.
+
+    For linear regression the target is shifted and scaled likewise. Columns that do not vary keep their scale.
+
+    Examples
+    --------
+    >>> told = Moments(rows=2, clients=1, constant_targets=0, not_binary=2, cut=0, means=np.array([4.0]),
+    ...     deviations=np.array([3.0]), target_mean=0.5, target_deviation=0.1)
+    >>> standard_from(told, intercept=True, linear=False, offset=False).centres
+    (4.0,)
+    >>> standard_from(told, intercept=False, linear=False, offset=False).scales
+    (5.0,)
+    """
+    means = np.append(moments.means, moments.target_mean)
+    spread = np.append(moments.deviations, moments.target_deviation)
+    scales = spread if intercept else np.hypot(means, spread)
+    scales = np.where(scales > 0, scales, 1.0)
+    centres = means if intercept else np.zeros_like(means)
+    if not linear:
+        centres[-1], scales[-1] = 0.0, 1.0
+    return Standard(
+        features=len(moments.means),
+        centres=tuple(centres[:-1].tolist()),
+        scales=tuple(scales[:-1].tolist()),
+        intercept=intercept,
+        target_centre=float(centres[-1]),
+        target_scale=float(scales[-1]),
+        offset=offset,
+    )

@@ -1,0 +1,1 @@
+"""Regression coefficients with errors that can be trusted: online, from rounds, and exactly, from sums."""

@@ -1,0 +1,224 @@
+"""What a regression found, as plain values for a result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.errors import UsageError
+from fedassay.summaries.regression.losses import LogLoss
+from fedassay.summaries.regression.moments import Moments
+from fedassay.summaries.regression.standard import Standard
+from fedassay.tasks.inference.estimate import Estimate
+from fedassay.tasks.inference.newton import RegressionFit
+from fedassay.tasks.inference.online import Course, Seen
+
+if TYPE_CHECKING:
+    from fedassay.tasks.inference.infer import Infer
+
+Floats = NDArray[np.float64]
+
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+
+
+def parsed(text: str, names: Sequence[str]) -> tuple[dict[str, float], float]:
+    """The weights of a contrast and what it is compared with.
+
+    Examples
+    --------
+    >>> parsed("age - 2*bmi = 0.5", ["age", "bmi"])
+    ({'age': 1.0, 'bmi': -2.0}, 0.5)
+    """
+    left, _, right = text.partition("=")
+    try:
+        value = float(right) if right.strip() else 0.0
+        weights = _weights(left, names)
+    except ValueError as error:
+        raise UsageError(
+            f"contrast: got {text!r} ({error}), expected weighted coefficients such as 'a - 2*b = 0', of "
+            f"{', '.join(names)}."
+        ) from None
+    return weights, value
+
+
+def _weights(text: str, names: Sequence[str]) -> dict[str, float]:
+    # Names may hold signs and blanks: the longest ones are taken first, and stand for themselves.
+    marks = {f"\x00{place}\x00": name for place, name in enumerate(names)}
+    left = text
+    for mark, name in sorted(marks.items(), key=lambda pair: -len(pair[1])):
+        left = re.sub(rf"(?<![\w\x00]){re.escape(name)}(?![\w\x00])", mark, left)
+    rest = left.strip()
+    rest = rest if rest[:1] in ("+", "-") else f"+{rest}"
+    term = re.compile(rf"\s*([+-])\s*(?:({_NUMBER})\s*\*?\s*)?(\x00\d+\x00)\s*")
+    weights: dict[str, float] = {}
+    at = 0
+    while at < len(rest):
+        found = term.match(rest, at)
+        if found is None:
+            raise ValueError(f"what is {_shown(rest[at:], marks)!r}?")
+        sign, number, mark = found.groups()
+        name = marks[mark]
+        weights[name] = weights.get(name, 0.0) + float(f"{sign}{number or 1}")
+        at = found.end()
+    return weights
+
+
+def _shown(text: str, marks: Mapping[str, str]) -> str:
+    for mark, name in marks.items():
+        text = text.replace(mark, name)
+    return text.strip()
+
+
+def normal(text: str, names: Sequence[str]) -> str:
+    """The contrast as it was given, if it can be understood."""
+    parsed(text, names)
+    return text.strip()
+
+
+def newton(task: Infer, fit: RegressionFit, moments: Moments) -> dict[str, Any]:
+    """Of the pooled fit."""
+    found = {
+        "method": task.method,
+        "model": task.model,
+        "errors": task.errors,
+        "rounds": fit.sums + 1,
+        "rows": fit.rows,
+        "clients": fit.clients,
+        "converged": fit.converged,
+        "reason": fit.reason,
+        "loss": fit.loss,
+    }
+    notes = [*_data_notes(moments), *([f"The fit ended early: {fit.reason}."] if fit.reason else [])]
+    return {**_coefficients(task, fit.estimate), "fit": found, "path": [], "notes": notes}
+
+
+def streamed(
+    task: Infer,
+    estimate: Estimate,
+    seen: Seen,
+    course: Course,
+    standard: Standard,
+    moments: Moments | None,
+    state: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Of rounds of federated averaging."""
+    found = {
+        "method": task.method,
+        "model": task.model,
+        "errors": None,
+        "rounds": seen.path.rounds,
+        "rows": seen.rows,
+        "clients": None if moments is None else moments.clients,
+        "converged": True,
+        "reason": "",
+        "loss": None,
+        "participation": course.participation,
+        "local_steps": seen.mean_steps,
+        "step": course.sizes.first,
+        "decay": course.sizes.decay,
+    }
+    path = [_snapshot(at, value, covariance, standard) for at, value, covariance in seen.shown]
+    notes = [*([] if moments is None else _data_notes(moments)), *_round_notes(task, seen, course, moments)]
+    return {**_coefficients(task, estimate), "fit": found, "path": path, "state": dict(state), "notes": notes}
+
+
+def _snapshot(at: int, value: Floats, covariance: Floats, standard: Standard) -> dict[str, Any]:
+    matrix = standard.matrix
+    variances = np.diagonal(matrix @ covariance @ matrix.T)
+    return {
+        "round": int(at),
+        "values": standard.back(value).tolist(),
+        "standard_errors": np.sqrt(np.maximum(0.0, variances)).tolist(),
+    }
+
+
+def _coefficients(task: Infer, estimate: Estimate) -> dict[str, Any]:
+    rows = zip(
+        estimate.names,
+        estimate.value.tolist(),
+        estimate.standard_errors.tolist(),
+        estimate.statistics.tolist(),
+        estimate.p_values.tolist(),
+        estimate.intervals(task.level).tolist(),
+        estimate.simultaneous(task.level).tolist(),
+        strict=True,
+    )
+    return {
+        "coefficients": [
+            {
+                "name": name,
+                "value": value,
+                "standard_error": error,
+                "statistic": statistic if np.isfinite(statistic) else None,
+                "p_value": p_value,
+                "interval": interval,
+                "level": task.level,
+                "simultaneous_interval": together,
+                **(_odds(value, interval) if task.model == LogLoss.name else {}),
+            }
+            for name, value, error, statistic, p_value, interval, together in rows
+        ],
+        "covariance": estimate.covariance.tolist(),
+        "law": type(estimate.law).__name__,
+        "contrasts": [_contrast(text, task, estimate) for text in task.contrasts],
+    }
+
+
+def _odds(value: float, interval: Sequence[float]) -> dict[str, Any]:
+    with np.errstate(over="ignore"):
+        ends = [float(one) for one in np.exp([value, *interval])]
+    finite = [one if np.isfinite(one) else None for one in ends]
+    return {"odds_ratio": {"value": finite[0], "interval": finite[1:]}}
+
+
+def _contrast(text: str, task: Infer, estimate: Estimate) -> dict[str, Any]:
+    weights, value = parsed(text, task.names)
+    found = estimate.contrast(weights, value)
+    statistic = found.statistic
+    return {
+        "contrast": text,
+        "value": found.estimate,
+        "standard_error": found.standard_error,
+        "against": value,
+        "statistic": statistic if np.isfinite(statistic) else None,
+        "p_value": found.p_value,
+        "interval": list(found.interval(task.level)),
+        "level": task.level,
+    }
+
+
+def _data_notes(moments: Moments) -> list[str]:
+    notes = []
+    if moments.constant_targets:
+        one = moments.constant_targets == 1
+        notes.append(
+            f"{moments.constant_targets:,} of {moments.clients:,} clients {'has' if one else 'have'} the same target "
+            f"in every row: {'it says' if one else 'they say'} nothing about slopes but by comparison with others."
+        )
+    return notes
+
+
+def _round_notes(task: Infer, seen: Seen, course: Course, moments: Moments | None) -> list[str]:
+    notes = []
+    if seen.again:
+        part = seen.again / max(1, seen.answers)
+        fewer = max(2, int(course.rounds * (1 - part)))
+        notes.append(
+            f"In {part:.0%} of all visits clients had come to the end of their rows and began again: intervals count "
+            "rows as new that were used before, and are too narrow; ask for fewer rounds (about --rounds "
+            f"{fewer}), or take the method newton."
+        )
+    if moments is not None and seen.rows < 0.5 * moments.rows and not seen.again:
+        notes.append(
+            f"Only {seen.rows:,} of {moments.rows:,} rows were used: a client takes the same number in each round, and "
+            "leaves the rest; other numbers of rounds, or the method newton, use more."
+        )
+    if task.local == "published" and task.local_steps > 1:
+        notes.append(
+            "Local steps are not corrected, as published: estimates are biased where clients differ and do several."
+        )
+    return notes

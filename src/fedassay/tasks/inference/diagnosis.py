@@ -1,0 +1,161 @@
+"""Why a regression has no answer, in one sentence that names the columns, from sums alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.errors import DataError
+from fedassay.summaries.regression.losses import LogLoss
+from fedassay.summaries.regression.moments import LARGEST_VALUE, Moments
+from fedassay.summaries.regression.standard import INTERCEPT
+
+Floats = NDArray[np.float64]
+
+SINGULAR = 1e-13
+"""Columns depend on each other if a combination of them, scaled to variance 1, has this part of the largest variance:
+what floating point leaves of zero is less."""
+
+_TAKING_PART = 1e-4
+"""Columns take part in a dependence if their coefficient is at least this part of the largest, with columns scaled:
+rare indicators have small ones, and rounding far smaller ones."""
+
+_CONCERNED = 0.1
+"""Columns are named for a separation if their coefficient is at least this part of the largest."""
+
+
+def check_moments(
+    moments: Moments, features: Sequence[str], *, model: str, intercept: bool, parameters: int | None = None
+) -> None:
+    """Raise `DataError` if these rows cannot be fitted, whatever is asked of them.
+
+    Too few rows; numbers beyond what counts; a target other than 0 and 1, or only one of them, in logistic regression;
+    a feature that is constant beside an intercept, or zero without one.
+    """
+    p = len(features) + int(intercept) if parameters is None else parameters
+    if moments.cut:
+        raise DataError(
+            f"features and target: got numbers beyond ±{LARGEST_VALUE:.2g} at {_clients(moments.cut)}, "
+            "expected smaller ones; rescale the columns."
+        )
+    if moments.rows <= p:
+        raise DataError(
+            f"rows: got {moments.rows} for {p} coefficients, expected more rows than coefficients; leave features out."
+        )
+    if model == LogLoss.name:
+        _check_labels(moments)
+    shown = moments.deviations if intercept else np.hypot(moments.means, moments.deviations)
+    still = [name for name, spread in zip(features, shown, strict=True) if spread == 0]
+    if still:
+        told = "constant, as the intercept is" if intercept else "0 in every row"
+        raise DataError(f"features: got {_and(still)}, which {_are(still)} {told}: leave {_them(still)} out.")
+
+
+def _check_labels(moments: Moments) -> None:
+    if moments.not_binary:
+        raise DataError(
+            f"target: got numbers other than 0 and 1 in {moments.not_binary:,} of {moments.rows:,} rows, "
+            "expected 0 or 1 in every row."
+        )
+    if moments.target_deviation == 0:
+        raise DataError(
+            f"target: got {moments.target_mean:g} in every row, expected both 0 and 1: nothing can be learned of one."
+        )
+
+
+def scaled(hessian: Floats) -> tuple[Floats, Floats]:
+    """The matrix with every column scaled to curvature 1, and the factors that do it; 0 where there is no curvature."""
+    scale = np.sqrt(np.abs(np.diagonal(hessian)))
+    factors = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+    return hessian * factors[:, None] * factors, factors
+
+
+def is_singular(hessian: Floats) -> bool:
+    """Whether curvature vanishes in some direction, with every column scaled to curvature 1."""
+    values = np.abs(np.linalg.eigvalsh(scaled(hessian)[0]))
+    return bool(values.min() <= SINGULAR * values.max())
+
+
+def dependent(gram: Floats, names: Sequence[str]) -> list[list[str]]:
+    """Groups of columns that depend on each other linearly, from X'X; empty if none do.
+
+    Each near-null eigenvector is a way in which columns add up to nothing. Eigenvectors of the same eigenvalue are
+    mixtures of such ways: elimination takes them apart.
+
+    Examples
+    --------
+    >>> dependent(np.array([[1.0, 0.0, 2.0], [0.0, 1.0, 0.0], [2.0, 0.0, 4.0]]), ["a", "b", "c"])
+    [['a', 'c']]
+    """
+    matrix, factors = scaled(gram)
+    left = np.flatnonzero(factors > 0)
+    values, vectors = np.linalg.eigh(matrix[np.ix_(left, left)])
+    null = vectors[:, values <= SINGULAR * values.max(initial=0.0)].T
+    groups = [[names[int(place)]] for place in np.flatnonzero(factors == 0)]
+    for vector in _eliminated(null):
+        groups.append([names[int(left[place])] for place in _above(vector, _TAKING_PART)])
+    return groups
+
+
+def singular(gram: Floats, names: Sequence[str]) -> DataError:
+    """Which columns depend on each other, as an error, from X'X."""
+    told = [_dependence(group) for group in dependent(gram, names)]
+    return DataError(f"features: got {'; and '.join(told) or 'columns that nearly depend on each other'}.")
+
+
+def _dependence(group: Sequence[str]) -> str:
+    others = [name for name in group if name != INTERCEPT]
+    if len(others) <= 1:
+        return f"{_and(others or group)}, which is constant: leave it out"
+    if INTERCEPT in group:
+        return f"{_and(others)}, which add up to a constant (linearly, beside the intercept): leave one out"
+    if len(others) == 2:
+        return f"{_and(others)}, which are multiples of each other (or depend on each other linearly): leave one out"
+    return f"{_and(others)}, which depend on each other linearly: leave one out"
+
+
+def separated(direction: Floats, names: Sequence[str], *, perfectly: bool) -> DataError:
+    """Logistic regression has no finite optimum along this direction, on the common scale."""
+    # The intercept only shifts where the line is drawn.
+    slopes = np.array([0.0 if name == INTERCEPT else one for name, one in zip(names, direction, strict=True)])
+    found = [names[place] for place in _above(slopes if slopes.any() else direction, _CONCERNED)]
+    tell, which = ("tells", "it") if len(found) == 1 else ("tell", "one of them")
+    how, kind = ("every row", "perfect") if perfectly else ("some rows", "quasi-complete")
+    return DataError(
+        f"features: got {_and(found)}, which {tell} the target of {how} without a doubt ({kind} separation): "
+        f"coefficients grow without end; leave {which} out, or join rare values."
+    )
+
+
+def _above(direction: Floats, part: float) -> list[int]:
+    return [int(place) for place in np.flatnonzero(np.abs(direction) >= part * np.abs(direction).max())]
+
+
+def _eliminated(rows: Floats) -> Floats:
+    """The same row space, each row with a 1 where all others have a 0."""
+    left = rows.copy()
+    for done in range(len(left)):
+        place = int(np.abs(left[done]).argmax())
+        left[done] /= left[done, place]
+        others = np.arange(len(left)) != done
+        left[others] -= np.outer(left[others, place], left[done])
+    return left
+
+
+def _clients(count: int) -> str:
+    return "1 client" if count == 1 else f"{count:,} clients"
+
+
+def _and(names: Sequence[str]) -> str:
+    shown = [repr(name) for name in names]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _them(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"

@@ -1,0 +1,239 @@
+"""The task: coefficients of a regression over a federation, with intervals, from a stream of rounds or all at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from fedassay.coverage.law import checked_level
+from fedassay.errors import UsageError
+from fedassay.protocol import Setting, Step
+from fedassay.summaries.regression.local_work import CORRECTED, LOCAL
+from fedassay.summaries.regression.losses import LogLoss, SquaredError, loss_of
+from fedassay.summaries.regression.moments import Moments
+from fedassay.summaries.regression.rounds import BY_ROWS, MOST_LOCAL_STEPS, WEIGHTS
+from fedassay.summaries.regression.standard import INTERCEPT, MOST_FEATURES, Standard
+from fedassay.summaries.scored import whole
+from fedassay.tasks.inference import described
+from fedassay.tasks.inference.newton import ERRORS, ROBUST, RegressionFit, fit_newton, standardised
+from fedassay.tasks.inference.online import INTERVALS, ROUND, Course, Seen, infer_rounds, run_rounds
+from fedassay.tasks.inference.path import StepSizes
+
+NEWTON = "newton"
+METHODS = (*INTERVALS, NEWTON)
+
+MOST_ROUNDS = 100_000
+ROUNDS = 200
+"""Of a stream, where rows are enough for so many: the one-step estimate needs no more."""
+
+DECAY = 0.505
+"""As published; slower decay means larger steps, and the one-step estimate does not mind."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Infer:
+    """Coefficients of a regression, each with a standard error, an interval and a p-value.
+
+    Parameters
+    ----------
+    model : ``linear`` or ``logistic``, or in this process a loss of one's own (`losses.lent`).
+    features : names of the features, in the order of the columns.
+    method : how intervals are made: ``round-plug-in``, ``separated-plug-in`` (as published),
+        ``separated-plug-in-corrected`` and ``random-scaling`` from rounds of federated averaging; ``newton`` is the
+        pooled fit with sandwich errors, from a handful of sums over all rows.
+    rounds, participation : of federated averaging: how many, and the part of the clients that each draws.
+    local_steps, local : the most steps of a client in a round, and what is done about what they bend (`local_work`).
+    step, decay : β and a of the step sizes β t^{-a}; β is chosen from the model and the features if it is not given.
+    weights : ``rows``, as if rows were pooled, or ``clients``, each of which counts alike.
+    errors : of ``newton``: ``robust``, ``model`` or ``clients`` (clusters).
+    intercept, standardise : whether there is an intercept; whether features are brought to a common scale first, with
+        means and scales from one sum. Results are in the units of the data either way.
+    offset : whether rows have an offset, a known part of x·theta.
+    level : of intervals.
+    contrasts : weighted sums of coefficients to be tested, such as ``"age - 2*bmi"`` or ``"age = 0.5"``.
+    seed : of the order in which clients go through their rows, public; None for the order in which they are stored.
+    state : what an earlier run returned as ``results["state"]``, to go on from there with new rows.
+
+    Guarantee: ``newton``: estimate and errors are those of the pooled rows, to 1e-8. The others: coverage in the limit
+    of many rounds; docs/explanation/inference.md says what has been measured, and where it fails.
+    """
+
+    model: str = SquaredError.name
+    features: tuple[str, ...] = ()
+    method: str = ROUND
+    rounds: int | None = None
+    participation: float = 1.0
+    local_steps: int = 1
+    local: str = CORRECTED
+    step: float | None = None
+    decay: float = DECAY
+    weights: str = BY_ROWS
+    errors: str = ROBUST
+    intercept: bool = True
+    standardise: bool = True
+    offset: bool = False
+    level: float = 0.95
+    contrasts: tuple[str, ...] = ()
+    seed: int | None = 0
+    state: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        loss_of(self.model)
+        for what, got, known in (
+            ("method", self.method, METHODS),
+            ("local", self.local, LOCAL),
+            ("weights", self.weights, WEIGHTS),
+            ("errors", self.errors, ERRORS),
+        ):
+            if got not in known:
+                raise UsageError(f"{what}: got {got!r}, expected one of {', '.join(known)}.")
+        if self.rounds is not None:
+            whole(self.rounds, what="rounds", least=2, most=MOST_ROUNDS)
+        whole(self.local_steps, what="local steps", least=1, most=MOST_LOCAL_STEPS)
+        if not 0 < self.participation <= 1:
+            raise UsageError(f"participation: got {self.participation:.3g}, expected a number in (0, 1].")
+        StepSizes(first=1.0 if self.step is None else self.step, decay=self.decay)
+        checked_level(self.level)
+        self._check_names()
+        self._check_together()
+
+    def _check_names(self) -> None:
+        features = tuple(self.features)
+        if len(features) > MOST_FEATURES or (not features and not self.intercept):
+            raise UsageError(
+                f"features: got {len(features)}, expected 1 to {MOST_FEATURES} (or none beside an intercept)."
+            )
+        if INTERCEPT in features:
+            raise UsageError(f"features: got one named {INTERCEPT!r}, which is taken; rename the column.")
+        if len(set(features)) != len(features):
+            raise UsageError("features: got one of them twice, expected different columns.")
+        object.__setattr__(self, "features", features)
+        object.__setattr__(
+            self, "contrasts", tuple(described.normal(text, self.names) for text in self.contrasts)
+        )
+
+    def _check_together(self) -> None:
+        streams = ("rounds", "participation", "local_steps", "step", "weights", "state")
+        defaults = {name: Infer.__dataclass_fields__[name].default for name in (*streams, "errors")}
+        given = [name for name, default in defaults.items() if getattr(self, name) != default]
+        for name in given:
+            if (self.method == NEWTON) == (name in streams):
+                option = name.replace("_", "-")
+                raise UsageError(
+                    f"{option}: the method {self.method} has no use for it; leave out --{option}."
+                )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the coefficients."""
+        return (INTERCEPT, *self.features) if self.intercept else self.features
+
+    # --- steps ----------------------------------------------------------------------------------------------
+
+    def steps(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
+        """One sum for the common scale, then rounds, or a handful of sums."""
+        if setting.trust.private:
+            raise UsageError(
+                f"privacy: got {setting.trust.name} for infer, expected plain or secure-sum: noise is not built in yet."
+            )
+        if self.state is not None:
+            return (yield from self._resumed(setting, self.state))
+        standard, moments = yield from standardised(
+            self.model, self.features, intercept=self.intercept, offset=self.offset
+        )
+        if not self.standardise:
+            standard = Standard(features=len(self.features), intercept=self.intercept, offset=self.offset)
+        if self.method == NEWTON:
+            fit = yield from fit_newton(self.model, standard, self.names, errors=self.errors)
+            return described.newton(self, fit, moments)
+        course = self.course(setting, moments)
+        per = per_client(moments, setting.clients, self.weights)
+        return (yield from self._streamed(setting, course, standard, per, None, moments))
+
+    def _streamed(
+        self,
+        setting: Setting,
+        course: Course,
+        standard: Standard,
+        per: float,
+        begin: Seen | None,
+        moments: Moments | None,
+    ) -> Generator[Step, Any, dict[str, Any]]:
+        clients = max(1, setting.clients)
+        seen = yield from run_rounds(course, standard, clients=clients, per=per, begin=begin)
+        estimate = yield from infer_rounds(course, seen, self.names, clients=clients)
+        state = {
+            "model": self.model,
+            "names": list(self.names),
+            "standard": asdict(standard),
+            "step": course.sizes.first,
+            "per": per,
+            **seen.to_json(),
+        }
+        return described.streamed(self, estimate.translated(standard), seen, course, standard, moments, state)
+
+    def _resumed(self, setting: Setting, state: Mapping[str, Any]) -> Generator[Step, Any, dict[str, Any]]:
+        """Go on: with the scale, the weights and the steps of the rounds before."""
+        if state.get("model") != self.model or tuple(state.get("names", ())) != self.names:
+            raise UsageError(
+                f"state: got that of a {state.get('model')} model of {', '.join(state.get('names', ()))}, expected one "
+                f"of a {self.model} model of {', '.join(self.names)}."
+            )
+        sizes = StepSizes(first=float(state["step"]), decay=self.decay)
+        kept: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in state["standard"].items()
+        }
+        course = self._course(sizes, self.rounds or ROUNDS)
+        return (
+            yield from self._streamed(
+                setting, course, Standard(**kept), float(state["per"]), Seen.from_json(state), None
+            )
+        )
+
+    def course(self, setting: Setting, moments: Moments) -> Course:
+        """How rounds are run, with everything decided that was left open."""
+        rounds = self.rounds or default_rounds(moments.rows, max(1, setting.clients), self.participation)
+        return self._course(StepSizes(first=self.step or self._first_step, decay=self.decay), rounds)
+
+    @property
+    def _first_step(self) -> float:
+        """1/p for squared errors: rows of features on a common scale have a squared norm of about p."""
+        curvature = {SquaredError.name: 1.0, LogLoss.name: 2.5}.get(self.model, 1.0)
+        return curvature / max(1, len(self.names))
+
+    def _course(self, sizes: StepSizes, rounds: int) -> Course:
+        return Course(
+            model=self.model,
+            rounds=rounds,
+            participation=self.participation,
+            local_steps=self.local_steps,
+            local=self.local,
+            sizes=sizes,
+            weights=self.weights,
+            intervals=self.method,
+            seed=self.seed,
+        )
+
+
+def default_rounds(rows: int, clients: int, participation: float) -> int:
+    """As many as have fresh rows at a client of half the mean size, up to 200; at least 20.
+
+    Examples
+    --------
+    >>> default_rounds(10_000, 10, 1.0), default_rounds(1_000, 10, 1.0), default_rounds(1_000, 10, 0.5)
+    (200, 50, 100)
+    """
+    fresh = rows / clients / 2 / participation
+    return max(20, min(ROUNDS, math.floor(fresh)))
+
+
+def per_client(moments: Moments, clients: int, weights: str) -> float:
+    """What weights are divided by, so that those of all clients have the mean 1."""
+    everyone = max(1, clients)
+    return (moments.rows if weights == BY_ROWS else max(1, moments.clients)) / everyone
+
+
+__all__ = ["METHODS", "NEWTON", "Infer", "RegressionFit", "default_rounds"]

@@ -1,0 +1,235 @@
+"""Rounds of rescaled federated averaging, and intervals from what the server sees in them.
+
+Reference: Wang, Cui and Xu, JUSTC 53(11), 2023, Algorithms 1 and 2, with the corrections of METHODS E: clients are
+drawn uniformly and weighted; who was drawn adds to the spread; what local steps bend is put right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.errors import UsageError
+from fedassay.protocol import All, Draw, Part, Released, Step, Sum
+from fedassay.summaries.regression.local_work import CORRECTED
+from fedassay.summaries.regression.losses import loss_of
+from fedassay.summaries.regression.rounds import (
+    BY_ROWS,
+    LARGEST_THETA,
+    ClientSpread,
+    RegressionRound,
+    RoundSums,
+    SpreadSums,
+)
+from fedassay.summaries.regression.standard import Standard
+from fedassay.tasks.inference.diagnosis import is_singular, singular
+from fedassay.tasks.inference.estimate import Estimate
+from fedassay.tasks.inference.laws import Law, Normal, RandomScaling, StudentT
+from fedassay.tasks.inference.path import Path, StepSizes
+
+Floats = NDArray[np.float64]
+
+ROUND, SEPARATED, CORRECTED_SEPARATED, SCALING = (
+    "round-plug-in",
+    "separated-plug-in",
+    "separated-plug-in-corrected",
+    "random-scaling",
+)
+INTERVALS = (ROUND, SEPARATED, CORRECTED_SEPARATED, SCALING)
+
+_SHOWN = 50
+"""Rounds at which the path is kept, for a plot of how intervals shrink."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """How rounds are run.
+
+    Parameters
+    ----------
+    model : a loss by name.
+    rounds, participation : T, and the part of the clients that is drawn in each.
+    local_steps, local : see `RoundFields`.
+    sizes : η_t.
+    weights : ``rows`` (p_i = n_i/n, as if rows were pooled) or ``clients`` (each counts alike).
+    intervals : one of `INTERVALS`.
+    seed : of the order of rows, public; None for rows as they are stored.
+    """
+
+    model: str
+    rounds: int
+    participation: float = 1.0
+    local_steps: int = 1
+    local: str = CORRECTED
+    sizes: StepSizes
+    weights: str = BY_ROWS
+    intervals: str = ROUND
+    seed: int | None = 0
+
+    def drawn(self, clients: int) -> int:
+        """How many clients take part in a round."""
+        return max(1, min(clients, round(self.participation * clients)))
+
+    def visits(self, clients: int) -> int:
+        """In how many rounds a client takes part: as many as expected, and two standard deviations more.
+
+        So few clients come to the end of their rows before the rounds do.
+        """
+        part = self.drawn(clients) / max(1, clients)
+        spread = 2 * math.sqrt(self.rounds * part * (1 - part))
+        return max(1, min(self.rounds, math.ceil(self.rounds * part + spread)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Seen:
+    """What rounds have shown: the path, sums over rounds, and snapshots (round, values, covariance)."""
+
+    path: Path
+    answers: int = 0
+    steps: int = 0
+    rows: int = 0
+    again: int = 0
+    shown: tuple[tuple[int, Floats, Floats], ...] = field(default=())
+
+    @property
+    def mean_steps(self) -> float:
+        """Ē: local steps of a client in a round, so far."""
+        return self.steps / self.answers if self.answers else 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        """What is needed to go on."""
+        counts = {name: getattr(self, name) for name in ("answers", "steps", "rows", "again")}
+        return {"path": self.path.to_json(), **counts}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Seen:
+        """What `to_json` was made from."""
+        answers, steps, rows, again = (int(values[name]) for name in ("answers", "steps", "rows", "again"))
+        return cls(path=Path.from_json(values["path"]), answers=answers, steps=steps, rows=rows, again=again)
+
+    def after(self, sums: RoundSums, asked: int, *, step: float) -> Seen:
+        """One round further; `asked` clients answered."""
+        answers, steps = self.answers + sums.clients, self.steps + sums.steps
+        many = max(1, asked)
+        path = self.path.after(
+            sums.gradient / many,
+            sums.hessian / many,
+            sums.drift / many,
+            step=step,
+            mean_steps=steps / answers if answers else 1.0,
+        )
+        return replace(
+            self,
+            path=path,
+            answers=answers,
+            steps=steps,
+            rows=self.rows + sums.rows,
+            again=self.again + sums.again,
+        )
+
+
+def run_rounds(
+    course: Course,
+    standard: Standard,
+    *,
+    clients: int,
+    per: float,
+    begin: Seen | None = None,
+    part: Part = Part.ALL,
+) -> Generator[Step, Released[RoundSums], Seen]:
+    """T rounds, from the start or from where an earlier run has come to. Tasks `yield from` it.
+
+    Only sums leave the clients. A round moves the iterate by the mean over those who answered.
+
+    Parameters
+    ----------
+    clients, per : how many there are, and what weights are divided by (`RoundFields`).
+    """
+    p = loss_of(course.model).parameters(standard.parameters)
+    seen = Seen(path=Path.start(np.zeros(p))) if begin is None else begin
+    drawn, visits, first = course.drawn(clients), course.visits(clients), seen.path.rounds
+    shown = set(np.unique(np.geomspace(min(2 * p + 2, course.rounds), course.rounds, _SHOWN).astype(int)))
+    for turn in range(1, course.rounds + 1):
+        t = first + turn
+        step = course.sizes.at(t)
+        of = RegressionRound.of(
+            standard,
+            model=course.model,
+            theta=tuple(seen.path.theta.tolist()),
+            step=step,
+            local_steps=course.local_steps,
+            local=course.local,
+            visits=visits,
+            weights=course.weights,
+            per=per,
+            seed=course.seed,
+            remembers=course.intervals in (SEPARATED, CORRECTED_SEPARATED),
+        )
+        cohort = All() if drawn == clients else Draw(clients=drawn)
+        released = yield Sum(of=of, share=1 / (2 * course.rounds + 2), cohort=cohort, part=part)
+        seen = seen.after(released.value, released.clients, step=step)
+        _check(seen.path, course.sizes)
+        if turn in shown:
+            seen = _with_snapshot(seen, course)
+    return seen
+
+
+def _check(path: Path, sizes: StepSizes) -> None:
+    size = float(np.abs(path.theta).max())
+    if not size < LARGEST_THETA:  # NaN too
+        raise UsageError(
+            f"step: got {sizes.first:.3g}, with which the iterates diverge (round {path.rounds}), expected a smaller "
+            f"one; try --step {sizes.first / 10:.2g}."
+        )
+
+
+def _with_snapshot(seen: Seen, course: Course) -> Seen:
+    """Where the estimate and its errors are now; nothing where rounds do not yet suffice."""
+    if is_singular(seen.path.hessian) or seen.path.rounds < 3:
+        return seen
+    path = seen.path
+    if course.intervals == SCALING:
+        value, covariance = path.averaged, path.scaling
+    else:
+        value, covariance = _value(path, course), path.sandwich(path.spread)
+    return replace(seen, shown=(*seen.shown, (path.rounds, value, covariance)))
+
+
+def _value(path: Path, course: Course) -> Floats:
+    return path.one_step(quadratic=loss_of(course.model).quadratic)
+
+
+def infer_rounds(
+    course: Course, seen: Seen, names: Sequence[str], *, clients: int, part: Part = Part.ALL
+) -> Generator[Step, Released[SpreadSums], Estimate]:
+    """Estimate and covariance on the common scale, from the rounds; the separated plug-in asks once more.
+
+    Guarantee: none but the limit. With `round-plug-in` the covariance is that of what rounds differ by, whatever makes
+    them differ: rows, who was drawn, noise.
+    """
+    path = seen.path
+    if is_singular(path.hessian):
+        raise singular(path.hessian, names)
+    law: Law = Normal()
+    if course.intervals == SCALING:
+        return Estimate(names=tuple(names), value=path.averaged, covariance=path.scaling, law=RandomScaling())
+    if course.intervals == ROUND:
+        value, spread, law = _value(path, course), path.spread, StudentT(dof=max(1, path.rounds - 1))
+    else:
+        released = yield Sum(of=ClientSpread(parameters=len(names)), share=1 / (2 * course.rounds + 2), part=part)
+        value, spread = path.averaged, _separated(released.value, course, clients)
+    return Estimate(names=tuple(names), value=value, covariance=path.sandwich(spread), law=law)
+
+
+def _separated(sums: SpreadSums, course: Course, clients: int) -> Floats:
+    """V = (1/ν)[Σ p² S/E + (1-ν)(N/(N-1)) Σ p² ∇R ∇Rᵀ]; the published one leaves the second term out."""
+    part = course.drawn(clients) / clients
+    spread = sums.within
+    if course.intervals == CORRECTED_SEPARATED and clients > 1:
+        spread = spread + (1 - part) * clients / (clients - 1) * sums.between
+    return np.asarray(spread / (part * clients**2))

@@ -1,0 +1,208 @@
+"""The path of rescaled federated averaging: all that a server keeps, O(p²) numbers, however long data stream in.
+
+Round t moves θ by -η_t Ē g_t, where g_t is the weighted mean of what the clients of the round found (`local_work`) and
+η_t = β t^{-a}. Arrays may have leading axes: a thousand replications of a simulation are one path.
+
+**Two estimates.** The published one is the mean of all iterates, less what local steps have bent it by. It still
+remembers where the path began, and where the loss is not a parabola the iterates' own fluctuation moves it: both fade
+so slowly that intervals around it miss too often (logistic regression, 10 clients, 200 rounds: 85 % instead of 95 %).
+But every round also says where the optimum is. With δ_t = θ_t - θ*, H the Hessian and D the third derivative there,
+
+    E g_t = H δ_t + ½ D[δ_t, δ_t] + ..,   E H_t = H + D[δ_t] + ..,
+
+so that with m the mean of the points where rounds began, ḡ and H̄ the means of g_t and H_t, and
+C = mean(H_t θ_t) - H̄ m, which is the mean of D[δ_t, δ_t] where path and mean agree,
+
+    one step:  m - H̄^{-1} (ḡ - ½ C) = θ* - H^{-1} mean(g_t - E g_t) + terms of third order in δ.
+
+Where the path began, how steps shrink and how far iterates fluctuate have no first or second order influence. For a
+squared error D is 0, and with C in place of ½ C the estimate is the least-squares fit itself, exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.errors import UsageError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSizes:
+    """η_t = β t^{-a}, with 1/2 < a < 1.
+
+    Examples
+    --------
+    >>> StepSizes(first=0.2, decay=0.75).at(16)
+    0.025
+    """
+
+    first: float
+    decay: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.first < 1e6:
+            raise UsageError(f"step: got {self.first:.3g}, expected a number above 0.")
+        if not 0.5 < self.decay < 1:
+            raise UsageError(
+                f"decay: got {self.decay:.3g}, expected a number between 0.5 and 1: slower, and the mean of the "
+                "iterates is not normal; faster, and it does not arrive."
+            )
+
+    def at(self, t: int) -> float:
+        """Of round t, from 1 on."""
+        return float(self.first * t**-self.decay)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Path:
+    """Where the iterates are, and sums over the rounds so far.
+
+    `theta` is the last iterate, `mean` the mean of all. Sums over rounds: `starts` of the points where they began,
+    `gradients` of g (with what local steps bent added back), `changes` of (g_t - g_{t-1})(..)ᵀ, `hessians` of H,
+    `products` of H times the start, `drifts` of c (`local_work`), `steps` of η_t. `scaled` and `scaled_outer` are the
+    sums of s² θ̄_s and s² θ̄_s θ̄_sᵀ over rounds s, which random scaling needs. `last` is the latest g.
+    """
+
+    rounds: int
+    theta: Floats
+    mean: Floats
+    starts: Floats
+    gradients: Floats
+    changes: Floats
+    last: Floats
+    hessians: Floats
+    products: Floats
+    drifts: Floats
+    steps: float
+    scaled: Floats
+    scaled_outer: Floats
+
+    @classmethod
+    def start(cls, theta: Floats) -> Path:
+        """Before the first round."""
+        begin = np.array(theta, dtype=np.float64)
+        zero, square = np.zeros_like(begin), np.zeros((*begin.shape, begin.shape[-1]))
+        vectors = ("mean", "starts", "gradients", "last", "products", "drifts", "scaled")
+        matrices = ("changes", "hessians", "scaled_outer")
+        sums = {**dict.fromkeys(vectors, zero), **dict.fromkeys(matrices, square)}
+        return cls(rounds=0, theta=begin, steps=0.0, **sums)
+
+    @property
+    def parameters(self) -> int:
+        """How many there are."""
+        return int(self.theta.shape[-1])
+
+    def after(
+        self, gradient: Floats, hessian: Floats, drift: Floats, *, step: float, mean_steps: float | Floats
+    ) -> Path:
+        """One round further.
+
+        Parameters
+        ----------
+        gradient, hessian, drift : weighted means over the clients of the round.
+        step, mean_steps : η_t and Ē.
+        """
+        t = self.rounds + 1
+        theta = self.theta - step * mean_steps * gradient
+        mean = self.mean + (theta - self.mean) / t
+        straight = gradient + step * drift
+        return Path(
+            rounds=t,
+            theta=theta,
+            mean=mean,
+            starts=self.starts + self.theta,
+            gradients=self.gradients + straight,
+            changes=self.changes + (_outer(straight - self.last) if self.rounds else 0.0),
+            last=straight,
+            hessians=self.hessians + hessian,
+            products=self.products + _times(hessian, self.theta),
+            drifts=self.drifts + drift,
+            steps=self.steps + step,
+            scaled=self.scaled + t**2 * mean,
+            scaled_outer=self.scaled_outer + t**2 * _outer(mean),
+        )
+
+    # --- what follows from it -------------------------------------------------------------------------------------
+
+    @property
+    def hessian(self) -> Floats:
+        """H: the mean over rounds."""
+        return np.asarray(self.hessians / max(1, self.rounds))
+
+    @property
+    def averaged(self) -> Floats:
+        """The published estimate: the mean of the iterates, less η̄ H^{-1} c, by which local steps have moved it."""
+        if not self.drifts.any():
+            return self.mean
+        eta, drift = self.steps / self.rounds, self.drifts / self.rounds
+        return np.asarray(self.mean - eta * _solved(self.hessian, drift))
+
+    def one_step(self, *, quadratic: bool) -> Floats:
+        """The estimate from where rounds began and what they said, see the top of this file.
+
+        Parameters
+        ----------
+        quadratic : whether the loss is a parabola; then it is the least-squares fit to all rows used, weighted alike.
+        """
+        t, h = max(1, self.rounds), self.hessian
+        begun = self.starts / t
+        together = self.products / t - _times(h, begun)
+        return np.asarray(begun - _solved(h, self.gradients / t - (1.0 if quadratic else 0.5) * together))
+
+    @property
+    def spread(self) -> Floats:
+        """V: the covariance of one round's g, from what consecutive rounds differ by: no drift of the mean is in it."""
+        return np.asarray(self.changes / (2 * max(1, self.rounds - 1)))
+
+    def sandwich(self, spread: Floats) -> Floats:
+        """H^{-1} V H^{-1}/T: the covariance of the estimate, for this V."""
+        half = np.linalg.solve(self.hessian, spread)
+        both = np.linalg.solve(self.hessian, np.swapaxes(half, -1, -2))
+        return np.asarray((both + np.swapaxes(both, -1, -2)) / (2 * max(1, self.rounds)))
+
+    @property
+    def scaling(self) -> Floats:
+        """What random scaling divides by: (1/T³) Σ_s s² (θ̄_s - θ̄_T)(θ̄_s - θ̄_T)ᵀ."""
+        t = max(1, self.rounds)
+        squares = t * (t + 1) * (2 * t + 1) / 6
+        cross = self.scaled[..., :, None] * self.mean[..., None, :]
+        total = self.scaled_outer - cross - np.swapaxes(cross, -1, -2) + squares * _outer(self.mean)
+        return np.asarray(total / t**3)
+
+    # --- to keep ------------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Path:
+        """What `to_json` was made from, to the last bit."""
+        kept = {
+            field.name: np.array(values[field.name], dtype=np.float64)
+            for field in fields(cls)
+            if field.name not in ("rounds", "steps")
+        }
+        return cls(rounds=int(values["rounds"]), steps=float(values["steps"]), **kept)
+
+
+def _outer(vector: Floats) -> Floats:
+    return np.asarray(vector[..., :, None] * vector[..., None, :])
+
+
+def _times(matrix: Floats, vector: Floats) -> Floats:
+    return np.asarray((matrix @ vector[..., None])[..., 0])
+
+
+def _solved(matrix: Floats, vector: Floats) -> Floats:
+    return np.asarray(np.linalg.solve(matrix, vector[..., None])[..., 0])

@@ -1,0 +1,40 @@
+"""The clock of the progress bar runs until the work is done, not until the first leg is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.progress import Progress
+
+from fedassay.cli import output
+
+
+def test_the_clock_goes_on_between_legs(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, bars = [0.0], []
+
+    class Watched(Progress):
+        def __init__(self, *columns: Any, **how: Any) -> None:
+            super().__init__(*columns, get_time=lambda: now[0], **how)
+            bars.append(self)
+
+    def terminal(**how: Any) -> Console:
+        return Console(force_terminal=True, width=80, **how)
+
+    def shown() -> str:
+        console = Console(width=80)
+        with console.capture() as seen:
+            console.print(bars[0].make_tasks_table(bars[0].tasks))
+        return seen.get()
+
+    monkeypatch.setattr(output, "Progress", Watched)
+    monkeypatch.setattr(output, "Console", terminal)
+    with output.progress(quiet=False) as advance:
+        for leg in range(3):
+            now[0] += 10
+            advance(leg, 5, 5)
+            assert f"0:00:{now[0]:02.0f}" in shown()
+            now[0] += 5  # the server computes: nothing advances
+            assert f"0:00:{now[0]:02.0f}" in shown()
+    assert len(bars) == 1
