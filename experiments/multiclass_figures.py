@@ -206,7 +206,8 @@ def numbers_9(found: Mapping[float, Sequence[Local]]) -> str:
     lines = []
     for beta, several in sorted(found.items()):
         printed = PUBLISHED_TABLE_9.get(beta)
-        cells = [f"{np.mean([one[place] for one in several]):.3g}" for place in range(3)]
+        means = [float(np.mean([one[place] for one in several])) for place in range(3)]
+        cells = [f"{means[0]:.2f}", *(f"{mean:.3f}" for mean in means[1:])]
         if printed is not None:
             cells = [f"{cell} ({theirs:g})" for cell, theirs in zip(cells, printed, strict=True)]
         lines.append([f"{beta:g}", *cells])

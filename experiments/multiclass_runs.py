@@ -128,16 +128,16 @@ def chosen(classes: int, setting: Setting, terms: Terms) -> Flow:
     return at_once(classes, setting, clients=float(setting.clients), part=Part.ALL)
 
 
-def shifted(classes: int, setting: Setting, terms: Terms) -> Flow:
-    """What ``--method vector --solver one-shot`` does under noise."""
-    return fit_shifted(classes, setting, clients=float(setting.clients), part=Part.ALL)
+def temperature(classes: int, setting: Setting, terms: Terms) -> Flow:
+    """What ``--method temperature`` does under noise: no shifts of classes."""
+    return fit_one_shot(classes, setting, clients=float(setting.clients), part=Part.ALL)
 
 
 BASE = "Base"
 BBQ, BBQ_ALL, BBQ_CHANGED = "FedBBQ", "FedBBQ all weight", "FedBBQ changed weight"
 FEDCAL, FEDOP, FEDTEMP = "FedCal", "FedOPVector", "FedTemp"
 AUTO, EXACT_TEMPERATURE, EXACT_VECTOR = "auto", "exact temperature", "exact vector"
-SHIFTED = "vector, one-shot"
+TEMPERATURE = "temperature, one-shot"
 
 PUBLISHED: Mapping[str, Way] = {
     BBQ: _binned("none"),

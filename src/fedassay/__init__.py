@@ -9,7 +9,8 @@ from fedassay import version
 __version__ = version.VERSION
 
 if TYPE_CHECKING:
-    from fedassay.api import calibrate, conformal, ecdf, evaluate, hosmer_lemeshow, quantiles
+    from fedassay.api import calibrate, conformal, ecdf, evaluate, hosmer_lemeshow, infer, quantiles
+    from fedassay.api.regression import FederatedRegression
     from fedassay.artefacts.calibrator import Calibrator
     from fedassay.artefacts.calibrators import load_calibrator
     from fedassay.artefacts.class_calibrator import ClassCalibrator
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from fedassay.protocol import Budget, Neighbours, Protection, Unit
     from fedassay.result import Result
     from fedassay.simulation import Simulation
+    from fedassay.summaries.regression.losses import IndexLoss, SmoothLoss
     from fedassay.tasks.distribution.stored import quantile_at, value_at
     from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, Shuffle, TwoServer
 
@@ -33,6 +35,8 @@ __all__ = [
     "Database",
     "DistributedDP",
     "FederatedCalibrator",
+    "FederatedRegression",
+    "IndexLoss",
     "LocalDP",
     "Neighbours",
     "Partition",
@@ -43,6 +47,7 @@ __all__ = [
     "ServerDP",
     "Shuffle",
     "Simulation",
+    "SmoothLoss",
     "TwoServer",
     "Unit",
     "__version__",
@@ -51,6 +56,7 @@ __all__ = [
     "ecdf",
     "evaluate",
     "hosmer_lemeshow",
+    "infer",
     "load_calibrator",
     "quantile_at",
     "quantiles",
@@ -58,7 +64,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "fedassay.api": ("calibrate", "conformal", "ecdf", "evaluate", "hosmer_lemeshow", "quantiles"),
+    "fedassay.api": ("calibrate", "conformal", "ecdf", "evaluate", "hosmer_lemeshow", "infer", "quantiles"),
+    "fedassay.api.regression": ("FederatedRegression",),
     "fedassay.artefacts.calibrator": ("Calibrator",),
     "fedassay.artefacts.calibrators": ("load_calibrator",),
     "fedassay.artefacts.class_calibrator": ("ClassCalibrator",),
@@ -70,6 +77,7 @@ _HOMES = {
     "fedassay.protocol": ("Budget", "Neighbours", "Protection", "Unit"),
     "fedassay.result": ("Result",),
     "fedassay.simulation": ("Simulation",),
+    "fedassay.summaries.regression.losses": ("IndexLoss", "SmoothLoss"),
     "fedassay.tasks.distribution.stored": ("quantile_at", "value_at"),
     "fedassay.trust": ("DistributedDP", "LocalDP", "Plain", "SecureSum", "ServerDP", "Shuffle", "TwoServer"),
 }

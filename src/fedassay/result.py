@@ -77,6 +77,8 @@ def describe_cohort(
     if counted is None:
         rows = results.get("rows")
         counted = rows["value"] if isinstance(rows, Mapping) else rows
+    if counted is None and "coefficients" in results:
+        counted = results["fit"]["rows"]
     tested = results.get("hosmer_lemeshow")
     if counted is None and isinstance(tested, Mapping) and isinstance(tested.get("groups"), list):
         counted = sum(group["rows"] for group in tested["groups"])

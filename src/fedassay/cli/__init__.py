@@ -20,6 +20,7 @@ from fedassay.cli.evaluate import evaluate
 from fedassay.cli.file_drop import aggregate, contribute
 from fedassay.cli.flower import flower_app
 from fedassay.cli.hosmer_lemeshow import hosmer_lemeshow
+from fedassay.cli.infer import infer
 from fedassay.cli.keys import keys
 from fedassay.cli.plan import plan_app
 from fedassay.errors import FedassayError
@@ -39,6 +40,7 @@ app.command()(apply)
 app.command()(ecdf)
 app.command()(quantiles)
 app.command("hosmer-lemeshow")(hosmer_lemeshow)
+app.command()(infer)
 app.command()(check)
 app.command()(demo)
 app.command()(keys)

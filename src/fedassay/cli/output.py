@@ -18,6 +18,7 @@ from rich.progress import (
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
+    TimeRemainingColumn,
 )
 
 from fedassay.errors import UsageError
@@ -51,6 +52,10 @@ class Delivery:
     def progress(self) -> AbstractContextManager[OnProgress]:
         """A progress bar."""
         return progress(quiet=self.quiet)
+
+    def rounds(self) -> AbstractContextManager[OnProgress]:
+        """A progress bar over rounds, for tasks that say how many there are."""
+        return rounds(quiet=self.quiet)
 
     def deliver(self, result: Result, *, also: Sequence[Path] = ()) -> None:
         """Print the result and write the files that were asked for; name them, and those written before."""
@@ -107,5 +112,35 @@ def progress(*, quiet: bool) -> Iterator[OnProgress]:
             bar.update(work, description=f"clients, leg {leg + 1}", completed=done, total=total)
             # A leg that is done is not the end of the work: the clock and the spinner go on.
             bar.tasks[work].finished_time = None
+
+        yield advance
+
+
+@contextmanager
+def rounds(*, quiet: bool) -> Iterator[OnProgress]:
+    """A progress bar over the rounds of a task, with the time that is left, if somebody is there to see it.
+
+    It is told of rounds as they begin, and how many there are: 0 if nobody knows, and then no time is shown.
+    """
+    console = Console(stderr=True)
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[left]}"),
+        console=console,
+        transient=True,
+        disable=quiet or not console.is_terminal,
+    ) as bar:
+        work = bar.add_task("reading", total=None, left="")
+
+        def advance(leg: int, begun: int, total: int) -> None:
+            # The width does not change from round to round, so that nothing moves.
+            of = f"round {begun:>{len(str(total))}} of {total}" if total else f"sum {begun}"
+            bar.update(
+                work, description=of, completed=begun - 1, total=total or None, left="left" if total else ""
+            )
 
         yield advance

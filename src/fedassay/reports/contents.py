@@ -11,6 +11,7 @@ from fedassay.reports import (
     distribution,
     evaluation,
     goodness,
+    inference,
     multiclass,
     multiclass_calibration,
 )
@@ -30,6 +31,7 @@ _TASKS: Mapping[str, tuple[str, _Contents]] = MappingProxyType(
         "conformal": ("Conformal prediction", conformal.contents),
         "ecdf": ("Distribution function", distribution.contents),
         "quantiles": ("Quantiles", distribution.quantiles_only),
+        "infer": ("Regression", inference.contents),
         "hosmer-lemeshow": ("Hosmer-Lemeshow test of a binary classifier", goodness.contents),
     }
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from fedassay.errors import DataError
 from fedassay.summaries.regression.standard import Standard
@@ -45,8 +46,8 @@ def test_a_column_that_is_there_twice(model: str, intercept: bool, times: float)
 @pytest.mark.parametrize("model", ["linear", "logistic"])
 def test_indicators_of_every_value(model: str) -> None:
     """One of them is rare: its part in the dependence is small, and it is named all the same."""
-    value = np.r_[np.zeros(60), np.ones(59), 2]
-    rows = rows_of(model, *(value == one for one in range(3)))
+    value = np.r_[np.zeros(500), np.ones(499), 2]
+    rows = rows_of(model, *(value == one for one in range(3)), rows=1000)
     told = said(model, rows, names=("age", "bmi", "sex", "red", "green", "blue"))
     assert (
         told == "features: got 'red', 'green' and 'blue', which depend on each other linearly: leave one out."
@@ -121,6 +122,20 @@ def test_quasi_complete_separation(model_offset: bool) -> None:
     )
 
 
+def test_a_value_of_five_rows_in_ten_thousand() -> None:
+    """On the common scale its coefficient hardly moves, and yet it has no end."""
+    rows = rows_of("logistic", (np.arange(10_000) % 2_000 == 7).astype(float), rows=10_000)
+    rows["target"] = np.where(rows["features"][:, 3] == 1, 0.0, rows["target"])
+    assert "got 'dose', which tells the target of some rows" in said("logistic", rows)
+    rows["target"][7] = 1.0  # both targets among the five
+    fitted("logistic", dealt(rows, 5), names=NAMES)
+
+
+def test_rare_targets_are_no_separation() -> None:
+    rows = rows_of("logistic", rows=20_000, target=(np.arange(20_000) % 4_000 == 7).astype(float))
+    assert fitted("logistic", dealt(rows, 5), names=NAMES[:3]).converged
+
+
 def test_separation_but_for_ties() -> None:
     """A threshold at which both targets occur, and nowhere else."""
     x = np.arange(-20, 21, dtype=float)
@@ -161,3 +176,41 @@ def test_numbers_that_are_too_large() -> None:
         fitted("linear", dealt(columns, 4))
     with pytest.raises(DataError, match="at 1 of 3 clients that are too large to be added up"):
         driven(fit_newton("linear", Standard(features=3), ("intercept", "a", "b", "c")), dealt(columns, 4))
+
+
+def separation(x: np.ndarray, y: np.ndarray) -> str:
+    """By linear programming: the most rows that some direction puts on their side, none on the other."""
+    margins = (2 * y - 1)[:, None] * np.column_stack([np.ones(len(x)), x])
+    rows, size = margins.shape
+    found = linprog(
+        np.r_[np.zeros(size), -np.ones(rows)],
+        A_ub=np.column_stack([-margins, np.eye(rows)]),
+        b_ub=np.zeros(rows),
+        bounds=[(None, None)] * size + [(0, 1)] * rows,
+    )
+    if -found.fun > rows - 1e-6:
+        return "perfect separation"
+    return "quasi-complete separation" if -found.fun > 1e-6 else ""
+
+
+@pytest.mark.parametrize("values", [2, 4, 1000])
+def test_separation_is_found_if_and_only_if_there_is_one(values: int) -> None:
+    """Small sets of rows with few and many ties, some of each kind."""
+    rng, seen = np.random.default_rng(values), set()
+    for _ in range(60):
+        rows, f = int(rng.integers(8, 25)), int(rng.integers(1, 4))
+        x = rng.integers(0, values, size=(rows, f)).astype(float)
+        steep = (x - x.mean(axis=0)) @ rng.normal(size=f) * 6 / values
+        y = (rng.random(rows) < 1 / (1 + np.exp(-steep))).astype(float)
+        try:
+            fitted("logistic", [{"features": x, "target": y, "offset": np.zeros(rows)}])
+            told = ""
+        except DataError as refused:
+            told = str(refused)
+        if told and "separation" not in told:  # constant or dependent columns, or one target only
+            continue
+        kind = separation(x, y)
+        assert kind in told if kind else not told
+        seen.add(kind)
+    assert "" in seen
+    assert len(seen) >= 2

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from conformal_drive import Columns
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import TrustModel
+from fedassay.protocol import Step, TrustModel
 from fedassay.summaries.regression.losses import IndexLoss, lent
 from fedassay.summaries.regression.standard import Standard
 from fedassay.tasks.inference.newton import ERRORS, RegressionFit, fit_newton
@@ -150,13 +151,23 @@ class PoissonLoss(IndexLoss):
         return np.exp(u)
 
 
-def test_a_loss_of_ones_own_and_steps_that_are_too_long() -> None:
+class PoissonWithin(PoissonLoss):
+    """The same up to what y adds, so that it is never negative; and far from 0 nothing is known of it."""
+
+    name: ClassVar[str] = "poisson-within"
+
+    def value(self, u: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.where(np.abs(u) < 30, super().value(u, y) + y * np.log(y) - y, np.nan)
+
+
+@pytest.mark.parametrize("loss", [PoissonLoss(), PoissonWithin()], ids=lambda loss: loss.name)
+def test_a_loss_of_ones_own_and_steps_that_are_too_long(loss: IndexLoss) -> None:
     """From 0, Newton's first step overshoots to exp(1000) and has to be halved many times."""
     rows = made("linear", 200)
     rows["target"] = np.random.default_rng(5).poisson(np.exp(7 + 0.1 * rows["features"][:, 0])).astype(float)
     clients = dealt(rows, 5)
-    with lent(PoissonLoss()):
-        fit = fitted("poisson", clients)
+    with lent(loss):
+        fit = fitted(loss.name, clients)
     x = sm.add_constant(pooled(clients)["features"])
     told = sm.GLM(pooled(clients)["target"], x, family=sm.families.Poisson()).fit(tol=1e-14, cov_type="HC0")
     same(fit, told, np.ones(4))
@@ -190,6 +201,42 @@ def test_an_offset_that_tells_every_target_leaves_an_optimum() -> None:
     fit = fitted("logistic", clients, offset=True)
     assert fit.loss * 40 < np.log(2)
     same(fit, *oracle("logistic", clients, "robust", offset=True), 1e-7)
+
+
+def test_columns_that_nearly_depend_on_each_other() -> None:
+    rows = made("logistic", 3000)
+    twin = rows["features"][:, 0] + 1e-5 * np.random.default_rng(6).normal(size=3000)
+    more = {**rows, "features": np.column_stack([rows["features"], twin])}
+    alone, both = fitted("logistic", dealt(rows, 5)), fitted("logistic", dealt(more, 5))
+    assert both.converged
+    assert both.sums <= 10
+    assert both.estimate.standard_errors[1] > 1e3
+    # What one more column of noise changes, of the others.
+    np.testing.assert_allclose(both.estimate.value[2:4], alone.estimate.value[2:4], rtol=0.1)
+    np.testing.assert_allclose(
+        both.estimate.standard_errors[2:4], alone.estimate.standard_errors[2:4], rtol=0.1
+    )
+
+
+def test_it_ends_where_rounding_begins() -> None:
+    """Sums that are right to eight digits, as of many more rows or of columns that nearly depend on each other."""
+    clients, rng = dealt(made("logistic", 200), 5), np.random.default_rng(7)
+    names = ("intercept", "x0", "x1", "x2")
+
+    def rounded() -> Generator[Step, Any, RegressionFit]:
+        steps, reply = fit_newton("logistic", Standard(features=3), names), None
+        while True:
+            try:
+                released = yield steps.send(reply)
+            except StopIteration as finished:
+                return finished.value
+            gradient = released.value.gradient + 1e-6 * rng.normal(size=4)
+            reply = released.with_value(replace(released.value, gradient=gradient))
+
+    found = driven(rounded(), clients)
+    assert found.converged
+    assert found.sums <= 10
+    np.testing.assert_allclose(found.estimate.value, fitted("logistic", clients).estimate.value, atol=1e-6)
 
 
 def test_no_answer_is_not_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:

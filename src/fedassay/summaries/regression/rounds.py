@@ -111,9 +111,9 @@ class RoundFields(Standard):
     def worked(self, rows: Rows, memory: Memory) -> tuple[Work, Design, Turn, Memory]:
         """The client's part of the round, the rows it used, and what it has to remember."""
         turn = Turn.next(_count(rows, self.features), self.visits, self.seed, memory)
-        used = self.design(_picked(rows, turn.places, self), linear=self.model == SquaredError.name)
-        dealt = Steps.deal(used, self.local_steps)
-        with np.errstate(over="ignore", invalid="ignore"):  # an iterate that diverges is the server's to see
+        with np.errstate(all="ignore"):  # an iterate that diverges is the server's to see
+            used = self.design(_picked(rows, turn.places, self), linear=self.model == SquaredError.name)
+            dealt = Steps.deal(used, self.local_steps)
             work = local_work(self.loss, np.array(self.theta), dealt, step=self.step, local=self.local)
         return work, used, turn, turn.memory
 
@@ -218,9 +218,10 @@ class RegressionRound(RoundFields, Summary[RoundSums]):
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Zeros without rows. The rows of the round are worked on; the others are only counted."""
         work, used, turn, kept = self.worked(rows, memory)
-        weight, p = self.weight(turn.rows), len(self.theta)
-        numbers = weight * np.concatenate([work.gradient, work.drift, work.hessian[np.triu_indices(p)]])
-        numbers = np.clip(np.nan_to_num(numbers, nan=LARGEST_ENTRY), -LARGEST_ENTRY, LARGEST_ENTRY)
+        p = len(self.theta)
+        with np.errstate(all="ignore"):
+            all_numbers = np.concatenate([work.gradient, work.drift, work.hessian[np.triu_indices(p)]])
+            numbers = _within(self.weight(turn.rows) * all_numbers)
         counts = [turn.rows > 0, int(work.steps), turn.passes > 0, used.rows]
         if self.remembers and used.rows:
             kept = _remembered(self, used, turn.rows, kept)
@@ -248,13 +249,17 @@ class RegressionRound(RoundFields, Summary[RoundSums]):
 
 def _remembered(asked: RegressionRound, used: Design, rows: int, memory: Memory) -> Memory:
     """The sums of one row's gradient at theta, and of its square, that `ClientSpread` reads (Algorithm 2)."""
-    gradient = asked.loss.gradients(np.array(asked.theta), used.take(slice(0, 1)))[0]
-    before = memory.get("outer", np.zeros((len(gradient), len(gradient))))
+    p = len(asked.theta)
+    # Rounds of another question, with other parameters, are forgotten.
+    before = memory if np.shape(memory.get("gradient", 0.0)) == (p,) else {}
+    with np.errstate(all="ignore"):
+        gradient = _within(asked.loss.gradients(np.array(asked.theta), used.take(slice(0, 1)))[0])
+        outer = np.outer(gradient, gradient)
     return {
         **memory,
-        "outer": before + np.outer(gradient, gradient),
-        "gradient": memory.get("gradient", np.zeros(len(gradient))) + gradient,
-        "taken": int(memory.get("taken", 0)) + 1,
+        "outer": before.get("outer", np.zeros((p, p))) + outer,
+        "gradient": before.get("gradient", np.zeros(p)) + gradient,
+        "taken": int(before.get("taken", 0)) + 1,
         "each": used.rows,
         "weight": asked.weight(rows),
     }
@@ -302,13 +307,11 @@ class ClientSpread(Summary[SpreadSums]):
         p, taken = self.parameters, int(memory.get("taken", 0))
         if not taken or np.shape(memory["gradient"]) != (p,):
             return np.zeros(self.length, dtype=np.int64), memory
-        mean = memory["gradient"] / taken
-        spread = memory["outer"] / taken - np.outer(mean, mean)
-        square, upper = memory["weight"] ** 2, np.triu_indices(p)
-        numbers = square * np.concatenate(
-            [(spread / max(1, memory["each"]))[upper], np.outer(mean, mean)[upper]]
-        )
-        numbers = np.clip(np.nan_to_num(numbers), -LARGEST_ENTRY, LARGEST_ENTRY)
+        mean, upper = memory["gradient"] / taken, np.triu_indices(p)
+        with np.errstate(all="ignore"):
+            spread = memory["outer"] / taken - np.outer(mean, mean)
+            both = [(spread / max(1, memory["each"]))[upper], np.outer(mean, mean)[upper]]
+            numbers = _within(np.square(np.float64(memory["weight"])) * np.concatenate(both))
         return np.concatenate([[1], _FIXED.write(numbers)]).astype(np.int64), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
@@ -320,6 +323,11 @@ class ClientSpread(Summary[SpreadSums]):
         within, between = np.split(_FIXED.read(total[1:]), 2)
         p = self.parameters
         return SpreadSums(within=_symmetric(within, p), between=_symmetric(between, p), clients=int(total[0]))
+
+
+def _within(numbers: Floats) -> Floats:
+    """Numbers that can be written down; what is none is as large as they get."""
+    return np.clip(np.nan_to_num(numbers, nan=LARGEST_ENTRY), -LARGEST_ENTRY, LARGEST_ENTRY)
 
 
 def _symmetric(upper: Floats, p: int) -> Floats:

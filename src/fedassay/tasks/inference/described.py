@@ -33,10 +33,17 @@ def parsed(text: str, names: Sequence[str]) -> tuple[dict[str, float], float]:
     >>> parsed("age - 2*bmi = 0.5", ["age", "bmi"])
     ({'age': 1.0, 'bmi': -2.0}, 0.5)
     """
-    left, _, right = text.partition("=")
+    marks = {f"\x00{place}\x00": name for place, name in enumerate(names)}
+    marked = text.replace("\x00", " ")
+    # Names may hold signs, blanks and "=": the longest ones are taken first, and stand for themselves.
+    for mark, name in sorted(marks.items(), key=lambda pair: -len(pair[1])):
+        marked = re.sub(rf"(?<![\w\x00]){re.escape(name)}(?![\w\x00])", mark, marked)
+    left, _, right = marked.partition("=")
     try:
         value = float(right) if right.strip() else 0.0
-        weights = _weights(left, names)
+        weights = _weights(left, marks)
+        if not all(np.isfinite([value, *weights.values()])) or not any(weights.values()):
+            raise ValueError("its numbers are not finite, or all 0")
     except ValueError as error:
         raise UsageError(
             f"contrast: got {text!r} ({error}), expected weighted coefficients such as 'a - 2*b = 0', of "
@@ -45,13 +52,8 @@ def parsed(text: str, names: Sequence[str]) -> tuple[dict[str, float], float]:
     return weights, value
 
 
-def _weights(text: str, names: Sequence[str]) -> dict[str, float]:
-    # Names may hold signs and blanks: the longest ones are taken first, and stand for themselves.
-    marks = {f"\x00{place}\x00": name for place, name in enumerate(names)}
-    left = text
-    for mark, name in sorted(marks.items(), key=lambda pair: -len(pair[1])):
-        left = re.sub(rf"(?<![\w\x00]){re.escape(name)}(?![\w\x00])", mark, left)
-    rest = left.strip()
+def _weights(text: str, marks: Mapping[str, str]) -> dict[str, float]:
+    rest = text.strip()
     rest = rest if rest[:1] in ("+", "-") else f"+{rest}"
     term = re.compile(rf"\s*([+-])\s*(?:({_NUMBER})\s*\*?\s*)?(\x00\d+\x00)\s*")
     weights: dict[str, float] = {}

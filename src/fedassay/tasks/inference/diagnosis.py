@@ -14,9 +14,9 @@ from fedassay.summaries.regression.standard import INTERCEPT
 
 Floats = NDArray[np.float64]
 
-SINGULAR = 1e-13
-"""Columns depend on each other if a combination of them, scaled to variance 1, has this part of the largest variance:
-what floating point leaves of zero is less."""
+SINGULAR = 1e-11
+"""Columns depend on each other if a combination of them, each scaled to variance 1, has this part of the largest
+variance: they differ by 3e-6 of their deviation. Covariances would have less than five digits."""
 
 _TAKING_PART = 1e-4
 """Columns take part in a dependence if their coefficient is at least this part of the largest, with columns scaled:

@@ -128,7 +128,7 @@ class Estimate:
         """How many standard errors the intervals must reach that cover together.
 
         Normal and Student t: the quantile of the largest |z_j| under the correlations of the estimates (single-step
-        max-t), of 2^14 quasi-random points, always the same ones: within about 0.02 of the exact one for levels up to
+        max-t), of 2^14 quasi-random points, always the same ones: within about 0.01 of the exact one for levels up to
         0.99. It is kept between the critical value of a single interval and Bonferroni's, which bound it. For random
         scaling the joint law depends on more than the scaling matrix: Bonferroni.
         """

@@ -100,6 +100,10 @@ class Infer:
         self._check_together()
 
     def _check_names(self) -> None:
+        if isinstance(self.features, str) or not all(isinstance(one, str) and one for one in self.features):
+            raise UsageError(f"features: got {self.features!r}, expected a list of names.")
+        if self.seed is not None:
+            whole(self.seed, what="seed", least=0, most=(1 << 63) - 1)
         features = tuple(self.features)
         if len(features) > MOST_FEATURES or (not features and not self.intercept):
             raise UsageError(
@@ -115,7 +119,9 @@ class Infer:
         )
 
     def _check_together(self) -> None:
-        streams = ("rounds", "participation", "local_steps", "step", "weights", "state")
+        if self.state is not None and self.step is not None:
+            raise UsageError("step: got one beside a state, whose steps go on; leave out --step.")
+        streams = ("rounds", "participation", "local_steps", "local", "step", "decay", "weights", "state")
         defaults = {name: Infer.__dataclass_fields__[name].default for name in (*streams, "errors")}
         given = [name for name, default in defaults.items() if getattr(self, name) != default]
         for name in given:
@@ -167,6 +173,9 @@ class Infer:
         state = {
             "model": self.model,
             "names": list(self.names),
+            "weights": self.weights,
+            "offset": self.offset,
+            "decay": self.decay,
             "standard": asdict(standard),
             "step": course.sizes.first,
             "per": per,
@@ -176,22 +185,29 @@ class Infer:
 
     def _resumed(self, setting: Setting, state: Mapping[str, Any]) -> Generator[Step, Any, dict[str, Any]]:
         """Go on: with the scale, the weights and the steps of the rounds before."""
-        if state.get("model") != self.model or tuple(state.get("names", ())) != self.names:
-            raise UsageError(
-                f"state: got that of a {state.get('model')} model of {', '.join(state.get('names', ()))}, expected one "
-                f"of a {self.model} model of {', '.join(self.names)}."
-            )
-        sizes = StepSizes(first=float(state["step"]), decay=self.decay)
-        kept: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value
-            for key, value in state["standard"].items()
+        asked = {
+            "model": self.model,
+            "names": list(self.names),
+            "weights": self.weights,
+            "offset": self.offset,
+            "decay": self.decay,
         }
+        for what, wanted in asked.items():
+            if state.get(what) != wanted:
+                raise UsageError(f"state: got one with {what} {state.get(what)!r}, expected {wanted!r}.")
+        try:
+            sizes = StepSizes(first=float(state["step"]), decay=self.decay)
+            kept: dict[str, Any] = {
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in state["standard"].items()
+            }
+            standard, per, begin = Standard(**kept), float(state["per"]), Seen.from_json(state)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UsageError(
+                f"state: it cannot be read ({error}); expected what a run of infer returned as its state."
+            ) from None
         course = self._course(sizes, self.rounds or ROUNDS)
-        return (
-            yield from self._streamed(
-                setting, course, Standard(**kept), float(state["per"]), Seen.from_json(state), None
-            )
-        )
+        return (yield from self._streamed(setting, course, standard, per, begin, None))
 
     def course(self, setting: Setting, moments: Moments) -> Course:
         """How rounds are run, with everything decided that was left open."""

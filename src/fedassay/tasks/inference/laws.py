@@ -94,11 +94,11 @@ class StudentT(Law):
 
 @dataclass(frozen=True)
 class RandomScaling(Law):
-    """The law of an estimate that is studentised by random scaling: heavier than any Student t in common use.
+    """The law of an estimate that is studentised by random scaling: wider than the normal one, 6.75 for 1.96.
 
-    Reference: Lee, Liao, Seo and Shin, "Fast and robust online inference with stochastic gradient descent via random
-    scaling", AAAI 2022, Theorem 1 and Table 1, who quote quantiles that were simulated; these are integrals, to about
-    ten digits.
+    Critical values are computed, to about ten digits, and agree with the tabulated ones. References: Abadir and
+    Paruolo, "Two mixed normal densities from cointegration analysis", Econometrica 65, 1997; Lee, Liao, Seo and Shin,
+    "Fast and robust online inference with stochastic gradient descent via random scaling", AAAI 2022.
 
     Examples
     --------

@@ -63,9 +63,8 @@ _NEAR = 1e-6
 _END = 1e-18
 """A predicted decrease d moves no coefficient by more than sqrt(2d) of its standard error: 1.4e-9."""
 
-_STILL_FAR = 0.05
-"""At a decrease of 1e-6 coefficients that move by this much have errors above 35 (features have variance 1): they grow
-without end."""
+_ENDLESS = 3
+"""So many steps of equal length in a row, near the end, do not lead to an end (see `_goes_on`)."""
 
 _SUFFICIENT = 1e-4
 _SMALLEST_STEP = 2.0**-30
@@ -121,8 +120,8 @@ def fit_newton(
     kept to 2^-80, and columns of very different scales lose digits.
 
     Edge cases: `DataError` for columns that depend on each other, and for logistic regression without a finite optimum
-    (separation), which the sums show: a total loss below log 2 means that every row is on its side; and a loss that
-    cannot fall by more than 1e-6 while a coefficient still wants to move by 0.05 has a direction without an end.
+    (separation), which the sums show: a total loss below log 2 means that every row is on its side; and where a loss
+    that cannot fall by more than 1e-6 goes on falling by a factor e with each of equally long steps, there is no end.
 
     Parameters
     ----------
@@ -134,19 +133,21 @@ def fit_newton(
     fit = _Fit(model=model, standard=standard, names=tuple(names), errors=errors, part=part)
     here, sums = (yield from fit.ask(np.zeros(fit.size), NO_MEAT)), 1
     yield from fit.check_start(here)
-    near, last, reason = fit.linear, math.inf, ""
+    near, endless, reason = fit.linear, 0, ""
     while True:
         there, asked = yield from fit.improved(here, fit.meat if near else NO_MEAT, MOST_SUMS - 1 - sums)
         sums += asked
         if there is None:
             reason = _why(here.decrease, sums)
             break
-        here = there
-        fit.check(here)
+        endless = endless + 1 if _goes_on(here, there) else 0
+        fit.check(there, endless)
         # Once Newton's method does not square the distance any more, it is rounding that is left.
-        if near and (fit.linear or here.decrease <= _END or last / 16 < here.decrease):
+        rounding = here.decrease / 16 < there.decrease and not endless
+        here = there
+        if near and (fit.linear or here.decrease <= _END or rounding):
             break
-        near, last = here.decrease <= _NEAR, here.decrease
+        near = here.decrease <= _NEAR
     if fit.meat != NO_MEAT and here.sums.meat is None:
         here, sums = (yield from fit.ask(here.theta, fit.meat)), sums + 1
     return fit.result(here, sums, reason)
@@ -246,14 +247,14 @@ class _Fit:
                 return None, asked
         return None, max(0, left)
 
-    def check(self, here: _Seen) -> None:
+    def check(self, here: _Seen, endless: int) -> None:
         """Separation, which only logistic regression has."""
         if self.model != LogLoss.name:
             return
         # With an offset rows can be on their side although no coefficient puts them there.
         if here.sums.loss < math.log(2) and not self.standard.offset:
             raise separated(here.theta, self.names, perfectly=True)
-        if here.decrease <= _NEAR and np.abs(here.step).max() >= _STILL_FAR:
+        if here.decrease <= _NEAR and endless >= _ENDLESS:
             raise separated(here.step, self.names, perfectly=False)
 
     def result(self, here: _Seen, sums: int, reason: str) -> RegressionFit:
@@ -293,6 +294,17 @@ class _Fit:
                 )
             return c / (c - 1) * (n - 1) / (n - p) * sandwich, StudentT(dof=c - 1)
         return (n / (n - p) if self.linear else 1.0) * sandwich, Normal()
+
+
+def _goes_on(here: _Seen, there: _Seen) -> bool:
+    """Whether a step was followed by one as long, from which little less is to be won, as on the way to infinity.
+
+    The loss of rows that are on their side falls like exp(-t): Newton's steps there have length 1 in t, and each wins
+    1/e of what the one before did. Towards an optimum, steps shrink with the root of what they win, and faster.
+    """
+    part = there.decrease / max(here.decrease, 1e-300)
+    length = float(np.linalg.norm(there.step)) / max(float(np.linalg.norm(here.step)), 1e-300)
+    return 0.2 <= part <= 0.6 and 0.8 <= length <= 1.25
 
 
 def _share() -> float:

@@ -190,13 +190,11 @@ def _check(path: Path, sizes: StepSizes) -> None:
 
 def _with_snapshot(seen: Seen, course: Course) -> Seen:
     """Where the estimate and its errors are now; nothing where rounds do not yet suffice."""
-    if is_singular(seen.path.hessian) or seen.path.rounds < 3:
+    if is_singular(seen.path.hessian) or not seen.path.compared:
         return seen
     path = seen.path
-    if course.intervals == SCALING:
-        value, covariance = path.averaged, path.scaling
-    else:
-        value, covariance = _value(path, course), path.sandwich(path.spread)
+    covariance = path.scaling if course.intervals == SCALING else path.sandwich(path.spread)
+    value = _value(path, course) if course.intervals == ROUND else path.averaged
     return replace(seen, shown=(*seen.shown, (path.rounds, value, covariance)))
 
 
@@ -219,9 +217,11 @@ def infer_rounds(
     if course.intervals == SCALING:
         return Estimate(names=tuple(names), value=path.averaged, covariance=path.scaling, law=RandomScaling())
     if course.intervals == ROUND:
-        value, spread, law = _value(path, course), path.spread, StudentT(dof=max(1, path.rounds - 1))
+        value, spread, law = _value(path, course), path.spread, StudentT(dof=path.freedom)
     else:
-        released = yield Sum(of=ClientSpread(parameters=len(names)), share=1 / (2 * course.rounds + 2), part=part)
+        released = yield Sum(
+            of=ClientSpread(parameters=len(names)), share=1 / (2 * course.rounds + 2), part=part
+        )
         value, spread = path.averaged, _separated(released.value, course, clients)
     return Estimate(names=tuple(names), value=value, covariance=path.sandwich(spread), law=law)
 

@@ -60,14 +60,20 @@ class StepSizes:
         return float(self.first * t**-self.decay)
 
 
+_SETTLED = 3
+"""So many rounds are waited for before neighbours are compared: until then there is hardly an estimate."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Path:
     """Where the iterates are, and sums over the rounds so far.
 
     `theta` is the last iterate, `mean` the mean of all. Sums over rounds: `starts` of the points where they began,
-    `gradients` of g (with what local steps bent added back), `changes` of (g_t - g_{t-1})(..)ᵀ, `hessians` of H,
-    `products` of H times the start, `drifts` of c (`local_work`), `steps` of η_t. `scaled` and `scaled_outer` are the
-    sums of s² θ̄_s and s² θ̄_s θ̄_sᵀ over rounds s, which random scaling needs. `last` is the latest g.
+    `gradients` of g (with what local steps bent added back), `hessians` of H, `products` of H times the start,
+    `drifts` of c (`local_work`), `steps` of η_t. `scaled` and `scaled_outer` are the sums of s² θ̄_s and s² θ̄_s θ̄_sᵀ
+    over rounds s, which random scaling needs. `changes` is the sum of d dᵀ over `compared` pairs of neighbouring
+    rounds, d being the difference of their g, both moved to the estimate so far: g_t - H_t (θ_t - estimate). `last`,
+    `last_hessian` and `last_start` are those of the latest round.
     """
 
     rounds: int
@@ -76,7 +82,10 @@ class Path:
     starts: Floats
     gradients: Floats
     changes: Floats
+    compared: int
     last: Floats
+    last_hessian: Floats
+    last_start: Floats
     hessians: Floats
     products: Floats
     drifts: Floats
@@ -89,10 +98,10 @@ class Path:
         """Before the first round."""
         begin = np.array(theta, dtype=np.float64)
         zero, square = np.zeros_like(begin), np.zeros((*begin.shape, begin.shape[-1]))
-        vectors = ("mean", "starts", "gradients", "last", "products", "drifts", "scaled")
-        matrices = ("changes", "hessians", "scaled_outer")
-        sums = {**dict.fromkeys(vectors, zero), **dict.fromkeys(matrices, square)}
-        return cls(rounds=0, theta=begin, steps=0.0, **sums)
+        vectors = ("mean", "starts", "gradients", "last", "last_start", "products", "drifts", "scaled")
+        matrices = ("changes", "hessians", "last_hessian", "scaled_outer")
+        sums: dict[str, Any] = {**dict.fromkeys(vectors, zero), **dict.fromkeys(matrices, square)}
+        return cls(rounds=0, theta=begin, compared=0, steps=0.0, **sums)
 
     @property
     def parameters(self) -> int:
@@ -109,18 +118,26 @@ class Path:
         gradient, hessian, drift : weighted means over the clients of the round.
         step, mean_steps : η_t and Ē.
         """
+        return self.moved(
+            self.theta - step * mean_steps * gradient, gradient + step * drift, hessian, drift, step=step
+        )
+
+    def moved(self, theta: Floats, straight: Floats, hessian: Floats, drift: Floats, *, step: float) -> Path:
+        """One round further, to this iterate; `straight` is the gradient where the round began."""
         t = self.rounds + 1
-        theta = self.theta - step * mean_steps * gradient
         mean = self.mean + (theta - self.mean) / t
-        straight = gradient + step * drift
+        compared = self.rounds >= _SETTLED
         return Path(
             rounds=t,
             theta=theta,
             mean=mean,
             starts=self.starts + self.theta,
             gradients=self.gradients + straight,
-            changes=self.changes + (_outer(straight - self.last) if self.rounds else 0.0),
+            changes=self.changes + (_outer(self._change(straight, hessian)) if compared else 0.0),
+            compared=self.compared + compared,
             last=straight,
+            last_hessian=hessian,
+            last_start=self.theta,
             hessians=self.hessians + hessian,
             products=self.products + _times(hessian, self.theta),
             drifts=self.drifts + drift,
@@ -128,6 +145,20 @@ class Path:
             scaled=self.scaled + t**2 * mean,
             scaled_outer=self.scaled_outer + t**2 * _outer(mean),
         )
+
+    def _change(self, straight: Floats, hessian: Floats) -> Floats:
+        """By how much this round's g differs from the last one's, with both where the estimate is."""
+        at = self._so_far
+        here = straight - _times(hessian, self.theta - at)
+        return np.asarray(here - self.last + _times(self.last_hessian, self.last_start - at))
+
+    @property
+    def _so_far(self) -> Floats:
+        """The estimate, roughly; where rounds have said nothing yet, where they began."""
+        h = self.hessian
+        ridge = 1e-9 * np.trace(h, axis1=-1, axis2=-2)[..., None, None] * np.eye(self.parameters)
+        sound = h + np.where(ridge > 0, ridge, np.eye(self.parameters))
+        return np.asarray((self.starts - _solved(sound, self.gradients)) / self.rounds)
 
     # --- what follows from it -------------------------------------------------------------------------------------
 
@@ -158,8 +189,18 @@ class Path:
 
     @property
     def spread(self) -> Floats:
-        """V: the covariance of one round's g, from what consecutive rounds differ by: no drift of the mean is in it."""
-        return np.asarray(self.changes / (2 * max(1, self.rounds - 1)))
+        """V: the covariance of one round's g at the optimum, from what neighbouring rounds differ by.
+
+        How far iterates are from the optimum is not in it (for a parabola; to first order otherwise), and neither is a
+        slow change of what clients send.
+        """
+        return np.asarray(self.changes / (2 * max(1, self.compared)))
+
+    @property
+    def freedom(self) -> float:
+        """Of `spread`: differences of neighbours know two thirds of what as many independent rounds would."""
+        n = max(2, self.compared + 1)
+        return 2 * (n - 1) ** 2 / (3 * n - 4)
 
     def sandwich(self, spread: Floats) -> Floats:
         """H^{-1} V H^{-1}/T: the covariance of the estimate, for this V."""
@@ -191,9 +232,10 @@ class Path:
         kept = {
             field.name: np.array(values[field.name], dtype=np.float64)
             for field in fields(cls)
-            if field.name not in ("rounds", "steps")
+            if field.name not in ("rounds", "compared", "steps")
         }
-        return cls(rounds=int(values["rounds"]), steps=float(values["steps"]), **kept)
+        rounds, compared = int(values["rounds"]), int(values["compared"])
+        return cls(rounds=rounds, compared=compared, steps=float(values["steps"]), **kept)
 
 
 def _outer(vector: Floats) -> Floats:

@@ -2,16 +2,16 @@
 
 A model can find some classes too probable for all clients together, which no temperature repairs. The mean r of p - e_y
 shows it. Shifts of the logits by b change the mean log loss by r·b + b'Hb/2, to second order, with H the mean of
-diag(p) - pp'. Each line of 2 diag(p(1 - p)) - (diag(p) - pp') has p_j(1 - p_j) on the diagonal and as much beside it, so
-that it is positive semidefinite (Gershgorin), and b'Hb ≤ 2 Σ v_j b_j² with v the mean of p(1 - p). Along b = -αr this
-bound is lowest at
+diag(p) - pp'. Each line of 2 diag(p(1 - p)) - (diag(p) - pp') has p_j(1 - p_j) on the diagonal and as much beside it,
+so that it is positive semidefinite (Gershgorin), and b'Hb ≤ 2 Σ v_j b_j² with v the mean of p(1 - p). Along b = -αr
+this bound is lowest at
 
     α = 1/(2Q),   Q = Σ r_j² v_j / Σ r_j²,
 
 a step that to second order never makes the loss larger, whichever classes hold the uncertainty. Where only pairs of
-classes are confused it is Newton's; where many are alike it is half of it, and gains three quarters as much. Q is a mean
-over classes, in which noise averages out. The step is shrunk by the part of |r|² that noise, or a chance selection of
-clients, accounts for (James and Stein, 1961, the positive part).
+classes are confused it is Newton's; where many are alike it is half of it, and gains three quarters as much. Q is a
+mean over classes, in which noise averages out. The step is shrunk by the part of |r|² that noise, or a chance selection
+of clients, accounts for (James and Stein, 1961, the positive part).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fedassay.protocol import Part, Released, Setting, Step, Sum
 from fedassay.summaries.multiclass.client_profiles import LARGEST_MOMENTS, PARTS, ClientProfiles, Profiles
 from fedassay.summaries.multiclass.loss_curves import CLIENT, UNITS, LossCurves
 from fedassay.summaries.multiclass.scaling_maps import Temperature, VectorScaling
-from fedassay.tasks.calibration.multiclass.curve_minimum import grid_around, grid_from, lowest_point
+from fedassay.tasks.calibration.multiclass.curve_minimum import beyond, grid_around, grid_from, lowest_point
 from fedassay.tasks.calibration.multiclass.exact import Fit
 from fedassay.tasks.calibration.multiclass.one_shot import NARROW, fit_one_shot
 
@@ -64,9 +64,8 @@ def fit_shifted(
     halved = math.sqrt(setting.noise(Sum(of=profiles, share=0.5, part=part)).variance)
     twice = halved <= NARROW * clients * UNITS
     share = 0.5 if twice else 1.0
-    if _drowned(
-        math.sqrt(setting.noise(Sum(of=profiles, share=share, part=part)).variance), classes, clients
-    ):
+    deviation = math.sqrt(setting.noise(Sum(of=profiles, share=share, part=part)).variance)
+    if _drowned(deviation, classes, clients):
         fit: Fit = yield from fit_one_shot(classes, setting, clients=clients, part=part)
         return fit
     around = 0.0
@@ -77,13 +76,16 @@ def fit_shifted(
         profiles = ClientProfiles(classes=classes, grid=grid_around(around), at=math.exp(around))
     released = yield Sum(of=profiles, share=share, part=part)
     deviation = math.sqrt(released.noise.variance)
-    s = math.exp(lowest_point(released.value.curves, deviation * released.value.units[0], around=around))
+    curves = released.value.curves
+    t = lowest_point(curves, deviation * released.value.units[0], around=around)
+    s = math.exp(t)
     shifts = shifts_of(released.value, deviation, clients)
     shifted = VectorScaling(slopes=(s,) * classes, intercepts=tuple(shifts.tolist()))
     return Fit(
         map=shifted if shifts.any() else Temperature(inverse_temperature=s, classes=classes),
         clients=released.clients,
         sums=2 if twice else 1,
+        reason=beyond(curves, t),
         noise={"law": released.noise.law, "relative": deviation / UNITS / clients},
     )
 

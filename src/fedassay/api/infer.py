@@ -1,0 +1,224 @@
+"""Entry point: coefficients of a regression, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields, replace
+from typing import Any, cast
+
+from fedassay.api.terms import Terms
+from fedassay.data.feature_names import feature_names
+from fedassay.data.groups import reread
+from fedassay.data.partition import Partition
+from fedassay.data.scan import Scan
+from fedassay.data.schema import Columns
+from fedassay.data.sources import Folder, open_source
+from fedassay.errors import DataError, UsageError
+from fedassay.protocol import Budget, Protection, Query, Setting, Step, TrustModel
+from fedassay.result import Result
+from fedassay.run import rehearse
+from fedassay.runtimes.in_process import Progress
+from fedassay.simulation import Simulation
+from fedassay.summaries.regression.losses import SmoothLoss, lent, loss_of
+from fedassay.summaries.regression.newton_sums import NewtonSums
+from fedassay.summaries.regression.rounds import RoundFields
+from fedassay.summaries.regression.standard import Standard
+from fedassay.tasks.inference.infer import DECAY, Infer
+from fedassay.tasks.inference.online import Course, Seen
+from fedassay.tasks.inference.path import StepSizes
+
+
+def infer(
+    data: Any,
+    *,
+    client: str | Partition | None = None,
+    target: str,
+    features: str | Sequence[str],
+    model: str | SmoothLoss = "linear",
+    method: str = "round-plug-in",
+    rounds: int | None = None,
+    participation: float = 1.0,
+    local_steps: int = 1,
+    local: str = "corrected",
+    step: float | None = None,
+    decay: float = DECAY,
+    weights: str = "rows",
+    errors: str = "robust",
+    intercept: bool = True,
+    standardise: bool = True,
+    offset: str | None = None,
+    level: float = 0.95,
+    contrasts: Sequence[str] = (),
+    state: Mapping[str, Any] | None = None,
+    trust: TrustModel | None = None,
+    budget: Budget | None = None,
+    protection: Protection | None = None,
+    simulation: Simulation | None = None,
+) -> Result:
+    """Coefficients of a regression over a federation, each with a standard error, an interval and a p-value.
+
+    Parameters
+    ----------
+    data, client, trust, budget, protection : as in `evaluate`.
+    target, offset : columns; the offset is a known part of x·theta.
+    features : names of columns, in a list or separated by commas; or one name: a column of lists, or what the names of
+        numbered columns begin with.
+    model : ``linear``, ``logistic``, or a `SmoothLoss` of your own, which works in this process only.
+    method, rounds, participation, local_steps, local, step, decay, weights : how it is fitted, as in the task `Infer`:
+        by rounds of federated averaging, or ``newton``, the pooled fit through a handful of sums.
+    errors, intercept, standardise, level, contrasts : as in `Infer`. A loss that is not an `IndexLoss` sees features as
+        they are: nothing is known about how its parameters translate.
+    state : ``result["state"]`` of an earlier run, to go on from there with new rows.
+    simulation : its `progress` is called with 0, the round and how many rounds there are (0: nobody knows).
+
+    Returns
+    -------
+    A `Result`; ``result["coefficients"]``, ``result["covariance"]``, ``result["contrasts"]``, ``result["state"]``.
+
+    Guarantee: see `Infer`: ``newton`` equals the pooled fit, intervals from rounds hold in the limit of many.
+
+    Examples
+    --------
+    >>> import numpy as np, fedassay
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=900)
+    >>> data = {"site": np.arange(900) % 6, "x": x, "y": 1 + 2 * x + rng.normal(size=900)}
+    >>> result = fedassay.infer(data, client="site", target="y", features="x", method="newton")
+    >>> [(one["name"], round(one["value"], 2)) for one in result["coefficients"]]
+    [('intercept', 1.02), ('x', 2.04)]
+    """
+    given = simulation or Simulation()
+    terms, data = Terms.of(trust, budget, protection, given), reread(data)
+    columns = terms.roles(client, features=_joined(features), target=target, offset=offset)
+    with _known(model, carrier=given.carrier) as name:
+        loss = loss_of(name)
+        task = Infer(
+            model=name,
+            features=feature_names(columns.names["features"], data),
+            method=method,
+            rounds=rounds,
+            participation=participation,
+            local_steps=local_steps,
+            local=local,
+            step=step,
+            decay=decay,
+            weights=weights,
+            errors=errors,
+            intercept=intercept,
+            standardise=standardise and loss.standardises,
+            offset=offset is not None,
+            level=level,
+            contrasts=(contrasts,) if isinstance(contrasts, str) else tuple(contrasts),
+            state=state,
+        )
+        _check_parameters(task, loss)
+        begun = 0 if state is None else _rounds_of(state, task)
+        rehearse(task, terms.setting)
+        _check_target(data, target, loss)
+        more = {
+            "offset": offset,
+            "features": list(task.features),
+            "state": {"rounds": begun} if state else None,
+        }
+        silent = replace(terms, simulation=replace(given, progress=None))
+        return silent.simulate("infer", _watched(task, given.progress), data, columns, more)
+
+
+def _joined(features: str | Sequence[str]) -> str:
+    """The names as one text, as columns are named."""
+    if isinstance(features, str):
+        return features
+    names = list(features)
+    for name in names:
+        if not isinstance(name, str) or "," in name:
+            raise UsageError(f"features: got {name!r}, expected names of columns, without commas in them.")
+    if not names:
+        raise UsageError("features: got none, expected the name of at least one column.")
+    return ",".join(names)
+
+
+def _known(model: str | SmoothLoss, *, carrier: str) -> AbstractContextManager[str]:
+    """The name of the loss, as long as a run lasts; a loss of one's own is lent to this process."""
+    if isinstance(model, str):
+        return nullcontext(model)
+    if not isinstance(model, SmoothLoss) or not isinstance(getattr(model, "name", None), str):
+        raise UsageError(
+            f"model: got {model!r}, expected linear, logistic, or an instance of a SmoothLoss with a name."
+        )
+    if carrier != "in-process":
+        raise UsageError(
+            f"model: got the loss {model.name!r} for {carrier}, expected linear or logistic: code does not travel to "
+            "other processes; use the in-process runtime."
+        )
+    return lent(model)
+
+
+def _check_parameters(task: Infer, loss: SmoothLoss) -> None:
+    named, needed = len(task.names), loss.parameters(len(task.names))
+    if needed != named:
+        raise UsageError(
+            f"model: got the loss {loss.name!r} with {needed} parameters for {named} columns (the intercept is one), "
+            "expected one for each."
+        )
+
+
+def _rounds_of(state: Mapping[str, Any], task: Infer) -> int:
+    """How many rounds are behind a state; raise if it is none, or that of something else."""
+    try:
+        seen = Seen.from_json(state)
+        kept_scale: dict[str, Any] = {**state["standard"]}
+        Standard(**kept_scale)
+        StepSizes(first=float(state["step"]), decay=task.decay)
+        float(state["per"])
+        same = (state["model"], tuple(state["names"])) == (task.model, task.names)
+    except (AttributeError, KeyError, TypeError, ValueError, UsageError) as error:
+        raise UsageError(
+            f"state: got something that is none ({type(error).__name__}: {error}), expected what an earlier run "
+            "returned as results['state']."
+        ) from None
+    if same and seen.path.hessians.shape != (len(task.names),) * 2:
+        raise UsageError(f"state: got numbers of the wrong shape for {len(task.names)} coefficients.")
+    return seen.path.rounds  # what is not the same model is refused by the task, in its own words
+
+
+def _check_target(data: Any, target: str, loss: SmoothLoss) -> None:
+    """Raise before anything is sent if the model cannot have such a target; what else is wrong is said later."""
+    columns, source = Columns(names={"target": target}), open_source(data)
+    for table in source.sites.values() if isinstance(source, Folder) else (source,):
+        scan = Scan(table, columns)
+        if scan.absent:
+            return
+        for chunk in scan.chunks():
+            values = chunk.good("target")
+            problem = None if values is None else loss.problem(values)
+            if problem is not None:
+                raise DataError(
+                    f"{table.label}, column {target!r} (target of a {loss.name} model): got {problem}."
+                )
+
+
+def _watched(task: Infer, say: Progress | None) -> Infer:
+    """The same task, which says what round it is in, whatever carries the messages."""
+    if say is None:
+        return task
+    told, rounds = say, [0]
+
+    class Watched(Infer):
+        def _course(self, sizes: StepSizes, many: int) -> Course:
+            rounds[0] = many
+            return super()._course(sizes, many)
+
+        def steps(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
+            flow, done, reply = super().steps(setting), 0, None
+            while True:
+                try:
+                    asked = flow.send(reply)
+                except StopIteration as finished:
+                    return cast(dict[str, Any], finished.value)
+                if isinstance(asked, Query) and isinstance(asked.of, RoundFields | NewtonSums):
+                    done += 1
+                    told(0, done, rounds[0])
+                reply = yield asked
+
+    return Watched(**{field.name: getattr(task, field.name) for field in fields(task)})
