@@ -229,9 +229,7 @@ class Within:
     def empty(cls, replications: int, clients: int, features: int) -> Within:
         """Before the first round."""
         shape = (replications, clients, features)
-        return cls(
-            outer=np.zeros((*shape, features)), gradient=np.zeros(shape), taken=np.zeros(shape[:2])
-        )
+        return cls(outer=np.zeros((*shape, features)), gradient=np.zeros(shape), taken=np.zeros(shape[:2]))
 
     def add(self, who: NDArray[np.int64], gradients: Floats) -> None:
         """One visit to each of these clients."""
@@ -284,7 +282,7 @@ def judged(path: Path, within: Within, of: Federations, truth: Floats) -> dict[s
     """All methods, after the rounds so far."""
     step = path.one_step(quadratic=loss_of(of.case.model).quadratic)
     spread = path.sandwich(path.spread)
-    student = StudentT(dof=path.rounds - 1)
+    student = StudentT(dof=path.freedom)
     separated = {flag: path.sandwich(within.spread(of, corrected=flag)) for flag in (False, True)}
     ways: dict[str, tuple[Floats, Floats, Law]] = {
         ROUND: (step, spread, student),
@@ -304,9 +302,7 @@ def judged(path: Path, within: Within, of: Federations, truth: Floats) -> dict[s
     }
 
 
-def simulate(
-    case: Case, replications: int, snapshots: Iterable[int], rng: np.random.Generator
-) -> Runs:
+def simulate(case: Case, replications: int, snapshots: Iterable[int], rng: np.random.Generator) -> Runs:
     """Rounds up to the last snapshot; all snapshots are of one run."""
     wanted = sorted(set(snapshots))
     of = Federations.draw(case, replications, rng)

@@ -27,10 +27,10 @@ def contents(document: Document) -> Iterator[Sheet | Figure]:
     results = document["results"]
     yield fitted(document)
     yield coefficients(results)
-    if drawn.odds(results):
+    if has_odds(results):
         yield odds_ratios(results)
         yield Figure(draw=partial(drawn.odds_plot, results), alternative=drawn.odds_alternative(results))
-    if not drawn.odds(results) or drawn.scales_differ(results):
+    if not has_odds(results) or drawn.scales_differ(results):
         yield Figure(draw=partial(drawn.forest_plot, results), alternative=drawn.forest_alternative(results))
     if results["contrasts"]:
         yield contrasts(results)
@@ -126,6 +126,11 @@ def _together(entries: list[Entry]) -> tuple[str, ...]:
                 f"they are {factor:.2f} times as wide.",
             )
     return ()
+
+
+def has_odds(results: Entry) -> bool:
+    """Whether any feature has an odds ratio."""
+    return bool(drawn.odds(results))
 
 
 def odds_ratios(results: Entry) -> Sheet:

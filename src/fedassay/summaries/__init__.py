@@ -23,6 +23,7 @@ from fedassay.summaries.paired_histograms import PairedHistograms, VersusHistogr
 from fedassay.summaries.paired_moments import PairedMoments
 from fedassay.summaries.quantile_losses import QuantileLosses
 from fedassay.summaries.quantile_votes import QuantileVotes
+from fedassay.summaries.regression.clipped_round import ClippedRound
 from fedassay.summaries.regression.moments import RegressionMoments
 from fedassay.summaries.regression.newton_sums import NewtonSums
 from fedassay.summaries.regression.rounds import ClientSpread, RegressionRound
@@ -62,6 +63,7 @@ _SUMMARIES: tuple[type[Summary[Any]], ...] = (
     LossCurves,
     ClientProfiles,
     RegressionRound,
+    ClippedRound,
     ClientSpread,
     RegressionMoments,
     NewtonSums,

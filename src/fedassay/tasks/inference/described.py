@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
+from fedassay.protocol import Setting
 from fedassay.summaries.regression.losses import LogLoss
 from fedassay.summaries.regression.moments import Moments
 from fedassay.summaries.regression.standard import Standard
 from fedassay.tasks.inference.estimate import Estimate
 from fedassay.tasks.inference.newton import RegressionFit
 from fedassay.tasks.inference.online import Course, Seen
+from fedassay.tasks.inference.private_rounds import PrivateCourse, PrivateSeen
 
 if TYPE_CHECKING:
     from fedassay.tasks.inference.infer import Infer
@@ -79,6 +82,81 @@ def normal(text: str, names: Sequence[str]) -> str:
     """The contrast as it was given, if it can be understood."""
     parsed(text, names)
     return text.strip()
+
+
+def scale_of(
+    scales: Sequence[str], features: Sequence[str], *, intercept: bool, linear: bool, offset: bool
+) -> Standard:
+    """The common scale that these words give; 0 and 1 for what they leave out.
+
+    Examples
+    --------
+    >>> scale_of(["b=2:4", "target=1:3"], ["a", "b"], intercept=True, linear=True, offset=False).scales
+    (1.0, 4.0)
+    """
+    known = [*features, *(["target"] if linear else [])]
+    found: dict[str, tuple[float, float]] = {}
+    for text in scales:
+        name, _, numbers = text.rpartition("=")
+        centre, colon, spread = numbers.partition(":")
+        try:
+            given = float(centre), float(spread)
+        except ValueError:
+            given = (math.nan, math.nan)
+        if name.strip() not in known or not colon or not np.isfinite(given).all() or not given[1] > 0:
+            raise UsageError(
+                f"scales: got {text!r}, expected a name, a mean and a spread above 0, such as 'age=50:10', of "
+                f"{', '.join(known)}."
+            )
+        found[name.strip()] = given
+    centres, spreads = (
+        zip(*(found.get(name, (0.0, 1.0)) for name in features), strict=True) if features else ((), ())
+    )
+    middle, width = found.get("target", (0.0, 1.0))
+    # Without an intercept nothing can be shifted.
+    return Standard(
+        features=len(features),
+        centres=centres if intercept else (),
+        scales=spreads,
+        intercept=intercept,
+        target_centre=middle if intercept else 0.0,
+        target_scale=width,
+        offset=offset,
+    )
+
+
+def private(
+    task: Infer, estimate: Estimate, seen: PrivateSeen, course: PrivateCourse, setting: Setting, note: str
+) -> dict[str, Any]:
+    """Of rounds under noise."""
+    clip, _ = course.clips(len(task.names))
+    found = {
+        "method": task.method,
+        "model": task.model,
+        "errors": None,
+        "rounds": seen.rounds,
+        "rows": None,
+        "clients": setting.clients,
+        "converged": True,
+        "reason": "",
+        "loss": None,
+        "participation": course.participation,
+        "clip": clip,
+        "decay": course.decay,
+        "noise": dict(seen.noise),
+    }
+    notes = ["Each client counts alike, and rows are on the scale that was given."]
+    if not task.scales:
+        notes = [
+            "Each client counts alike, and no scales were given: features and target should be of about unit size "
+            "(--scale NAME=MEAN:SPREAD), or most gradients are clipped."
+        ]
+    return {
+        **_coefficients(task, estimate),
+        "fit": found,
+        "path": [],
+        "notes": [*notes, *([note] if note else [])],
+    }
 
 
 def newton(task: Infer, fit: RegressionFit, moments: Moments) -> dict[str, Any]:

@@ -18,8 +18,18 @@ from fedassay.summaries.regression.standard import INTERCEPT, MOST_FEATURES, Sta
 from fedassay.summaries.scored import whole
 from fedassay.tasks.inference import described
 from fedassay.tasks.inference.newton import ERRORS, ROBUST, RegressionFit, fit_newton, standardised
-from fedassay.tasks.inference.online import INTERVALS, ROUND, Course, Seen, infer_rounds, run_rounds
+from fedassay.tasks.inference.online import (
+    INTERVALS,
+    ROUND,
+    SCALING,
+    Course,
+    Seen,
+    infer_rounds,
+    run_rounds,
+)
 from fedassay.tasks.inference.path import StepSizes
+from fedassay.tasks.inference.private_rounds import PrivateCourse, infer_private, run_private_rounds
+from fedassay.tasks.inference.private_rounds import default_rounds as private_rounds
 
 NEWTON = "newton"
 METHODS = (*INTERVALS, NEWTON)
@@ -50,6 +60,9 @@ class Infer:
     errors : of ``newton``: ``robust``, ``model`` or ``clients`` (clusters).
     intercept, standardise : whether there is an intercept; whether features are brought to a common scale first, with
         means and scales from one sum. Results are in the units of the data either way.
+    scales : public means and spreads to be used instead, such as ``"age=50:10"``, and ``"target=120:20"`` for a linear
+        model. Under noise, where nothing is asked for that could be given, features are as they are without them.
+    clip : under noise, the norm of a client's mean gradient that counts in full, on the common scale.
     offset : whether rows have an offset, a known part of x·theta.
     level : of intervals.
     contrasts : weighted sums of coefficients to be tested, such as ``"age - 2*bmi"`` or ``"age = 0.5"``.
@@ -73,6 +86,8 @@ class Infer:
     errors: str = ROBUST
     intercept: bool = True
     standardise: bool = True
+    scales: tuple[str, ...] = ()
+    clip: float | None = None
     offset: bool = False
     level: float = 0.95
     contrasts: tuple[str, ...] = ()
@@ -96,7 +111,11 @@ class Infer:
             raise UsageError(f"participation: got {self.participation:.3g}, expected a number in (0, 1].")
         StepSizes(first=1.0 if self.step is None else self.step, decay=self.decay)
         checked_level(self.level)
+        if self.clip is not None and not 0 < self.clip <= 2.0**20:
+            raise UsageError(f"clip: got {self.clip:.3g}, expected a number above 0.")
         self._check_names()
+        object.__setattr__(self, "scales", tuple(self.scales))
+        _ = self.given_scale
         self._check_together()
 
     def _check_names(self) -> None:
@@ -141,22 +160,60 @@ class Infer:
     def steps(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
         """One sum for the common scale, then rounds, or a handful of sums."""
         if setting.trust.private:
+            return (yield from self._under_noise(setting))
+        if setting.protection.rows_per_client is not None:
             raise UsageError(
-                f"privacy: got {setting.trust.name} for infer, expected plain or secure-sum: noise is not built in yet."
+                "rows per client: got a bound, which is for trust models that add noise; leave out --rows-per-client."
             )
         if self.state is not None:
             return (yield from self._resumed(setting, self.state))
         standard, moments = yield from standardised(
             self.model, self.features, intercept=self.intercept, offset=self.offset
         )
-        if not self.standardise:
-            standard = Standard(features=len(self.features), intercept=self.intercept, offset=self.offset)
+        if not self.standardise or self.scales:
+            standard = self.given_scale
         if self.method == NEWTON:
             fit = yield from fit_newton(self.model, standard, self.names, errors=self.errors)
             return described.newton(self, fit, moments)
         course = self.course(setting, moments)
         per = per_client(moments, setting.clients, self.weights)
         return (yield from self._streamed(setting, course, standard, per, None, moments))
+
+    def _under_noise(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
+        """Clipped rounds: nothing is asked for first, as means and scales would cost a part of the budget."""
+        if self.method not in (ROUND, SCALING):
+            raise UsageError(
+                f"method: got {self.method} under {setting.trust.name}, expected {ROUND} or {SCALING}: exact sums and "
+                "gradients of single rows carry no noise."
+            )
+        if self.state is not None or self.local_steps > 1:
+            raise UsageError(
+                f"{'state' if self.state is not None else 'local steps'}: clipped rounds have none; leave it out."
+            )
+        course = PrivateCourse(
+            model=self.model,
+            rounds=self.rounds or private_rounds(setting.protection.rows_per_client),
+            participation=self.participation,
+            clip=self.clip,
+            decay=self.decay,
+            seed=self.seed,
+            scaling=self.method == SCALING,
+        )
+        standard = self.given_scale
+        seen = yield from run_private_rounds(course, standard, len(self.names), setting)
+        estimate, note = infer_private(seen, course, self.names)
+        return described.private(self, estimate.translated(standard), seen, course, setting, note)
+
+    @property
+    def given_scale(self) -> Standard:
+        """The common scale that was given; features as they are where none was."""
+        return described.scale_of(
+            self.scales,
+            self.features,
+            intercept=self.intercept,
+            linear=self.model == SquaredError.name,
+            offset=self.offset,
+        )
 
     def _streamed(
         self,

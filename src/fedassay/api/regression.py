@@ -1,0 +1,350 @@
+"""A regression that learns from batches as they arrive, round after round, with intervals at any time."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path as File
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from rich.console import Console
+
+from fedassay.api.batches import batch_of, matrix_of
+from fedassay.api.stream import Stream
+from fedassay.artefacts.conventions import Conventions
+from fedassay.errors import UsageError
+from fedassay.files import write_atomically
+from fedassay.reports import inference
+from fedassay.reports.terminal import print_sheet
+from fedassay.summaries.regression.local_work import LOCAL
+from fedassay.summaries.regression.losses import IndexLoss, LogLoss, SmoothLoss, SquaredError, lent, loss_of
+from fedassay.summaries.regression.rounds import BY_ROWS, WEIGHTS
+from fedassay.tasks.inference import described
+from fedassay.tasks.inference.estimate import Contrast, Estimate
+from fedassay.tasks.inference.infer import DECAY, Infer
+from fedassay.tasks.inference.online import ROUND, SCALING, Course, infer_rounds
+from fedassay.tasks.inference.path import StepSizes
+from fedassay.version import VERSION
+
+Floats = NDArray[np.float64]
+
+METHODS = (ROUND, SCALING)
+KIND = "fedassay streaming regression"
+
+_FEWEST = 5
+"""Rounds before anything can be said about errors: neighbours are compared from the fourth on."""
+
+_WIDTH = 100
+
+
+class FederatedRegression(Conventions):
+    """A linear or logistic regression by rescaled federated averaging, one round per call of `partial_fit`.
+
+    Each call brings the rows that clients have for this round; a client that is not in it does not take part. Nothing
+    is kept of them but O(p²) numbers. All rows are in this process: for clients that keep theirs, see `fedassay.infer`.
+
+    **What is estimated**: the minimiser of Σ p_i R_i, R_i being the expected loss of a row of client i. With
+    ``weights="rows"`` every row counts alike: p_i is proportional to the rows that client i brings to a round on
+    average, absences counting as none. With ``weights="clients"`` every visit of a client counts alike: p_i is
+    proportional to how often it takes part. To that end a round is the sum of what its clients found, each weighted by
+    its rows (or by 1), divided by the mean of such sums of weights over all rounds so far; so a round with many clients
+    counts more than one with few.
+
+    Guarantee: for the linear model with one local step (or ``fixed``) and rounds of equal size, `coef_` is the
+    least-squares fit to all rows so far, to rounding. Intervals hold in the limit of many rounds, if rounds are
+    independent draws: the same clients' new rows, or clients that are drawn anew. Saved and loaded, it goes on with the
+    same numbers to the last bit.
+
+    Parameters
+    ----------
+    model : ``linear``, ``logistic``, or a `SmoothLoss`.
+    level : of intervals.
+    method : ``round-plug-in`` or ``random-scaling``. (The separated plug-in would keep a matrix for each client.)
+    local_steps, local : the most steps of a client in a round, and what is done about what they bend (`local_work`).
+    step, decay : β and a of the step sizes β t^{-a}. Without a step, one over the mean squared length of the first
+        round's rows, 2.5 times as much for ``logistic``.
+    weights : ``rows`` or ``clients``.
+    intercept : whether there is one.
+    scale : means and deviations of the features, public; with them features are brought to a common scale first.
+        Results are in the units of the data either way.
+
+    Attributes
+    ----------
+    coef_, intercept_ : of the features, and alone (0 without one).
+    names_, params_, bse_, pvalues_ : of all coefficients, the intercept first.
+    rounds_, n_features_in_ : how many rounds there have been, and how many features.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> model = FederatedRegression()
+    >>> for _ in range(50):
+    ...     X = rng.normal(size=(40, 2))
+    ...     y = 1 + X @ [2, -1] + rng.normal(size=40)
+    ...     model = model.partial_fit(X, y, client=np.arange(40) % 4)
+    >>> model.coef_.round(2), model.conf_int().round(2)[1]
+    (array([ 2.03, -0.98]), array([1.99, 2.08]))
+    """
+
+    def __init__(
+        self,
+        model: str | SmoothLoss = SquaredError.name,
+        *,
+        level: float = 0.95,
+        method: str = ROUND,
+        local_steps: int = 1,
+        local: str = "corrected",
+        step: float | None = None,
+        decay: float = DECAY,
+        weights: str = BY_ROWS,
+        intercept: bool = True,
+        scale: tuple[Sequence[float], Sequence[float]] | None = None,
+    ) -> None:
+        self.model = model
+        self.level = level
+        self.method = method
+        self.local_steps = local_steps
+        self.local = local
+        self.step = step
+        self.decay = decay
+        self.weights = weights
+        self.intercept = intercept
+        self.scale = scale
+
+    # --- learning -----------------------------------------------------------------------------------------------------
+
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, client: ArrayLike | None = None, offset: ArrayLike | None = None
+    ) -> Self:
+        """One round: the rows of each client in it. Without `client` all rows are those of one.
+
+        Nothing has changed if it raises. Without any rows there is no round.
+        """
+        self._check()
+        rows = batch_of(X, y, client, offset)
+        if not len(rows.y):
+            return self
+        problem = self._loss.problem(rows.y)
+        if problem is not None:
+            raise UsageError(f"y: got {problem}.")
+        state: Stream | None = getattr(self, "_state", None)
+        if state is None:
+            means, deviations = ((), ()) if self.scale is None else self.scale
+            state = Stream.begin(
+                self._loss,
+                rows,
+                intercept=self.intercept,
+                centres=tuple(means),
+                scales=tuple(deviations),
+                step=self.step,
+                decay=self.decay,
+            )
+        self._state = state.after(
+            self._loss, rows, local_steps=self.local_steps, local=self.local, weights=self.weights
+        )
+        return self
+
+    # --- what is known ------------------------------------------------------------------------------------------------
+
+    @property
+    def names_(self) -> tuple[str, ...]:
+        """Of all coefficients, the intercept first."""
+        return self._fitted().names
+
+    @property
+    def rounds_(self) -> int:
+        """How many rounds there have been."""
+        return self._fitted().seen.path.rounds
+
+    @property
+    def n_features_in_(self) -> int:
+        """How many features there are."""
+        return self._fitted().standard.features
+
+    @property
+    def params_(self) -> Floats:
+        """All coefficients, the intercept first."""
+        return np.array(self._estimate().value)
+
+    @property
+    def coef_(self) -> Floats:
+        """Those of the features."""
+        return self.params_[int(self.intercept) :]
+
+    @property
+    def intercept_(self) -> float:
+        """The intercept, 0 without one."""
+        return float(self.params_[0]) if self.intercept else 0.0
+
+    @property
+    def bse_(self) -> Floats:
+        """Standard errors of all coefficients."""
+        return self._sure().standard_errors
+
+    @property
+    def pvalues_(self) -> Floats:
+        """Of whether each coefficient is 0, two-sided."""
+        return self._sure().p_values
+
+    @property
+    def covariance_(self) -> Floats:
+        """Of all coefficients."""
+        return np.array(self._sure().covariance)
+
+    def conf_int(self, level: float | None = None, *, simultaneous: bool = False) -> Floats:
+        """An interval for each coefficient, (p, 2); with `simultaneous` all cover together."""
+        estimate, wanted = self._sure(), self.level if level is None else level
+        return estimate.simultaneous(wanted) if simultaneous else estimate.intervals(wanted)
+
+    def contrast(self, weights: str | Mapping[str, float], value: float = 0.0) -> Contrast:
+        """A weighted sum of coefficients and its test, from ``"a - 2*b = 0.5"`` or ``{"a": 1, "b": -2}, 0.5``."""
+        if isinstance(weights, str):
+            weights, value = described.parsed(weights, self.names_)
+        return self._sure().contrast(weights, value)
+
+    def summary(self) -> str:
+        """The coefficients as a table, as statisticians print it."""
+        state = self._fitted()
+        with self._lending():
+            task = Infer(
+                model=self._loss.name,
+                features=state.features,
+                method=self.method,
+                intercept=self.intercept,
+                level=self.level,
+                local=self.local,
+                local_steps=self.local_steps,
+                weights=self.weights,
+            )
+            results = described.streamed(
+                task, self._sure(), state.seen, self._course(state), state.standard, None, {}
+            )
+        text = io.StringIO()
+        console = Console(file=text, width=_WIDTH)
+        fit = f"{self._loss.name.capitalize()} regression by {self.method}: {self.rounds_:,} rounds, "
+        console.print(f"{fit}{state.seen.rows:,} rows.", highlight=False)
+        print_sheet(inference.coefficients(results), console)
+        if inference.has_odds(results):
+            print_sheet(inference.odds_ratios(results), console)
+        return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines()) + "\n"
+
+    def predict(self, X: ArrayLike, offset: ArrayLike | None = None) -> NDArray[Any]:
+        """The expected target; for ``logistic`` the more probable class, for a loss of your own x·theta + offset."""
+        u = self._index(X, offset)
+        return (u >= 0).astype(np.int64) if self._loss.name == LogLoss.name else u
+
+    def predict_proba(self, X: ArrayLike, offset: ArrayLike | None = None) -> Floats:
+        """``logistic``: the probabilities of 0 and 1."""
+        if self._loss.name != LogLoss.name:
+            raise UsageError(f"predict_proba: the model {self._loss.name} has no probabilities; use predict.")
+        p = 1 / (1 + np.exp(-np.clip(self._index(X, offset), -700, 700)))
+        return np.stack([1 - p, p], axis=1)
+
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:
+        """The accuracy for ``logistic``, else R² of `predict`."""
+        if self._loss.name == LogLoss.name:
+            return super().score(X, y)
+        target = np.asarray(y, dtype=np.float64)
+        return float(1 - np.square(target - self.predict(X)).sum() / np.square(target - target.mean()).sum())
+
+    # --- to keep ------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what is known so far as JSON; the file is complete or it is not there."""
+        state = self._fitted()
+        own = {**self.get_params(deep=False), "model": self._loss.name}
+        if self.scale is not None:
+            own["scale"] = [[float(number) for number in numbers] for numbers in self.scale]
+        document = {"kind": KIND, "fedassay": VERSION, "parameters": own, "state": state.to_json()}
+        write_atomically(File(path), json.dumps(document, allow_nan=False) + "\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, model: SmoothLoss | None = None) -> Self:
+        """What `save` has written. A loss of one's own is not in the file: give it as `model`."""
+        try:
+            document = json.loads(File(path).read_text(encoding="utf-8"))
+            own, kept = dict(document["parameters"]), document["state"]
+            if document["kind"] != KIND or (model is not None and model.name != own["model"]):
+                raise ValueError("of another kind or model")
+            found = cls(**{**own, "model": own["model"] if model is None else model})
+            found._state = Stream.from_json(kept)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UsageError(
+                f"{path}: it cannot be read ({error}); expected a file that FederatedRegression.save wrote."
+            ) from None
+        found._check()
+        return found
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _loss(self) -> SmoothLoss:
+        return loss_of(self.model) if isinstance(self.model, str) else self.model
+
+    def _lending(self) -> AbstractContextManager[str]:
+        return nullcontext(self.model) if isinstance(self.model, str) else lent(self.model)
+
+    def _check(self) -> None:
+        if not isinstance(self.model, str | SmoothLoss):
+            raise UsageError(f"model: got {self.model!r}, expected linear, logistic or a SmoothLoss.")
+        for what, got, known in (
+            ("method", self.method, METHODS),
+            ("local", self.local, LOCAL),
+            ("weights", self.weights, WEIGHTS),
+        ):
+            if got not in known:
+                raise UsageError(f"{what}: got {got!r}, expected one of {', '.join(known)}.")
+        if self.scale is not None and not self._loss.standardises:
+            raise UsageError(f"scale: the loss {self._loss.name!r} cannot be translated back; leave it out.")
+        with self._lending():
+            Infer(model=self._loss.name, level=self.level, local_steps=self.local_steps, decay=self.decay)
+
+    def _fitted(self) -> Stream:
+        state: Stream | None = getattr(self, "_state", None)
+        if state is None:
+            raise UsageError("FederatedRegression: it has seen no rows yet; call partial_fit first.")
+        return state
+
+    def _course(self, state: Stream) -> Course:
+        sizes = StepSizes(first=state.step, decay=self.decay)
+        rounds = state.seen.path.rounds
+        return Course(
+            model=self._loss.name, rounds=rounds, sizes=sizes, intervals=self.method, local=self.local
+        )
+
+    def _estimate(self) -> Estimate:
+        """In the units of the data."""
+        state = self._fitted()
+        with self._lending():
+            flow = infer_rounds(self._course(state), state.seen, state.names, clients=1)
+            try:
+                next(flow)
+            except StopIteration as finished:
+                found: Estimate = finished.value
+                return found.translated(state.standard)
+        raise AssertionError("these methods ask nothing more")
+
+    def _sure(self) -> Estimate:
+        if self.rounds_ < _FEWEST:
+            raise UsageError(
+                f"rounds: got {self.rounds_}, expected at least {_FEWEST} before errors can be estimated; call "
+                "partial_fit with more batches."
+            )
+        return self._estimate()
+
+    def _index(self, X: ArrayLike, offset: ArrayLike | None) -> Floats:
+        if not isinstance(self._loss, IndexLoss):
+            raise UsageError(f"predict: nobody knows what the loss {self._loss.name!r} predicts.")
+        x = matrix_of(X)
+        if x.shape[1] != self.n_features_in_:
+            raise UsageError(f"X: got {x.shape[1]} columns, expected {self.n_features_in_} as before.")
+        added = 0.0 if offset is None else np.asarray(offset, dtype=np.float64)
+        return np.asarray(x @ self.coef_ + self.intercept_ + added)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return getattr(self, "_state", None) is not None

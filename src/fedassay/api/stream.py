@@ -1,0 +1,142 @@
+"""What a regression keeps of a stream of batches, O(p²) numbers, and how a round changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.api.batches import Batch
+from fedassay.errors import UsageError
+from fedassay.summaries.regression.local_work import Steps, Work, local_work
+from fedassay.summaries.regression.losses import LogLoss, SmoothLoss, SquaredError
+from fedassay.summaries.regression.rounds import BY_ROWS, LARGEST_THETA, RoundSums
+from fedassay.summaries.regression.standard import INTERCEPT, Standard
+from fedassay.tasks.inference.online import Seen
+from fedassay.tasks.inference.path import Path, StepSizes
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stream:
+    """The names of all coefficients, the scale of the features, step sizes, and what rounds have shown.
+
+    `weight` is the sum of the weights of all visits so far: a round is divided by their mean over rounds.
+    """
+
+    names: tuple[str, ...]
+    standard: Standard
+    sizes: StepSizes
+    weight: float
+    seen: Seen
+
+    @classmethod
+    def begin(
+        cls,
+        loss: SmoothLoss,
+        rows: Batch,
+        *,
+        intercept: bool,
+        centres: tuple[float, ...],
+        scales: tuple[float, ...],
+        step: float | None,
+        decay: float,
+    ) -> Stream:
+        """Before the first round, whose rows say how many features there are and how long steps may be."""
+        features = rows.x.shape[1]
+        standard = Standard(
+            features=features, centres=centres, scales=scales, intercept=intercept, offset=True
+        )
+        named = rows.names or tuple(f"x{place}" for place in range(1, features + 1))
+        names = (INTERCEPT, *named) if intercept else named
+        p = loss.parameters(standard.parameters)
+        if p != len(names) or len(set(names)) != p:
+            raise UsageError(
+                f"X: got the columns {', '.join(names)} for {p} coefficients, expected one for each, all different."
+            )
+        if step is None:
+            length = float(np.square(standard.design(rows.columns).x).sum(axis=-1).mean())
+            step = (2.5 if loss.name == LogLoss.name else 1.0) / (length or 1.0)
+        return cls(
+            names=names,
+            standard=standard,
+            sizes=StepSizes(first=step, decay=decay),
+            weight=0.0,
+            seen=Seen(path=Path.start(np.zeros(p))),
+        )
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Their names."""
+        return self.names[int(self.standard.intercept) :]
+
+    def after(self, loss: SmoothLoss, rows: Batch, *, local_steps: int, local: str, weights: str) -> Stream:
+        """One round further."""
+        self.check(rows)
+        t = self.seen.path.rounds + 1
+        step = self.sizes.at(t)
+        works, sizes = [], []
+        with np.errstate(over="ignore", invalid="ignore"):  # iterates that diverge are refused below
+            for own in rows.by_client():
+                design = self.standard.design(own.columns, linear=loss.name == SquaredError.name)
+                dealt = Steps.deal(design, local_steps)
+                works.append(local_work(loss, self.seen.path.theta, dealt, step=step, local=local))
+                sizes.append(len(own.y))
+            each = np.array(sizes if weights == BY_ROWS else np.ones(len(sizes)), dtype=np.float64)
+            weight = self.weight + float(each.sum())
+            seen = self.seen.after(_summed(works, each * (t / weight), rows=sum(sizes)), 1, step=step)
+        if not np.abs(seen.path.theta).max() < LARGEST_THETA:  # NaN too
+            raise UsageError(
+                f"step: got {self.sizes.first:.3g}, with which the iterates diverge (round {t}), expected a smaller "
+                f"one; give step={self.sizes.first / 10:.2g}, or scale."
+            )
+        return replace(self, weight=weight, seen=seen)
+
+    def check(self, rows: Batch) -> None:
+        """Raise if these are other features than before."""
+        if rows.x.shape[1] != self.standard.features:
+            raise UsageError(
+                f"X: got {rows.x.shape[1]} columns, expected {self.standard.features} as before."
+            )
+        if rows.names and rows.names != self.features:
+            raise UsageError(
+                f"X: got the columns {', '.join(rows.names)}, expected {', '.join(self.features)} as before."
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "names": list(self.names),
+            "standard": asdict(self.standard),
+            "sizes": asdict(self.sizes),
+            "weight": self.weight,
+            **self.seen.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Stream:
+        """What `to_json` was made from, to the last bit."""
+        return cls(
+            names=tuple(values["names"]),
+            standard=Standard(**values["standard"]),
+            sizes=StepSizes(**values["sizes"]),
+            weight=float(values["weight"]),
+            seen=Seen.from_json(values),
+        )
+
+
+def _summed(works: Sequence[Work], weights: Floats, *, rows: int) -> RoundSums:
+    pairs = list(zip(weights, works, strict=True))
+    return RoundSums(
+        clients=len(works),
+        steps=int(sum(work.steps for work in works)),
+        again=0,
+        rows=rows,
+        gradient=np.sum([weight * work.gradient for weight, work in pairs], axis=0),
+        hessian=np.sum([weight * work.hessian for weight, work in pairs], axis=0),
+        drift=np.sum([weight * work.drift for weight, work in pairs], axis=0),
+    )
