@@ -5,8 +5,8 @@
     python -m experiments.inference --quick --folder FOLDER          the same on little, to see that it runs
 
 Writes the SVGs and the tables of docs/experiments/inference.md. Data: the folder that FEDASSAY_DATA names. What a
-simulation found is kept in the folder that FEDASSAY_CACHE names, so that it runs once; a file of an older version of the
-library is not told apart: remove the folder after a change.
+simulation found is kept in the folder that FEDASSAY_CACHE names, so that it runs once; files of an older version of
+the library are not told apart: remove the folder after a change.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def numbers(scope: Scope) -> Made:
         tables={
             "run tables": run_line(scope),
             **tables.tables_1_to_4(scope.plan, scope.parts, scope.rounds),
-            "plain": tables.plain(scope.compared, scope.plain_parts, scope.plain_rounds),
+            "plain": tables.plain(scope.plan, scope.compared, scope.plain_parts, scope.plain_rounds),
         }
     )
 
@@ -128,7 +128,7 @@ def covered(scope: Scope) -> Made:
             "coverage": tables.coverage(found, grid),
             "verdict": tables.verdict(found, grid),
             "methods": tables.methods(found, grid),
-            "local": tables.local_work(scope.compared, grid.steps[-1:], scope.local_rounds),
+            "local": tables.local_work(scope.plan, scope.compared, grid.steps[-1:], scope.local_rounds),
             "decays": tables.decays(scope.compared, scope.decays, scope.decay_rounds),
         }
     )

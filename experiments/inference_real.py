@@ -163,10 +163,8 @@ def pooled(study: Study, frame: Frame, **covariance: Any) -> Row:
     if study.intercept:
         x, names = np.column_stack([np.ones(len(x)), x]), ["intercept", *names]
     y = frame[study.target].astype(np.float64)
-    if study.model == "linear":
-        fit = sm.OLS(y, x).fit(**covariance)
-    else:
-        fit = sm.Logit(y, x).fit(disp=0, **covariance)
+    linear = study.model == "linear"
+    fit = sm.OLS(y, x).fit(**covariance) if linear else sm.Logit(y, x).fit(disp=0, **covariance)
     ends = np.asarray(fit.conf_int(0.05))
     return {
         name: (float(value), float(low), float(high))
@@ -228,6 +226,6 @@ def secure(study: Study, rounds: int) -> str:
     plain, hidden = (streamed(study, frame, trust, rounds=rounds)[0] for trust in (Plain(), SecureSum()))
     apart = max(float(np.abs(np.subtract(plain[name], hidden[name])).max()) for name in plain)
     return (
-        f"{study.name}, {rounds} rounds under `secure-sum` and under `plain`, same seed: estimates and ends of intervals "
-        f"differ by at most {apart:.1e}."
+        f"{study.name}, {rounds} rounds under `secure-sum` and under `plain`, same seed: estimates and ends "
+        f"of intervals differ by at most {apart:.1e}."
     )

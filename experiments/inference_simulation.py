@@ -187,6 +187,8 @@ class Federations:
         hessian = np.empty((size, p, p))
         for count in sorted(set(case.steps)):
             here = np.flatnonzero(steps == count)
+            if not len(here):
+                continue
             rows = self._rows(parameters[here], count, rng)
             work = local_work(loss, begin[here], rows, step=step, local=case.local)
             gradient[here], drift[here], hessian[here] = work.gradient, work.drift, work.hessian

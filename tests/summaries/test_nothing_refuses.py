@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
+from fedassay import wire
 from fedassay.data.schema import LARGEST_CLASS
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.protocol import UNBOUNDED, Batch, Budget, Collect, Protection, Setting, Sum, Summary, Unit
@@ -28,7 +29,9 @@ from fedassay.summaries.multiclass.losses import FAMILIES
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
 from fedassay.summaries.paired_moments import PLACE_SHIFT
 from fedassay.summaries.quantities import QUANTITIES
+from fedassay.summaries.regression.local_work import LOCAL
 from fedassay.summaries.regression.newton_sums import MEATS
+from fedassay.summaries.regression.rounds import WEIGHTS as ROUND_WEIGHTS
 from fedassay.summaries.site_sums import POOLED
 from fedassay.summaries.value_grid import SPACINGS
 from fedassay.trust import TRUST_MODELS
@@ -344,6 +347,26 @@ def regression(draw: st.DrawFn) -> Fields:
     }
 
 
+@st.composite
+def rounds(draw: st.DrawFn, *, clipped: bool = False) -> Fields:
+    """Steps and weights of any size, too."""
+    fields = draw(regression())
+    del fields["order"], fields["meat"]
+    sizes = st.sampled_from([2.0**-20, 1.0, 2.0**20])
+    own = {"clip": draw(sizes), "slopes_clip": draw(st.just(0.0) | sizes)}
+    return {
+        **fields,
+        "step": draw(st.sampled_from([5e-324, 0.1, 9e5])),
+        "local_steps": draw(st.sampled_from([1, 2, 7, 1024])),
+        "local": draw(st.sampled_from(LOCAL)),
+        "visits": draw(st.sampled_from([1, 3, 1 << 30])),
+        "weights": draw(st.sampled_from(ROUND_WEIGHTS)),
+        "per": draw(st.sampled_from([5e-324, 1e-200, 1.0, 9e17])),
+        "seed": draw(st.none() | st.integers(0, 2**63 - 1)),
+        **(own if clipped else {"remembers": draw(st.booleans())}),
+    }
+
+
 QUESTIONS: Mapping[str, st.SearchStrategy[Fields]] = {
     "score-histogram": histogram(),
     "versus-histogram": histogram(),
@@ -376,6 +399,9 @@ QUESTIONS: Mapping[str, st.SearchStrategy[Fields]] = {
         {"features": st.integers(0, MOST_CLASSES), "less_offset": st.booleans()}
     ),
     "newton-sums": regression(),
+    "regression-round": rounds(),
+    "clipped-round": rounds(clipped=True),
+    "client-spread": st.fixed_dictionaries({"parameters": st.integers(1, MOST_CLASSES + 1)}),
 }
 
 
@@ -451,6 +477,28 @@ def test_no_rows_make_a_summary_refuse(name: str, data: st.DataObject) -> None:
     measured(summary, *data.draw(st.lists(batch(summary.columns, width), max_size=MOST_BATCHES)))
 
 
+@given(st.data())
+@settings(max_examples=50)
+def test_no_memory_makes_a_round_or_what_follows_it_refuse(data: st.DataObject) -> None:
+    """Whatever rounds came before, of other questions about as many features, with other rows."""
+    asked = data.draw(
+        st.lists(question("regression-round"), min_size=1, max_size=3).map(
+            lambda found: [one for one in found if one.features == found[0].features]
+        )
+    )
+    memory: Mapping[str, Any] = {}
+    for summary in asked:
+        rows = data.draw(st.lists(batch(summary.columns, summary.features), max_size=MOST_BATCHES))
+        vector, memory = summary.measure(Batches(*rows), memory)
+        assert vector.shape == (summary.length,)
+        memory = wire.decode(wire.encode(dict(memory)))
+    for parameters in (summary.features, summary.features + 1):
+        spread = CATALOGUE["client-spread"](parameters=parameters)
+        vector, _ = spread.measure(Batches(), memory)
+        assert vector.dtype == np.int64
+        assert vector.shape == (spread.length,)
+
+
 @pytest.mark.parametrize("other", [2, 4])
 @pytest.mark.parametrize(
     "name",
@@ -497,6 +545,8 @@ WITHOUT_A_BOUND: Mapping[str, Fields] = {
     "loss-curves": {"classes": 3, "grid": (0.5, 2.0)},
     "regression-moments": {"features": 2},
     "newton-sums": {"features": 2, "model": "logistic", "theta": (0.0, 0.0, 0.0)},
+    "regression-round": {"features": 2, "model": "logistic", "theta": (0.0, 0.0, 0.0), "step": 0.1},
+    "client-spread": {"parameters": 3},
 }
 PRIVATE = sorted(name for name, model in TRUST_MODELS.items() if model.private)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from fedassay.api.classifier import calibrate, evaluate, hosmer_lemeshow
 from fedassay.api.distribution import ecdf, quantiles
-from fedassay.api.infer import infer
+from fedassay.api.inference import infer
 from fedassay.api.prediction_sets import conformal
 
 __all__ = ["calibrate", "conformal", "ecdf", "evaluate", "hosmer_lemeshow", "infer", "quantiles"]

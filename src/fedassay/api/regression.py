@@ -28,7 +28,6 @@ from fedassay.tasks.inference import described
 from fedassay.tasks.inference.estimate import Contrast, Estimate
 from fedassay.tasks.inference.infer import DECAY, Infer
 from fedassay.tasks.inference.online import ROUND, SCALING, Course, infer_rounds
-from fedassay.tasks.inference.path import StepSizes
 from fedassay.version import VERSION
 
 Floats = NDArray[np.float64]
@@ -311,10 +310,12 @@ class FederatedRegression(Conventions):
         return state
 
     def _course(self, state: Stream) -> Course:
-        sizes = StepSizes(first=state.step, decay=self.decay)
-        rounds = state.seen.path.rounds
         return Course(
-            model=self._loss.name, rounds=rounds, sizes=sizes, intervals=self.method, local=self.local
+            model=self._loss.name,
+            rounds=state.seen.path.rounds,
+            sizes=state.sizes,
+            intervals=self.method,
+            local=self.local,
         )
 
     def _estimate(self) -> Estimate:

@@ -143,7 +143,8 @@ def calibration(
         typer.Option(
             help="calibrate: auto (default), histogram, bbq, isotonic, platt or beta; calibrate-classes: auto "
             "(default), temperature, vector, matrix, order-preserving, fedcal, histogram, bbq or isotonic; "
-            "hosmer-lemeshow: free (default), corrected or published; conformal: auto (default), qq, pooled, weighted."
+            "hosmer-lemeshow: free (default), corrected or published; conformal: auto (default), qq, pooled, weighted; "
+            "infer: round-plug-in (default), newton, separated-plug-in, separated-plug-in-corrected or random-scaling."
         ),
     ] = None,
     bins: Annotated[

@@ -13,6 +13,7 @@ from fedassay.cli.conformal import as_task, declared, prediction_sets
 from fedassay.cli.ecdf import SEARCHED, distribution, labels
 from fedassay.cli.evaluate import evaluation, second_model
 from fedassay.cli.hosmer_lemeshow import goodness
+from fedassay.cli.infer import coefficients, regression
 from fedassay.errors import UsageError
 from fedassay.result import Result
 
@@ -26,6 +27,10 @@ class Wanted:
 
     def of(self, task: str) -> dict[str, Any]:
         """The parameters for this task; a range is public knowledge that somebody has to state."""
+        if task == "infer" and "features" not in self.parameters:
+            raise UsageError(
+                "infer: got no features, expected the name of each coefficient; give --features A,B,.."
+            )
         ranged = task in ("ecdf", "quantiles") and "given" not in self.parameters
         if ranged and not {"lower", "upper"} <= self.parameters.keys():
             raise UsageError(
@@ -41,7 +46,17 @@ class Wanted:
 
 
 @options.takes(
-    evaluation, second_model, calibration, scaling, distribution, labels, goodness, prediction_sets, declared
+    evaluation,
+    second_model,
+    calibration,
+    scaling,
+    distribution,
+    labels,
+    goodness,
+    prediction_sets,
+    declared,
+    regression,
+    coefficients,
 )
 def wanted(
     evaluation: dict[str, Any],
@@ -53,6 +68,8 @@ def wanted(
     goodness: dict[str, Any],
     prediction_sets: dict[str, Any],
     declared: dict[str, Any],
+    regression: dict[str, Any],
+    coefficients: dict[str, Any],
 ) -> Wanted:
     """What is asked of a study; parameters that its task does not have are refused where the task is made."""
     if "groups" in evaluation and "groups" in goodness:
@@ -61,5 +78,5 @@ def wanted(
             "hosmer-lemeshow has; give one of them."
         )
     given = evaluation | second_model | calibration.parameters | scaling | distribution | labels | goodness
-    given = as_task(given | prediction_sets | declared)
+    given = as_task(given | prediction_sets | declared | regression | coefficients)
     return Wanted(parameters=given, out=calibration.out)

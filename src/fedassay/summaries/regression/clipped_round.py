@@ -110,12 +110,13 @@ class ClippedRound(RoundFields, Summary[ClippedSums]):
         work, used, _, kept = self.worked(rows, memory)
         if not used.rows:
             return np.zeros(self.length, dtype=np.int64), kept
-        gradient, hessian = np.nan_to_num(work.gradient), np.nan_to_num(work.hessian)
         first, second = self._parts
-        vector = [first * _shortened(gradient, self.clip)]
-        if self.slopes_clip:
-            slopes = _derivative(gradient, hessian, self.clip)
-            vector.append(second * _shortened(slopes.reshape(-1), self.slopes_clip))
+        with np.errstate(all="ignore"):
+            gradient, hessian = np.nan_to_num(work.gradient), np.nan_to_num(work.hessian)
+            vector = [first * shortened(gradient, self.clip)]
+            if self.slopes_clip:
+                slopes = np.nan_to_num(derivative(gradient, hessian, self.clip))
+                vector.append(second * shortened(slopes.reshape(-1), self.slopes_clip))
         return np.trunc(np.concatenate(vector) * (UNITS * _BELOW)).astype(np.int64), kept
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
@@ -135,20 +136,17 @@ class ClippedRound(RoundFields, Summary[ClippedSums]):
         return ClippedSums(gradient=values[:p] * units[0], slopes=slopes, units=units)
 
 
-def _shortened(vector: Floats, clip: float) -> Floats:
-    """The vector divided by the clip, with a norm of at most one; whatever its size."""
-    largest = float(np.abs(vector).max(initial=0.0))
-    if largest == 0:
-        return vector
-    scaled = vector / largest
-    norm = float(np.linalg.norm(scaled))  # between 1 and √length: nothing overflows
-    return np.asarray(scaled / norm * min(1.0, largest * norm / clip))
+def shortened(vector: Floats, clip: float) -> Floats:
+    """Vectors (the last axis) divided by the clip, with norms of at most one, whatever their size."""
+    largest = np.abs(vector).max(axis=-1, keepdims=True, initial=0.0)
+    scaled = vector / np.where(largest > 0, largest, 1.0)
+    norm = np.linalg.norm(scaled, axis=-1, keepdims=True)  # 0, or between 1 and √length: nothing overflows
+    return np.asarray(scaled / np.where(norm > 0, norm, 1.0) * np.minimum(1.0, largest * norm / clip))
 
 
-def _derivative(gradient: Floats, hessian: Floats, clip: float) -> Floats:
-    """Of the shortened gradient by the parameters."""
-    norm = float(np.linalg.norm(gradient))
-    if not norm > clip:
-        return hessian
-    along = gradient / norm
-    return np.asarray(clip / norm * (hessian - np.outer(along, along @ hessian)))
+def derivative(gradient: Floats, hessian: Floats, clip: float) -> Floats:
+    """Of the shortened gradient by the parameters; leading axes as in `regression.losses`."""
+    norm = np.linalg.norm(gradient, axis=-1)[..., None, None]
+    along = gradient[..., None, :] / np.where(norm > 0, norm, 1.0)
+    across = hessian - np.swapaxes(along, -1, -2) @ (along @ hessian)
+    return np.asarray(np.where(norm > clip, clip / np.where(norm > 0, norm, 1.0) * across, hessian))

@@ -134,7 +134,7 @@ def private(
         "method": task.method,
         "model": task.model,
         "errors": None,
-        "rounds": seen.rounds,
+        "rounds": seen.seen.rounds,
         "rows": None,
         "clients": setting.clients,
         "converged": True,

@@ -190,9 +190,11 @@ class Infer:
             raise UsageError(
                 f"{'state' if self.state is not None else 'local steps'}: clipped rounds have none; leave it out."
             )
+        rounds = self.rounds or private_rounds(setting.protection.rows_per_client)
         course = PrivateCourse(
             model=self.model,
-            rounds=self.rounds or private_rounds(setting.protection.rows_per_client),
+            rounds=rounds,
+            rows_each=int((setting.protection.rows_per_client or 1) / (rounds * self.participation)),
             participation=self.participation,
             clip=self.clip,
             decay=self.decay,

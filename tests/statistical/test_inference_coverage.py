@@ -1,0 +1,135 @@
+"""Intervals of online inference cover 95 %, in simulated federations whose optimum is known; wrong ones are caught.
+
+The simulator is that of docs/experiments/inference.md: the shipped `Path` and `local_work`, with replications as a
+leading axis. Coverage is a mean over independent replications, with the standard error of their means (coefficients of
+one replication are not independent). An ordinary test fails by chance with a probability of 1e-3 at most, divided among
+its comparisons by Bonferroni; each is shown to reject variants that are wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+
+from stated import Verify
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(REPOSITORY))  # experiments are scripts of the repository, not a part of the package
+
+from experiments.inference_simulation import (  # noqa: E402
+    AVERAGED,
+    CORRECTED_SEPARATED,
+    LEVEL,
+    PUBLISHED,
+    ROUND,
+    Case,
+    Found,
+    Plan,
+    Runs,
+    simulate,
+)
+
+FALSE_ALARM = 1e-3
+TWELVE = tuple(range(1, 13))
+
+CASES = (
+    Case(model="linear", part=0.2),
+    Case(model="linear", steps=TWELVE),
+    Case(model="logistic", part=0.5),
+    Case(model="logistic", alike=True, steps=(1, 3)),
+)
+
+
+def limit(comparisons: int) -> float:
+    """In standard errors, to both sides."""
+    return float(-ndtri(FALSE_ALARM / comparisons / 2))
+
+
+def score(found: Found) -> float:
+    """Coverage less its level, in standard errors of it."""
+    return (found.coverage - LEVEL) / found.deviation
+
+
+def narrower(found: Found, variance: float) -> Found:
+    """Intervals with this part of the variance."""
+    return replace(found, radius=np.sqrt(variance) * found.radius)
+
+
+def runs_of(case: Case, replications: int = 300, rounds: int = 300) -> Runs:
+    return simulate(case, replications, (rounds,), np.random.default_rng([5, len(case.key)]))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.model} {case.part:g} {max(case.steps)}")
+def test_the_default_covers(case: Case) -> None:
+    found = runs_of(case)[ROUND, 300]
+    assert abs(score(found)) <= limit(len(CASES)), found.coverage
+    assert score(narrower(found, 0.5)) < -limit(len(CASES)), "half the variance must be rejected"
+
+
+def test_the_separated_plug_in_covers_with_who_was_drawn_and_not_without() -> None:
+    case = Case(model="linear", part=0.2, steps=(1,))  # one local step: nothing is bent, only who was drawn matters
+    runs = runs_of(case, replications=600, rounds=600)
+    assert abs(score(runs[CORRECTED_SEPARATED, 600])) <= limit(2)
+    assert score(runs[PUBLISHED, 600]) < -limit(2)
+
+
+def test_plain_averaging_goes_elsewhere() -> None:
+    case = Case(model="linear", part=0.5, rescaled=False)
+    runs = simulate(case, 100, (100, 400), np.random.default_rng(6))
+    assert score(runs[ROUND, 400]) < -limit(1)
+    assert runs[ROUND, 400].coverage < runs[ROUND, 100].coverage, "the more rounds, the surer of the wrong point"
+
+
+def test_the_spread_of_a_round_is_that_of_its_estimates() -> None:
+    """Standard errors against the spread of estimates over replications of one federation: a few per cent."""
+    found = runs_of(Case(model="linear", part=0.5, alike=True), replications=500)[ROUND, 300]
+    ratio = np.sqrt((found.error**2).mean()) / (found.radius.mean() / 1.96)
+    assert abs(ratio - 1) < 0.07  # 2500 errors: a standard error of at most 1/sqrt(2 * 500), twice and a bit
+
+
+# --- the stated numbers ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("model", ["linear", "logistic"])
+def test_the_default_covers_a_thousand_times(model: str, verify: Verify) -> None:
+    grid = [
+        Case(model=model, part=part, alike=alike, steps=steps)
+        for part in (0.2, 0.5, 1.0)
+        for alike in (False, True)
+        for steps in (tuple(range(1, 6)), TWELVE)
+    ]
+    plan = Plan(snapshots=(500, 1000), seed=80)  # other replications than those of the page
+    found = {(case, t): runs for case in grid for (_, t), runs in _of(plan.runs(case), ROUND).items()}
+    scores = [score(one) for one in found.values()]
+    covered = [one.coverage for one in found.values()]
+    verify(
+        f"infer, {model}: 95 % intervals of the default, 1000 replications, ν in 0.2, 0.5, 1, clients alike or not, "
+        f"E_i in 1..5 and 1..12, T = 500 and 1000: within {limit(len(found)):.1f} standard errors",
+        f"{min(covered):.3f} to {max(covered):.3f}, mean {np.mean(covered):.4f}; scores {min(scores):+.1f} to "
+        f"{max(scores):+.1f}",
+    )
+    assert max(abs(one) for one in scores) <= limit(len(found))
+
+
+@pytest.mark.full
+def test_published_intervals_under_cover(verify: Verify) -> None:
+    runs = Plan(snapshots=(2000,), seed=80).runs(Case(model="linear", part=0.2))
+    published, corrected, averaged = (runs[name, 2000] for name in (PUBLISHED, CORRECTED_SEPARATED, AVERAGED))
+    verify(
+        "infer, linear, ν = 0.2, T = 2000, 1000 replications: the separated plug-in as published covers about 0.91, with "
+        "the variance of who was drawn about 0.95",
+        f"{published.coverage:.3f} and {corrected.coverage:.3f} (± {corrected.deviation:.3f})",
+    )
+    assert 0.89 < published.coverage < 0.93
+    assert abs(score(corrected)) <= limit(2)
+    assert abs(score(averaged)) <= limit(2)
+
+
+def _of(runs: Runs, method: str) -> Runs:
+    return {key: found for key, found in runs.items() if key[0] == method}
