@@ -12,25 +12,11 @@ import pytest
 import statsmodels.api as sm
 from sklearn.base import clone
 
-from fedassay import FederatedRegression, IndexLoss, SmoothLoss
+from fedassay import FederatedRegression, SmoothLoss
 from fedassay.errors import DataError, UsageError
+from own_losses import PoissonLoss
 
 Batch = tuple[pd.DataFrame, np.ndarray, np.ndarray]
-
-
-class PoissonLoss(IndexLoss):
-    """Minus the log-likelihood of counts with mean exp(u), up to a constant."""
-
-    name = "poisson"
-
-    def value(self, u: Any, y: Any) -> Any:
-        return np.exp(u) - y * u
-
-    def first(self, u: Any, y: Any) -> Any:
-        return np.exp(u) - y
-
-    def second(self, u: Any, y: Any) -> Any:
-        return np.exp(u)
 
 
 def batches(rounds: int, *, rows: int = 24, seed: int = 0, model: str = "linear") -> Iterator[Batch]:

@@ -32,7 +32,8 @@ def test_a_plan_under_noise_in_words(capsys: Any, tmp_path: Path) -> None:
     for words in (
         "600 rows at 60 clients, 4 classes, accuracy 0.8, best temperature 1.5 (assumed); server-dp, ε = 2, δ = 1e-05.",
         *("temperature (one-shot)", "vector (fedavg)", "bbq", "in log s", "clips", "usable"),
-        "auto is temperature (one-shot): a temperature from one release or two",
+        *("vector (one-shot)", "auto is vector (one-shot): a temperature from one release or two"),
+        "noise would drown shifts of the classes, so that nobody is asked for them",
         *(
             "To expect: Not recommended",
             "with and without sampling",

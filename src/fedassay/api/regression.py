@@ -208,7 +208,7 @@ class FederatedRegression(Conventions):
 
     def summary(self) -> str:
         """The coefficients as a table, as statisticians print it."""
-        state = self._fitted()
+        state, estimate = self._fitted(), self._sure()
         with self._lending():
             task = Infer(
                 model=self._loss.name,
@@ -221,7 +221,7 @@ class FederatedRegression(Conventions):
                 weights=self.weights,
             )
             results = described.streamed(
-                task, self._sure(), state.seen, self._course(state), state.standard, None, {}
+                task, estimate, state.seen, self._course(state), state.standard, None, {}
             )
         text = io.StringIO()
         console = Console(file=text, width=_WIDTH)

@@ -198,7 +198,8 @@ def calibrate(
         Method,
         typer.Option(
             help="For scores histogram, bbq, isotonic, platt, beta, or auto: the best of them on the fit rows. For "
-            "logits all but platt and beta, or auto: isotonic, under noise temperature."
+            "logits all but platt and beta, or auto: isotonic; under noise temperature, "
+            "for whole clients with shifts of classes."
         ),
     ] = Method.AUTO,
     holdout: Annotated[float, typer.Option(help="Share of the units kept to judge the calibrator.")] = 0.3,

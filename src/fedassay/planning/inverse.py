@@ -72,7 +72,8 @@ def smallest_epsilon(study: P, width: Width[P], target: float, beside_noise: Cal
     def enough(epsilon: float) -> bool:
         return _tried(width, study.with_epsilon(epsilon)) <= target
 
-    if not enough(LARGEST_EPSILON):
+    # The width need not fall all the way: caution under noise can happen to make up for a bias.
+    if not enough(LARGEST_EPSILON) and not enough(study.budget.epsilon):
         rest = beside_noise(study.with_epsilon(LARGEST_EPSILON))
         return Answer(value=None, reason=f"no epsilon is enough: {rest}")
     value = _smallest(enough, start=study.budget.epsilon, low=SMALLEST_EPSILON, high=LARGEST_EPSILON)

@@ -16,6 +16,7 @@ from fedassay.planning.inverse import LARGEST_EPSILON, Answer, Inverse, fewest_r
 from fedassay.planning.rehearsed_classes import ClassStudy, TemperatureError, temperature_error
 from fedassay.planning.verdict import Verdict, checked_targets, judged
 from fedassay.protocol import Unit
+from fedassay.summaries.multiclass.client_profiles import ClientProfiles
 from fedassay.tasks.calibration.multiclass.choice import ONE_SHOT, Choice
 from fedassay.tasks.calibration.multiclass.isotonic_fit import FEWEST_ROWS
 from fedassay.tasks.evaluation.intervals import z_value
@@ -168,7 +169,7 @@ def plan_multiclass(
         study=study,
         level=level,
         auto=asked[0],
-        reason=_why(asked[0], study),
+        reason=_why(asked[0], study, error),
         temperature=error,
         methods=tuple(planned_method(one, study, target=wanted["temperature"]) for one in asked),
         held_out=held_out,
@@ -179,12 +180,15 @@ def plan_multiclass(
     )
 
 
-def _why(choice: Choice, study: ClassStudy) -> str:
+def _why(choice: Choice, study: ClassStudy, error: TemperatureError) -> str:
     if choice.solver == ONE_SHOT:
-        shifts = (
-            "" if choice.method == "temperature" else ", and shifts of classes that stand out from the noise,"
+        asked = any(isinstance(query.of, ClientProfiles) for query in error.queries)
+        shifts = ", and shifts of classes that stand out from the noise," if asked else ""
+        why = f"a temperature{shifts} from one release or two, so that the budget is not split over rounds"
+        drowned = choice.method == "vector" and not asked
+        return why + (
+            "; noise would drown shifts of the classes, so that nobody is asked for them" if drowned else ""
         )
-        return f"a temperature{shifts} from one release or two, so that the budget is not split over rounds"
     if study.fit_rows < FEWEST_ROWS:
         return f"sums are exact; but with fewer than {FEWEST_ROWS:,} rows to fit, the map will be the temperature alone"
     return "sums are exact, and how rows are spread over clients has no influence"

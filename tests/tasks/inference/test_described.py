@@ -11,7 +11,7 @@ import pytest
 from fedassay.errors import UsageError
 from fedassay.summaries.regression.moments import Moments
 from fedassay.summaries.regression.standard import Standard
-from fedassay.tasks.inference.described import normal, parsed, streamed
+from fedassay.tasks.inference.described import normal, parsed, scale_of, streamed
 from fedassay.tasks.inference.estimate import Estimate
 from fedassay.tasks.inference.infer import Infer
 from fedassay.tasks.inference.laws import Normal
@@ -27,15 +27,13 @@ from fedassay.tasks.inference.path import Path, StepSizes
         ("+ a + b", "a b", {"a": 1.0, "b": 1.0}, 0.0),
         ("a - 2*b = 0.5", "a b", {"a": 1.0, "b": -2.0}, 0.5),
         ("a-2*b=-.5", "a b", {"a": 1.0, "b": -2.0}, -0.5),
-        ("  1e-1 * a  -  .5b = 1e3 ", "a b b.5", {"a": 0.1, "b": -0.5}, 1e3),
+        ("  1e-1 * a  -  .5 b = 1e3 ", "a b b.5", {"a": 0.1, "b": -0.5}, 1e3),
         ("2 a = +1", "a b", {"a": 2.0}, 1.0),
         ("a + a - 0.5*a", "a b", {"a": 1.5}, 0.0),
         ("intercept - b", "intercept b", {"intercept": 1.0, "b": -1.0}, 0.0),
     ],
 )
 def test_contrasts(text: str, names: str, weights: dict[str, float], value: float) -> None:
-    if text.strip().startswith("1e-1"):
-        text = text.replace(".5b", ".5 b")  # a number needs a blank or a star before a name
     assert parsed(text, names.split()) == (weights, value)
 
 
@@ -80,6 +78,25 @@ def test_what_is_no_contrast_is_refused_with_the_names(text: str) -> None:
 
 def test_a_contrast_is_kept_as_it_was_given() -> None:
     assert normal("  a  - 2*b ", ["a", "b"]) == "a  - 2*b"
+
+
+# --- scales -----------------------------------------------------------------------------------------------
+
+
+def test_scales_that_are_given() -> None:
+    given = ["b c=2:4", "x=1=-1e-3:.5", "target=1:3"]
+    scale = scale_of(given, ["a", "b c", "x=1"], intercept=True, linear=True, offset=True)
+    assert (scale.centres, scale.scales) == ((0.0, 2.0, -1e-3), (1.0, 4.0, 0.5))
+    assert (scale.target_centre, scale.target_scale, scale.offset) == (1.0, 3.0, True)
+    through = scale_of(given, ["a", "b c", "x=1"], intercept=False, linear=True, offset=False)
+    assert (through.centres, through.target_centre, through.target_scale) == ((0.0,) * 3, 0.0, 3.0)
+    assert scale_of([], [], intercept=True, linear=False, offset=False) == Standard(features=0)
+
+
+@pytest.mark.parametrize("text", ["a", "a=1", "a=1:0", "a=1:-2", "a=nan:1", "a=1:inf", "b=1:1", "target=1:1", "=1:1"])
+def test_what_is_no_scale_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"scales: got .*such as 'age=50:10', of a\."):
+        scale_of([text], ["a"], intercept=True, linear=False, offset=False)
 
 
 # --- results ----------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from fedassay.tasks.inference.private_rounds import default_rounds as private_ro
 NEWTON = "newton"
 METHODS = (*INTERVALS, NEWTON)
 
-MOST_ROUNDS = 100_000
+FEWEST_ROUNDS, MOST_ROUNDS = 8, 100_000
 ROUNDS = 200
 """Of a stream, where rows are enough for so many: the one-step estimate needs no more."""
 
@@ -105,7 +105,7 @@ class Infer:
             if got not in known:
                 raise UsageError(f"{what}: got {got!r}, expected one of {', '.join(known)}.")
         if self.rounds is not None:
-            whole(self.rounds, what="rounds", least=2, most=MOST_ROUNDS)
+            whole(self.rounds, what="rounds", least=FEWEST_ROUNDS, most=MOST_ROUNDS)
         whole(self.local_steps, what="local steps", least=1, most=MOST_LOCAL_STEPS)
         if not 0 < self.participation <= 1:
             raise UsageError(f"participation: got {self.participation:.3g}, expected a number in (0, 1].")

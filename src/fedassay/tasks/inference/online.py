@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.errors import UsageError
+from fedassay.errors import DataError, UsageError
 from fedassay.protocol import All, Draw, Part, Released, Step, Sum
 from fedassay.summaries.regression.local_work import CORRECTED
 from fedassay.summaries.regression.losses import loss_of
@@ -122,6 +122,7 @@ class Seen:
             sums.drift / many,
             step=step,
             mean_steps=steps / answers if answers else 1.0,
+            compare=self.rows >= 2 * self.path.parameters,
         )
         return replace(
             self,
@@ -217,6 +218,11 @@ def infer_rounds(
     if course.intervals == SCALING:
         return Estimate(names=tuple(names), value=path.averaged, covariance=path.scaling, law=RandomScaling())
     if course.intervals == ROUND:
+        if not path.compared:
+            raise DataError(
+                f"rounds: got {path.rounds} with {seen.rows:,} rows in all, expected more of both: the spread of "
+                f"{len(names)} coefficients cannot be told from them."
+            )
         value, spread, law = _value(path, course), path.spread, StudentT(dof=path.freedom)
     else:
         released = yield Sum(

@@ -11,12 +11,13 @@ But every round also says where the optimum is. With δ_t = θ_t - θ*, H the He
     E g_t = H δ_t + ½ D[δ_t, δ_t] + ..,   E H_t = H + D[δ_t] + ..,
 
 so that with m the mean of the points where rounds began, ḡ and H̄ the means of g_t and H_t, and
-C = mean(H_t θ_t) - H̄ m, which is the mean of D[δ_t, δ_t] where path and mean agree,
+C = mean(H_t θ_t) - H̄ m, whose mean is that of D[δ_t, δ_t] less D[m - θ*, m - θ*],
 
-    one step:  m - H̄^{-1} (ḡ - ½ C) = θ* - H^{-1} mean(g_t - E g_t) + terms of third order in δ.
+    one step:  m - H̄^{-1} (ḡ - ½ C) = θ* - H^{-1} mean(g_t - E g_t) + ½ H^{-1} D[m - θ*, m - θ*] + third order in δ.
 
-Where the path began, how steps shrink and how far iterates fluctuate have no first or second order influence. For a
-squared error D is 0, and with C in place of ½ C the estimate is the least-squares fit itself, exactly.
+How steps shrink and how far iterates fluctuate have no first or second order influence; where the path began has one
+only through its mean m, by the error of a Newton step from there, which fades like 1/T². For a squared error D is 0, and
+with C in place of ½ C the estimate is the least-squares fit itself, exactly.
 """
 
 from __future__ import annotations
@@ -109,7 +110,14 @@ class Path:
         return int(self.theta.shape[-1])
 
     def after(
-        self, gradient: Floats, hessian: Floats, drift: Floats, *, step: float, mean_steps: float | Floats
+        self,
+        gradient: Floats,
+        hessian: Floats,
+        drift: Floats,
+        *,
+        step: float,
+        mean_steps: float | Floats,
+        compare: bool = True,
     ) -> Path:
         """One round further.
 
@@ -117,16 +125,26 @@ class Path:
         ----------
         gradient, hessian, drift : weighted means over the clients of the round.
         step, mean_steps : η_t and Ē.
+        compare : whether there has been enough (rows of at least twice the parameters, say) for an estimate at which
+            this round can be compared with the one before. While a fit goes through every row it is none.
         """
-        return self.moved(
-            self.theta - step * mean_steps * gradient, gradient + step * drift, hessian, drift, step=step
-        )
+        theta = self.theta - step * mean_steps * gradient
+        return self.moved(theta, gradient + step * drift, hessian, drift, step=step, compare=compare)
 
-    def moved(self, theta: Floats, straight: Floats, hessian: Floats, drift: Floats, *, step: float) -> Path:
+    def moved(
+        self,
+        theta: Floats,
+        straight: Floats,
+        hessian: Floats,
+        drift: Floats,
+        *,
+        step: float,
+        compare: bool = True,
+    ) -> Path:
         """One round further, to this iterate; `straight` is the gradient where the round began."""
         t = self.rounds + 1
         mean = self.mean + (theta - self.mean) / t
-        compared = self.rounds >= _SETTLED
+        compared = compare and self.rounds >= _SETTLED
         return Path(
             rounds=t,
             theta=theta,
@@ -158,7 +176,8 @@ class Path:
         h = self.hessian
         ridge = 1e-9 * np.trace(h, axis1=-1, axis2=-2)[..., None, None] * np.eye(self.parameters)
         sound = h + np.where(ridge > 0, ridge, np.eye(self.parameters))
-        return np.asarray((self.starts - _solved(sound, self.gradients)) / self.rounds)
+        together = self.products - _times(h, self.starts)
+        return np.asarray((self.starts - _solved(sound, self.gradients - together)) / self.rounds)
 
     # --- what follows from it -------------------------------------------------------------------------------------
 

@@ -24,11 +24,11 @@ class CalibrateMulticlass:
     ----------
     classes : how many there are; public, so it must be declared.
     method : ``temperature``, ``vector``, ``matrix``, ``order-preserving``, ``fedcal``, ``histogram``, ``bbq``,
-        ``isotonic``, or ``auto``: isotonic without noise, the temperature under noise.
+        ``isotonic``, or ``auto``: isotonic without noise; under noise a temperature, and for whole clients of more
+        than ten rows shifts of the classes as well (``vector``, one-shot).
     solver : ``exact`` (the pooled optimum through sums), ``fedavg`` (the mean of what clients fit by themselves),
-        ``one-shot`` (a temperature from one release; ``vector``: and shifts of the classes, for whole clients and
-        models whose classes are about as uncertain), or ``auto``: exact where sums are exact, one-shot for a
-        temperature under noise, fedavg for the rest.
+        ``one-shot`` (a temperature from one release; ``vector``: and shifts of the classes, for whole clients), or
+        ``auto``: exact where sums are exact, one-shot for a temperature under noise, fedavg for the rest.
     rounds, participation : of federated averaging and of binning: how often clients are asked, and the probability that
         a client takes part in a round. By default 12 rounds of averaging without noise, as many as the budget bears
         under noise; one round of binning; everybody.
@@ -136,7 +136,9 @@ def _numbers(fit: Fit) -> dict[str, Any]:
 def _notes(fit: Fit, choice: Choice, setting: Setting) -> list[str]:
     notes = [f"The fit ended early: {fit.reason}."] if fit.reason else []
     if choice.solver == ONE_SHOT and choice.method != fit.map.kind:
-        notes.append("No shift of a class stands out from the noise: only the temperature was fitted.")
+        notes.append(
+            "No shift of a class stands out, or could, from the noise: only the temperature was fitted."
+        )
     if (
         choice.method in BINNINGS
         and not setting.trust.private
