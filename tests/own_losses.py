@@ -27,8 +27,8 @@ class PoissonLoss(IndexLoss):
         return np.exp(u)
 
 
-class PowerMeans(SmoothLoss):
-    """Half the squared error of exp(x·theta): not a function that only shifts and scales would leave as it is."""
+class ExponentialSquares(SmoothLoss):
+    """Half the squared error of exp(x·theta + offset), of which nothing else is said."""
 
     name = "exponential-squares"
 

@@ -12,7 +12,7 @@ from scipy.optimize import least_squares
 
 import fedassay
 from fedassay.errors import DataError, UsageError
-from own_losses import PoissonLoss, PowerMeans
+from own_losses import PoissonLoss, ExponentialSquares
 
 
 def rows_of_counts(rows: int = 1500, seed: int = 3) -> pd.DataFrame:
@@ -48,7 +48,7 @@ def test_a_loss_about_which_nothing_else_is_known_sees_features_as_they_are() ->
     data = rows_of_counts().assign(age=lambda rows: rows.age - 50)
     x = sm.add_constant(data[["age", "dose"]]).to_numpy()
     best = least_squares(lambda theta: np.exp(x @ theta + data.known) - data.k, np.zeros(3), xtol=1e-12)
-    value, _ = fitted(data, model=PowerMeans(), method="newton")
+    value, _ = fitted(data, model=ExponentialSquares(), method="newton")
     np.testing.assert_allclose(value, best.x, rtol=1e-5)
 
 
@@ -56,7 +56,7 @@ def test_what_makes_no_sense_is_refused() -> None:
     class Nameless(PoissonLoss):
         name = None  # type: ignore[assignment]
 
-    class Wider(PowerMeans):
+    class Wider(ExponentialSquares):
         def parameters(self, features: int) -> int:
             return features + 1
 

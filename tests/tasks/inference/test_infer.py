@@ -166,12 +166,13 @@ def test_linear_estimates_are_those_of_the_pooled_rows_in_their_units(standardis
 
 
 def test_logistic_estimates_with_an_offset() -> None:
+    """With the steps that it chooses itself: where the path began must not be seen in the estimate."""
     clients = parts("logistic", (1000, 2000, 1000))
     results = found(task(model="logistic", rounds=100, offset=True), Stream(clients))
     every = pooled(clients)
     x = sm.add_constant(every["features"])
     theirs = sm.GLM(every["target"], x, offset=every["offset"], family=sm.families.Binomial()).fit(cov_type="HC0")
-    assert (np.abs(values(results) - theirs.params) < 0.5 * theirs.bse).all()
+    assert (np.abs(values(results) - theirs.params) < 0.4 * theirs.bse).all()
     np.testing.assert_allclose(values(results, "standard_error"), theirs.bse, rtol=0.35)
     odds = results["coefficients"][1]["odds_ratio"]
     assert odds["value"] == pytest.approx(np.exp(values(results)[1]))

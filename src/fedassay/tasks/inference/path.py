@@ -16,8 +16,8 @@ C = mean(H_t θ_t) - H̄ m, whose mean is that of D[δ_t, δ_t] less D[m - θ*, 
     one step:  m - H̄^{-1} (ḡ - ½ C) = θ* - H^{-1} mean(g_t - E g_t) + ½ H^{-1} D[m - θ*, m - θ*] + third order in δ.
 
 How steps shrink and how far iterates fluctuate have no first or second order influence; where the path began has one
-only through its mean m, by the error of a Newton step from there, which fades like 1/T². For a squared error D is 0, and
-with C in place of ½ C the estimate is the least-squares fit itself, exactly.
+only through its mean m, by the error of a Newton step from there, which fades like 1/T². For a squared error D is 0,
+and with C in place of ½ C the estimate is the least-squares fit itself, exactly.
 """
 
 from __future__ import annotations

@@ -1,0 +1,139 @@
+"""Regressions in studies between machines: the same coefficients as in one process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedassay
+from fedassay.cli import run_command
+from fedassay.errors import UsageError
+from fedassay.runtimes.flower.study import Study
+from fedassay.tasks.inference.infer import Infer
+from file_drop_town import Town
+
+COLUMNS = 'target = "days"\nfeatures = "{features}"\noffset = "known"'
+NEWTON = ("--features", "age,dose", "--method", "newton")
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    """Three sites that call their columns by names of their own, with 60, 80 and 100 rows."""
+    town = Town(tmp_path, names=("a", "b", "c"))
+    for number, name in enumerate(town.names):
+        rng, rows = np.random.default_rng(number), 60 + 20 * number
+        x = rng.normal(size=(rows, 2)) * [10, 1] + [50, 0]
+        frame = pd.DataFrame({f"age {name}": x[:, 0], "dose": x[:, 1], "known": rng.normal(size=rows)})
+        frame["days"] = 1 + 0.1 * x[:, 0] - x[:, 1] + frame.known + rng.normal(size=rows)
+        frame.to_csv(town.root / name / "scores.csv", index=False)
+        site = town.root / name / "site.toml"
+        columns = COLUMNS.format(features=f"age {name},dose")
+        site.write_text(site.read_text().replace('score = "p"\nlabel = "y"', columns))
+    return town
+
+
+def begin(town: Town, *arguments: object) -> int:
+    roster = town.root / "coordinator" / "roster.toml"
+    return town.aggregate("infer", "--roster", roster, "-q", *arguments)
+
+
+def pooled(town: Town) -> pd.DataFrame:
+    frames = [
+        pd.read_csv(town.root / name / "scores.csv").rename(columns={f"age {name}": "age"}).assign(site=name)
+        for name in town.names
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def in_process(town: Town, **options: Any) -> dict[str, Any]:
+    result = fedassay.infer(
+        pooled(town), client="site", target="days", features="age,dose", **{"offset": "known", **options}
+    )
+    results: dict[str, Any] = json.loads(result.to_json())["results"]
+    return results
+
+
+# --- by files ---------------------------------------------------------------------------------------------------------
+
+
+def test_newton_by_files_under_a_secure_sum(town: Town) -> None:
+    assert begin(town, *NEWTON, "--with-offset", "--errors", "model", "--contrast", "age - dose") == 0
+    document = town.finish(passes=12)  # three sums, four legs each
+    wanted = in_process(town, method="newton", errors="model", contrasts=["age - dose"])
+    assert document["results"] == wanted
+    assert [one["name"] for one in document["results"]["coefficients"]] == ["intercept", "age", "dose"]
+    assert document["cohort"] == {"clients": 3, "dropped": 0, "truncated": None, "rows": 240}
+    assert document["parameters"]["features"] == ["age", "dose"]
+
+
+def test_rounds_by_files_in_the_clear(town: Town) -> None:
+    options = (
+        "--features",
+        "age,dose",
+        "--rounds",
+        6,
+        "--privacy",
+        "plain",
+        "--with-offset",
+        "--local-steps",
+        2,
+    )
+    assert begin(town, *options) == 0
+    document = town.finish(passes=7)
+    assert document["results"] == in_process(town, rounds=6, local_steps=2, trust=fedassay.Plain())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--method", "newton"), "give --features A,B,.."),
+        ((*NEWTON, "--rounds", "20"), "rounds: the method newton has no use for it"),
+        ((*NEWTON, "--threshold", "0.3"), "infer: it has no thresholds"),
+        (("--features", "age,age"), "features: got one of them twice"),
+        (("--features", "age", "--method", "exact"), "method: got 'exact'"),
+        ((*NEWTON, "--contrast", "age - size"), "contrast: got 'age - size'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_announced(
+    town: Town, capsys: Any, options: tuple[str, ...], words: str
+) -> None:
+    assert begin(town, *options) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+    assert not any(town.drop.iterdir())
+
+
+# --- on Flower --------------------------------------------------------------------------------------------------------
+
+
+def test_a_flower_study_carries_the_parameters() -> None:
+    parameters = {"features": ["age", "dose"], "model": "logistic", "method": "newton", "errors": "clients"}
+    study = Study(name="s", task="infer", parameters=parameters)
+    again = Study.from_config(study.to_config())
+    wanted = Infer(features=("age", "dose"), model="logistic", method="newton", errors="clients")
+    assert again.job(clients=5).task == wanted
+    with pytest.raises(UsageError, match="level: got 2"):
+        Study(name="s", task="infer", parameters={"features": ["age"], "level": 2.0})
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")  # Flower and Ray warn about each other's deprecated corners
+def test_flower_simulates_it(town: Town, tmp_path: Path) -> None:
+    pytest.importorskip("flwr", reason="Flower is not installed; pip install 'fedassay[flower]'")
+    pytest.importorskip("ray", reason="Ray is not installed; pip install 'fedassay[flower]'")
+    data, out = tmp_path / "rows.csv", tmp_path / "r.json"
+    pooled(town).to_csv(data, index=False)
+    columns = ["--client", "site", "--target", "days", "--features", "age,dose", "--offset", "known"]
+    arguments = [str(data), *columns, "--seed", "1", "-q", "--json", str(out), "--runtime", "flower"]
+    for options, wanted in (
+        (["--method", "newton"], {"method": "newton"}),
+        (["--rounds", "5", "--privacy", "plain"], {"rounds": 5, "trust": fedassay.Plain()}),
+    ):
+        assert run_command(["infer", *arguments, *options]) == 0
+        document = json.loads(out.read_text())
+        assert document["runtime"]["name"] == "flower"
+        assert document["results"] == in_process(town, **wanted)
