@@ -26,11 +26,12 @@ check: $(STAMP) ## lint, types, import directions, doctests, generated pages
 docs: $(STAMP) ## rewrite the pages that are generated from the code
 	$(BIN)/python docs/generate.py
 
-figures: $(STAMP) ## curves and tables of docs/experiments, from real data (FEDASSAY_DATA); half an hour
+figures: $(STAMP) ## curves and tables of docs/experiments, from real data (FEDASSAY_DATA); an hour and a half
 	$(BIN)/python -m experiments.three_privacy_models
 	$(BIN)/python -m experiments.distributions
 	$(BIN)/python -m experiments.conformal
 	$(BIN)/python -m experiments.multiclass
+	$(BIN)/python -m experiments.inference
 
 bench: $(STAMP) ## benchmarks against peers; ratios are measured in the same run
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[bench]"

@@ -90,7 +90,7 @@ class Scope:
             decay_rounds=12,
             few=4,
             convergence=(8, 16),
-            secure_rounds=4,
+            secure_rounds=8,
         )
 
     @property
@@ -120,15 +120,19 @@ def numbers(scope: Scope) -> Made:
 
 def covered(scope: Scope) -> Made:
     """What the default covers, and the others beside it."""
-    grid = scope.grid
-    found = {case: scope.plan.runs(case) for case in grid.cases}
+    grid, plan = scope.grid, scope.plan
+    found = {case: plan.path(case.default) for case in grid.cases}
+    several = {
+        "linear": [runs for case, runs in found.items() if case.model == "linear"],
+        "logistic": [plan.runs(Case(model="logistic", part=part)) for part in scope.parts],
+    }
     return Made(
         tables={
             "run coverage": run_line(scope),
             "coverage": tables.coverage(found, grid),
             "verdict": tables.verdict(found, grid),
-            "methods": tables.methods(found, grid),
-            "local": tables.local_work(scope.plan, scope.compared, grid.steps[-1:], scope.local_rounds),
+            "methods": tables.methods(several, grid.rounds),
+            "local": tables.local_work(plan, scope.compared, grid.steps[-1], scope.local_rounds),
             "decays": tables.decays(scope.compared, scope.decays, scope.decay_rounds),
         }
     )
@@ -191,7 +195,9 @@ if __name__ == "__main__":
     parser.add_argument("--part", action="append", choices=tuple(PARTS), help="only this; may be repeated")
     parser.add_argument("--quick", action="store_true", help="little of everything; needs a --folder")
     parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument("--replications", type=int, default=Plan.replications, help="of simulations")
     options = parser.parse_args()
     if options.quick and options.folder is None:
         parser.error("--quick: got no --folder, expected one, because docs/ is for the full run.")
-    main(Scope.quick() if options.quick else Scope(), options.folder or FOLDER, options.part or tuple(PARTS))
+    full = Scope(plan=Plan(replications=options.replications, folder=cache_folder()))
+    main(Scope.quick() if options.quick else full, options.folder or FOLDER, options.part or tuple(PARTS))

@@ -37,13 +37,21 @@ ROUND, AVERAGED = "round plug-in", "round plug-in, averaged"
 PUBLISHED, CORRECTED_SEPARATED = "separated plug-in, published", "separated plug-in, corrected"
 SCALING, CORRECTED_SCALING = "random scaling, published", "random scaling, corrected"
 ONE_STEP_SEPARATED = "separated plug-in, one step"
-METHODS = (ROUND, AVERAGED, PUBLISHED, CORRECTED_SEPARATED, ONE_STEP_SEPARATED, SCALING, CORRECTED_SCALING)
-"""The default; its errors around the mean of the iterates; the published methods, around the mean of the iterates as it
-is, or less the bias of local steps (and, for the separated plug-in, with the variance of who was drawn); and the errors
-of the corrected separated plug-in around the one-step estimate."""
-
-CHUNK = 1000
-"""Replications at a time."""
+NO_RESTARTS = "round plug-in, without restarts"
+METHODS = (
+    ROUND,
+    NO_RESTARTS,
+    AVERAGED,
+    ONE_STEP_SEPARATED,
+    PUBLISHED,
+    CORRECTED_SEPARATED,
+    SCALING,
+    CORRECTED_SCALING,
+)
+"""The default; without its restarts, which only losses that are no parabolas have; its errors around the mean of the
+iterates; errors of the corrected separated plug-in around the one-step estimate; and the published methods, around the
+mean of the iterates as it is, or less the bias of local steps (and, for the separated plug-in, with the variance of who
+was drawn)."""
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(200)
 
@@ -92,7 +100,8 @@ class Case:
     """A law of federations, and how they are averaged.
 
     `part` is the participation, `steps` are the numbers that E_i is drawn from. `alike`: all clients have the same
-    parameters. Not `rescaled`: plain federated averaging, in which a client weighs as much as it walks.
+    parameters. Not `rescaled`: plain federated averaging, in which a client weighs as much as it walks. `restarts` are
+    those of the default (`Path`); all other methods need a path without.
     """
 
     model: str = "linear"
@@ -104,6 +113,12 @@ class Case:
     clients: int = 10
     features: int = 5
     decay: float = 0.505
+    restarts: bool = False
+
+    @property
+    def default(self) -> Case:
+        """The path of the default."""
+        return replace(self, restarts=not loss_of(self.model).quadratic)
 
     @property
     def drawn(self) -> int:
@@ -111,11 +126,17 @@ class Case:
         return round(self.part * self.clients)
 
     @property
+    def chunk(self) -> int:
+        """Replications at a time, each chunk with random numbers of its own: as many as fit into a cache."""
+        return 1000 if self.drawn * max(self.steps) <= 30 else 250
+
+    @property
     def key(self) -> str:
         """A name for files."""
         values = asdict(self)
+        restarts = ",restarts" if values.pop("restarts") else ""
         values["steps"] = "-".join(str(step) for step in self.steps)
-        return ",".join(f"{name}={value}" for name, value in values.items())
+        return ",".join(f"{name}={value}" for name, value in values.items()) + restarts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -282,19 +303,22 @@ Runs = dict[tuple[str, int], Found]
 
 def judged(path: Path, within: Within, of: Federations, truth: Floats) -> dict[str, Found]:
     """All methods, after the rounds so far."""
-    step = path.one_step(quadratic=loss_of(of.case.model).quadratic)
-    spread = path.sandwich(path.spread)
+    quadratic = loss_of(of.case.model).quadratic
+    step, spread = path.one_step(quadratic=quadratic), path.sandwich(path.spread)
     student = StudentT(dof=path.freedom)
     separated = {flag: path.sandwich(within.spread(of, corrected=flag)) for flag in (False, True)}
     ways: dict[str, tuple[Floats, Floats, Law]] = {
-        ROUND: (step, spread, student),
-        AVERAGED: (path.averaged, spread, student),
-        PUBLISHED: (path.mean, separated[False], Normal()),
-        CORRECTED_SEPARATED: (path.averaged, separated[True], Normal()),
+        ROUND if quadratic or of.case.restarts else NO_RESTARTS: (step, spread, student),
         ONE_STEP_SEPARATED: (step, separated[True], Normal()),
-        SCALING: (path.mean, path.scaling, RandomScaling()),
-        CORRECTED_SCALING: (path.averaged, path.scaling, RandomScaling()),
     }
+    if not of.case.restarts:
+        ways |= {
+            AVERAGED: (path.averaged, spread, student),
+            PUBLISHED: (path.mean, separated[False], Normal()),
+            CORRECTED_SEPARATED: (path.averaged, separated[True], Normal()),
+            SCALING: (path.mean, path.scaling, RandomScaling()),
+            CORRECTED_SCALING: (path.averaged, path.scaling, RandomScaling()),
+        }
     return {
         name: Found(
             error=value - truth,
@@ -326,6 +350,8 @@ def simulate(case: Case, replications: int, snapshots: Iterable[int], rng: np.ra
             (weight * work.drift).mean(axis=1),
             step=step,
             mean_steps=mean_steps,
+            restarts=case.restarts,
+            compare=(t - 1) * case.drawn * np.mean(case.steps) >= 2 * case.features,
         )
         if t in wanted:
             runs |= {(name, t): found for name, found in judged(path, within, of, optimum).items()}
@@ -345,13 +371,18 @@ class Plan:
     folder: File | None = field(default=None, compare=False)
 
     def runs(self, case: Case) -> Runs:
-        """All replications, in chunks."""
-        chunks = -(-self.replications // CHUNK)
+        """All methods: the default on a path of its own where it needs one."""
+        found = self.path(case)
+        return found if case == case.default else found | self.path(case.default)
+
+    def path(self, case: Case) -> Runs:
+        """All replications of one path, in chunks."""
+        chunks = -(-self.replications // case.chunk)
         return joined([self.chunk(case, number) for number in range(chunks)])
 
     def chunk(self, case: Case, number: int) -> Runs:
         """Some of them: from their file if it exists."""
-        size = min(CHUNK, self.replications - number * CHUNK)
+        size = min(case.chunk, self.replications - number * case.chunk)
         said = ",".join(str(t) for t in self.snapshots)
         name = f"{case.key};rounds={said};seed={self.seed};{number}x{size}.npz"
         file = None if self.folder is None else self.folder / name

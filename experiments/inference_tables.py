@@ -10,7 +10,6 @@ from scipy.special import ndtri
 
 from experiments import inference_published as printed
 from experiments.inference_simulation import (
-    AVERAGED,
     CORRECTED_SCALING,
     CORRECTED_SEPARATED,
     LEVEL,
@@ -104,8 +103,8 @@ def plain(plan: Plan, few: Plan, parts: Sequence[float], rounds: Sequence[int]) 
     for model in MODELS:
         for part in parts:
             case = Case(model=model, part=part)
-            without = few.only(*rounds).runs(replace(case, rescaled=False))
-            for name, runs in (("rescaled", plan.runs(case)), ("plain", without)):
+            without = few.only(*rounds).path(replace(case.default, rescaled=False))
+            for name, runs in (("rescaled", plan.path(case.default)), ("plain", without)):
                 cells = [
                     f"{found.distance:.4f}, {found.coverage:.3f}"
                     for found in (runs[ROUND, t] for t in rounds)
@@ -203,41 +202,42 @@ def verdict(found: Mapping[Case, Runs], grid: Grid, method: str = ROUND) -> str:
     return "\n".join([text, *(["", *(f"* {line}" for line in listed)] if listed else [])])
 
 
-def methods(found: Mapping[Case, Runs], grid: Grid) -> str:
-    """Every method over all cases: mean, lowest and highest coverage."""
+def methods(found: Mapping[str, Sequence[Runs]], rounds: Sequence[int]) -> str:
+    """Every method over several cases of each model: mean, lowest and highest coverage."""
     lines = []
-    for method in METHODS:
-        cells = []
-        for t in grid.rounds:
-            covered = [runs[method, t].coverage for runs in found.values()]
-            cells.append(f"{np.mean(covered):.3f} ({min(covered):.3f} to {max(covered):.3f})")
-        lines.append([method, *cells])
-    return markdown(["method", *(f"T = {t}" for t in grid.rounds)], lines)
+    for model, several in found.items():
+        for method in METHODS:
+            if (method, rounds[0]) not in several[0]:
+                continue
+            cells = []
+            for t in rounds:
+                covered = [runs[method, t].coverage for runs in several]
+                cells.append(f"{np.mean(covered):.3f} ({min(covered):.3f} to {max(covered):.3f})")
+            lines.append([model, method, *cells])
+    return markdown(["model", "method", *(f"T = {t}" for t in rounds)], lines)
 
 
 # --- what else matters ----------------------------------------------------------------------------------------------
 
 
-def local_work(plan: Plan, few: Plan, steps: Sequence[tuple[int, ...]], rounds: Sequence[int]) -> str:
-    """All clients: what is done about what local steps bend. Coverage around both estimates, and mean radius x 100."""
+def local_work(plan: Plan, few: Plan, steps: tuple[int, ...], rounds: Sequence[int]) -> str:
+    """All clients: what is done about what local steps bend. Coverage and mean radius x 100 of the default."""
     lines = []
     for model in MODELS:
-        for several in steps:
-            for local in LOCAL:
-                case = Case(model=model, steps=several, local=local)
-                runs = plan.runs(case) if local == CORRECTED else few.only(*rounds).runs(case)
-                cells = [
-                    f"{runs[ROUND, t].coverage:.3f}, {runs[AVERAGED, t].coverage:.3f}, "
-                    f"{100 * runs[ROUND, t].radius.mean():.2f}"
-                    for t in rounds
-                ]
-                lines.append([model, f"1..{max(several)}", local, *cells])
-    return markdown(["model", "E_i", "local", *(f"T = {t}" for t in rounds)], lines)
+        for local in LOCAL:
+            case = Case(model=model, steps=steps, local=local).default
+            runs = plan.path(case) if local == CORRECTED else few.only(*rounds).path(case)
+            cells = [
+                f"{coverage_cell(found)}, {100 * found.radius.mean():.2f}"
+                for found in (runs[ROUND, t] for t in rounds)
+            ]
+            lines.append([model, local, *cells])
+    return markdown(["model", "local", *(f"T = {t}" for t in rounds)], lines)
 
 
 def decays(few: Plan, several: Sequence[float], rounds: int) -> str:
     """ν = 0.5: how fast step sizes shrink."""
-    shown = (ROUND, AVERAGED, CORRECTED_SEPARATED, CORRECTED_SCALING)
+    shown = (ROUND, CORRECTED_SEPARATED, CORRECTED_SCALING)
     lines = []
     for model in MODELS:
         for decay in several:

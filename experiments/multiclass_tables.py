@@ -34,6 +34,11 @@ PRIVATE_WAYS: Mapping[str, tuple[Way, Terms]] = {
 """As published: cohorts of 10 % in 12 rounds, each histogram clipped by itself, no use made of sampling. Amplified: as
 the library ships it, noise by privacy loss distributions, histograms clipped jointly. Ours: all, once or twice."""
 
+AMPLIFIED_WAYS: Mapping[str, tuple[Way, Terms]] = {
+    name: asked for name, asked in PRIVATE_WAYS.items() if name not in PUBLISHED
+}
+"""Without those that are as published."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
@@ -41,6 +46,7 @@ class Scope:
 
     names: tuple[str, ...] = NAMES
     repeats: int = 20
+    first: int = 0
     seed: int = SEED
 
 
@@ -52,7 +58,9 @@ Table = dict[str, Runs]
 def measured(ways: Mapping[str, tuple[Way, Terms]], scope: Scope, loader: Loader = load) -> Table:
     """All rows of a table."""
     return {
-        name: runs.outcomes(partial(loader, name), ways, range(scope.repeats), seed=scope.seed)
+        name: runs.outcomes(
+            partial(loader, name), ways, range(scope.first, scope.first + scope.repeats), seed=scope.seed
+        )
         for name in scope.names
     }
 

@@ -13,6 +13,7 @@ from fedassay.tasks.catalogue import TASKS, task_of
 from fedassay.trust import TRUST_MODELS
 
 the_page = functools.cache(cells_page)
+_NOT_BY_CELLS = ("evaluate-classes", "calibrate-classes", "infer")
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cells.md"
 
 
@@ -21,7 +22,7 @@ def test_the_page_in_the_docs_is_what_the_code_says() -> None:
 
 
 @pytest.mark.parametrize("trust", sorted(TRUST_MODELS))
-@pytest.mark.parametrize("task", sorted(set(TASKS) - {"quantiles", "evaluate-classes", "calibrate-classes"}))
+@pytest.mark.parametrize("task", sorted(set(TASKS) - {"quantiles", *_NOT_BY_CELLS}))
 def test_every_task_runs_under_every_trust_model(task: str, trust: str) -> None:
     assert task_cell(default_task(task), TRUST_MODELS[trust]()) is None
 
@@ -32,8 +33,8 @@ def test_a_search_runs_where_servers_keep_what_clients_sent() -> None:
         assert refused == (trust.name != "two-server")
 
 
-@pytest.mark.parametrize("task", ["evaluate-classes", "calibrate-classes"])
-def test_classes_are_judged_where_rows_are_not_encoded_one_by_one(task: str) -> None:
+@pytest.mark.parametrize("task", _NOT_BY_CELLS)
+def test_what_is_no_count_of_cells_runs_where_rows_are_not_encoded_one_by_one(task: str) -> None:
     for trust in TRUST_MODELS.values():
         refused = task_cell(default_task(task), trust())
         assert (refused is not None) == (trust.name == "two-server"), refused

@@ -206,7 +206,7 @@ def test_what_is_refused_changes_nothing() -> None:
 def test_too_few_rounds_have_no_errors_and_columns_that_depend_are_named(tmp_path: Path) -> None:
     model = learned(FederatedRegression(), list(batches(3)))
     assert model.coef_.shape == (2,)
-    with pytest.raises(UsageError, match="rounds: got 3, expected at least 5"):
+    with pytest.raises(UsageError, match="rounds: got 3, expected at least 8"):
         model.conf_int()
     twice = FederatedRegression()
     for x, y, client in batches(6):

@@ -12,7 +12,7 @@ from scipy.optimize import least_squares
 
 import fedassay
 from fedassay.errors import DataError, UsageError
-from own_losses import PoissonLoss, ExponentialSquares
+from own_losses import ExponentialSquares, PoissonLoss
 
 
 def rows_of_counts(rows: int = 1500, seed: int = 3) -> pd.DataFrame:

@@ -132,6 +132,37 @@ def test_rounds_that_are_stopped_go_on_where_they_were(capsys: Any, tmp_path: Pa
     np.testing.assert_allclose(column(document, "value"), pooled.params, rtol=1e-6)
 
 
+def test_noise_takes_scales_and_a_clip_and_says_how_many_rounds_there_are(capsys: Any, csv: Path) -> None:
+    privacy = ["--privacy", "server-dp", "--epsilon", 200, "--delta", 1e-5, "--unit", "client"]
+    options = ["--rows-per-client", 300, "--rounds", 8, "--scale", "age=50:10", "--scale", "dose=1000:1000"]
+    document = document_of(capsys, csv, *LOGISTIC, *privacy, *options, "--clip", 0.5)
+    assert document["parameters"]["scales"] == ["age=50:10", "dose=1000:1000"]
+    assert (document["results"]["fit"]["rounds"], document["results"]["fit"]["clip"]) == (8, 0.5)
+    assert document["cohort"]["clients"] == 5
+    assert document["cohort"]["rows"] is None  # nobody is told
+    code, out, err = call(capsys, "infer", csv, *LOGISTIC, *privacy, *options)
+    assert (code, err) == (0, "")
+    assert "norm of a client's gradient that counts" in out
+    state = ["--state", csv.parent / "state.json"]
+    assert "cannot be taken up again" in refusal(capsys, csv, *LOGISTIC, *privacy, *options, *state)
+    privacy[3] = 2
+    said = refusal(capsys, csv, *LOGISTIC, *privacy, *options)
+    assert "epsilon: with 5 clients the noise of 8 rounds hides the coefficients; expected about" in said
+
+
+def test_features_may_be_one_array(capsys: Any, tmp_path: Path) -> None:
+    rows = frame()
+    x = rows[["age", "sex"]].to_numpy(dtype=float)
+    np.savez(tmp_path / "rows.npz", site=np.arange(len(x)) % 5, x=x, y=rows.y)
+    named = ["--client", "site", "--target", "y", "--features", "x", "--contrast", "x[0] - 2*x[1]"]
+    document = document_of(capsys, tmp_path / "rows.npz", *named, *NEWTON)
+    assert column(document, "name") == ["intercept", "x[0]", "x[1]"]
+    pooled = sm.OLS(rows.y, sm.add_constant(x)).fit()
+    np.testing.assert_allclose(column(document, "value"), pooled.params, rtol=1e-8)
+    (contrast,) = document["results"]["contrasts"]
+    assert contrast["value"] == pytest.approx(pooled.params.iloc[1] - 2 * pooled.params.iloc[2])
+
+
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
@@ -155,8 +186,8 @@ def test_a_table_as_statisticians_print_it(capsys: Any, csv: Path, tmp_path: Pat
 def test_progress_says_which_round_it_is(csv: Path) -> None:
     told: list[tuple[int, int, int]] = []
     simulation = fedassay.Simulation(seed=1, progress=lambda *numbers: told.append(numbers), mode="aggregate")
-    fedassay.infer(csv, client="site", target="y", features="age", rounds=7, simulation=simulation)
-    assert told == [(0, round_, 7) for round_ in range(1, 8)]
+    fedassay.infer(csv, client="site", target="y", features="age", rounds=8, simulation=simulation)
+    assert told == [(0, begun, 8) for begun in range(1, 9)]
     told.clear()
     fedassay.infer(csv, client="site", target="y", features="age", method="newton", simulation=simulation)
     assert told == [(0, 1, 0), (0, 2, 0)]
@@ -174,7 +205,7 @@ def test_progress_says_which_round_it_is(csv: Path) -> None:
         (["--model", "logistic"], "column 'y' (target of a logistic model): got"),
         (
             ["--participation", "0.2"],
-            "participation: got 1 of 5 clients in a round, expected 3 to 5 (secure-sum)",
+            "participation: got 0.2 of 5 clients, which is 1 in a round, expected at least 3 (secure-sum)",
         ),
         (["--participation", "1.5"], "participation: got 1.5"),
         (["--rounds", "1"], "rounds: got 1"),

@@ -285,6 +285,15 @@ def test_ends_of_the_search() -> None:
 
     assert smallest_epsilon(planned, jumps, 1.0, lambda _: "").value == LARGEST_EPSILON
 
+    def rises(other: Study) -> float:
+        assert other.budget is not None
+        return 0.0 if 0.5 <= other.budget.epsilon <= 2.0 else 2.0
+
+    # What is planned is enough, so that it is never said that nothing is.
+    found = smallest_epsilon(planned, rises, 1.0, lambda _: "").value
+    assert found is not None
+    assert 0.5 <= found <= 0.51
+
 
 # --- calibration ----------------------------------------------------------------------------------------------------
 

@@ -95,7 +95,7 @@ def test_plots_are_drawn_and_told(streamed: Any, pooled: Any) -> None:
     last = results["path"][-1]
     np.testing.assert_allclose(last["values"], [one["value"] for one in results["coefficients"]])
     # The band ends where the interval is.
-    values = inference_plots.path_plot(results).to_dict()["concat"][0]["layer"][0]["data"]["values"]
+    values = inference_plots.path_plot(results).to_dict()["concat"][0]["data"]["values"]
     assert [values[-1]["low"], values[-1]["high"]] == pytest.approx(results["coefficients"][1]["interval"])
 
 

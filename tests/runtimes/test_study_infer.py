@@ -71,21 +71,12 @@ def test_newton_by_files_under_a_secure_sum(town: Town) -> None:
     assert document["parameters"]["features"] == ["age", "dose"]
 
 
+@pytest.mark.full
 def test_rounds_by_files_in_the_clear(town: Town) -> None:
-    options = (
-        "--features",
-        "age,dose",
-        "--rounds",
-        6,
-        "--privacy",
-        "plain",
-        "--with-offset",
-        "--local-steps",
-        2,
-    )
-    assert begin(town, *options) == 0
-    document = town.finish(passes=7)
-    assert document["results"] == in_process(town, rounds=6, local_steps=2, trust=fedassay.Plain())
+    options = ("--rounds", 8, "--privacy", "plain", "--with-offset", "--local-steps", 2)
+    assert begin(town, "--features", "age,dose", *options) == 0
+    document = town.finish(passes=9)
+    assert document["results"] == in_process(town, rounds=8, local_steps=2, trust=fedassay.Plain())
 
 
 @pytest.mark.parametrize(
@@ -131,7 +122,7 @@ def test_flower_simulates_it(town: Town, tmp_path: Path) -> None:
     arguments = [str(data), *columns, "--seed", "1", "-q", "--json", str(out), "--runtime", "flower"]
     for options, wanted in (
         (["--method", "newton"], {"method": "newton"}),
-        (["--rounds", "5", "--privacy", "plain"], {"rounds": 5, "trust": fedassay.Plain()}),
+        (["--rounds", "8", "--privacy", "plain"], {"rounds": 8, "trust": fedassay.Plain()}),
     ):
         assert run_command(["infer", *arguments, *options]) == 0
         document = json.loads(out.read_text())

@@ -148,7 +148,7 @@ def calibrate(
     method : for scores ``histogram``, ``bbq``, ``isotonic``, ``platt``, ``beta``, or ``auto`` for the best of them,
         judged by the fit rows alone. For logits ``temperature``, ``vector``, ``matrix``, ``order-preserving``,
         ``fedcal``, ``histogram``, ``bbq``, ``isotonic``, or ``auto``: isotonic without noise; under noise a
-        temperature, for whole clients also shifts of the classes that stand out from it.
+        temperature, for whole clients also shifts of the classes, as far as they exceed it.
     holdout : the share of the units (rows, or clients for the unit client) that is kept to judge it.
     bins : for scores, buckets of histogram binning; by default M^{1/3} for M rows, fewer under noise.
     height : 2^height bins of scores, or of binnings of logits (7).

@@ -24,8 +24,9 @@ from fedassay.summaries.regression.losses import SmoothLoss, lent, loss_of
 from fedassay.summaries.regression.newton_sums import NewtonSums
 from fedassay.summaries.regression.rounds import RoundFields
 from fedassay.tasks.inference.infer import DECAY, Infer
-from fedassay.tasks.inference.online import Course
+from fedassay.tasks.inference.online import Course, Seen
 from fedassay.tasks.inference.path import StepSizes
+from fedassay.tasks.inference.private_rounds import default_rounds as private_rounds
 
 
 def infer(
@@ -46,6 +47,8 @@ def infer(
     errors: str = "robust",
     intercept: bool = True,
     standardise: bool = True,
+    scales: Sequence[str] = (),
+    clip: float | None = None,
     offset: str | None = None,
     level: float = 0.95,
     contrasts: Sequence[str] = (),
@@ -66,8 +69,8 @@ def infer(
     model : ``linear``, ``logistic``, or a `SmoothLoss` of your own, which works in this process only.
     method, rounds, participation, local_steps, local, step, decay, weights : how it is fitted, as in the task `Infer`:
         by rounds of federated averaging, or ``newton``, the pooled fit through a handful of sums.
-    errors, intercept, standardise, level, contrasts : as in `Infer`. A loss that is not an `IndexLoss` sees features as
-        they are: nothing is known about how its parameters translate.
+    errors, intercept, standardise, scales, clip, level, contrasts : as in `Infer`. A loss that is not an
+        `IndexLoss` sees features as they are: nothing is known about how its parameters translate.
     state : ``result["state"]`` of an earlier run, to go on from there with new rows.
     simulation : its `progress` is called with 0, the round and how many rounds there are (0: nobody knows).
 
@@ -106,6 +109,8 @@ def infer(
             errors=errors,
             intercept=intercept,
             standardise=standardise and loss.standardises,
+            scales=(scales,) if isinstance(scales, str) else tuple(scales),
+            clip=clip,
             offset=offset is not None,
             level=level,
             contrasts=(contrasts,) if isinstance(contrasts, str) else tuple(contrasts),
@@ -117,7 +122,7 @@ def infer(
         more = {
             "offset": offset,
             "features": list(task.features),
-            "state": None if state is None else {"rounds": state["path"]["rounds"]},
+            "state": None if state is None else {"rounds": Seen.from_json(state).path.rounds},
         }
         silent = replace(terms, simulation=replace(given, progress=None))
         return silent.simulate("infer", _watched(task, given.progress), data, columns, more)
@@ -189,6 +194,8 @@ def _watched(task: Infer, say: Progress | None) -> Infer:
             return super()._course(sizes, many)
 
         def steps(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
+            if setting.trust.private:
+                rounds[0] = self.rounds or private_rounds(setting.protection.rows_per_client)
             flow, done, reply = super().steps(setting), 0, None
             while True:
                 try:

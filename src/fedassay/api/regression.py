@@ -25,8 +25,9 @@ from fedassay.summaries.regression.local_work import LOCAL
 from fedassay.summaries.regression.losses import IndexLoss, LogLoss, SmoothLoss, SquaredError, lent, loss_of
 from fedassay.summaries.regression.rounds import BY_ROWS, WEIGHTS
 from fedassay.tasks.inference import described
+from fedassay.tasks.inference.diagnosis import is_singular, singular
 from fedassay.tasks.inference.estimate import Contrast, Estimate
-from fedassay.tasks.inference.infer import DECAY, Infer
+from fedassay.tasks.inference.infer import DECAY, FEWEST_ROUNDS, Infer
 from fedassay.tasks.inference.online import ROUND, SCALING, Course, infer_rounds
 from fedassay.version import VERSION
 
@@ -34,9 +35,6 @@ Floats = NDArray[np.float64]
 
 METHODS = (ROUND, SCALING)
 KIND = "fedassay streaming regression"
-
-_FEWEST = 5
-"""Rounds before anything can be said about errors: neighbours are compared from the fourth on."""
 
 _WIDTH = 100
 
@@ -144,7 +142,12 @@ class FederatedRegression(Conventions):
                 decay=self.decay,
             )
         self._state = state.after(
-            self._loss, rows, local_steps=self.local_steps, local=self.local, weights=self.weights
+            self._loss,
+            rows,
+            local_steps=self.local_steps,
+            local=self.local,
+            weights=self.weights,
+            restarts=self.method == ROUND and not self._loss.quadratic,
         )
         return self
 
@@ -167,8 +170,15 @@ class FederatedRegression(Conventions):
 
     @property
     def params_(self) -> Floats:
-        """All coefficients, the intercept first."""
-        return np.array(self._estimate().value)
+        """All coefficients, the intercept first; as soon as the features seen so far do not depend on each other."""
+        state = self._fitted()
+        path = state.seen.path
+        if is_singular(path.hessian):
+            raise singular(path.hessian, state.names)
+        quadratic = self._loss.quadratic
+        return state.standard.back(
+            path.averaged if self.method == SCALING else path.one_step(quadratic=quadratic)
+        )
 
     @property
     def coef_(self) -> Floats:
@@ -318,9 +328,14 @@ class FederatedRegression(Conventions):
             local=self.local,
         )
 
-    def _estimate(self) -> Estimate:
+    def _sure(self) -> Estimate:
         """In the units of the data."""
         state = self._fitted()
+        if self.rounds_ < FEWEST_ROUNDS:
+            raise UsageError(
+                f"rounds: got {self.rounds_}, expected at least {FEWEST_ROUNDS} before errors can be estimated; call "
+                "partial_fit with more batches."
+            )
         with self._lending():
             flow = infer_rounds(self._course(state), state.seen, state.names, clients=1)
             try:
@@ -329,14 +344,6 @@ class FederatedRegression(Conventions):
                 found: Estimate = finished.value
                 return found.translated(state.standard)
         raise AssertionError("these methods ask nothing more")
-
-    def _sure(self) -> Estimate:
-        if self.rounds_ < _FEWEST:
-            raise UsageError(
-                f"rounds: got {self.rounds_}, expected at least {_FEWEST} before errors can be estimated; call "
-                "partial_fit with more batches."
-            )
-        return self._estimate()
 
     def _index(self, X: ArrayLike, offset: ArrayLike | None) -> Floats:
         if not isinstance(self._loss, IndexLoss):

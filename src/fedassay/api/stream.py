@@ -74,8 +74,17 @@ class Stream:
         """Their names."""
         return self.names[int(self.standard.intercept) :]
 
-    def after(self, loss: SmoothLoss, rows: Batch, *, local_steps: int, local: str, weights: str) -> Stream:
-        """One round further."""
+    def after(
+        self,
+        loss: SmoothLoss,
+        rows: Batch,
+        *,
+        local_steps: int,
+        local: str,
+        weights: str,
+        restarts: bool = False,
+    ) -> Stream:
+        """One round further; `restarts` as in `Path.after`."""
         self.check(rows)
         t = self.seen.path.rounds + 1
         step = self.sizes.at(t)
@@ -88,7 +97,8 @@ class Stream:
                 sizes.append(len(own.y))
             each = np.array(sizes if weights == BY_ROWS else np.ones(len(sizes)), dtype=np.float64)
             weight = self.weight + float(each.sum())
-            seen = self.seen.after(_summed(works, each * (t / weight), rows=sum(sizes)), 1, step=step)
+            summed = _summed(works, each * (t / weight), rows=sum(sizes))
+            seen = self.seen.after(summed, 1, step=step, restarts=restarts)
         if not np.abs(seen.path.theta).max() < LARGEST_THETA:  # NaN too
             raise UsageError(
                 f"step: got {self.sizes.first:.3g}, with which the iterates diverge (round {t}), expected a smaller "

@@ -113,6 +113,15 @@ def regression(
             help="Do not bring features to a common scale first. Results are in the data's units either way.",
         ),
     ] = False,
+    scale: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=MEAN:SPREAD",
+            rich_help_panel=PANEL,
+            help="Public mean and spread of a feature (or target, for linear), used instead of measured ones; may be "
+            "repeated. Under noise nothing is measured for it.",
+        ),
+    ] = None,
     contrast: Annotated[
         list[str] | None,
         typer.Option(
@@ -131,6 +140,7 @@ def regression(
         "errors": errors,
         "intercept": False if no_intercept else None,
         "standardise": False if no_standardise else None,
+        "scales": scale or None,
         "contrasts": contrast or None,
     }
     return {
@@ -185,6 +195,10 @@ def infer(
     participation: Annotated[
         float, typer.Option(help="The part of the clients that is drawn in each round.")
     ] = 1.0,
+    clip: Annotated[
+        float | None,
+        typer.Option(help="Under noise: the norm of a client's mean gradient that counts in full."),
+    ] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     offset: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column with a known part of the linear predictor.")
@@ -206,6 +220,8 @@ def infer(
     output.check_writable(state)
     if state is not None and method is Method.NEWTON:
         raise UsageError("--state: newton keeps none, it looks at all rows at once; leave one of them out.")
+    if state is not None and terms.trust.private:
+        raise UsageError(f"--state: rounds under {terms.trust.name} cannot be taken up again; leave it out.")
     kept = None if state is None else read_state(state)
     with delivery.rounds() as advance:
         result = api.infer(
@@ -216,6 +232,7 @@ def infer(
             method=method.value,
             rounds=rounds,
             participation=participation,
+            clip=clip,
             level=level,
             offset=offset,
             state=kept,

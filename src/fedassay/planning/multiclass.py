@@ -183,7 +183,7 @@ def plan_multiclass(
 def _why(choice: Choice, study: ClassStudy, error: TemperatureError) -> str:
     if choice.solver == ONE_SHOT:
         asked = any(isinstance(query.of, ClientProfiles) for query in error.queries)
-        shifts = ", and shifts of classes that stand out from the noise," if asked else ""
+        shifts = ", and shifts of the classes as far as they exceed the noise," if asked else ""
         why = f"a temperature{shifts} from one release or two, so that the budget is not split over rounds"
         drowned = choice.method == "vector" and not asked
         return why + (

@@ -41,11 +41,11 @@ def contents(document: Document) -> Iterator[Sheet | Figure]:
 def fitted(document: Document) -> Sheet:
     """What was fitted to what, and how."""
     fit, parameters = document["results"]["fit"], document["parameters"]
-    clients = [] if fit["clients"] is None else [("clients with rows", f"{fit['clients']:,}")]
+    clients = [] if fit["clients"] is None else [("clients", f"{fit['clients']:,}")]
     rows = [
         ("model", fit["model"]),
         ("method", fit["method"]),
-        ("rows used", "-" if fit["rows"] is None else f"{fit['rows']:,.0f}"),
+        *([] if fit["rows"] is None else [("rows used", f"{fit['rows']:,.0f}")]),
         *clients,
         *_how(fit),
     ]
@@ -64,12 +64,14 @@ def _how(fit: Entry) -> list[tuple[str, str]]:
             ("standard errors", _ERRORS.get(fit["errors"], "")),
         ]
         return [*found, ("mean loss of a row", figures.amount(fit["loss"]))]
-    return [
-        ("rounds", f"{fit['rounds']:,}"),
-        ("participation", f"{fit['participation']:g}"),
-        ("local steps of a client in a round", f"{fit['local_steps']:.3g}"),
-        ("step sizes", f"{fit['step']:.3g}/t^{fit['decay']:g}"),
-    ]
+    shown = {
+        "rounds": f"{fit['rounds']:,}",
+        "participation": f"{fit['participation']:g}",
+        "local steps of a client in a round": f"{fit['local_steps']:.3g}" if "local_steps" in fit else "",
+        "step sizes": f"{fit['step']:.3g}/t^{fit['decay']:g}" if "step" in fit else "",
+        "norm of a client's gradient that counts": f"{fit['clip']:.3g}" if "clip" in fit else "",
+    }
+    return [(name, text) for name, text in shown.items() if text]
 
 
 def coefficients(results: Entry) -> Sheet:

@@ -7,7 +7,15 @@ import itertools
 import numpy as np
 import pytest
 
-from fedassay.summaries.regression.local_work import CORRECTED, FIXED, LOCAL, PUBLISHED, Steps, Work, local_work
+from fedassay.summaries.regression.local_work import (
+    CORRECTED,
+    FIXED,
+    LOCAL,
+    PUBLISHED,
+    Steps,
+    Work,
+    local_work,
+)
 from fedassay.summaries.regression.losses import Design, Floats, LogLoss, SmoothLoss, SquaredError
 
 MODELS = [SquaredError(), LogLoss()]
@@ -132,7 +140,9 @@ def padded(dealt: list[Steps]) -> Steps:
 @pytest.mark.parametrize("own_theta", [False, True])
 def test_clients_at_once_are_clients_one_by_one(loss: SmoothLoss, local: str, own_theta: bool) -> None:
     """Clients with different rows and steps, one of them without any; from one point, or each from its own."""
-    each = [Steps.deal(some(rows, seed=rows), steps) for rows, steps in ((6, 3), (7, 5), (1, 4), (0, 2), (8, 1))]
+    each = [
+        Steps.deal(some(rows, seed=rows), steps) for rows, steps in ((6, 3), (7, 5), (1, 4), (0, 2), (8, 1))
+    ]
     theta = THETA + np.arange(5)[:, None] / 10 if own_theta else THETA
     together = local_work(loss, theta, padded(each), step=0.3, local=local)
     for place, one in enumerate(each):
@@ -170,7 +180,9 @@ def test_the_drift_is_right_on_average(loss: SmoothLoss, steps: int) -> None:
     _, drift = expected(loss, steps, 0.1, CORRECTED)
     np.testing.assert_allclose(drift, (steps - 1) / 2 * hessian @ gradient, rtol=1e-12)
     # With products of the same row, as a plain product of means has them, it would not be.
-    same = np.mean([loss.hessians(THETA, ALL_ROWS)[k] @ loss.gradients(THETA, ALL_ROWS)[k] for k in range(3)], axis=0)
+    same = np.mean(
+        [loss.hessians(THETA, ALL_ROWS)[k] @ loss.gradients(THETA, ALL_ROWS)[k] for k in range(3)], axis=0
+    )
     assert np.abs(same - hessian @ gradient).max() > 0.02
 
 

@@ -59,9 +59,7 @@ class Decay(SmoothLoss):
         x, a, shape, wrong = self._parts(theta, rows)
         mixed = -x * shape * (a * shape + wrong)
         first = np.stack([shape**2, mixed], axis=-1)
-        return np.stack(
-            [first, np.stack([mixed, a * x**2 * shape * (a * shape + wrong)], axis=-1)], axis=-1
-        )
+        return np.stack([first, np.stack([mixed, a * x**2 * shape * (a * shape + wrong)], axis=-1)], axis=-1)
 
 
 LOSSES = [SquaredError(), LogLoss(), Poisson(), Decay()]
@@ -146,13 +144,16 @@ def test_no_rows_add_nothing(loss: SmoothLoss) -> None:
 def test_the_log_loss_far_out() -> None:
     """Where exp(u) overflows: the loss is |u| or 0, its slope 0 or ±1, its curvature 0 and never below."""
     u, loss = np.array([-1e4, -800.0, 800.0, 1e4]), LogLoss()
-    for label, losses, slopes in ((0.0, [0, 0, 800, 1e4], [0, 0, 1, 1]), (1.0, [1e4, 800, 0, 0], [-1, -1, 0, 0])):
+    for label, losses, slopes in (
+        (0.0, [0, 0, 800, 1e4], [0, 0, 1, 1]),
+        (1.0, [1e4, 800, 0, 0], [-1, -1, 0, 0]),
+    ):
         y = np.full(4, label)
         np.testing.assert_array_equal(loss.value(u, y), losses)
         np.testing.assert_array_equal(loss.first(u, y), slopes)
     np.testing.assert_array_equal(loss.second(u, np.zeros(4)), 0.0)
     # 1 - expit(40) is 0 in floating point, the curvature is not.
-    assert loss.second(np.array([40.0]), np.zeros(1))[0] == pytest.approx(np.exp(-40), rel=1e-12)
+    assert loss.second(np.array([40.0]), np.zeros(1))[0] == pytest.approx(np.exp(-40), rel=1e-12, abs=0)
 
 
 def test_what_losses_say_of_themselves() -> None:

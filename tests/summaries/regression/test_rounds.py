@@ -50,7 +50,13 @@ def rows_of(columns: Mapping[str, np.ndarray]) -> ArrayRows:
 
 
 def asked(**fields: Any) -> RegressionRound:
-    given: dict[str, Any] = {"features": 2, "model": "linear", "theta": (0.1, -0.2, 0.3), "step": 0.1, **fields}
+    given: dict[str, Any] = {
+        "features": 2,
+        "model": "linear",
+        "theta": (0.1, -0.2, 0.3),
+        "step": 0.1,
+        **fields,
+    }
     return RegressionRound(**given)
 
 
@@ -208,7 +214,14 @@ def test_the_spread_is_that_of_the_first_row_of_each_visit() -> None:
     thetas = np.random.default_rng(3).normal(size=(4, 3))
     for theta in thetas:
         of = RegressionRound.of(
-            standard, model="linear", theta=tuple(theta), step=0.1, visits=4, local_steps=2, per=10.0, remembers=True
+            standard,
+            model="linear",
+            theta=tuple(theta),
+            step=0.1,
+            visits=4,
+            local_steps=2,
+            per=10.0,
+            remembers=True,
         )
         for place, columns in enumerate(clients):
             at = len(gradients[place]) * (len(columns["target"]) // 4)

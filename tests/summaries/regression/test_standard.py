@@ -17,9 +17,7 @@ STANDARDS = {
     "shifted": Standard(
         features=3, centres=(5.0, -2e-3, 3e4), scales=(2.0, 1e-3, 1e5), target_centre=-4.0, target_scale=0.5
     ),
-    "offset": Standard(
-        features=3, centres=(1.0, 0.0, 0.0), offset=True, target_centre=3.0, target_scale=2.0
-    ),
+    "offset": Standard(features=3, centres=(1.0, 0.0, 0.0), offset=True, target_centre=3.0, target_scale=2.0),
 }
 each = pytest.mark.parametrize("name", sorted(STANDARDS))
 
@@ -48,7 +46,9 @@ def test_predictions_are_the_same_in_both_units(name: str) -> None:
     batch = rows(standard)
     design = standard.design(batch, linear=True)
     there = standard.target_scale * (design.x @ theta) + standard.target_centre
-    np.testing.assert_allclose(raw(standard, batch["features"]) @ standard.back(theta), there, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        raw(standard, batch["features"]) @ standard.back(theta), there, rtol=1e-9, atol=1e-9
+    )
 
 
 @each

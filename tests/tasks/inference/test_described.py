@@ -40,7 +40,12 @@ def test_contrasts(text: str, names: str, weights: dict[str, float], value: floa
 @pytest.mark.parametrize(
     ("text", "names", "weights", "value"),
     [
-        ("body mass - blood pressure", ["body mass", "blood pressure"], {"body mass": 1, "blood pressure": -1}, 0),
+        (
+            "body mass - blood pressure",
+            ["body mass", "blood pressure"],
+            {"body mass": 1, "blood pressure": -1},
+            0,
+        ),
         ("a-b", ["a", "b", "a-b"], {"a-b": 1}, 0),
         ("a - b", ["a", "b", "a-b"], {"a": 1, "b": -1}, 0),
         ("2*a-b - b", ["a", "b", "a-b"], {"a-b": 2, "b": -1}, 0),
@@ -66,8 +71,32 @@ def test_names_with_blanks_signs_digits_and_prefixes(
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "= 3", "c", "a + c", "a b", "a * b", "a - - b", "2", "a + 2", "a = b", "a = 1 = 2", "a*2", "(a)", "aa"]
-    + ["a = nan", "a = inf", "1e999*a", "a - a", "0*a", "a +", "2*", "a/2", "A"],
+    [
+        "",
+        " ",
+        "= 3",
+        "c",
+        "a + c",
+        "a b",
+        "a * b",
+        "a - - b",
+        "2",
+        "a + 2",
+        "a = b",
+        "a = 1 = 2",
+        "a*2",
+        "(a)",
+        "aa",
+        "a = nan",
+        "a = inf",
+        "1e999*a",
+        "a - a",
+        "0*a",
+        "a +",
+        "2*",
+        "a/2",
+        "A",
+    ],
 )
 def test_what_is_no_contrast_is_refused_with_the_names(text: str) -> None:
     with pytest.raises(UsageError, match=r"contrast: got .*expected weighted coefficients .* of a, b\."):
@@ -93,7 +122,9 @@ def test_scales_that_are_given() -> None:
     assert scale_of([], [], intercept=True, linear=False, offset=False) == Standard(features=0)
 
 
-@pytest.mark.parametrize("text", ["a", "a=1", "a=1:0", "a=1:-2", "a=nan:1", "a=1:inf", "b=1:1", "target=1:1", "=1:1"])
+@pytest.mark.parametrize(
+    "text", ["a", "a=1", "a=1:0", "a=1:-2", "a=nan:1", "a=1:inf", "b=1:1", "target=1:1", "=1:1"]
+)
 def test_what_is_no_scale_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"scales: got .*such as 'age=50:10', of a\."):
         scale_of([text], ["a"], intercept=True, linear=False, offset=False)
@@ -103,10 +134,14 @@ def test_what_is_no_scale_is_refused(text: str) -> None:
 
 
 COURSE = Course(model="linear", rounds=10, sizes=StepSizes(first=0.1, decay=0.6))
-ESTIMATE = Estimate(names=("intercept", "a"), value=[1.0, 3.0], covariance=[[0.25, 0.1], [0.1, 1.0]], law=Normal())
+ESTIMATE = Estimate(
+    names=("intercept", "a"), value=[1.0, 3.0], covariance=[[0.25, 0.1], [0.1, 1.0]], law=Normal()
+)
 
 
-def told(task: Infer, seen: Seen, estimate: Estimate = ESTIMATE, moments: Moments | None = None) -> dict[str, Any]:
+def told(
+    task: Infer, seen: Seen, estimate: Estimate = ESTIMATE, moments: Moments | None = None
+) -> dict[str, Any]:
     standard = Standard(features=1, centres=(2.0,), scales=(4.0,))
     found = streamed(task, estimate, seen, COURSE, standard, moments, {"model": task.model})
     return json.loads(json.dumps(found, allow_nan=False))  # type: ignore[no-any-return]
@@ -127,7 +162,11 @@ def test_coefficients_and_contrasts_are_those_of_the_estimate() -> None:
     assert second["simultaneous_interval"][0] < second["interval"][0]
     assert "odds_ratio" not in second
     (contrast,) = found["contrasts"]
-    assert (contrast["contrast"], contrast["value"], contrast["against"]) == ("a - 2*intercept = 0.5", 1.0, 0.5)
+    assert (contrast["contrast"], contrast["value"], contrast["against"]) == (
+        "a - 2*intercept = 0.5",
+        1.0,
+        0.5,
+    )
     error = np.sqrt(1.0 + 4 * 0.25 - 4 * 0.1)
     assert contrast["standard_error"] == pytest.approx(error)
     assert contrast["statistic"] == pytest.approx(0.5 / error)

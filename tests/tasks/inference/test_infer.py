@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 from collections.abc import Generator
 from dataclasses import replace
@@ -34,9 +36,7 @@ def parts(
 ) -> list[dict[str, np.ndarray]]:
     columns = made(model, sum(sizes), scales=scales)
     ends = np.cumsum((0, *sizes))
-    return [
-        {name: column[a:b] for name, column in columns.items()} for a, b in zip(ends, ends[1:], strict=False)
-    ]
+    return [{name: column[a:b] for name, column in columns.items()} for a, b in itertools.pairwise(ends)]
 
 
 def found(of: Infer, stream: Stream) -> dict[str, Any]:
@@ -88,7 +88,10 @@ def values(results: dict[str, Any], what: str = "value") -> np.ndarray:
         ({"contrasts": ("intercept",), "intercept": False}, "contrast: got 'intercept'"),
         ({"method": "newton"}, "rounds: the method newton has no use for it; leave out --rounds"),
         ({"method": "newton", "rounds": None, "participation": 0.5}, "participation: the method newton"),
-        ({"method": "newton", "rounds": None, "local_steps": 2}, "local-steps: the method newton .*--local-steps"),
+        (
+            {"method": "newton", "rounds": None, "local_steps": 2},
+            "local-steps: the method newton .*--local-steps",
+        ),
         ({"method": "newton", "rounds": None, "local": "fixed"}, "local: the method newton"),
         ({"method": "newton", "rounds": None, "step": 0.1}, "step: the method newton"),
         ({"method": "newton", "rounds": None, "decay": 0.7}, "decay: the method newton"),
@@ -142,11 +145,15 @@ def test_one_sum_for_the_scale_then_rounds(method: str) -> None:
 
 @pytest.mark.parametrize("standardise", [True, False])
 @pytest.mark.parametrize("intercept", [True, False])
-def test_linear_estimates_are_those_of_the_pooled_rows_in_their_units(standardise: bool, intercept: bool) -> None:
+def test_linear_estimates_are_those_of_the_pooled_rows_in_their_units(
+    standardise: bool, intercept: bool
+) -> None:
     """Every row once; features of scales 1, 50 and 0.001 where they are standardised, with an offset."""
     scales = (1.0, 50.0, 1e-3) if standardise else (1.0, 1.0, 1.0)
     clients = parts("linear", (40, 160, 200), scales)
-    of = task(standardise=standardise, intercept=intercept, offset=True, step=0.1, contrasts=("age - 2*dose = 0.5",))
+    of = task(
+        standardise=standardise, intercept=intercept, offset=True, step=0.1, contrasts=("age - 2*dose = 0.5",)
+    )
     results = found(of, Stream(clients))
     every = pooled(clients)
     x = sm.add_constant(every["features"]) if intercept else every["features"]
@@ -162,7 +169,9 @@ def test_linear_estimates_are_those_of_the_pooled_rows_in_their_units(standardis
     assert results["fit"]["rows"] == 400
     assert results["fit"]["clients"] == 3
     np.testing.assert_allclose(results["path"][-1]["values"], values(results), rtol=1e-9)
-    np.testing.assert_allclose(results["path"][-1]["standard_errors"], values(results, "standard_error"), rtol=1e-6)
+    np.testing.assert_allclose(
+        results["path"][-1]["standard_errors"], values(results, "standard_error"), rtol=1e-6
+    )
 
 
 def test_logistic_estimates_with_an_offset() -> None:
@@ -171,8 +180,11 @@ def test_logistic_estimates_with_an_offset() -> None:
     results = found(task(model="logistic", rounds=100, offset=True), Stream(clients))
     every = pooled(clients)
     x = sm.add_constant(every["features"])
-    theirs = sm.GLM(every["target"], x, offset=every["offset"], family=sm.families.Binomial()).fit(cov_type="HC0")
-    assert (np.abs(values(results) - theirs.params) < 0.4 * theirs.bse).all()
+    theirs = sm.GLM(every["target"], x, offset=every["offset"], family=sm.families.Binomial()).fit(
+        cov_type="HC0"
+    )
+    # Up to an eighth of the rounds is left out: three times sqrt(1/7) standard errors.
+    assert (np.abs(values(results) - theirs.params) < 1.15 * theirs.bse).all()
     np.testing.assert_allclose(values(results, "standard_error"), theirs.bse, rtol=0.35)
     odds = results["coefficients"][1]["odds_ratio"]
     assert odds["value"] == pytest.approx(np.exp(values(results)[1]))
@@ -181,8 +193,10 @@ def test_logistic_estimates_with_an_offset() -> None:
 def test_clients_without_rows_change_nothing() -> None:
     clients = parts("linear", (80, 120, 200))
     empty = {name: column[:0] for name, column in clients[0].items()}
-    for weights in ("rows", "clients"):
-        with_ = found(task(weights=weights), Stream([*clients, empty]))
+    for weights, per in (("rows", 400 / 4), ("clients", 3 / 4)):
+        stream = Stream([*clients, empty])
+        with_ = found(task(weights=weights), stream)
+        assert {query.of.per for query in stream.asked[1:]} == {per}  # weights of all four have the mean 1
         without = found(task(weights=weights), Stream(clients))
         np.testing.assert_allclose(values(with_), values(without), rtol=1e-9)
         np.testing.assert_allclose(
@@ -247,6 +261,7 @@ def test_twice_fifty_rounds_with_a_state_between_are_a_hundred(model: str) -> No
     assert second["fit"]["rows"] == whole["fit"]["rows"]
 
 
+@functools.cache
 def state() -> dict[str, Any]:
     return found(task(), Stream(parts("linear", (80, 120))))["state"]  # type: ignore[no-any-return]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Generator
 from typing import Any
@@ -36,8 +37,7 @@ def parts(model: str, sizes: tuple[int, ...], seed: int = 0) -> list[dict[str, n
     order = np.argsort(columns["features"][:, 0], kind="stable")
     ends = np.cumsum((0, *sizes))
     return [
-        {name: column[order[a:b]] for name, column in columns.items()}
-        for a, b in zip(ends, ends[1:], strict=False)
+        {name: column[order[a:b]] for name, column in columns.items()} for a, b in itertools.pairwise(ends)
     ]
 
 
@@ -122,14 +122,17 @@ def test_estimates_and_errors_are_those_of_the_pooled_sandwich(model: str) -> No
     of = course(model=model, rounds=200, sizes=StepSizes(first=first, decay=0.505))
     _, estimate = driven(Stream(clients), of, per=2000.0)
     x, y = design(clients)
-    theirs = sm.OLS(y, x).fit(cov_type="HC0") if model == "linear" else sm.Logit(y, x).fit(disp=0, cov_type="HC0")
+    theirs = (
+        sm.OLS(y, x).fit(cov_type="HC0") if model == "linear" else sm.Logit(y, x).fit(disp=0, cov_type="HC0")
+    )
     ratio = estimate.standard_errors / theirs.bse
     far = np.abs(estimate.value - theirs.params) / theirs.bse
     # Four coefficients, each within three such errors of 6 %: wrong about once in a hundred seeds; this one is fixed.
     assert np.abs(ratio - 1).max() < 0.18
     assert abs(ratio.mean() - 1) < 0.1
-    # Linear rounds are the fit itself; logistic ones differ from it by part of a standard error.
-    assert far.max() < (1e-6 if model == "linear" else 0.4)
+    # Linear rounds are the fit itself. Logistic ones leave out up to an eighth of them, so that they differ from it by
+    # about sqrt(1/7) = 0.38 standard errors: three such, as above.
+    assert far.max() < (1e-6 if model == "linear" else 1.15)
     assert isinstance(estimate.law, StudentT)
     assert 100 < estimate.law.dof < 200
 
@@ -187,9 +190,13 @@ def test_the_separated_plug_in_is_its_formula(participation: float, corrected: b
     spread = (within + (corrected * (1 - nu) * clients / (clients - 1)) * between) / nu
     path = Path.start(np.zeros(4))
     for _ in range(9):
-        path = path.after(rng.normal(size=4), np.diag([1.0, 2.0, 3.0, 4.0]), rng.normal(size=4), step=0.1, mean_steps=1)
+        path = path.after(
+            rng.normal(size=4), np.diag([1.0, 2.0, 3.0, 4.0]), rng.normal(size=4), step=0.1, mean_steps=1
+        )
     inverse = np.diag([1.0, 1 / 2, 1 / 3, 1 / 4])
-    of = course(participation=nu, intervals="separated-plug-in-corrected" if corrected else "separated-plug-in")
+    of = course(
+        participation=nu, intervals="separated-plug-in-corrected" if corrected else "separated-plug-in"
+    )
     steps = infer_rounds(of, Seen(path=path), NAMES, clients=clients)
     query: Any = next(steps)
     assert query.of == ClientSpread(parameters=4)
@@ -218,7 +225,7 @@ def test_every_kind_of_interval_is_about_as_wide(intervals: str) -> None:
     x, y = design(clients)
     width = np.diff(estimate.intervals(0.95), axis=1)[:, 0]
     theirs = 2 * 1.96 * sm.OLS(y, x).fit(cov_type="HC0").bse
-    assert ((0.3 < width / theirs) & (width / theirs < 4)).all()
+    assert ((width / theirs > 0.3) & (width / theirs < 4)).all()
     laws = {"round-plug-in": StudentT, "random-scaling": RandomScaling}
     assert isinstance(estimate.law, laws.get(intervals, Normal))
     if intervals == "random-scaling":
@@ -294,7 +301,9 @@ def test_columns_that_depend_on_each_other_are_named() -> None:
 
 
 def test_steps_that_diverge_are_named_with_a_smaller_one() -> None:
-    with pytest.raises(UsageError, match=r"step: got 50, with which the iterates diverge \(round \d+\).*--step 5\."):
+    with pytest.raises(
+        UsageError, match=r"step: got 50, with which the iterates diverge \(round \d+\).*--step 5\."
+    ):
         driven(Stream(parts("linear", (80, 80))), course(sizes=StepSizes(first=50.0, decay=0.6)), per=80.0)
 
 
@@ -304,14 +313,20 @@ def test_rows_that_were_used_before_are_counted() -> None:
     assert seen.rows == 40 + 400
 
 
-def test_clients_that_do_not_answer_are_not_divided_by() -> None:
-    """Two of three answered: the mean is over two."""
+def test_means_are_over_those_who_answered_with_rows_or_without() -> None:
+    """Three answered, one of them without rows: weights have the mean 1 over all, so sums are divided by three."""
     sums = RoundSums(
-        clients=2, steps=4, again=0, rows=6, gradient=np.full(4, 6.0), hessian=2 * np.eye(4), drift=np.zeros(4)
+        clients=2,
+        steps=4,
+        again=0,
+        rows=6,
+        gradient=np.full(4, 6.0),
+        hessian=3 * np.eye(4),
+        drift=np.zeros(4),
     )
-    seen = Seen(path=Path.start(np.zeros(4))).after(sums, 2, step=0.1)
+    seen = Seen(path=Path.start(np.zeros(4))).after(sums, 3, step=0.1)
     np.testing.assert_allclose(seen.path.hessian, np.eye(4))
-    np.testing.assert_allclose(seen.path.theta, -0.1 * 2 * 3.0)  # two local steps on the mean
+    np.testing.assert_allclose(seen.path.theta, -0.1 * 2 * 2.0)  # two local steps on the mean
     nobody = RoundSums(
         clients=0, steps=0, again=0, rows=0, gradient=np.zeros(4), hessian=np.zeros((4, 4)), drift=np.zeros(4)
     )
@@ -324,3 +339,13 @@ def test_only_rounds_are_asked_for() -> None:
     assert all(isinstance(query.of, RegressionRound) for query in stream.asked)
     assert not any(query.of.remembers for query in stream.asked)
     assert len(stream.asked) == 40
+
+
+def test_too_few_rows_to_tell_a_spread_are_refused() -> None:
+    """Rounds are compared once there were twice as many rows as coefficients; until then nothing is claimed."""
+    clients = parts("linear", (9,))
+    with pytest.raises(DataError, match=r"rounds: got 8 with 8 rows in all, expected more of both"):
+        driven(Stream(clients), course(rounds=8), per=9.0)
+    seen, estimate = driven(Stream(parts("linear", (12,))), course(rounds=12), per=12.0)
+    assert seen.path.compared == 4  # of the twelve rounds of a row each, those after the eighth
+    assert (estimate.standard_errors > 0).all()

@@ -165,6 +165,8 @@ class Infer:
             raise UsageError(
                 "rows per client: got a bound, which is for trust models that add noise; leave out --rows-per-client."
             )
+        if self.method != NEWTON and setting.clients:
+            self._check_cohort(setting)
         if self.state is not None:
             return (yield from self._resumed(setting, self.state))
         standard, moments = yield from standardised(
@@ -178,6 +180,16 @@ class Infer:
         course = self.course(setting, moments)
         per = per_client(moments, setting.clients, self.weights)
         return (yield from self._streamed(setting, course, standard, per, None, moments))
+
+    def _check_cohort(self, setting: Setting) -> None:
+        """Refuse, before anything is asked, rounds with fewer clients than the trust model takes."""
+        drawn = max(1, round(self.participation * setting.clients))
+        least = max(1, getattr(setting.trust, "minimum_cohort", 1))
+        if drawn < least:
+            raise UsageError(
+                f"participation: got {self.participation:g} of {setting.clients} clients, which is {drawn} in a round, "
+                f"expected at least {least} ({setting.trust.name})."
+            )
 
     def _under_noise(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
         """Clipped rounds: nothing is asked for first, as means and scales would cost a part of the budget."""

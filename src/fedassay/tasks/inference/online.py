@@ -71,6 +71,11 @@ class Course:
     intervals: str = ROUND
     seed: int | None = 0
 
+    @property
+    def restarts(self) -> bool:
+        """Whether the iterate is moved to what rounds so far have found, now and then (`path`)."""
+        return self.intervals == ROUND and not loss_of(self.model).quadratic
+
     def drawn(self, clients: int) -> int:
         """How many clients take part in a round."""
         return max(1, min(clients, round(self.participation * clients)))
@@ -112,7 +117,7 @@ class Seen:
         answers, steps, rows, again = (int(values[name]) for name in ("answers", "steps", "rows", "again"))
         return cls(path=Path.from_json(values["path"]), answers=answers, steps=steps, rows=rows, again=again)
 
-    def after(self, sums: RoundSums, asked: int, *, step: float) -> Seen:
+    def after(self, sums: RoundSums, asked: int, *, step: float, restarts: bool = False) -> Seen:
         """One round further; `asked` clients answered."""
         answers, steps = self.answers + sums.clients, self.steps + sums.steps
         many = max(1, asked)
@@ -123,6 +128,7 @@ class Seen:
             step=step,
             mean_steps=steps / answers if answers else 1.0,
             compare=self.rows >= 2 * self.path.parameters,
+            restarts=restarts,
         )
         return replace(
             self,
@@ -173,7 +179,7 @@ def run_rounds(
         )
         cohort = All() if drawn == clients else Draw(clients=drawn)
         released = yield Sum(of=of, share=1 / (2 * course.rounds + 2), cohort=cohort, part=part)
-        seen = seen.after(released.value, released.clients, step=step)
+        seen = seen.after(released.value, released.clients, step=step, restarts=course.restarts)
         _check(seen.path, course.sizes)
         if turn in shown:
             seen = _with_snapshot(seen, course)

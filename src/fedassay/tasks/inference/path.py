@@ -18,18 +18,25 @@ C = mean(H_t θ_t) - H̄ m, whose mean is that of D[δ_t, δ_t] less D[m - θ*, 
 How steps shrink and how far iterates fluctuate have no first or second order influence; where the path began has one
 only through its mean m, by the error of a Newton step from there, which fades like 1/T². For a squared error D is 0,
 and with C in place of ½ C the estimate is the least-squares fit itself, exactly.
+
+**Restarts.** Where the loss is flat at the optimum and rounds are few, plain steps are still on their way when data
+end, and third order is not small (logistic regression with coefficients of norm 3: 66 % instead of 95 % after 1,000
+rounds). So after rounds 8, 16, 32, .. the iterate is put where a Newton step from the rounds since the last time leads,
+and the estimate is made of the rounds since the latest of these marks that leaves out no more than an eighth of all. A
+parabola has no third order, and needs none of this.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
+from fedassay.tasks.inference.sums import Sums, outer, solved, times
 
 Floats = NDArray[np.float64]
 
@@ -64,31 +71,28 @@ class StepSizes:
 _SETTLED = 3
 """So many rounds are waited for before neighbours are compared: until then there is hardly an estimate."""
 
+FIRST_RESTART = 8
+LEFT_OUT = 1 / 8
+"""The part of all rounds at the beginning that the estimate may leave out."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Path:
     """Where the iterates are, and sums over the rounds so far.
 
-    `theta` is the last iterate, `mean` the mean of all. Sums over rounds: `starts` of the points where they began,
-    `gradients` of g (with what local steps bent added back), `hessians` of H, `products` of H times the start,
-    `drifts` of c (`local_work`), `steps` of η_t. `scaled` and `scaled_outer` are the sums of s² θ̄_s and s² θ̄_s θ̄_sᵀ
-    over rounds s, which random scaling needs. `changes` is the sum of d dᵀ over `compared` pairs of neighbouring
-    rounds, d being the difference of their g, both moved to the estimate so far: g_t - H_t (θ_t - estimate). `last`,
-    `last_hessian` and `last_start` are those of the latest round.
+    `theta` is the last iterate, `mean` the mean of all. `sums` is what the one-step estimate needs, of all rounds, and
+    `marks` the same as it was at the latest restarts. `drifts` and `steps` are the sums of c (`local_work`) and η_t.
+    `scaled` and `scaled_outer` are the sums of s² θ̄_s and s² θ̄_s θ̄_sᵀ over rounds s, which random scaling needs.
+    `last`, `last_hessian` and `last_start` are g, H and the start of the latest round.
     """
 
-    rounds: int
     theta: Floats
     mean: Floats
-    starts: Floats
-    gradients: Floats
-    changes: Floats
-    compared: int
+    sums: Sums
+    marks: tuple[Sums, ...] = ()
     last: Floats
     last_hessian: Floats
     last_start: Floats
-    hessians: Floats
-    products: Floats
     drifts: Floats
     steps: float
     scaled: Floats
@@ -99,10 +103,23 @@ class Path:
         """Before the first round."""
         begin = np.array(theta, dtype=np.float64)
         zero, square = np.zeros_like(begin), np.zeros((*begin.shape, begin.shape[-1]))
-        vectors = ("mean", "starts", "gradients", "last", "last_start", "products", "drifts", "scaled")
-        matrices = ("changes", "hessians", "last_hessian", "scaled_outer")
-        sums: dict[str, Any] = {**dict.fromkeys(vectors, zero), **dict.fromkeys(matrices, square)}
-        return cls(rounds=0, theta=begin, compared=0, steps=0.0, **sums)
+        return cls(
+            theta=begin,
+            mean=zero,
+            sums=Sums.none(begin),
+            last=zero,
+            last_hessian=square,
+            last_start=zero,
+            drifts=zero,
+            steps=0.0,
+            scaled=zero,
+            scaled_outer=square,
+        )
+
+    @property
+    def rounds(self) -> int:
+        """How many there have been."""
+        return self.sums.rounds
 
     @property
     def parameters(self) -> int:
@@ -118,6 +135,7 @@ class Path:
         step: float,
         mean_steps: float | Floats,
         compare: bool = True,
+        restarts: bool = False,
     ) -> Path:
         """One round further.
 
@@ -127,9 +145,11 @@ class Path:
         step, mean_steps : η_t and Ē.
         compare : whether there has been enough (rows of at least twice the parameters, say) for an estimate at which
             this round can be compared with the one before. While a fit goes through every row it is none.
+        restarts : whether the iterate is moved after rounds 8, 16, 32, .., once there has been enough.
         """
         theta = self.theta - step * mean_steps * gradient
-        return self.moved(theta, gradient + step * drift, hessian, drift, step=step, compare=compare)
+        there = self.moved(theta, gradient + step * drift, hessian, drift, step=step, compare=compare)
+        return there.restarted() if restarts and compare and _is_mark(there.rounds) else there
 
     def moved(
         self,
@@ -145,46 +165,47 @@ class Path:
         t = self.rounds + 1
         mean = self.mean + (theta - self.mean) / t
         compared = compare and self.rounds >= _SETTLED
+        change = self._change(straight, hessian) if compared else None
         return Path(
-            rounds=t,
             theta=theta,
             mean=mean,
-            starts=self.starts + self.theta,
-            gradients=self.gradients + straight,
-            changes=self.changes + (_outer(self._change(straight, hessian)) if compared else 0.0),
-            compared=self.compared + compared,
+            sums=self.sums.and_round(self.theta, straight, hessian, change),
+            marks=self.marks,
             last=straight,
             last_hessian=hessian,
             last_start=self.theta,
-            hessians=self.hessians + hessian,
-            products=self.products + _times(hessian, self.theta),
             drifts=self.drifts + drift,
             steps=self.steps + step,
             scaled=self.scaled + t**2 * mean,
-            scaled_outer=self.scaled_outer + t**2 * _outer(mean),
+            scaled_outer=self.scaled_outer + t**2 * outer(mean),
         )
 
     def _change(self, straight: Floats, hessian: Floats) -> Floats:
         """By how much this round's g differs from the last one's, with both where the estimate is."""
-        at = self._so_far
-        here = straight - _times(hessian, self.theta - at)
-        return np.asarray(here - self.last + _times(self.last_hessian, self.last_start - at))
+        at = self.window.so_far
+        here = straight - times(hessian, self.theta - at)
+        return np.asarray(here - self.last + times(self.last_hessian, self.last_start - at))
 
-    @property
-    def _so_far(self) -> Floats:
-        """The estimate, roughly; where rounds have said nothing yet, where they began."""
-        h = self.hessian
-        ridge = 1e-9 * np.trace(h, axis1=-1, axis2=-2)[..., None, None] * np.eye(self.parameters)
-        sound = h + np.where(ridge > 0, ridge, np.eye(self.parameters))
-        together = self.products - _times(h, self.starts)
-        return np.asarray((self.starts - _solved(sound, self.gradients - together)) / self.rounds)
+    def restarted(self) -> Path:
+        """With the iterate where a Newton step leads from the rounds since the last restart."""
+        block = self.sums.since(self.marks[-1]) if self.marks else self.sums
+        # Marks that could still be of use: rounds only become more, so that the window begins later and later.
+        useful = [mark for mark in self.marks if mark.rounds > LEFT_OUT * self.rounds]
+        older = [mark for mark in self.marks if mark.rounds <= LEFT_OUT * self.rounds]
+        return replace(self, theta=block.guarded_step, marks=(*older[-1:], *useful, self.sums))
 
     # --- what follows from it -------------------------------------------------------------------------------------
 
     @property
+    def window(self) -> Sums:
+        """Of the rounds that the estimate is made of."""
+        old = [mark for mark in self.marks if mark.rounds <= LEFT_OUT * self.rounds]
+        return self.sums.since(old[-1]) if old else self.sums
+
+    @property
     def hessian(self) -> Floats:
-        """H: the mean over rounds."""
-        return np.asarray(self.hessians / max(1, self.rounds))
+        """H: the mean over the rounds that count."""
+        return self.window.hessian
 
     @property
     def averaged(self) -> Floats:
@@ -192,19 +213,22 @@ class Path:
         if not self.drifts.any():
             return self.mean
         eta, drift = self.steps / self.rounds, self.drifts / self.rounds
-        return np.asarray(self.mean - eta * _solved(self.hessian, drift))
+        return np.asarray(self.mean - eta * solved(self.hessian, drift))
 
     def one_step(self, *, quadratic: bool) -> Floats:
         """The estimate from where rounds began and what they said, see the top of this file.
 
         Parameters
         ----------
-        quadratic : whether the loss is a parabola; then it is the least-squares fit to all rows used, weighted alike.
+        quadratic : whether the loss is a parabola; then it is the least-squares fit to the rows that count, weighted
+            alike.
         """
-        t, h = max(1, self.rounds), self.hessian
-        begun = self.starts / t
-        together = self.products / t - _times(h, begun)
-        return np.asarray(begun - _solved(h, self.gradients / t - (1.0 if quadratic else 0.5) * together))
+        return self.window.one_step(quadratic=quadratic)
+
+    @property
+    def compared(self) -> int:
+        """How many pairs of neighbouring rounds `spread` rests on."""
+        return self.window.compared
 
     @property
     def spread(self) -> Floats:
@@ -213,7 +237,8 @@ class Path:
         How far iterates are from the optimum is not in it (for a parabola; to first order otherwise), and neither is a
         slow change of what clients send.
         """
-        return np.asarray(self.changes / (2 * max(1, self.compared)))
+        window = self.window
+        return np.asarray(window.changes / (2 * max(1, window.compared)))
 
     @property
     def freedom(self) -> float:
@@ -223,9 +248,10 @@ class Path:
 
     def sandwich(self, spread: Floats) -> Floats:
         """H^{-1} V H^{-1}/T: the covariance of the estimate, for this V."""
-        half = np.linalg.solve(self.hessian, spread)
-        both = np.linalg.solve(self.hessian, np.swapaxes(half, -1, -2))
-        return np.asarray((both + np.swapaxes(both, -1, -2)) / (2 * max(1, self.rounds)))
+        window = self.window
+        half = np.linalg.solve(window.hessian, spread)
+        both = np.linalg.solve(window.hessian, np.swapaxes(half, -1, -2))
+        return np.asarray((both + np.swapaxes(both, -1, -2)) / (2 * max(1, window.rounds)))
 
     @property
     def scaling(self) -> Floats:
@@ -233,37 +259,28 @@ class Path:
         t = max(1, self.rounds)
         squares = t * (t + 1) * (2 * t + 1) / 6
         cross = self.scaled[..., :, None] * self.mean[..., None, :]
-        total = self.scaled_outer - cross - np.swapaxes(cross, -1, -2) + squares * _outer(self.mean)
+        total = self.scaled_outer - cross - np.swapaxes(cross, -1, -2) + squares * outer(self.mean)
         return np.asarray(total / t**3)
 
     # --- to keep ------------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {
-            name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()
-        }
+        arrays = {name: getattr(self, name).tolist() for name in _ARRAYS}
+        marks = [mark.to_json() for mark in self.marks]
+        return {**arrays, "steps": self.steps, "sums": self.sums.to_json(), "marks": marks}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Path:
         """What `to_json` was made from, to the last bit."""
-        kept = {
-            field.name: np.array(values[field.name], dtype=np.float64)
-            for field in fields(cls)
-            if field.name not in ("rounds", "compared", "steps")
-        }
-        rounds, compared = int(values["rounds"]), int(values["compared"])
-        return cls(rounds=rounds, compared=compared, steps=float(values["steps"]), **kept)
+        arrays = {name: np.array(values[name], dtype=np.float64) for name in _ARRAYS}
+        marks = tuple(Sums.from_json(mark) for mark in values["marks"])
+        return cls(sums=Sums.from_json(values["sums"]), marks=marks, steps=float(values["steps"]), **arrays)
 
 
-def _outer(vector: Floats) -> Floats:
-    return np.asarray(vector[..., :, None] * vector[..., None, :])
+_ARRAYS = tuple(field.name for field in fields(Path) if field.name not in ("sums", "marks", "steps"))
 
 
-def _times(matrix: Floats, vector: Floats) -> Floats:
-    return np.asarray((matrix @ vector[..., None])[..., 0])
-
-
-def _solved(matrix: Floats, vector: Floats) -> Floats:
-    return np.asarray(np.linalg.solve(matrix, vector[..., None])[..., 0])
+def _is_mark(rounds: int) -> bool:
+    """8, 16, 32, ..: powers of two."""
+    return rounds >= FIRST_RESTART and rounds & (rounds - 1) == 0

@@ -1,0 +1,148 @@
+"""Sums over rounds: all that an estimate and its spread need, and differences of such sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+FLAT = 0.1
+"""Curvature below this part of the mean over directions is taken to be this."""
+
+LONGEST = 2.0
+"""No Newton step is longer, on the common scale."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sums:
+    """Over `rounds` rounds: where they began, what they said there, and what neighbours differ by.
+
+    `starts` is the sum of the points where they began, `gradients` of g there, `hessians` of H, `products` of H times
+    the start; `changes` the sum of d dᵀ over `compared` pairs of neighbours (`Path`). Leading axes allowed.
+    """
+
+    rounds: int
+    compared: int
+    starts: Floats
+    gradients: Floats
+    hessians: Floats
+    products: Floats
+    changes: Floats
+
+    @classmethod
+    def none(cls, theta: Floats) -> Sums:
+        """Before the first round."""
+        zero, square = np.zeros_like(theta), np.zeros((*theta.shape, theta.shape[-1]))
+        return cls(
+            rounds=0,
+            compared=0,
+            starts=zero,
+            gradients=zero,
+            hessians=square,
+            products=zero,
+            changes=square,
+        )
+
+    def and_round(self, start: Floats, gradient: Floats, hessian: Floats, change: Floats | None) -> Sums:
+        """One round more; `change` is its difference to the one before, if they were compared."""
+        return Sums(
+            rounds=self.rounds + 1,
+            compared=self.compared + (change is not None),
+            starts=self.starts + start,
+            gradients=self.gradients + gradient,
+            hessians=self.hessians + hessian,
+            products=self.products + times(hessian, start),
+            changes=self.changes if change is None else self.changes + outer(change),
+        )
+
+    def since(self, before: Sums) -> Sums:
+        """Of the rounds that came after these."""
+        both = {
+            field.name: (getattr(self, field.name), getattr(before, field.name)) for field in fields(self)
+        }
+        return Sums(**{name: here - there for name, (here, there) in both.items()})
+
+    @property
+    def hessian(self) -> Floats:
+        """The mean over rounds."""
+        return np.asarray(self.hessians / max(1, self.rounds))
+
+    def one_step(self, *, quadratic: bool) -> Floats:
+        """See the top of `path`."""
+        t, h = max(1, self.rounds), self.hessian
+        begun = self.starts / t
+        together = self.products / t - times(h, begun)
+        return np.asarray(begun - solved(h, self.gradients / t - (1.0 if quadratic else 0.5) * together))
+
+    @property
+    def guarded_step(self) -> Floats:
+        """Where a guarded Newton step leads from the mean of the starts: an estimate, roughly, whatever the rounds."""
+        t, h = max(1, self.rounds), self.hessian
+        # In units in which every coefficient has a curvature of one, whatever the scale of its feature.
+        curved = np.einsum("...ii->...i", h)
+        scale = np.sqrt(np.where(curved > 0, curved, 1.0))
+        step = newton_step(h / (scale[..., :, None] * scale[..., None, :]), self.gradients / t / scale)
+        return np.asarray(self.starts / t - step / scale)
+
+    @property
+    def so_far(self) -> Floats:
+        """The fit so far, to compare rounds at; where rounds have said nothing yet, where they began."""
+        p, h = self.starts.shape[-1], self.hessian
+        ridge = 1e-9 * np.trace(h, axis1=-1, axis2=-2)[..., None, None] * np.eye(p)
+        sound = h + np.where(ridge > 0, ridge, np.eye(p))
+        together = self.products - times(h, self.starts)
+        return np.asarray((self.starts - solved(sound, self.gradients - together)) / max(1, self.rounds))
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Sums:
+        """What `to_json` was made from, to the last bit."""
+        arrays = {
+            field.name: np.array(values[field.name], dtype=np.float64)
+            for field in fields(cls)
+            if field.name not in ("rounds", "compared")
+        }
+        rounds, compared = int(values["rounds"]), int(values["compared"])
+        return cls(rounds=rounds, compared=compared, **arrays)
+
+
+def newton_step(curvature: Floats, gradient: Floats, unsure: float = 0.0) -> Floats:
+    """A Newton step, with directions of little curvature taken for less flat than they look, and not too long.
+
+    Parameters
+    ----------
+    unsure : the standard deviation of the noise in an entry of the curvature.
+    """
+    values, vectors = np.linalg.eigh(curvature)
+    flat = FLAT * np.abs(values).mean(axis=-1, keepdims=True)
+    least = np.maximum(np.maximum(flat, 2 * unsure * np.sqrt(values.shape[-1])), 1e-6)
+    along = (np.swapaxes(vectors, -1, -2) @ gradient[..., None])[..., 0] / np.maximum(values, least)
+    step = (vectors @ along[..., None])[..., 0]
+    norm = np.linalg.norm(step, axis=-1, keepdims=True)
+    return np.asarray(step * np.minimum(1.0, LONGEST / np.maximum(norm, 1e-300)))
+
+
+def outer(vector: Floats) -> Floats:
+    """The vector times itself, transposed."""
+    return np.asarray(vector[..., :, None] * vector[..., None, :])
+
+
+def times(matrix: Floats, vector: Floats) -> Floats:
+    """Matrix times vector."""
+    return np.asarray((matrix @ vector[..., None])[..., 0])
+
+
+def solved(matrix: Floats, vector: Floats) -> Floats:
+    """What the matrix makes the vector of."""
+    return np.asarray(np.linalg.solve(matrix, vector[..., None])[..., 0])
