@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 ENOUGH = 200
-"""Rounds from which on intervals of models that are no parabola were measured to hold (docs/experiments/inference.md)."""
+"""Rounds from which on intervals of models that are no parabola were measured to hold (docs/experiments)."""
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 
@@ -302,8 +302,8 @@ def _round_notes(task: Infer, seen: Seen, course: Course, moments: Moments | Non
         )
     if course.restarts and seen.path.rounds < ENOUGH:
         notes.append(
-            f"Intervals from fewer than {ENOUGH} rounds can be too narrow for a {task.model} model: 85 to 95 % instead of "
-            "95 % were measured after 50."
+            f"Intervals from fewer than {ENOUGH} rounds can be too narrow for a {task.model} model: after 50 rounds 85 "
+            "to 95 % were measured instead of 95 %."
         )
     if task.local == "published" and task.local_steps > 1:
         notes.append(

@@ -128,6 +128,8 @@ class Infer:
             raise UsageError(
                 f"features: got {len(features)}, expected 1 to {MOST_FEATURES} (or none beside an intercept)."
             )
+        if self.scales and "target" in features:
+            raise UsageError("scales: got a feature named 'target', which stands for the target; rename it.")
         if INTERCEPT in features:
             raise UsageError(f"features: got one named {INTERCEPT!r}, which is taken; rename the column.")
         if len(set(features)) != len(features):
@@ -161,6 +163,8 @@ class Infer:
         """One sum for the common scale, then rounds, or a handful of sums."""
         if setting.trust.private:
             return (yield from self._under_noise(setting))
+        if self.clip is not None:
+            raise UsageError("clip: nothing is clipped without noise; leave out --clip.")
         if setting.protection.rows_per_client is not None:
             raise UsageError(
                 "rows per client: got a bound, which is for trust models that add noise; leave out --rows-per-client."
@@ -198,10 +202,11 @@ class Infer:
                 f"method: got {self.method} under {setting.trust.name}, expected {ROUND} or {SCALING}: exact sums and "
                 "gradients of single rows carry no noise."
             )
-        if self.state is not None or self.local_steps > 1:
-            raise UsageError(
-                f"{'state' if self.state is not None else 'local steps'}: clipped rounds have none; leave it out."
-            )
+        fields = Infer.__dataclass_fields__
+        for name in ("state", "local_steps", "step", "weights", "local"):
+            if getattr(self, name) != fields[name].default:
+                option = name.replace("_", "-")
+                raise UsageError(f"{option}: rounds under noise have no use for it; leave out --{option}.")
         rounds = self.rounds or private_rounds(setting.protection.rows_per_client)
         course = PrivateCourse(
             model=self.model,
