@@ -306,14 +306,14 @@ def judged(path: Path, within: Within, of: Federations, truth: Floats) -> dict[s
     quadratic = loss_of(of.case.model).quadratic
     step, spread = path.one_step(quadratic=quadratic), path.sandwich(path.spread)
     student = StudentT(dof=path.freedom)
-    separated = {flag: path.sandwich(within.spread(of, corrected=flag)) for flag in (False, True)}
     ways: dict[str, tuple[Floats, Floats, Law]] = {
-        ROUND if quadratic or of.case.restarts else NO_RESTARTS: (step, spread, student),
-        ONE_STEP_SEPARATED: (step, separated[True], Normal()),
+        ROUND if quadratic or of.case.restarts else NO_RESTARTS: (step, spread, student)
     }
     if not of.case.restarts:
+        separated = {flag: path.sandwich(within.spread(of, corrected=flag)) for flag in (False, True)}
         ways |= {
             AVERAGED: (path.averaged, spread, student),
+            ONE_STEP_SEPARATED: (step, separated[True], Normal()),
             PUBLISHED: (path.mean, separated[False], Normal()),
             CORRECTED_SEPARATED: (path.averaged, separated[True], Normal()),
             SCALING: (path.mean, path.scaling, RandomScaling()),
@@ -342,7 +342,8 @@ def simulate(case: Case, replications: int, snapshots: Iterable[int], rng: np.ra
     for t in range(1, wanted[-1] + 1):
         who, step = of.who(rng), sizes.at(t)
         work, first = of.visits(path.theta, who, step, rng)
-        within.add(who, first)
+        if not case.restarts:  # only methods that have no restarts ask for it
+            within.add(who, first)
         weight = weights[every, who][..., None]
         path = path.after(
             (weight * work.gradient).mean(axis=1),

@@ -29,7 +29,7 @@ from toys import CountsUpTo, Once
 from tracer.test_tracer import ROWS, house
 
 FEW = settings(
-    max_examples=1400, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+    max_examples=500, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
 )
 MANY = settings(FEW, max_examples=34_000)
 
@@ -155,8 +155,8 @@ ATTACKS: dict[str, Callable[[settings], int]] = {
 
 
 @pytest.mark.parametrize("target", sorted(ATTACKS))
-def test_thousands_of_messages(target: str) -> None:
-    assert ATTACKS[target](FEW) >= 1000
+def test_hundreds_of_messages(target: str) -> None:
+    assert ATTACKS[target](FEW) >= 350
 
 
 @pytest.mark.full
