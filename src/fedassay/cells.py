@@ -76,7 +76,7 @@ def _protection(trust: TrustModel) -> Protection:
 def _refusal(plan: Callable[[Setting], object], trust: TrustModel, protection: Protection) -> str | None:
     budget = Budget(epsilon=1.0) if trust.private else None
     try:
-        plan(Setting(trust=trust, protection=protection, budget=budget, clients=100))
+        plan(Setting(trust=trust, protection=protection, budget=budget, clients=100_000))
     except (UnsupportedQuery, UsageError) as refusal:
         return str(refusal)
     return None
