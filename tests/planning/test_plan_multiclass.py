@@ -19,12 +19,13 @@ from fedassay.planning import ClassExpectation, ClassStudy, plan_multiclass
 from fedassay.planning.class_averages import sampled_rounds
 from fedassay.planning.class_judgement import judgement
 from fedassay.planning.class_methods import PlannedMethod, Word, choices, planned_method
-from fedassay.planning.multiclass import CLASS_TARGETS, MulticlassPlan, loose_bound
+from fedassay.planning.multiclass import CLASS_TARGETS, MulticlassPlan, loose_bound, why_auto
 from fedassay.planning.rehearsed_classes import cost_of, temperature_error
 from fedassay.planning.typical_classes import TypicalClients, TypicalModel
 from fedassay.planning.verdict import Verdict
 from fedassay.protocol import Budget, Noise, Protection, Query, TrustModel, Unit
 from fedassay.simulation import Simulation
+from fedassay.summaries.multiclass.client_profiles import ClientProfiles
 from fedassay.summaries.multiclass.map_changes import MapChanges
 from fedassay.summaries.multiclass.maps import logit_map_from_json
 from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
@@ -343,6 +344,17 @@ def test_without_noise_auto_is_isotonic_and_epsilon_plays_no_part() -> None:
     assert plan.verdicts == dict.fromkeys(CLASS_TARGETS, Verdict.ENOUGH)
     few = plan_multiclass(study(SecureSum(), unit="example"))
     assert "the temperature alone" in few.reason
+
+
+@pytest.mark.parametrize(("clients", "asked"), [(110, False), (120, True)])
+def test_shifts_are_planned_where_noise_does_not_drown_them(clients: int, asked: bool) -> None:
+    """At ε = 1 that takes 81 clients in the fit part, 116 in all."""
+    here = study(ServerDP(), clients=clients, each=20, epsilon=1.0, delta=1e-5)
+    error = temperature_error(here, draws=2)
+    reason = why_auto(choices(here)[0], here, error)
+    assert isinstance(error.queries[-1].of, ClientProfiles) is asked
+    assert ("shifts of the classes as far as they exceed the noise" in reason) is asked
+    assert ("noise would drown shifts" in reason) is not asked
 
 
 def test_a_loose_bound_on_the_rows_of_a_client_is_noticed() -> None:

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from fedassay.cli import options, output, plan_words
 from fedassay.cli.ecdf import Mechanism
+from fedassay.cli.infer import Model
 from fedassay.cli.plan_options import (
     CalibrationTarget,
     CoverageTarget,
@@ -37,6 +38,7 @@ from fedassay.planning import (
     Expectation,
     MulticlassPlan,
     PlannedRelease,
+    Regression,
     Shape,
     Size,
     Study,
@@ -44,6 +46,7 @@ from fedassay.planning import (
     plan_conformal,
     plan_distribution,
     plan_evaluation,
+    plan_inference,
     plan_multiclass,
 )
 from fedassay.tasks.calibration.calibrate import Calibrate
@@ -222,6 +225,53 @@ def conformal(
             _release(size, terms),
             task=Conformal(level=level, method=method, guarantee=guarantee, confidence=confidence, bins=bins),
             targets=_targets(target),
+        )
+    _deliver(plan.to_dict(), json=json, quiet=quiet)
+
+
+@plan_app.command()
+@options.takes(size, options.terms)
+def infer(
+    features: Annotated[int, typer.Option(help="How many features there will be.")],
+    size: Size,
+    terms: options.Terms,
+    model: Annotated[Model, typer.Option(help="linear or logistic.")] = Model.LINEAR,
+    prevalence: Annotated[
+        float | None,
+        typer.Option(help="For logistic: the share of positive rows that you expect. Default: 0.1."),
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Of federated averaging. Default: that of the task.")
+    ] = None,
+    participation: Annotated[
+        float, typer.Option(help="The part of the clients that takes part in each round.")
+    ] = 1.0,
+    effect: Annotated[
+        float | None,
+        typer.Option(help="The standardised coefficient to be seen with 80 % power. Default: 0.1."),
+    ] = None,
+    precision: Annotated[
+        float | None, typer.Option(help="Half an interval that is short enough, for a standardised feature.")
+    ] = None,
+    level: Level = 0.95,
+    json: options.JsonFile = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Predict a regression: errors and intervals of a coefficient, and the smallest effect that will be seen."""
+    output.check_writable(json)
+    wanted = {"effect": effect, "precision": precision}
+    with _no_federation():
+        plan = plan_inference(
+            _release(size, terms),
+            Regression(
+                features=features,
+                model=model.value,
+                prevalence=prevalence,
+                rounds=rounds,
+                participation=participation,
+                level=level,
+            ),
+            targets={name: width for name, width in wanted.items() if width is not None},
         )
     _deliver(plan.to_dict(), json=json, quiet=quiet)
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedassay.cli import plan_classes_words, plan_coverage_words
+from fedassay.cli import plan_classes_words, plan_coverage_words, plan_inference_words
 from fedassay.cli.plan_tables import budget, coloured, number, size, table_of, value
 from fedassay.reports.figures import counted
 
@@ -29,6 +29,8 @@ def render(plan: Mapping[str, Any], console: Console) -> None:
         plan_coverage_words.render(plan, console)
     elif plan["plan"] == "calibrate-classes":
         plan_classes_words.render(plan, console)
+    elif plan["plan"] == "infer":
+        plan_inference_words.render(plan, console)
     else:
         _classifier(plan, console)
     for one in plan["inverse"]:
@@ -180,9 +182,8 @@ def _inverse(one: Mapping[str, Any], console: Console) -> None:
     if each is not None:
         more = each["reason"] if each["value"] is None else f"{counted(each['value'], 'row')} at each client"
         by_rows += f"; or {more}"
-    wish = plan_classes_words.WISHES.get(one["metric"], f"{one['metric']} within {{:g}}").format(
-        one["target"]
-    )
+    wishes = {**plan_classes_words.WISHES, **plan_inference_words.WISHES}
+    wish = wishes.get(one["metric"], f"{one['metric']} within {{:g}}").format(one["target"])
     if one["metric"] == "finite":
         wish = "sets that do not hold everything"
     console.print(

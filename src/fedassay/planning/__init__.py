@@ -1,8 +1,8 @@
 """Is there enough data? Errors, intervals and parameters to expect of a study, before any row is read.
 
 Reading order: `expectation` (what the data are assumed to be), `evaluation`, `calibration`, `multiclass`,
-`distribution` and `conformal` (one plan per task, from the task's own formulas), `resolution` (how many bins),
-`verdict` (enough, not enough, not decidable), `inverse` (the smallest epsilon or number of rows that is enough),
+`distribution`, `conformal` and `inference` (one plan per task, from the task's own formulas), `resolution` (how many
+bins), `verdict` (enough, not enough, not decidable), `inverse` (the smallest epsilon or number of rows that is enough),
 `published` (Table 1 beside ours).
 Trust models are asked for their noise only (`Setting.noise`): whatever they are, the rest is the same.
 """
@@ -14,9 +14,11 @@ from fedassay.planning.conformal import ConformalPlan, plan_conformal
 from fedassay.planning.distribution import DistributionPlan, Shape, plan_distribution
 from fedassay.planning.evaluation import EvaluationPlan, plan_evaluation
 from fedassay.planning.expectation import Expectation, PlannedRelease, Size, Study
+from fedassay.planning.inference import InferencePlan, plan_inference
 from fedassay.planning.multiclass import MulticlassPlan, plan_multiclass
 from fedassay.planning.rehearsed_classes import ClassStudy
 from fedassay.planning.typical_classes import ClassExpectation
+from fedassay.planning.typical_regression import Regression
 
 __all__ = [
     "CalibrationPlan",
@@ -26,8 +28,10 @@ __all__ = [
     "DistributionPlan",
     "EvaluationPlan",
     "Expectation",
+    "InferencePlan",
     "MulticlassPlan",
     "PlannedRelease",
+    "Regression",
     "Shape",
     "Size",
     "Study",
@@ -35,5 +39,6 @@ __all__ = [
     "plan_conformal",
     "plan_distribution",
     "plan_evaluation",
+    "plan_inference",
     "plan_multiclass",
 ]

@@ -169,7 +169,7 @@ def plan_multiclass(
         study=study,
         level=level,
         auto=asked[0],
-        reason=_why(asked[0], study, error),
+        reason=why_auto(asked[0], study, error),
         temperature=error,
         methods=tuple(planned_method(one, study, target=wanted["temperature"]) for one in asked),
         held_out=held_out,
@@ -180,7 +180,8 @@ def plan_multiclass(
     )
 
 
-def _why(choice: Choice, study: ClassStudy, error: TemperatureError) -> str:
+def why_auto(choice: Choice, study: ClassStudy, error: TemperatureError) -> str:
+    """What the default will do, and why, in half a sentence; `error` has the questions that a run would ask."""
     if choice.solver == ONE_SHOT:
         asked = any(isinstance(query.of, ClientProfiles) for query in error.queries)
         shifts = ", and shifts of the classes as far as they exceed the noise," if asked else ""

@@ -99,28 +99,26 @@ def test_estimate_and_covariance_are_those_of_a_direct_computation(model: str, c
     """Two rows of each of five clients a round: Newton steps, and from the fourth round on the one-step estimate."""
     people, of = clients(model), course(model=model, clip=clip)
     _, slopes_clip = of.clips(4)
-    theta, curvature = np.zeros(4), np.zeros((4, 4))
-    starts, gradients, known = [], [], []
+    theta, slopes, starts, gradients, known = np.zeros(4), [], [], [], []
     for t in range(1, 13):
         answers = [
             said(model, {k: v[2 * t - 2 : 2 * t] for k, v in one.items()}, theta, clip) for one in people
         ]
-        g = np.mean([one for one, _ in answers], axis=0)
-        slopes = [one * min(1.0, slopes_clip / float(np.linalg.norm(one))) for _, one in answers]
-        mean = np.mean(slopes, axis=0)
-        curvature = curvature + ((mean + mean.T) / 2 - curvature) / t
-        if t > 3:
-            starts.append(theta)
-            gradients.append(g)
-            known.append(curvature)
-        theta = theta - t**-0.505 * newton_step(curvature, g, 0.0)
+        mean = np.mean([h * min(1.0, slopes_clip / float(np.linalg.norm(h))) for _, h in answers], axis=0)
+        slopes.append((mean + mean.T) / 2)
+        weights = np.array([s * (s + 1) for s in range(1, t + 1)])
+        curvature = np.tensordot(weights / weights.sum(), slopes, axes=1)
+        starts.append(theta)
+        gradients.append(np.mean([g for g, _ in answers], axis=0))
+        known.append(curvature)
+        theta = theta - t**-0.505 * newton_step(curvature, gradients[-1], 0.0)
+    starts, gradients, known, slopes = starts[3:], gradients[3:], known[3:], slopes[3:]
     seen = driven(of, Stream(people))
     found, note = infer_private(seen, of, NAMES)
     begun = np.mean(starts, axis=0)
-    # With one derivative for all rounds there is no term of second order: mean(H θ) - H mean(θ) is zero.
-    assert found.value == pytest.approx(
-        begun - np.linalg.solve(curvature, np.mean(gradients, axis=0)), rel=1e-4
-    )
+    bent = np.mean([h @ (start - begun) for h, start in zip(slopes, starts, strict=True)], axis=0)
+    expected = begun - np.linalg.solve(curvature, np.mean(gradients, axis=0) - bent / 2)
+    assert found.value == pytest.approx(expected, rel=1e-4)
     path = Path.start(starts[0])
     for place, after in enumerate([*starts[1:], theta]):
         path = path.moved(after, gradients[place], known[place], np.zeros(4), step=1.0)
@@ -180,7 +178,7 @@ def test_half_of_the_clients_count_for_half() -> None:
     assert seen.seen.curvature == pytest.approx(np.eye(4))
     deviation = math.sqrt(noise.variance)
     assert seen.noise["gradient"] == pytest.approx(deviation * 1e-3 / 50)
-    assert seen.noise["curvature"] == pytest.approx(deviation * 2e-3 / 50 / math.sqrt(12))
+    assert seen.noise["curvature"] == pytest.approx(deviation * 2e-3 / 50 * math.sqrt(seen.seen.doubt))
 
 
 # --- the path ---------------------------------------------------------------------------------------------
@@ -195,16 +193,30 @@ def test_the_first_quarter_finds_the_way(rounds: int, begin: int) -> None:
         assert seen.path.rounds == (t if t < begin else t - begin)
 
 
-def test_the_estimate_uses_the_derivatives_of_all_rounds() -> None:
+def test_the_derivatives_of_later_rounds_count_more() -> None:
     seen, rng, slopes = PrivatePath.start(np.zeros(2), 8), np.random.default_rng(0), []
     for _ in range(8):
         slopes.append(np.eye(2) + 0.1 * rng.normal(size=(2, 2)))
         seen = seen.after(rng.normal(size=2), slopes[-1], unsure=0.0, decay=0.6)
-    mean = np.mean(slopes, axis=0)
-    settled = seen.settled
-    assert settled.hessian == pytest.approx((mean + mean.T) / 2)
-    assert settled.sums.products == pytest.approx(settled.hessian @ settled.sums.starts)
-    assert settled.one_step(quadratic=True) == pytest.approx(settled.one_step(quadratic=False))
+    weights = np.array([t * (t + 1) for t in range(1, 9)])
+    weights = weights / weights.sum()
+    mean = np.tensordot(weights, slopes, axes=1)
+    assert seen.settled.hessian == pytest.approx((mean + mean.T) / 2)
+    assert seen.doubt == pytest.approx(float(weights @ weights))
+    assert seen.slopes == pytest.approx(np.sum([(h + h.T) / 2 for h in slopes[2:]], axis=0))
+
+
+def test_a_curved_gradient_leaves_no_error_of_second_order() -> None:
+    """g = v + v² with v the distance: without the term of second order errors would be the mean of v²."""
+    truth, errors = np.array([0.3]), []
+    for first in (0.2, 0.1):
+        seen = PrivatePath.start(truth + first, 12)
+        for _ in range(12):
+            v = seen.path.theta - truth
+            seen = seen.after(v + v**2, np.diag(1 + 2 * v), unsure=0.0, decay=0.9)
+        settled = seen.settled
+        errors.append(float(abs(settled.one_step(quadratic=False) - truth)[0]))
+    assert errors[0] / errors[1] > 6  # 8 for third order, 4 for second
 
 
 def test_paths_take_leading_axes() -> None:
@@ -394,8 +406,8 @@ def test_scales_that_make_no_sense_are_refused(wrong: str) -> None:
             {"method": "separated-plug-in-corrected"},
             "method: got separated-plug-in-corrected under server-dp",
         ),
-        ({"state": {"model": "linear"}}, "state: clipped rounds have none; leave it out"),
-        ({"local_steps": 2}, "local steps: clipped rounds have none"),
+        ({"state": {"model": "linear"}}, "state: rounds under noise have no use for it; leave out --state"),
+        ({"local_steps": 2}, "local-steps: rounds under noise have no use for it"),
     ],
 )
 def test_what_noise_cannot_cover_is_refused_before_anything_is_asked(

@@ -5,8 +5,8 @@ that it has not used before, shortened to a norm of C, with its derivative (`Cli
 added to the sum. The spread of what rounds say holds rows, clients and noise alike, so that the interval of the
 one-step estimate (`path`) needs no further term.
 
-* Steps are Newton steps with the derivative so far, shortened by t^{-a}: a budget pays for few rounds only, and plain
-  steps would still be on their way. Curvature below what noise can make is not believed.
+* Steps are Newton steps with the mean derivative so far, shortened by t^{-a}: a budget pays for few rounds only, and
+  plain steps would still be on their way. Curvature below what noise can make is not believed.
 * The first quarter of the rounds finds the way and is not part of the estimate: there, far from the optimum, most
   gradients are clipped, and noise in the derivative matters.
 * What is estimated is where the mean *clipped* gradient is zero. It is the optimum of the loss where few gradients
@@ -33,12 +33,15 @@ from fedassay.summaries.regression.standard import Standard
 from fedassay.tasks.inference.estimate import Estimate
 from fedassay.tasks.inference.laws import RandomScaling, StudentT
 from fedassay.tasks.inference.path import Path
-from fedassay.tasks.inference.sums import newton_step
+from fedassay.tasks.inference.sums import newton_step, times
 
 Floats = NDArray[np.float64]
 
 ON_THE_WAY = 0.25
 """The part of the rounds that is not part of the estimate."""
+
+GROWTH = 2
+"""Round t weighs about t² in the mean derivative."""
 
 FEWEST, MOST = 12, 100
 """Rounds, where nothing else decides."""
@@ -109,23 +112,32 @@ class PrivateCourse:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PrivatePath:
-    """What rounds have shown: the path after the first quarter, and the mean derivative of all. Leading axes allowed.
+    """What rounds have shown: the path after the first quarter, and derivatives. Leading axes allowed.
 
     Parameters
     ----------
+    path : of the rounds that count, each with the curvature as it was known then.
+    curvature : the mean derivative of all rounds, with weights that grow like t²: where the path began, curvatures are
+        others than at the optimum (five times as large, if one outcome in twenty is a one).
+    doubt : the sum of the squared weights; noise of variance v in each derivative is v·`doubt` in the mean.
+    slopes, products : sums over the rounds that count of H_t, with its noise, and of H_t times where round t began.
     begin : the round after which the path that counts begins.
     """
 
     path: Path
     curvature: Floats
+    slopes: Floats
+    products: Floats
+    doubt: float = 0.0
     rounds: int = 0
     begin: int = 1
 
     @classmethod
     def start(cls, theta: Floats, rounds: int) -> PrivatePath:
         """Before the first of so many rounds."""
-        square = np.zeros((*theta.shape, theta.shape[-1]))
-        return cls(path=Path.start(theta), curvature=square, begin=max(1, int(ON_THE_WAY * rounds)))
+        square, begin = np.zeros((*theta.shape, theta.shape[-1])), max(1, int(ON_THE_WAY * rounds))
+        path = Path.start(theta)
+        return cls(path=path, curvature=square, slopes=square, products=np.zeros(theta.shape), begin=begin)
 
     def after(self, gradient: Floats, slopes: Floats, *, unsure: float, decay: float) -> PrivatePath:
         """One round further.
@@ -135,22 +147,33 @@ class PrivatePath:
         gradient, slopes : means over the clients of the round, with noise.
         unsure : the standard deviation of the noise in an entry of `slopes`.
         """
-        t = self.rounds + 1
+        t, start = self.rounds + 1, self.path.theta
         symmetric = (slopes + np.swapaxes(slopes, -1, -2)) / 2
-        curvature = self.curvature + (symmetric - self.curvature) / t
-        step = newton_step(curvature, gradient, unsure / math.sqrt(t))
-        theta = self.path.theta - t**-decay * step
-        path = self.path.moved(theta, gradient, curvature, np.zeros_like(gradient), step=1.0)
+        weight = (GROWTH + 1) / (t + GROWTH)
+        curvature = self.curvature + weight * (symmetric - self.curvature)
+        doubt = (1 - weight) ** 2 * self.doubt + weight**2
+        theta = start - t**-decay * newton_step(curvature, gradient, unsure * math.sqrt(doubt))
+        if t == self.begin:
+            square, vector = np.zeros_like(curvature), np.zeros_like(theta)
+            path = Path.start(theta)
+        else:
+            square, vector = self.slopes + symmetric, self.products + times(symmetric, start)
+            path = self.path.moved(theta, gradient, curvature, np.zeros_like(gradient), step=1.0)
         return replace(
-            self, path=Path.start(theta) if t == self.begin else path, curvature=curvature, rounds=t
+            self, path=path, curvature=curvature, slopes=square, products=vector, doubt=doubt, rounds=t
         )
 
     @property
     def settled(self) -> Path:
-        """The path that counts, with the mean derivative of all rounds in place of what was known in each."""
+        """The path that counts, with the mean derivative as its Hessian.
+
+        The term of second order (C at the top of `path`) is taken from the derivatives of single rounds: noise in them
+        meets only how far rounds began from each other, which is little.
+        """
         sums = self.path.sums
-        products = (self.curvature @ sums.starts[..., None])[..., 0]
-        known = replace(sums, hessians=sums.rounds * self.curvature, products=products)
+        n = max(1, sums.rounds)
+        bent = self.products - times(self.slopes, sums.starts / n)
+        known = replace(sums, hessians=n * self.curvature, products=bent + times(self.curvature, sums.starts))
         return replace(self.path, sums=known)
 
 
@@ -214,7 +237,7 @@ def run_private_rounds(
         noise = {
             "law": released.noise.law,
             "gradient": in_gradient,
-            "curvature": in_slopes / math.sqrt(course.rounds),
+            "curvature": in_slopes * math.sqrt(seen.doubt),
         }
     return PrivateSeen(seen=seen, noise=noise)
 
@@ -223,9 +246,9 @@ def infer_private(seen: PrivateSeen, course: PrivateCourse, names: Sequence[str]
     """Estimate and covariance on the common scale, and notes on what noise and few rows do to them.
 
     The one-step estimate with plug-in intervals; on request the mean of the iterates, with random scaling. Where noise
-    hides the smallest curvature, plug-in intervals get very wide and still cover (95 to 98 % in five settings of 250
-    runs, curvatures below zero included; 87 % where coefficients are large too), while those of random scaling, which
-    know nothing of how far rounds still have to go, cover 57 to 77 % (36 %). See docs/explanation/private-inference.md.
+    hides the smallest curvature, plug-in intervals get very wide and still cover (91 to 98 % in five such settings),
+    while those of random scaling, which know nothing of how far rounds still have to go, cover 34 to 74 %. See
+    docs/explanation/private-inference.md.
     """
     smallest = float(np.linalg.eigvalsh(seen.seen.curvature)[0])
     hidden = smallest <= SURE * float(seen.noise["curvature"]) * math.sqrt(len(names))

@@ -14,6 +14,7 @@ from fedassay.protocol import Budget, Protection, Setting, Unit
 from fedassay.summaries.multiclass.client_profiles import LARGEST_MOMENTS, Profiles
 from fedassay.summaries.multiclass.loss_curves import Curves
 from fedassay.summaries.multiclass.scaling_maps import Temperature, VectorScaling
+from fedassay.tasks.calibration.multiclass.curve_minimum import BEYOND
 from fedassay.tasks.calibration.multiclass.exact import Fit
 from fedassay.tasks.calibration.multiclass.shifted import fit_shifted, shifts_of
 from fedassay.trust.server_dp import ServerDP
@@ -79,6 +80,13 @@ def test_a_small_budget_is_one_release_and_a_large_one_two() -> None:
     assert ([query.share for query in asked], large.sums) == ([0.5, 0.5], 2)
     assert isinstance(large.map, Temperature)
     assert large.map.inverse_temperature == pytest.approx(0.5, abs=0.08)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+def test_a_temperature_beyond_the_grid_is_said_to_be(epsilon: float) -> None:
+    timid, right = (model(2_000, np.zeros(CLASSES), scale, 3) for scale in (0.1, 1.0))
+    assert fitted(timid, clients=100, epsilon=epsilon)[0].reason == BEYOND
+    assert not fitted(right, clients=100, epsilon=epsilon)[0].reason
 
 
 def seen(excess: np.ndarray, spread: np.ndarray | float = 10.0) -> Profiles:
