@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -222,7 +223,7 @@ def _private(study: PlannedRelease, of: Regression) -> PredictedFit:
     except UsageError as problem:  # noise that hides everything, before anything is spent
         return PredictedFit(method=ROUND, level=of.level, noise=noise, reason=str(problem))
     rounds = round(1 / query.share)
-    begun = PrivatePath.start(np.zeros(1), rounds).begin
+    begun, doubt = _private_path(rounds)
     counted, many = rounds - begun, of.participation * study.expectation.clients
     each, again = _visit(study, query)
     rows = min(study.rows, counted * many * each)
@@ -243,9 +244,18 @@ def _private(study: PlannedRelease, of: Regression) -> PredictedFit:
         answers=asked,
         bytes=round(asked * _bytes(query, study)),
         noise=noise,
-        unsure=in_slopes / math.sqrt(rounds) * math.sqrt(of.parameters) / of.curvature,
+        unsure=in_slopes * math.sqrt(doubt * of.parameters) / of.curvature,
         again=again,
     )
+
+
+@lru_cache(maxsize=64)
+def _private_path(rounds: int) -> tuple[int, float]:
+    """The rounds that do not count, and how much of the noise in one round's derivative is left in their mean."""
+    path = PrivatePath.start(np.zeros(1), rounds)
+    for _ in range(rounds):
+        path = path.after(np.zeros(1), np.ones((1, 1)), unsure=0.0, decay=1.0)
+    return path.begin, path.doubt
 
 
 def _bytes(query: Query[Any], study: PlannedRelease) -> int:
