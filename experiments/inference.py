@@ -50,11 +50,13 @@ class Scope:
     plain_rounds: tuple[int, ...] = (200, 1000, 5000)
     plain_parts: tuple[float, ...] = (0.5,)
     grid: tables.Grid = field(default_factory=tables.Grid)
-    local_rounds: tuple[int, ...] = (200, 1000, 2000)
+    local_rounds: tuple[int, ...] = (200, 1000)
     decays: tuple[float, ...] = (0.505, 0.667, 0.75, 0.9)
     decay_rounds: int = 2000
     few: int = 500
     """Replications of what is only compared."""
+    large: int = 1000
+    """Replications of cases with many rows in a round."""
     convergence: tuple[int, ...] = (
         10,
         14,
@@ -84,7 +86,7 @@ class Scope:
             parts=(0.2, 0.5),
             rounds=(12, 16),
             plain_rounds=(16,),
-            grid=tables.Grid(parts=(0.5,), rounds=(8, 16), stated=16),
+            grid=tables.Grid(parts=(0.5,), steps=((1, 2),), rounds=(8, 16), stated=16),
             local_rounds=(12,),
             decays=(0.75,),
             decay_rounds=12,
@@ -92,6 +94,11 @@ class Scope:
             convergence=(8, 16),
             secure_rounds=8,
         )
+
+    def of(self, case: Case) -> Plan:
+        """For one case of the grid."""
+        least = self.large if case.chunk < Plan.replications else self.plan.replications
+        return replace(self.plan, replications=min(least, self.plan.replications))
 
     @property
     def compared(self) -> Plan:
@@ -121,18 +128,17 @@ def numbers(scope: Scope) -> Made:
 def covered(scope: Scope) -> Made:
     """What the default covers, and the others beside it."""
     grid, plan = scope.grid, scope.plan
-    found = {case: plan.path(case.default) for case in grid.cases}
+    found = {case: scope.of(case).path(case.default) for case in grid.cases}
     several = {
-        "linear": [runs for case, runs in found.items() if case.model == "linear"],
-        "logistic": [plan.runs(Case(model="logistic", part=part)) for part in scope.parts],
+        model: [plan.runs(Case(model=model, part=part)) for part in scope.parts] for model in tables.MODELS
     }
     return Made(
         tables={
-            "run coverage": run_line(scope),
+            "run coverage": run_line(scope, large=True),
             "coverage": tables.coverage(found, grid),
             "verdict": tables.verdict(found, grid),
             "methods": tables.methods(several, grid.rounds),
-            "local": tables.local_work(plan, scope.compared, grid.steps[-1], scope.local_rounds),
+            "local": tables.local_work(scope.compared, grid.steps[-1], scope.local_rounds),
             "decays": tables.decays(scope.compared, scope.decays, scope.decay_rounds),
         }
     )
@@ -169,10 +175,12 @@ PARTS: Mapping[str, Callable[[Scope], Made]] = {
 }
 
 
-def run_line(scope: Scope) -> str:
+def run_line(scope: Scope, *, large: bool = False) -> str:
     """When and how much."""
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    return f"Measured {today}, seed {scope.plan.seed}: {scope.plan.replications} replications."
+    fewer = large and scope.large < scope.plan.replications
+    said = f", {scope.large} where more than 30 rows can be in a round" if fewer else ""
+    return f"Measured {today}, seed {scope.plan.seed}: {scope.plan.replications} replications{said}."
 
 
 def main(scope: Scope, folder: Path, parts: Sequence[str] = tuple(PARTS)) -> None:
@@ -196,8 +204,11 @@ if __name__ == "__main__":
     parser.add_argument("--quick", action="store_true", help="little of everything; needs a --folder")
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--replications", type=int, default=Plan.replications, help="of simulations")
+    parser.add_argument(
+        "--large", type=int, default=Scope.large, help="replications where rounds have many rows"
+    )
     options = parser.parse_args()
     if options.quick and options.folder is None:
         parser.error("--quick: got no --folder, expected one, because docs/ is for the full run.")
-    full = Scope(plan=Plan(replications=options.replications, folder=cache_folder()))
+    full = Scope(plan=Plan(replications=options.replications, folder=cache_folder()), large=options.large)
     main(Scope.quick() if options.quick else full, options.folder or FOLDER, options.part or tuple(PARTS))

@@ -38,6 +38,8 @@ KIND_STYLES: Mapping[str, Style] = dict(
     zip(KINDS, (DEFAULT_STYLE, THIRD_STYLE, PUBLISHED_STYLE), strict=True)
 )
 
+TICKS = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+
 METHOD_STYLES: Mapping[str, Style] = {
     PUBLISHED: PUBLISHED_STYLE,
     SCALING: SECOND_PUBLISHED_STYLE,
@@ -57,7 +59,7 @@ def figure_1(plan: Plan, part: float) -> Drawing:
         frames.append(
             Frame(
                 title=title,
-                x=Axis(title="rounds T", form="~s"),
+                x=Axis(title="rounds T", form="~s", ticks=TICKS),
                 y=Axis(title="distance from θ*"),
                 curves=curves,
                 width=300,
@@ -87,7 +89,7 @@ def figure_2(found: Mapping[str, Runs], rounds: Sequence[int], part: float) -> D
             [
                 Frame(
                     title=f"{model}, ν = {part:g}",
-                    x=Axis(title="rounds T", form="~s"),
+                    x=Axis(title="rounds T", form="~s", ticks=TICKS),
                     y=Axis(title=title, log=log, domain=domain),
                     curves={method: [spot(t, runs[method, t]) for t in rounds] for method in METHOD_STYLES},
                     level=level,

@@ -25,7 +25,7 @@ from experiments.common import generator
 from fedassay.summaries.regression.local_work import CORRECTED, Steps, Work, local_work
 from fedassay.summaries.regression.losses import Design, IndexLoss, LogLoss, SquaredError, loss_of
 from fedassay.tasks.inference.laws import Law, Normal, RandomScaling, StudentT
-from fedassay.tasks.inference.path import Path, StepSizes
+from fedassay.tasks.inference.path import ENOUGH_ROWS, Path, StepSizes
 
 Floats = NDArray[np.float64]
 
@@ -338,6 +338,8 @@ def simulate(case: Case, replications: int, snapshots: Iterable[int], rng: np.ra
     within = Within.empty(replications, case.clients, case.features)
     mean_steps, weights = of.steps.mean(axis=1, keepdims=True), of.weights
     every = np.arange(replications)[:, None]
+    # Rows of a round, on average: all replications restart together.
+    rows, moved = case.drawn * float(np.mean(case.steps)), 0
     runs: Runs = {}
     for t in range(1, wanted[-1] + 1):
         who, step = of.who(rng), sizes.at(t)
@@ -351,9 +353,10 @@ def simulate(case: Case, replications: int, snapshots: Iterable[int], rng: np.ra
             (weight * work.drift).mean(axis=1),
             step=step,
             mean_steps=mean_steps,
-            restarts=case.restarts,
-            compare=(t - 1) * case.drawn * np.mean(case.steps) >= 2 * case.features,
+            compare=(t - 1) * rows >= 2 * case.features,
+            restarts=case.restarts and (t - moved) * rows >= ENOUGH_ROWS * case.features,
         )
+        moved = t if path.has_restarted else moved
         if t in wanted:
             runs |= {(name, t): found for name, found in judged(path, within, of, optimum).items()}
     return runs

@@ -23,7 +23,7 @@ from experiments.inference_simulation import (
     Runs,
 )
 from experiments.three_privacy_models import markdown
-from fedassay.summaries.regression.local_work import CORRECTED, LOCAL
+from fedassay.summaries.regression.local_work import LOCAL
 
 MODELS = ("linear", "logistic")
 FIVE, TWELVE = tuple(range(1, 6)), tuple(range(1, 13))
@@ -220,13 +220,13 @@ def methods(found: Mapping[str, Sequence[Runs]], rounds: Sequence[int]) -> str:
 # --- what else matters ----------------------------------------------------------------------------------------------
 
 
-def local_work(plan: Plan, few: Plan, steps: tuple[int, ...], rounds: Sequence[int]) -> str:
+def local_work(few: Plan, steps: tuple[int, ...], rounds: Sequence[int]) -> str:
     """All clients: what is done about what local steps bend. Coverage and mean radius x 100 of the default."""
     lines = []
     for model in MODELS:
         for local in LOCAL:
             case = Case(model=model, steps=steps, local=local).default
-            runs = plan.path(case) if local == CORRECTED else few.only(*rounds).path(case)
+            runs = few.only(*rounds).path(case)
             cells = [
                 f"{coverage_cell(found)}, {100 * found.radius.mean():.2f}"
                 for found in (runs[ROUND, t] for t in rounds)

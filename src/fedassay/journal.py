@@ -48,23 +48,27 @@ class Journal(ABC):
         among = self._places.get(key["key"], []) if "key" in key else self._entries
         return next((entry for entry in among if all(entry.get(k) == v for k, v in wanted.items())), None)
 
-    @property
-    def fewest_clients(self) -> int:
-        """How many clients every release covers at least that asked everybody; 0 if nobody was asked.
+    def answered(self, clients: int) -> int:
+        """How many of so many clients were never missing when they were asked; 0 if nobody was asked.
 
-        Of cohorts that were drawn, the largest counts: those who were not drawn are not missing.
+        Those who were not drawn for a cohort are not missing. Where everybody was asked, only that counts.
         """
         drawn = {
-            entry["key"]
-            for entry in self.entries()
+            entry["key"]: len(entry["cohort"])
+            for entry in self._entries
             if entry["kind"] == "begun" and entry["cohort"] is not None
         }
-        released = [entry for entry in self.entries() if entry["kind"] == "released"]
+        released = [entry for entry in self._entries if entry["kind"] == "released"]
         every = [
             int(one["clients"]) for entry in released if entry["key"] not in drawn for one in entry["values"]
         ]
-        some = [int(one["clients"]) for entry in released for one in entry["values"]]
-        return min(every) if every else max(some, default=0)
+        lost = [
+            drawn[entry["key"]] - int(one["clients"])
+            for entry in released
+            if entry["key"] in drawn
+            for one in entry["values"]
+        ]
+        return min(every) if every else clients - max(lost) if lost else 0
 
 
 class MemoryJournal(Journal):

@@ -341,7 +341,9 @@ class _Driver:
         """So many clients, each set of them as probable as any other (up to ties of 64-bit words)."""
         names, least = self.runtime.clients, max(1, getattr(trust, "minimum_cohort", 1))
         if trust.private:
-            raise UsageError(f"{trust.name}: it takes no cohort that the server draws; expected a sampling rate.")
+            raise UsageError(
+                f"{trust.name}: it takes no cohort that the server draws; expected a sampling rate."
+            )
         if not least <= size <= len(names):
             raise UsageError(
                 f"participation: got {size} of {len(names):,} clients in a round, expected {least} to {len(names):,} "

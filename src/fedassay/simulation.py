@@ -167,7 +167,7 @@ def simulate(
         cohort=describe_cohort(
             results,
             asked=federation.client_count,
-            answered=journal.fewest_clients,
+            answered=journal.answered(federation.client_count),
             truncated=runtime.truncated,
         ),
         runtime={

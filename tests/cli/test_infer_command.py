@@ -135,8 +135,9 @@ def test_rounds_that_are_stopped_go_on_where_they_were(capsys: Any, tmp_path: Pa
 def test_noise_takes_scales_and_a_clip_and_says_how_many_rounds_there_are(capsys: Any, csv: Path) -> None:
     privacy = ["--privacy", "server-dp", "--epsilon", 200, "--delta", 1e-5, "--unit", "client"]
     options = ["--rows-per-client", 300, "--rounds", 8, "--scale", "age=50:10", "--scale", "dose=1000:1000"]
+    options += ["--scale", "sex=0:1"]
     document = document_of(capsys, csv, *LOGISTIC, *privacy, *options, "--clip", 0.5)
-    assert document["parameters"]["scales"] == ["age=50:10", "dose=1000:1000"]
+    assert document["parameters"]["scales"] == ["age=50:10", "dose=1000:1000", "sex=0:1"]
     assert (document["results"]["fit"]["rounds"], document["results"]["fit"]["clip"]) == (8, 0.5)
     assert document["cohort"]["clients"] == 5
     assert document["cohort"]["rows"] is None  # nobody is told

@@ -20,7 +20,7 @@ def test_in_words(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, err = call(capsys, "plan", "infer", *DATA, *options)
     assert (code, err) == (0, "")
     assert "2,000 rows at 5 clients, 0.2 of them positive, 4 features, logistic model; secure-sum." in out
-    for words in ("newton", "round-plug-in", "1,840", "0.157", "sampling", "privacy", "answers"):
+    for words in ("newton", "round-plug-in", "1,680", "0.173", "sampling", "privacy", "answers"):
         assert words in out
     assert "…" not in out
     assert "Recommended: newton, unless rows stream in: then round-plug-in." in out

@@ -118,7 +118,7 @@ def test_without_noise_the_pooled_fit_is_recommended() -> None:
     assert newton.standard_error == pytest.approx(2 / math.sqrt(4000 - 2))
     assert newton.half_width == pytest.approx(1.95996 * newton.standard_error, rel=1e-5)
     assert newton.effect == pytest.approx((1.95996 + 0.84162) * newton.standard_error, rel=1e-5)
-    assert rounds.rows == (200 - 16) * 4 * 5  # the restart after 16 rounds is within the first eighth
+    assert rounds.rows == (200 - 45) * 4 * 5  # the restart after 45 rounds is within the first quarter
     assert (newton.answers, rounds.answers) == (7, 201)
     assert 0 < 10 * newton.bytes < rounds.bytes
     assert plan.verdict == "Enough data for effect."
@@ -189,9 +189,9 @@ def test_what_no_epsilon_reaches_is_said() -> None:
 
 
 def test_what_is_too_good_to_be_true_is_said() -> None:
-    again = plan_inference(planned(each=20), Regression(features=2, rounds=100))
-    assert again.predicted[ROUND].rows == 80
-    assert "Clients with 20 rows use them again before 100 rounds are over" in again.warnings[0]
+    again = plan_inference(planned(each=60), Regression(features=2, rounds=100))
+    assert again.predicted[ROUND].rows == 240
+    assert "Clients with 60 rows use them again before 100 rounds are over" in again.warnings[0]
     rare = plan_inference(planned(), logistic(prevalence=0.02))
     assert rare.warnings == (
         "About 16 rows of the rarer class for 7 coefficients are few: estimates will be biased, and errors larger "

@@ -98,6 +98,7 @@ def infer(
         task = Infer(
             model=name,
             features=feature_names(columns.names["features"], data),
+            target=target,
             method=method,
             rounds=rounds,
             participation=participation,

@@ -129,7 +129,10 @@ def _result(
         results=with_site_names(results, runtime.clients),
         privacy=describe_privacy(announced.setting, simulated=False),
         cohort=describe_cohort(
-            results, asked=len(announced.roster), answered=journal.fewest_clients, truncated=None
+            results,
+            asked=len(announced.roster),
+            answered=journal.answered(len(announced.roster)),
+            truncated=None,
         ),
         runtime={
             "name": runtime.name,

@@ -147,7 +147,11 @@ ROLES: Mapping[str, Role] = MappingProxyType(
                 fix="fill in a word such as unknown, which then is a group of its own, or remove these rows",
             ),
             _number("conformity", "large where the prediction is bad", "remove or repair these rows"),
-            _number("target", "what was to be predicted", "remove rows without a true value"),
+            _number(
+                "target",
+                "what was to be predicted",
+                "remove rows without one, and write true and false as 1 and 0",
+            ),
             _number(
                 "offset",
                 "what is added to the linear predictor",

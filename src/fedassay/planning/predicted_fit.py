@@ -31,7 +31,7 @@ from fedassay.summaries.regression.rounds import RoundFields
 from fedassay.tasks.inference.infer import NEWTON
 from fedassay.tasks.inference.laws import Law, Normal, StudentT
 from fedassay.tasks.inference.online import ROUND
-from fedassay.tasks.inference.path import FIRST_RESTART, LEFT_OUT, Path
+from fedassay.tasks.inference.path import ENOUGH_ROWS, LEFT_OUT, MARKS, Path
 from fedassay.tasks.inference.private_rounds import PrivatePath
 
 POWER = 0.8
@@ -154,7 +154,7 @@ def _streamed(study: PlannedRelease, of: Regression) -> PredictedFit:
     clients = study.expectation.clients
     drawn = query.cohort.clients if isinstance(query.cohort, Draw) else clients
     each, again = _visit(study, query)
-    began = _restart(rounds) if of.model == LogLoss.name else 0
+    began = _restart(rounds, drawn * each, of.parameters) if of.model == LogLoss.name else 0
     waited = max(_WAITED, began, math.ceil(2 * of.parameters / (drawn * each)))
     if rounds - waited < 1:
         raise DataError(
@@ -199,10 +199,12 @@ def _visit(study: PlannedRelease, query: Sum[Any]) -> tuple[int, bool]:
     return max(1, rows // visits), rows < visits
 
 
-def _restart(rounds: int) -> int:
-    """The rounds that the estimate leaves out: up to the last power of two in the first eighth (`path`)."""
-    part = LEFT_OUT * rounds
-    return 0 if part < FIRST_RESTART else 1 << math.floor(math.log2(part))
+def _restart(rounds: int, rows: float, parameters: int) -> int:
+    """The rounds that the estimate leaves out: up to the last restart in the first quarter (`path`)."""
+    began = 0
+    for mark in sorted(mark for mark in MARKS if mark <= LEFT_OUT * rounds):
+        began = mark if (mark - began) * rows >= ENOUGH_ROWS * parameters else began
+    return began
 
 
 def _freedom(compared: int) -> float:

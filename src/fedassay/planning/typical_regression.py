@@ -73,7 +73,16 @@ class Regression:
         """The task with these options."""
         rounds = {} if method == NEWTON else {"rounds": self.rounds, "participation": self.participation}
         names = tuple(f"x{place}" for place in range(self.features))
-        return Infer(model=self.model, features=names, method=method, level=self.level, **cast(Any, rounds))
+        unit = names if self.model != SquaredError.name else (*names, "target")
+        scales = () if method == NEWTON else tuple(f"{name}=0:1" for name in unit)
+        return Infer(
+            model=self.model,
+            features=names,
+            method=method,
+            level=self.level,
+            scales=scales,
+            **cast(Any, rounds),
+        )
 
     def moments(self, study: PlannedRelease) -> Moments:
         """What rows like these have in common."""

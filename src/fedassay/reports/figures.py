@@ -96,6 +96,9 @@ def error(value: float) -> str:
     return f"{value:.2g}" if value < 10 else f"{value:,.0f}"
 
 
+_MOST_DECIMALS = 8
+
+
 def amount(value: float | None, *, width: float | None = None) -> str:
     """A value of any size, with as many digits as an interval of this width deserves.
 
@@ -105,13 +108,15 @@ def amount(value: float | None, *, width: float | None = None) -> str:
     ('23,457', '23.46', '0.123457', '-')
     >>> amount(99902.34), amount(1e7), amount(2.5e-12)
     ('99,902.3', '10,000,000', '2.5e-12')
+    >>> amount(1.234e-9, width=4e-11)
+    '1.234e-09'
     """
     if value is None:
         return "-"
     if width is None or width <= 0 or not math.isfinite(width):
         return f"{float(f'{value:.6g}'):,.12g}"
-    digits = min(8, max(0, 1 - math.floor(math.log10(width / 2))))
-    return f"{value:,.{digits}f}"
+    digits = max(0, 1 - math.floor(math.log10(width / 2)))
+    return f"{value:,.{digits}f}" if digits <= _MOST_DECIMALS else f"{value:.4g}"
 
 
 def p_equals(p: float | None) -> str:

@@ -337,6 +337,11 @@ def test_rounds() -> None:
     assert course(rounds=10).visits == 10
 
 
+def as_they_are(*names: str) -> tuple[str, ...]:
+    """Scales that change nothing."""
+    return tuple(f"{name}=0:1" for name in names)
+
+
 def asked_by(task: Infer, setting: Setting) -> Sum[Any]:
     query = next(task.steps(setting))
     assert isinstance(query, Sum)
@@ -344,7 +349,7 @@ def asked_by(task: Infer, setting: Setting) -> Sum[Any]:
 
 
 def test_the_task_asks_with_its_defaults() -> None:
-    task = Infer(features=("a", "b", "c"), model="logistic")
+    task = Infer(features=("a", "b", "c"), model="logistic", scales=as_they_are("a", "b", "c"))
     query = asked_by(task, private(rows=200))
     assert query.share == 1 / 50
     assert (query.of.clip, query.of.slopes_clip, query.of.visits) == (1.0, 1.0, 50)
@@ -357,7 +362,7 @@ def test_the_task_asks_with_its_defaults() -> None:
 
 
 def test_public_scales_are_used() -> None:
-    task = Infer(features=("a", "b"), scales=("b=2:4", "target=1:3"))
+    task = Infer(features=("a", "b"), scales=("a=0:1", "b=2:4", "target=1:3"))
     of = asked_by(task, private()).of
     assert (of.centres, of.scales, of.target_centre, of.target_scale) == ((0.0, 2.0), (1.0, 4.0), 1.0, 3.0)
     bare = asked_by(replace(task, intercept=False), private()).of
@@ -414,12 +419,12 @@ def test_what_noise_cannot_cover_is_refused_before_anything_is_asked(
     changed: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
-        next(Infer(features=("a",), **changed).steps(private()))
+        next(Infer(features=("a",), scales=as_they_are("a", "target"), **changed).steps(private()))
 
 
 def test_rounds_that_noise_would_drown_are_not_begun() -> None:
     """From public numbers alone: before a row is read, and not in a rehearsal, where the clients are not known."""
-    task = Infer(features=("a", "b", "c"), rounds=12)
+    task = Infer(features=("a", "b", "c"), rounds=12, scales=as_they_are("a", "b", "c", "target"))
     with pytest.raises(
         UsageError, match="with 20 clients the noise of 12 rounds hides the coefficients"
     ) as refused:
@@ -457,8 +462,9 @@ def test_exact_rounds_are_never_asked_under_noise() -> None:
 )
 def test_trust_models_that_cannot_answer_say_why(trust: Any, participation: float, said: str) -> None:
     setting = private(trust)
+    task = Infer(features=("a",), participation=participation, scales=as_they_are("a", "target"))
     with pytest.raises(UnsupportedQuery, match=said):
-        trust.plan(asked_by(Infer(features=("a",), participation=participation), setting), setting)
+        trust.plan(asked_by(task, setting), setting)
 
 
 # --- what it costs ----------------------------------------------------------------------------------------
@@ -492,7 +498,8 @@ def test_every_site_pays_for_every_round_and_together_they_cost_what_is_promised
     budget, rounds = Budget(epsilon=1.0, delta=1e-5), 12
     everyone = sites(budget if participation == 1 else None)  # composing coins at every charge takes seconds
     setting = replace(private(many=len(everyone)), budget=budget)
-    task = Infer(features=("x0", "x1", "x2"), rounds=rounds, participation=participation)
+    scales = as_they_are("x0", "x1", "x2", "target")
+    task = Infer(features=("x0", "x1", "x2"), rounds=rounds, participation=participation, scales=scales)
     run(
         [Job(name="infer", task=task, setting=setting)],
         runtime=Faithful(everyone),
@@ -523,7 +530,7 @@ def test_every_site_pays_for_every_round_and_together_they_cost_what_is_promised
 
 
 def test_coins_count_only_where_a_server_is_trusted_and_whole_clients_are_protected() -> None:
-    task = Infer(features=("a",), rounds=12, participation=0.5)
+    task = Infer(features=("a",), rounds=12, participation=0.5, scales=as_they_are("a", "target"))
     amplified = {}
     for trust, unit in ((ServerDP(), "client"), (DistributedDP(), "client"), (ServerDP(), "example")):
         setting = private(trust, unit=unit)
@@ -551,7 +558,7 @@ def federation(many: int = 200, each: int = 48) -> dict[str, np.ndarray]:
 def result(trust: Any, many: int, **changed: Any) -> fedassay.Result:
     protection = Protection(unit=Unit.CLIENT, rows_per_client=48)
     terms = Terms.of(trust, Budget(epsilon=8, delta=1e-5), protection, Simulation(seed=2, mode="aggregate"))
-    task = Infer(features=("a", "b"), scales=("a=50:10", "target=13:3"), **changed)
+    task = Infer(features=("a", "b"), scales=("a=50:10", "b=0:1", "target=13:3"), **changed)
     return terms.simulate("infer", task, federation(many), terms.roles("site", target="y", features="a,b"))
 
 
@@ -580,20 +587,16 @@ def test_what_a_result_shows_and_what_it_does_not(trust: Any, many: int) -> None
     assert results["notes"] == ["Each client counts alike, and rows are on the scale that was given."]
 
 
-def test_without_scales_the_result_says_what_that_means() -> None:
-    terms = Terms.of(
-        ServerDP(),
-        Budget(epsilon=8, delta=1e-5),
-        Protection(unit=Unit.CLIENT, rows_per_client=48),
-        Simulation(seed=2, mode="aggregate"),
-    )
-    roles = terms.roles("site", target="y", features="b")
-    found = terms.simulate("infer", Infer(features=("b",), rounds=8), federation(many=30), roles)
-    assert "no scales were given" in found.results["notes"][0]
+def test_scales_have_to_be_given_for_everything() -> None:
+    with pytest.raises(UsageError, match="scales: got none under server-dp"):
+        next(Infer(features=("a",)).steps(private()))
+    with pytest.raises(UsageError, match="scales: got none of target, expected one for each"):
+        Infer(features=("a",), scales=("a=0:1",))
+    assert Infer(features=("a",), scales=("a=0:1",), model="logistic").scales == ("a=0:1",)
 
 
 def test_neighbours_that_are_replaced_get_twice_the_noise() -> None:
-    task = Infer(features=("a",), rounds=12)
+    task = Infer(features=("a",), rounds=12, scales=as_they_are("a", "target"))
     alone, replaced = private(), private(neighbours=Neighbours.REPLACE_ONE)
     noises = [setting.noise(asked_by(task, setting)).scale for setting in (alone, replaced)]
     assert noises[1] == pytest.approx(2 * noises[0], rel=1e-6)

@@ -86,7 +86,7 @@ class Coordinator:
                 cohort=describe_cohort(
                     results,
                     asked=len(self.file.clients),
-                    answered=journal.fewest_clients,
+                    answered=journal.answered(len(self.file.clients)),
                     truncated=None,
                 ),
                 runtime={

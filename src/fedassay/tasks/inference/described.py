@@ -16,7 +16,7 @@ from fedassay.summaries.regression.losses import LogLoss
 from fedassay.summaries.regression.moments import Moments
 from fedassay.summaries.regression.standard import Standard
 from fedassay.tasks.inference.estimate import Estimate
-from fedassay.tasks.inference.newton import RegressionFit
+from fedassay.tasks.inference.newton import CLIENTS, RegressionFit
 from fedassay.tasks.inference.online import Course, Seen
 from fedassay.tasks.inference.private_rounds import PrivateCourse, PrivateSeen
 
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-ENOUGH = 200
-"""Rounds from which on intervals of models that are no parabola were measured to hold (docs/experiments)."""
+ENOUGH_CLUSTERS = 10
+
+UNSETTLED = 0.15
+"""In standard errors (`Path.unsettled`): above this the result says that the path may still have been on its way."""
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 
@@ -94,7 +96,7 @@ def scale_of(
 
     Examples
     --------
-    >>> scale_of(["b=2:4", "target=1:3"], ["a", "b"], intercept=True, linear=True, offset=False).scales
+    >>> scale_of(["a=0:1", "b=2:4", "target=1:3"], ["a", "b"], intercept=True, linear=True, offset=False).scales
     (1.0, 4.0)
     """
     known = [*features, *(["target"] if linear else [])]
@@ -112,6 +114,12 @@ def scale_of(
                 f"{', '.join(known)}."
             )
         found[name.strip()] = given
+    missing = [name for name in known if name not in found] if scales else []
+    if missing:
+        raise UsageError(
+            f"scales: got none of {', '.join(missing)}, expected one for each feature and the target of a linear "
+            "model; NAME=0:1 leaves one as it is."
+        )
     centres, spreads = (
         zip(*(found.get(name, (0.0, 1.0)) for name in features), strict=True) if features else ((), ())
     )
@@ -149,11 +157,6 @@ def private(
         "noise": dict(seen.noise),
     }
     notes = ["Each client counts alike, and rows are on the scale that was given."]
-    if not task.scales:
-        notes = [
-            "Each client counts alike, and no scales were given: features and target should be of about unit size "
-            "(--scale NAME=MEAN:SPREAD), or most gradients are clipped."
-        ]
     return {
         **_coefficients(task, estimate),
         "fit": found,
@@ -175,8 +178,21 @@ def newton(task: Infer, fit: RegressionFit, moments: Moments) -> dict[str, Any]:
         "reason": fit.reason,
         "loss": fit.loss,
     }
-    notes = [*_data_notes(moments), *([f"The fit ended early: {fit.reason}."] if fit.reason else [])]
+    notes = [
+        *_data_notes(moments),
+        *_cluster_notes(task, fit),
+        *([f"The fit ended early: {fit.reason}."] if fit.reason else []),
+    ]
     return {**_coefficients(task, fit.estimate), "fit": found, "path": [], "notes": notes}
+
+
+def _cluster_notes(task: Infer, fit: RegressionFit) -> list[str]:
+    if task.errors != CLIENTS or fit.clients >= ENOUGH_CLUSTERS:
+        return []
+    return [
+        f"Standard errors by client rest on {fit.clients} clients, and are themselves uncertain; {ENOUGH_CLUSTERS} or "
+        "more are advised."
+    ]
 
 
 def streamed(
@@ -276,7 +292,7 @@ def _contrast(text: str, task: Infer, estimate: Estimate) -> dict[str, Any]:
 
 def _data_notes(moments: Moments) -> list[str]:
     notes = []
-    if moments.constant_targets:
+    if moments.constant_targets and moments.rows >= 2 * moments.clients:
         one = moments.constant_targets == 1
         notes.append(
             f"{moments.constant_targets:,} of {moments.clients:,} clients {'has' if one else 'have'} the same target "
@@ -289,21 +305,31 @@ def _round_notes(task: Infer, seen: Seen, course: Course, moments: Moments | Non
     notes = []
     if seen.again:
         part = seen.again / max(1, seen.answers)
-        fewer = max(2, int(course.rounds * (1 - part)))
+        fewer = int(course.rounds * (1 - part))
+        instead = f"ask for fewer rounds (about --rounds {fewer}), or take" if fewer >= 8 else "take"
         notes.append(
             f"In {part:.0%} of all visits clients had come to the end of their rows and began again: intervals count "
-            "rows as new that were used before, and are too narrow; ask for fewer rounds (about --rounds "
-            f"{fewer}), or take the method newton."
+            f"rows as new that were used before, and are too narrow; {instead} the method newton."
         )
     if moments is not None and seen.rows < 0.5 * moments.rows and not seen.again:
         notes.append(
             f"Only {seen.rows:,} of {moments.rows:,} rows were used: a client takes the same number in each round, and "
             "leaves the rest; other numbers of rounds, or the method newton, use more."
         )
-    if course.restarts and seen.path.rounds < ENOUGH:
+    if course.restarts and float(seen.path.unsettled(quadratic=False)) > UNSETTLED:
         notes.append(
-            f"Intervals from fewer than {ENOUGH} rounds can be too narrow for a {task.model} model: after 50 rounds 85 "
-            "to 95 % were measured instead of 95 %."
+            "The path may still have been on its way to the optimum where the estimate begins to count it: estimates "
+            "can be off and intervals too narrow; ask for more rounds or more rows, or take the method newton."
+        )
+    if task.local_steps > 1 and seen.mean_steps < 0.75 * task.local_steps:
+        notes.append(
+            f"Clients did {seen.mean_steps:.1f} local steps in a round on average and not {task.local_steps}: a step "
+            "needs a row of its own."
+        )
+    if task.state is not None:
+        notes.append(
+            "This run goes on from a state: rows that an earlier run has used and that are in these data again count "
+            "twice, and make intervals too narrow."
         )
     if task.local == "published" and task.local_steps > 1:
         notes.append(

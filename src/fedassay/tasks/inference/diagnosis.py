@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import DataError
-from fedassay.summaries.regression.losses import LogLoss
+from fedassay.summaries.regression.losses import LogLoss, SquaredError
 from fedassay.summaries.regression.moments import LARGEST_VALUE, Moments
 from fedassay.summaries.regression.standard import INTERCEPT
 
@@ -46,6 +46,10 @@ def check_moments(
         )
     if model == LogLoss.name:
         _check_labels(moments)
+    if model == SquaredError.name and moments.target_deviation == 0:
+        raise DataError(
+            f"target: got {moments.target_mean:g} in every row, expected different values: nothing can be learned."
+        )
     shown = moments.deviations if intercept else np.hypot(moments.means, moments.deviations)
     still = [name for name, spread in zip(features, shown, strict=True) if spread == 0]
     if still:

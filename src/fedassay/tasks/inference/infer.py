@@ -17,6 +17,7 @@ from fedassay.summaries.regression.rounds import BY_ROWS, MOST_LOCAL_STEPS, WEIG
 from fedassay.summaries.regression.standard import INTERCEPT, MOST_FEATURES, Standard
 from fedassay.summaries.scored import whole
 from fedassay.tasks.inference import described
+from fedassay.tasks.inference.diagnosis import separated
 from fedassay.tasks.inference.newton import ERRORS, ROBUST, RegressionFit, fit_newton, standardised
 from fedassay.tasks.inference.online import (
     INTERVALS,
@@ -38,6 +39,9 @@ FEWEST_ROUNDS, MOST_ROUNDS = 8, 100_000
 ROUNDS = 200
 """Of a stream, where rows are enough for so many: the one-step estimate needs no more."""
 
+NO_DOUBT = 0.05
+"""The mean of p(1-p) over rows, over the variance of the target: a model with an AUC of 0.99 has about 0.15."""
+
 DECAY = 0.505
 """As published; slower decay means larger steps, and the one-step estimate does not mind."""
 
@@ -50,6 +54,7 @@ class Infer:
     ----------
     model : ``linear`` or ``logistic``, or in this process a loss of one's own (`losses.lent`).
     features : names of the features, in the order of the columns.
+    target : the name of the target, for states: they are gone on from with the same one.
     method : how intervals are made: ``round-plug-in``, ``separated-plug-in`` (as published),
         ``separated-plug-in-corrected`` and ``random-scaling`` from rounds of federated averaging; ``newton`` is the
         pooled fit with sandwich errors, from a handful of sums over all rows.
@@ -75,6 +80,7 @@ class Infer:
 
     model: str = SquaredError.name
     features: tuple[str, ...] = ()
+    target: str = ""
     method: str = ROUND
     rounds: int | None = None
     participation: float = 1.0
@@ -182,6 +188,7 @@ class Infer:
             fit = yield from fit_newton(self.model, standard, self.names, errors=self.errors)
             return described.newton(self, fit, moments)
         course = self.course(setting, moments)
+        self._check_rows(course, setting, moments)
         per = per_client(moments, setting.clients, self.weights)
         return (yield from self._streamed(setting, course, standard, per, None, moments))
 
@@ -194,6 +201,29 @@ class Infer:
                 f"participation: got {self.participation:g} of {setting.clients} clients, which is {drawn} in a round, "
                 f"expected at least {least} ({setting.trust.name})."
             )
+
+    def _check_rows(self, course: Course, setting: Setting, moments: Moments) -> None:
+        """Refuse, before the first round, rounds in which most clients would use the same rows again and again."""
+        each, visits = moments.rows / max(1, moments.clients), course.visits(max(1, setting.clients))
+        if each < visits / 2:
+            fewer = int(course.rounds * each / visits)
+            instead = (
+                f"at most about {fewer} rounds, or"
+                if fewer >= FEWEST_ROUNDS
+                else "rounds for larger clients, or"
+            )
+            raise UsageError(
+                f"rounds: got {course.rounds} for clients of {each:.3g} rows on average, who would use each row "
+                f"{visits / each:.0f} times, expected {instead} the method newton."
+            )
+
+    def _check_separation(self, seen: Seen, moments: Moments | None) -> None:
+        """Say so where next to no row of a logistic model is in doubt: then coefficients grow as long as rounds go on."""
+        if self.model != LogLoss.name or moments is None:
+            return
+        in_doubt = float(seen.path.hessian[0, 0]) if self.intercept else math.inf
+        if in_doubt < NO_DOUBT * moments.target_deviation**2:
+            raise separated(seen.path.theta, self.names, perfectly=False)
 
     def _under_noise(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
         """Clipped rounds: nothing is asked for first, as means and scales would cost a part of the budget."""
@@ -218,6 +248,12 @@ class Infer:
             seed=self.seed,
             scaling=self.method == SCALING,
         )
+        if self.features and not self.scales:
+            raise UsageError(
+                f"scales: got none under {setting.trust.name}, where means and spreads are not asked for; expected "
+                "public ones of each feature and of the target of a linear model (--scale NAME=MEAN:SPREAD; NAME=0:1 "
+                "leaves one as it is)."
+            )
         standard = self.given_scale
         seen = yield from run_private_rounds(course, standard, len(self.names), setting)
         estimate, note = infer_private(seen, course, self.names)
@@ -245,10 +281,13 @@ class Infer:
     ) -> Generator[Step, Any, dict[str, Any]]:
         clients = max(1, setting.clients)
         seen = yield from run_rounds(course, standard, clients=clients, per=per, begin=begin)
+        self._check_separation(seen, moments)
         estimate = yield from infer_rounds(course, seen, self.names, clients=clients)
         state = {
             "model": self.model,
             "names": list(self.names),
+            "target": self.target,
+            "method": self.method,
             "weights": self.weights,
             "offset": self.offset,
             "decay": self.decay,
@@ -264,6 +303,8 @@ class Infer:
         asked = {
             "model": self.model,
             "names": list(self.names),
+            "target": self.target,
+            "method": self.method,
             "weights": self.weights,
             "offset": self.offset,
             "decay": self.decay,

@@ -30,7 +30,7 @@ from fedassay.summaries.regression.standard import Standard
 from fedassay.tasks.inference.diagnosis import is_singular, singular
 from fedassay.tasks.inference.estimate import Estimate
 from fedassay.tasks.inference.laws import Law, Normal, RandomScaling, StudentT
-from fedassay.tasks.inference.path import Path, StepSizes
+from fedassay.tasks.inference.path import ENOUGH_ROWS, Path, StepSizes
 
 Floats = NDArray[np.float64]
 
@@ -92,12 +92,16 @@ class Course:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Seen:
-    """What rounds have shown: the path, sums over rounds, and snapshots (round, values, covariance)."""
+    """What rounds have shown: the path, sums over rounds, and snapshots (round, values, covariance).
+
+    `recent` are the rows since the iterate was last moved.
+    """
 
     path: Path
     answers: int = 0
     steps: int = 0
     rows: int = 0
+    recent: int = 0
     again: int = 0
     shown: tuple[tuple[int, Floats, Floats], ...] = field(default=())
 
@@ -108,19 +112,20 @@ class Seen:
 
     def to_json(self) -> dict[str, Any]:
         """What is needed to go on."""
-        counts = {name: getattr(self, name) for name in ("answers", "steps", "rows", "again")}
+        counts = {name: getattr(self, name) for name in ("answers", "steps", "rows", "recent", "again")}
         return {"path": self.path.to_json(), **counts}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Seen:
         """What `to_json` was made from."""
-        answers, steps, rows, again = (int(values[name]) for name in ("answers", "steps", "rows", "again"))
-        return cls(path=Path.from_json(values["path"]), answers=answers, steps=steps, rows=rows, again=again)
+        names = ("answers", "steps", "rows", "recent", "again")
+        counts: dict[str, Any] = {name: int(values[name]) for name in names}
+        return cls(path=Path.from_json(values["path"]), **counts)
 
     def after(self, sums: RoundSums, asked: int, *, step: float, restarts: bool = False) -> Seen:
         """One round further; `asked` clients answered."""
         answers, steps = self.answers + sums.clients, self.steps + sums.steps
-        many = max(1, asked)
+        many, recent = max(1, asked), self.recent + sums.rows
         path = self.path.after(
             sums.gradient / many,
             sums.hessian / many,
@@ -128,7 +133,7 @@ class Seen:
             step=step,
             mean_steps=steps / answers if answers else 1.0,
             compare=self.rows >= 2 * self.path.parameters,
-            restarts=restarts,
+            restarts=restarts and recent >= ENOUGH_ROWS * self.path.parameters,
         )
         return replace(
             self,
@@ -136,6 +141,7 @@ class Seen:
             answers=answers,
             steps=steps,
             rows=self.rows + sums.rows,
+            recent=0 if path.has_restarted else recent,
             again=self.again + sums.again,
         )
 

@@ -21,9 +21,9 @@ and with C in place of ½ C the estimate is the least-squares fit itself, exactl
 
 **Restarts.** Where the loss is flat at the optimum and rounds are few, plain steps are still on their way when data
 end, and third order is not small (logistic regression with coefficients of norm 3: 66 % instead of 95 % after 1,000
-rounds). So after rounds 8, 16, 32, .. the iterate is put where a Newton step from the rounds since the last time leads,
-and the estimate is made of the rounds since the latest of these marks that leaves out no more than an eighth of all. A
-parabola has no third order, and needs none of this.
+rounds). So after rounds 1, 2, 3, 4, 6, 8, 11, 16, .. (powers of √2), where rows since the last time suffice, the
+iterate is put where a Newton step from these rounds leads, and the estimate is made of the rounds since the latest of
+these marks that leaves out no more than a quarter of all. A parabola has no third order, and needs none of this.
 """
 
 from __future__ import annotations
@@ -71,9 +71,12 @@ class StepSizes:
 _SETTLED = 3
 """So many rounds are waited for before neighbours are compared: until then there is hardly an estimate."""
 
-FIRST_RESTART = 8
-LEFT_OUT = 1 / 8
+LEFT_OUT = 1 / 4
 """The part of all rounds at the beginning that the estimate may leave out."""
+
+ENOUGH_ROWS = 30
+
+MARKS = frozenset(round(2 ** (k / 2)) for k in range(80))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,6 +120,11 @@ class Path:
         )
 
     @property
+    def has_restarted(self) -> bool:
+        """Whether the iterate was moved after the latest round."""
+        return bool(self.marks) and self.marks[-1].rounds == self.rounds
+
+    @property
     def rounds(self) -> int:
         """How many there have been."""
         return self.sums.rounds
@@ -145,11 +153,13 @@ class Path:
         step, mean_steps : η_t and Ē.
         compare : whether there has been enough (rows of at least twice the parameters, say) for an estimate at which
             this round can be compared with the one before. While a fit goes through every row it is none.
-        restarts : whether the iterate is moved after rounds 8, 16, 32, .., once there has been enough.
+        restarts : whether the iterate is moved where rounds have led to, if this is a round for it. Only if there have
+            been rows enough since the last time for a Newton step (`ENOUGH_ROWS` for each parameter): few rows of a
+            logistic regression can be separated, and lead anywhere.
         """
         theta = self.theta - step * mean_steps * gradient
         there = self.moved(theta, gradient + step * drift, hessian, drift, step=step, compare=compare)
-        return there.restarted() if restarts and compare and _is_mark(there.rounds) else there
+        return there.restarted() if restarts and there.rounds in MARKS else there
 
     def moved(
         self,
@@ -230,6 +240,23 @@ class Path:
         """How many pairs of neighbouring rounds `spread` rests on."""
         return self.window.compared
 
+    def unsettled(self, *, quadratic: bool) -> Floats:
+        """How far the path may still have been on its way where its window begins, in standard errors of the estimate.
+
+        Third order terms of the first block: its part of the rounds, times the cube of its distance from the estimate
+        (with curvature as the measure of length), over the mean standard error in that measure.
+        """
+        window, estimate = self.window, self.one_step(quadratic=quadratic)
+        old = [mark for mark in self.marks if mark.rounds <= LEFT_OUT * self.rounds]
+        later = [mark for mark in self.marks if mark.rounds > LEFT_OUT * self.rounds]
+        block = (later[0] if later else self.sums).since(old[-1]) if old else (later or [self.sums])[0]
+        away = block.starts / max(1, block.rounds) - estimate
+        length = np.sqrt(np.maximum(0.0, (away * times(window.hessian, away)).sum(axis=-1)))
+        error = np.einsum("...ij,...ji->...", window.hessian, self.sandwich(self.spread)) / self.parameters
+        return np.asarray(
+            block.rounds / max(1, window.rounds) * length**3 / np.sqrt(np.maximum(error, 1e-300))
+        )
+
     @property
     def spread(self) -> Floats:
         """V: the covariance of one round's g at the optimum, from what neighbouring rounds differ by.
@@ -279,8 +306,3 @@ class Path:
 
 
 _ARRAYS = tuple(field.name for field in fields(Path) if field.name not in ("sums", "marks", "steps"))
-
-
-def _is_mark(rounds: int) -> bool:
-    """8, 16, 32, ..: powers of two."""
-    return rounds >= FIRST_RESTART and rounds & (rounds - 1) == 0
