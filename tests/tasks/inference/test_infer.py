@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
+import fedassay
 from conformal_drive import setting_of
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import Draw
@@ -298,3 +299,48 @@ def test_a_state_of_another_question_is_refused() -> None:
 def test_a_damaged_state_is_refused_in_one_sentence(damage: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="state|step, per"):
         next(task(state={**state(), **damage}).steps(setting_of(clients=2)))
+
+
+def test_rounds_see_when_nobody_is_in_doubt() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(6000, 2))
+    data = {"site": np.arange(6000) % 6, "a": x[:, 0], "b": x[:, 1], "y": (x[:, 0] > 0).astype(int)}
+    options: dict[str, Any] = {
+        "client": "site",
+        "target": "y",
+        "features": "a,b",
+        "model": "logistic",
+        "trust": fedassay.Plain(),
+        "simulation": fedassay.Simulation(seed=1, mode="aggregate"),
+    }
+    with pytest.raises(DataError, match="features: got 'a', which tells the target"):
+        fedassay.infer(data, rounds=60, **options)
+    data["y"] = (x[:, 0] + rng.logistic(size=6000) > 0).astype(int)
+    assert fedassay.infer(data, rounds=60, **options)["notes"] == []
+
+
+def test_clients_who_would_use_their_rows_again_and_again_are_not_asked() -> None:
+    data = {"x": np.arange(100.0), "y": np.sin(np.arange(100.0))}
+    with pytest.raises(
+        UsageError, match="rounds: got 20 for clients of 1 rows on average, who would use each row 20"
+    ):
+        fedassay.infer(data, target="y", features="x", rounds=20, trust=fedassay.Plain())
+
+
+def test_a_path_that_has_not_arrived_is_told() -> None:
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=480)
+    data = {"site": np.arange(480) % 6, "x": x, "y": (4 * x + rng.logistic(size=480) > 0).astype(int)}
+    simulation = fedassay.Simulation(seed=1, mode="aggregate")
+    few = fedassay.infer(
+        data,
+        client="site",
+        target="y",
+        features="x",
+        model="logistic",
+        rounds=9,
+        participation=0.5,
+        trust=fedassay.Plain(),
+        simulation=simulation,
+    )
+    assert any("still have been on its way" in note for note in few["notes"])

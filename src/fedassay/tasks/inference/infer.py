@@ -218,7 +218,7 @@ class Infer:
             )
 
     def _check_separation(self, seen: Seen, moments: Moments | None) -> None:
-        """Say so where next to no row of a logistic model is in doubt: its coefficients grow as long as rounds go on."""
+        """Say so where next to no row of a logistic model is in doubt: coefficients grow as long as rounds go on."""
         if self.model != LogLoss.name or moments is None:
             return
         in_doubt = float(seen.path.hessian[0, 0]) if self.intercept else math.inf
