@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from rich.console import Console
 
-from fedassay.api.batches import batch_of, matrix_of
+from fedassay.api.batches import Batch, batch_of, matrix_of
 from fedassay.api.stream import Stream
 from fedassay.artefacts.conventions import Conventions
 from fedassay.errors import UsageError
@@ -67,8 +67,8 @@ class FederatedRegression(Conventions):
         round's rows, 2.5 times as much for ``logistic``.
     weights : ``rows`` or ``clients``.
     intercept : whether there is one.
-    scale : means and deviations of the features, public; with them features are brought to a common scale first.
-        Results are in the units of the data either way.
+    scale : means and deviations of the features, to bring them to a common scale; those of the first round's rows if
+        they are not given. Results are in the units of the data.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class FederatedRegression(Conventions):
             raise UsageError(f"y: got {problem}.")
         state: Stream | None = getattr(self, "_state", None)
         if state is None:
-            means, deviations = ((), ()) if self.scale is None else self.scale
+            means, deviations = self._first_scale(rows) if self.scale is None else self.scale
             state = Stream.begin(
                 self._loss,
                 rows,
@@ -150,6 +150,15 @@ class FederatedRegression(Conventions):
             restarts=self.method == ROUND and not self._loss.quadratic,
         )
         return self
+
+    def _first_scale(self, rows: Batch) -> tuple[Sequence[float], Sequence[float]]:
+        """Means and deviations of the first round; 0 and 1 where that has nothing to say, or nothing may be moved."""
+        if not self._loss.standardises:
+            return (), ()
+        means = rows.x.mean(axis=0) if self.intercept else np.zeros(rows.x.shape[1])
+        deviations = np.sqrt(np.square(rows.x - means).mean(axis=0))
+        told = (deviations > 1e-9 * np.abs(means)) & np.isfinite(deviations) & (len(rows.y) > 1)
+        return np.where(told, means, 0.0).tolist(), np.where(told, deviations, 1.0).tolist()
 
     # --- what is known ------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,8 @@ Floats = NDArray[np.float64]
 class Stream:
     """The names of all coefficients, the scale of the features, step sizes, and what rounds have shown.
 
-    `weight` is the sum of the weights of all visits so far: a round is divided by their mean over rounds.
+    `weight` is the sum of the weights of all visits so far, `first` that of the first round, in units of which rounds
+    are added up.
     """
 
     names: tuple[str, ...]
@@ -33,6 +34,7 @@ class Stream:
     sizes: StepSizes
     weight: float
     seen: Seen
+    first: float = 0.0
 
     @classmethod
     def begin(
@@ -97,14 +99,17 @@ class Stream:
                 sizes.append(len(own.y))
             each = np.array(sizes if weights == BY_ROWS else np.ones(len(sizes)), dtype=np.float64)
             weight = self.weight + float(each.sum())
-            summed = _summed(works, each * (t / weight), rows=sum(sizes))
-            seen = self.seen.after(summed, 1, step=step, restarts=restarts)
+            first = self.first or float(each.sum())
+            summed = _summed(works, each / first, rows=sum(sizes))
+            # Sums count every row (or visit) alike; a step is as long as rounds have been heavy so far.
+            pace = first * t / weight
+            seen = self.seen.after(summed, 1, step=step, restarts=restarts, pace=pace)
         if not np.abs(seen.path.theta).max() < LARGEST_THETA:  # NaN too
             raise UsageError(
                 f"step: got {self.sizes.first:.3g}, with which the iterates diverge (round {t}), expected a smaller "
                 f"one; give step={self.sizes.first / 10:.2g}, or scale."
             )
-        return replace(self, weight=weight, seen=seen)
+        return replace(self, weight=weight, first=first, seen=seen)
 
     def check(self, rows: Batch) -> None:
         """Raise if these are other features than before."""
@@ -124,6 +129,7 @@ class Stream:
             "standard": asdict(self.standard),
             "sizes": asdict(self.sizes),
             "weight": self.weight,
+            "first": self.first,
             **self.seen.to_json(),
         }
 
@@ -135,6 +141,7 @@ class Stream:
             standard=Standard(**values["standard"]),
             sizes=StepSizes(**values["sizes"]),
             weight=float(values["weight"]),
+            first=float(values["first"]),
             seen=Seen.from_json(values),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
@@ -102,6 +103,8 @@ def test_orders_are_public_repeatable_and_new_in_every_pass() -> None:
     assert orders(4) == orders(4)
     assert orders(None) == [list(range(50))] * 3
     assert len({tuple(order) for seed in (4, 5) for order in orders(seed)}) == 6
+    salted = [Turn.next(50, 1, 4, {}, salt=lambda salt=salt: salt).places.tolist() for salt in (0, 1)]
+    assert salted[0] == orders(4)[0] != salted[1]  # clients with other rows have other orders
 
 
 def test_a_client_without_rows_has_no_turn_and_keeps_what_else_it_remembers() -> None:
@@ -167,7 +170,8 @@ def test_sums_over_clients_are_those_of_a_direct_computation(model: str, local: 
             assert np.abs(vector).max(initial=0) <= of.largest
             memories[place] = carried(kept)
             total = total + vector
-            turn = Turn.next(len(columns["target"]), 2, 9, turns[place])
+            salt = zlib.crc32(columns["target"].astype(np.float64).tobytes())
+            turn = Turn.next(len(columns["target"]), 2, 9, turns[place], salt=lambda salt=salt: salt)
             turns[place] = turn.memory
             used = standard.design(
                 {name: column[turn.places] for name, column in columns.items()}, linear=model == "linear"

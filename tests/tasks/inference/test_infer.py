@@ -184,8 +184,8 @@ def test_logistic_estimates_with_an_offset() -> None:
     theirs = sm.GLM(every["target"], x, offset=every["offset"], family=sm.families.Binomial()).fit(
         cov_type="HC0"
     )
-    # Up to an eighth of the rounds is left out: three times sqrt(1/7) standard errors.
-    assert (np.abs(values(results) - theirs.params) < 1.15 * theirs.bse).all()
+    # Up to a quarter of the rounds is left out: three times sqrt(1/3) standard errors.
+    assert (np.abs(values(results) - theirs.params) < 1.73 * theirs.bse).all()
     np.testing.assert_allclose(values(results, "standard_error"), theirs.bse, rtol=0.35)
     odds = results["coefficients"][1]["odds_ratio"]
     assert odds["value"] == pytest.approx(np.exp(values(results)[1]))
@@ -251,11 +251,11 @@ def test_twice_fifty_rounds_with_a_state_between_are_a_hundred(model: str) -> No
     half = replace(of, rounds=50)
     first = Fed(stream.answers[:51]).through(half.steps(setting))
     kept = json.loads(json.dumps(first["state"]))
-    fed = Fed(stream.answers[51:])
+    fed = Fed([stream.answers[0], *stream.answers[51:]])  # how many rows there are now is asked again
     second = fed.through(replace(half, state=kept).steps(setting))
-    assert len(fed.asked) == 50
-    assert [query.of.theta for query in fed.asked] == [query.of.theta for query in stream.asked[51:]]
-    assert [query.of.step for query in fed.asked] == [query.of.step for query in stream.asked[51:]]
+    assert len(fed.asked) == 51
+    assert [query.of.theta for query in fed.asked[1:]] == [query.of.theta for query in stream.asked[51:]]
+    assert [query.of.step for query in fed.asked[1:]] == [query.of.step for query in stream.asked[51:]]
     for what in ("coefficients", "covariance", "contrasts", "law", "state"):
         assert json.loads(json.dumps(second[what])) == whole[what]
     assert second["fit"]["rounds"] == 100
@@ -289,8 +289,6 @@ def test_a_state_of_another_question_is_refused() -> None:
         {"standard": {"features": 3, "colour": 1}},
         {"standard": None},
         {"step": "fast"},
-        {"per": None},
-        {"per": float("nan")},
         {"answers": "many"},
         {"answers": None},
     ],

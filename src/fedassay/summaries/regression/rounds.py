@@ -6,6 +6,8 @@ part in. All that it remembers is how far it has come.
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -110,7 +112,9 @@ class RoundFields(Standard):
 
     def worked(self, rows: Rows, memory: Memory) -> tuple[Work, Design, Turn, Memory]:
         """The client's part of the round, the rows it used, and what it has to remember."""
-        turn = Turn.next(_count(rows, self.features), self.visits, self.seed, memory)
+        turn = Turn.next(
+            _count(rows, self.features), self.visits, self.seed, memory, salt=lambda: _salt(rows)
+        )
         with np.errstate(all="ignore"):  # an iterate that diverges is the server's to see
             used = self.design(_picked(rows, turn.places, self), linear=self.model == SquaredError.name)
             dealt = Steps.deal(used, self.local_steps)
@@ -128,8 +132,19 @@ class Turn:
     memory: Memory
 
     @classmethod
-    def next(cls, rows: int, visits: int, seed: int | None, memory: Memory) -> Turn:
+    def next(
+        cls,
+        rows: int,
+        visits: int,
+        seed: int | None,
+        memory: Memory,
+        *,
+        salt: Callable[[], int] = lambda: 0,
+    ) -> Turn:
         """The rows of this visit. A part at the end that is too short is left out, and a new pass begins.
+
+        `salt` makes the orders of clients differ, if a new one is due: where files are sorted alike, the same order for
+        all would bring rows together that are alike.
 
         Examples
         --------
@@ -144,15 +159,23 @@ class Turn:
         if at + many > rows:
             at, passes, order = 0, passes + 1, None
         if order is None or len(order) != rows:
-            order = np.arange(rows) if seed is None else _permuted(rows, seed, passes)
+            order = np.arange(rows) if seed is None else _permuted(rows, seed, passes, salt())
         # What else a task has remembered stays.
         kept = {**memory, "at": at + many, "passes": passes, "order": order}
         return cls(rows=rows, places=order[at : at + many], passes=passes, memory=kept)
 
 
-def _permuted(rows: int, seed: int, passes: int) -> NDArray[np.int64]:
-    # Public, as the seed is: that rows are in a random order makes a stream of them; it hides nothing.
-    return np.random.default_rng([seed, passes]).permutation(rows)
+def _permuted(rows: int, seed: int, passes: int, salt: int) -> NDArray[np.int64]:
+    # That rows are in a random order makes a stream of them; it hides nothing.
+    return np.random.default_rng([seed, passes, salt]).permutation(rows)
+
+
+def _salt(rows: Rows) -> int:
+    """A number that clients with other rows have other ones of."""
+    found = 0
+    for batch in rows.batches():
+        found = zlib.crc32(np.ascontiguousarray(column(batch, "target")).tobytes(), found)
+    return found
 
 
 def _count(rows: Rows, features: int) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from fedassay.coverage.law import checked_level
 from fedassay.errors import UsageError
@@ -39,8 +41,9 @@ FEWEST_ROUNDS, MOST_ROUNDS = 8, 100_000
 ROUNDS = 200
 """Of a stream, where rows are enough for so many: the one-step estimate needs no more."""
 
-NO_DOUBT = 0.05
-"""The mean of p(1-p) over rows, over the variance of the target: a model with an AUC of 0.99 has about 0.15."""
+NO_DOUBT = 8.0
+"""Slopes of features of variance one, as a vector: with such a length, log odds have a standard deviation of about 8 and
+next to no row is in doubt."""
 
 DECAY = 0.505
 """As published; slower decay means larger steps, and the one-step estimate does not mind."""
@@ -221,9 +224,10 @@ class Infer:
         """Say so where next to no row of a logistic model is in doubt: coefficients grow as long as rounds go on."""
         if self.model != LogLoss.name or moments is None:
             return
-        in_doubt = float(seen.path.hessian[0, 0]) if self.intercept else math.inf
-        if in_doubt < NO_DOUBT * moments.target_deviation**2:
-            raise separated(seen.path.theta, self.names, perfectly=False)
+        found = seen.path.one_step(quadratic=False)
+        slopes = found[1:] if self.intercept else found
+        if not float(np.linalg.norm(slopes)) < NO_DOUBT and self.standardise and not self.scales:
+            raise separated(found, self.names, perfectly=False)
 
     def _under_noise(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
         """Clipped rounds: nothing is asked for first, as means and scales would cost a part of the budget."""
@@ -293,7 +297,6 @@ class Infer:
             "decay": self.decay,
             "standard": asdict(standard),
             "step": course.sizes.first,
-            "per": per,
             **seen.to_json(),
         }
         return described.streamed(self, estimate.translated(standard), seen, course, standard, moments, state)
@@ -318,13 +321,19 @@ class Infer:
                 key: tuple(value) if isinstance(value, list) else value
                 for key, value in state["standard"].items()
             }
-            standard, per, begin = Standard(**kept), float(state["per"]), Seen.from_json(state)
+            standard, begin = Standard(**kept), Seen.from_json(state)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(
                 f"state: it cannot be read ({error}); expected what a run of infer returned as its state."
             ) from None
-        course = self._course(sizes, self.rounds or ROUNDS)
-        return (yield from self._streamed(setting, course, standard, per, begin, None))
+        # How many rows there are now, for the weights and the rounds; the scale stays that of the first run.
+        _, moments = yield from standardised(
+            self.model, self.features, intercept=self.intercept, offset=self.offset
+        )
+        course = replace(self.course(setting, moments), sizes=sizes)
+        self._check_rows(course, setting, moments)
+        per = per_client(moments, setting.clients, self.weights)
+        return (yield from self._streamed(setting, course, standard, per, begin, moments))
 
     def course(self, setting: Setting, moments: Moments) -> Course:
         """How rounds are run, with everything decided that was left open."""
@@ -335,7 +344,8 @@ class Infer:
     def _first_step(self) -> float:
         """1/p for squared errors: rows of features on a common scale have a squared norm of about p."""
         curvature = {SquaredError.name: 1.0, LogLoss.name: 2.5}.get(self.model, 1.0)
-        return curvature / max(1, len(self.names))
+        # Several local steps share the length of one: what they bend is then corrected well enough.
+        return curvature / max(1, len(self.names)) / self.local_steps
 
     def _course(self, sizes: StepSizes, rounds: int) -> Course:
         return Course(

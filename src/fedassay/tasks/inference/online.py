@@ -122,16 +122,18 @@ class Seen:
         counts: dict[str, Any] = {name: int(values[name]) for name in names}
         return cls(path=Path.from_json(values["path"]), **counts)
 
-    def after(self, sums: RoundSums, asked: int, *, step: float, restarts: bool = False) -> Seen:
-        """One round further; `asked` clients answered."""
+    def after(
+        self, sums: RoundSums, asked: float, *, step: float, restarts: bool = False, pace: float = 1.0
+    ) -> Seen:
+        """One round further; `asked` clients answered. `pace` makes the step longer or shorter, and nothing else."""
         answers, steps = self.answers + sums.clients, self.steps + sums.steps
-        many, recent = max(1, asked), self.recent + sums.rows
+        many, recent = max(1e-12, asked), self.recent + sums.rows
         path = self.path.after(
             sums.gradient / many,
             sums.hessian / many,
             sums.drift / many,
             step=step,
-            mean_steps=steps / answers if answers else 1.0,
+            mean_steps=pace * (steps / answers if answers else 1.0),
             compare=self.rows >= 2 * self.path.parameters,
             restarts=restarts and recent >= ENOUGH_ROWS * self.path.parameters,
         )

@@ -22,8 +22,9 @@ and with C in place of ½ C the estimate is the least-squares fit itself, exactl
 **Restarts.** Where the loss is flat at the optimum and rounds are few, plain steps are still on their way when data
 end, and third order is not small (logistic regression with coefficients of norm 3: 66 % instead of 95 % after 1,000
 rounds). So after rounds 1, 2, 3, 4, 6, 8, 11, 16, .. (powers of √2), where rows since the last time suffice, the
-iterate is put where a Newton step from these rounds leads, and the estimate is made of the rounds since the latest of
-these marks that leaves out no more than a quarter of all. A parabola has no third order, and needs none of this.
+iterate is put where a damped Newton step from these rounds leads (`guide`), and the estimate is made of the rounds
+since the latest of these marks that leaves out no more than a quarter of all. A parabola has no third order, and needs
+none of this.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
+from fedassay.tasks.inference.guide import Guide
 from fedassay.tasks.inference.sums import Sums, outer, solved, times
 
 Floats = NDArray[np.float64]
@@ -71,6 +73,9 @@ class StepSizes:
 _SETTLED = 3
 """So many rounds are waited for before neighbours are compared: until then there is hardly an estimate."""
 
+FAR = 0.05
+"""Of a squared distance between the estimate and where its rounds began, as the first block measures length."""
+
 LEFT_OUT = 1 / 4
 """The part of all rounds at the beginning that the estimate may leave out."""
 
@@ -93,6 +98,7 @@ class Path:
     mean: Floats
     sums: Sums
     marks: tuple[Sums, ...] = ()
+    guide: Guide | None = None
     last: Floats
     last_hessian: Floats
     last_start: Floats
@@ -181,6 +187,7 @@ class Path:
             mean=mean,
             sums=self.sums.and_round(self.theta, straight, hessian, change),
             marks=self.marks,
+            guide=self.guide,
             last=straight,
             last_hessian=hessian,
             last_start=self.theta,
@@ -197,12 +204,14 @@ class Path:
         return np.asarray(here - self.last + times(self.last_hessian, self.last_start - at))
 
     def restarted(self) -> Path:
-        """With the iterate where a Newton step leads from the rounds since the last restart."""
+        """With the iterate where the rounds since the last restart lead."""
         block = self.sums.since(self.marks[-1]) if self.marks else self.sums
+        spread = self.spread  # 0 as long as no rounds have been compared
+        guide = Guide.begin(block, spread) if self.guide is None else self.guide.after(block, spread)
         # Marks that could still be of use: rounds only become more, so that the window begins later and later.
         useful = [mark for mark in self.marks if mark.rounds > LEFT_OUT * self.rounds]
         older = [mark for mark in self.marks if mark.rounds <= LEFT_OUT * self.rounds]
-        return replace(self, theta=block.guarded_step, marks=(*older[-1:], *useful, self.sums))
+        return replace(self, theta=guide.target, guide=guide, marks=(*older[-1:], *useful, self.sums))
 
     # --- what follows from it -------------------------------------------------------------------------------------
 
@@ -244,7 +253,8 @@ class Path:
         """How far the path may still have been on its way where its window begins, in standard errors of the estimate.
 
         Third order terms of the first block: its part of the rounds, times the cube of its distance from the estimate
-        (with curvature as the measure of length), over the mean standard error in that measure.
+        (with curvature as the measure of length), over the mean standard error in that measure. Above one also if the
+        estimate is far from where its rounds began.
         """
         window, estimate = self.window, self.one_step(quadratic=quadratic)
         old = [mark for mark in self.marks if mark.rounds <= LEFT_OUT * self.rounds]
@@ -295,14 +305,28 @@ class Path:
         """As plain values."""
         arrays = {name: getattr(self, name).tolist() for name in _ARRAYS}
         marks = [mark.to_json() for mark in self.marks]
-        return {**arrays, "steps": self.steps, "sums": self.sums.to_json(), "marks": marks}
+        guide = None if self.guide is None else self.guide.to_json()
+        return {
+            **arrays,
+            "steps": self.steps,
+            "sums": self.sums.to_json(),
+            "marks": marks,
+            "guide": guide,
+        }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Path:
         """What `to_json` was made from, to the last bit."""
         arrays = {name: np.array(values[name], dtype=np.float64) for name in _ARRAYS}
         marks = tuple(Sums.from_json(mark) for mark in values["marks"])
-        return cls(sums=Sums.from_json(values["sums"]), marks=marks, steps=float(values["steps"]), **arrays)
+        guide = None if values["guide"] is None else Guide.from_json(values["guide"])
+        return cls(
+            sums=Sums.from_json(values["sums"]),
+            marks=marks,
+            guide=guide,
+            steps=float(values["steps"]),
+            **arrays,
+        )
 
 
-_ARRAYS = tuple(field.name for field in fields(Path) if field.name not in ("sums", "marks", "steps"))
+_ARRAYS = tuple(field.name for field in fields(Path) if field.name not in ("sums", "marks", "guide", "steps"))

@@ -80,21 +80,11 @@ class Sums:
         return np.asarray(begun - solved(h, self.gradients / t - (1.0 if quadratic else 0.5) * together))
 
     @property
-    def guarded_step(self) -> Floats:
-        """Where a guarded Newton step leads from the mean of the starts: an estimate, roughly, whatever the rounds."""
-        t, h = max(1, self.rounds), self.hessian
-        # In units in which every coefficient has a curvature of one, whatever the scale of its feature.
-        curved = np.einsum("...ii->...i", h)
-        scale = np.sqrt(np.where(curved > 0, curved, 1.0))
-        step = newton_step(h / (scale[..., :, None] * scale[..., None, :]), self.gradients / t / scale)
-        return np.asarray(self.starts / t - step / scale)
-
-    @property
     def so_far(self) -> Floats:
         """The fit so far, to compare rounds at; where rounds have said nothing yet, where they began."""
         p, h = self.starts.shape[-1], self.hessian
-        ridge = 1e-9 * np.trace(h, axis1=-1, axis2=-2)[..., None, None] * np.eye(p)
-        sound = h + np.where(ridge > 0, ridge, np.eye(p))
+        ridge = 1e-9 * np.einsum("...ii->...i", h)[..., None] * np.eye(p)  # each column in its own units
+        sound = h + np.where((ridge > 0) | (np.eye(p) == 0), ridge, np.eye(p))
         together = self.products - times(h, self.starts)
         return np.asarray((self.starts - solved(sound, self.gradients - together)) / max(1, self.rounds))
 
