@@ -139,6 +139,7 @@ def covered(scope: Scope) -> Made:
             "verdict": tables.verdict(found, grid),
             "methods": tables.methods(several, grid.rounds),
             "local": tables.local_work(scope.compared, grid.steps[-1], scope.local_rounds),
+            "flat": tables.flat(scope.compared, scope.local_rounds),
             "decays": tables.decays(scope.compared, scope.decays, scope.decay_rounds),
         }
     )

@@ -244,3 +244,11 @@ def decays(few: Plan, several: Sequence[float], rounds: int) -> str:
             runs = few.only(rounds).runs(Case(model=model, part=0.5, decay=decay))
             lines.append([model, f"{decay:g}", *(coverage_cell(runs[method, rounds]) for method in shown)])
     return markdown(["model", "a", *shown], lines)
+
+
+def flat(few: Plan, rounds: Sequence[int]) -> str:
+    """All clients alike, half of them, one local step: a path that is on its way for long. Every method."""
+    runs = few.only(*rounds).runs(Case(model="logistic", part=0.5, steps=(1,), alike=True))
+    shown = [method for method in METHODS if (method, rounds[0]) in runs]
+    lines = [[method, *(coverage_cell(runs[method, t]) for t in rounds)] for method in shown]
+    return markdown(["method", *(f"T = {t}" for t in rounds)], lines)

@@ -42,8 +42,8 @@ ROUNDS = 200
 """Of a stream, where rows are enough for so many: the one-step estimate needs no more."""
 
 NO_DOUBT = 8.0
-"""Slopes of features of variance one, as a vector: with such a length log odds have a standard deviation of about 8, and
-next to no row is in doubt."""
+"""Slopes of features of variance one, as a vector: if they are this long, log odds have a standard deviation of about 8,
+and next to no row is in doubt."""
 
 DECAY = 0.505
 """As published; slower decay means larger steps, and the one-step estimate does not mind."""
