@@ -42,7 +42,7 @@ ROUNDS = 200
 """Of a stream, where rows are enough for so many: the one-step estimate needs no more."""
 
 NO_DOUBT = 8.0
-"""Slopes of features of variance one, as a vector: if they are this long, log odds have a standard deviation of about 8,
+"""Slopes of features of variance one, as a vector: at this length log odds have a standard deviation of about 8,
 and next to no row is in doubt."""
 
 DECAY = 0.505
