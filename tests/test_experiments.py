@@ -161,9 +161,11 @@ def test_the_page_shows_what_is_there() -> None:
     folder = REPOSITORY / "docs" / "experiments"
     page = (folder / three_privacy_models.PAGE).read_text(encoding="utf-8")
     shown = set(re.findall(r"\]\(([a-z-]+\.svg)\)", page))
-    # Those of the pages on distributions, prediction sets and multiclass calibration.
+    # Those of the other pages: distributions, prediction sets, multiclass calibration, online intervals.
     others = {
-        path.name for kind in ("ecdf", "conformal", "multiclass") for path in folder.glob(f"{kind}-*.svg")
+        path.name
+        for kind in ("ecdf", "conformal", "multiclass", "inference")
+        for path in folder.glob(f"{kind}-*.svg")
     }
     assert shown == {path.name for path in folder.glob("*.svg")} - others
     assert len(shown) == len(three_privacy_models.FIGURES) * len(common.SOURCES)
