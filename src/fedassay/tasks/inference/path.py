@@ -20,7 +20,7 @@ only through its mean m, by the error of a Newton step from there, which fades l
 and with C in place of ½ C the estimate is the least-squares fit itself, exactly.
 
 **Restarts.** Where the loss is flat at the optimum and rounds are few, plain steps are still on their way when data
-end, and third order is not small (logistic regression with coefficients of norm 3: 66 % instead of 95 % after 1,000
+end, and third order is not small (logistic regression with coefficients of norm 3: 69 % instead of 95 % after 1,000
 rounds). So after rounds 1, 2, 3, 4, 6, 8, 11, 16, .. (powers of √2), where rows since the last time suffice, the
 iterate is put where a damped Newton step from these rounds leads (`guide`), and the estimate is made of the rounds
 since the latest of these marks that leaves out no more than a quarter of all. A parabola has no third order, and needs
