@@ -138,7 +138,7 @@ class NewtonSums(Standard, Summary[DerivativeSums]):
                     total = total + self._sums(design)
         if self.meat == BY_CLIENT:
             gradient = total[1 : 1 + len(self.theta)]
-            total = np.concatenate([total[: -self._parts[-1]], _upper(np.outer(gradient, gradient))])
+            total = np.concatenate([total[: -self._parts[-1]], upper_triangle(np.outer(gradient, gradient))])
         sums = np.clip(np.nan_to_num(total, nan=0.0), -LARGEST_SUM, LARGEST_SUM)
         cut = cut or bool((sums != total).any())
         return np.concatenate([[count, count > 0, cut], _FIXED.write(sums)]).astype(np.int64), memory
@@ -157,12 +157,12 @@ class NewtonSums(Standard, Summary[DerivativeSums]):
         value = np.array([loss.losses(theta, design).sum()])
         hessian = meat = np.zeros(0)
         if self.order == 2:
-            hessian = _upper(loss.hessian_sum(theta, design, weight))
+            hessian = upper_triangle(loss.hessian_sum(theta, design, weight))
         if self.meat == BY_CLIENT:
             meat = np.zeros(self._parts[-1])
         if self.meat == BY_ROW:
             gradients = loss.gradients(theta, design)
-            meat = _upper(gradients.T @ gradients)
+            meat = upper_triangle(gradients.T @ gradients)
         return np.concatenate([value, loss.gradient_sum(theta, design, weight), hessian, meat])
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
@@ -181,8 +181,8 @@ class NewtonSums(Standard, Summary[DerivativeSums]):
             cut=cut,
             loss=float(loss[0]),
             gradient=gradient,
-            hessian=_symmetric(hessian, p) if self.order == 2 else None,
-            meat=_symmetric(meat, p) if self.meat != NO_MEAT else None,
+            hessian=symmetric(hessian, p) if self.order == 2 else None,
+            meat=symmetric(meat, p) if self.meat != NO_MEAT else None,
         )
 
 
@@ -191,11 +191,13 @@ def fields_of(standard: Standard) -> Mapping[str, Any]:
     return {field.name: getattr(standard, field.name) for field in fields(Standard)}
 
 
-def _upper(matrix: Floats) -> Floats:
+def upper_triangle(matrix: Floats) -> Floats:
+    """The entries on and above the diagonal, row by row."""
     return np.asarray(matrix[np.triu_indices(len(matrix))])
 
 
-def _symmetric(upper: Floats, p: int) -> Floats:
+def symmetric(upper: Floats, p: int) -> Floats:
+    """The symmetric matrix that has these entries on and above its diagonal."""
     matrix = np.zeros((p, p))
     matrix[np.triu_indices(p)] = upper
     return np.asarray(matrix + np.triu(matrix, 1).T)

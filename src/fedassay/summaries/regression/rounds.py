@@ -20,7 +20,7 @@ from fedassay.summaries.columns import column
 from fedassay.summaries.regression.fixed_point import LIMB, FixedPoint
 from fedassay.summaries.regression.local_work import CORRECTED, LOCAL, Steps, Work, local_work
 from fedassay.summaries.regression.losses import Design, SmoothLoss, SquaredError, loss_of
-from fedassay.summaries.regression.newton_sums import fields_of
+from fedassay.summaries.regression.newton_sums import fields_of, symmetric
 from fedassay.summaries.regression.standard import Standard
 from fedassay.summaries.scored import whole
 
@@ -266,7 +266,7 @@ class RegressionRound(RoundFields, Summary[RoundSums]):
             rows=rows,
             gradient=gradient,
             drift=drift,
-            hessian=_symmetric(upper, p),
+            hessian=symmetric(upper, p),
         )
 
 
@@ -345,15 +345,9 @@ class ClientSpread(Summary[SpreadSums]):
         """The sums."""
         within, between = np.split(_FIXED.read(total[1:]), 2)
         p = self.parameters
-        return SpreadSums(within=_symmetric(within, p), between=_symmetric(between, p), clients=int(total[0]))
+        return SpreadSums(within=symmetric(within, p), between=symmetric(between, p), clients=int(total[0]))
 
 
 def _within(numbers: Floats) -> Floats:
     """Numbers that can be written down; what is none is as large as they get."""
     return np.clip(np.nan_to_num(numbers, nan=LARGEST_ENTRY), -LARGEST_ENTRY, LARGEST_ENTRY)
-
-
-def _symmetric(upper: Floats, p: int) -> Floats:
-    matrix = np.zeros((p, p))
-    matrix[np.triu_indices(p)] = upper
-    return np.asarray(matrix + np.triu(matrix, 1).T)
