@@ -24,7 +24,7 @@ from scipy.special import expit
 from experiments.common import generator
 from fedassay.summaries.regression.local_work import CORRECTED, Steps, Work, local_work
 from fedassay.summaries.regression.losses import Design, IndexLoss, LogLoss, SquaredError, loss_of
-from fedassay.tasks.inference.laws import Law, Normal, RandomScaling, StudentT
+from fedassay.tasks.inference.laws import Normal, RandomScaling, StudentT
 from fedassay.tasks.inference.path import ENOUGH_ROWS, Path, StepSizes
 
 Floats = NDArray[np.float64]
@@ -305,26 +305,29 @@ def judged(path: Path, within: Within, of: Federations, truth: Floats) -> dict[s
     """All methods, after the rounds so far."""
     quadratic = loss_of(of.case.model).quadratic
     step, spread = path.one_step(quadratic=quadratic), path.sandwich(path.spread)
-    student = StudentT(dof=path.freedom)
-    ways: dict[str, tuple[Floats, Floats, Law]] = {
+    # Freedom differs between replications only by where their windows begin, which are few places.
+    known, which = np.unique(path.freedom, return_inverse=True)
+    student = np.array([StudentT(dof=float(dof)).critical(LEVEL) for dof in known])[which][:, None]
+    normal, scaling = (np.array(law.critical(LEVEL)) for law in (Normal(), RandomScaling()))
+    ways: dict[str, tuple[Floats, Floats, Floats]] = {
         ROUND if quadratic or of.case.restarts else NO_RESTARTS: (step, spread, student)
     }
     if not of.case.restarts:
         separated = {flag: path.sandwich(within.spread(of, corrected=flag)) for flag in (False, True)}
         ways |= {
             AVERAGED: (path.averaged, spread, student),
-            ONE_STEP_SEPARATED: (step, separated[True], Normal()),
-            PUBLISHED: (path.mean, separated[False], Normal()),
-            CORRECTED_SEPARATED: (path.averaged, separated[True], Normal()),
-            SCALING: (path.mean, path.scaling, RandomScaling()),
-            CORRECTED_SCALING: (path.averaged, path.scaling, RandomScaling()),
+            ONE_STEP_SEPARATED: (step, separated[True], normal),
+            PUBLISHED: (path.mean, separated[False], normal),
+            CORRECTED_SEPARATED: (path.averaged, separated[True], normal),
+            SCALING: (path.mean, path.scaling, scaling),
+            CORRECTED_SCALING: (path.averaged, path.scaling, scaling),
         }
     return {
         name: Found(
             error=value - truth,
-            radius=law.critical(LEVEL) * np.sqrt(np.einsum("rii->ri", covariance)),
+            radius=critical * np.sqrt(np.einsum("rii->ri", covariance)),
         )
-        for name, (value, covariance, law) in ways.items()
+        for name, (value, covariance, critical) in ways.items()
     }
 
 

@@ -199,17 +199,22 @@ def _visit(study: PlannedRelease, query: Sum[Any]) -> tuple[int, bool]:
     return max(1, rows // visits), rows < visits
 
 
+_ARRIVING = 2
+"""Blocks of rounds until a path has typically arrived."""
+
+
 def _restart(rounds: int, rows: float, parameters: int) -> int:
-    """The rounds that the estimate leaves out: up to the last restart in the first quarter (`path`)."""
-    began = 0
+    """The rounds that the estimate leaves out: up to the second restart, if it is in the first quarter (`path`)."""
+    began = [0]
     for mark in sorted(mark for mark in MARKS if mark <= LEFT_OUT * rounds):
-        began = mark if (mark - began) * rows >= ENOUGH_ROWS * parameters else began
-    return began
+        if (mark - began[-1]) * rows >= ENOUGH_ROWS * parameters:
+            began.append(mark)
+    return began[: _ARRIVING + 1][-1]
 
 
 def _freedom(compared: int) -> float:
-    path = Path.start(np.zeros(1))
-    return replace(path, sums=replace(path.sums, rounds=compared, compared=compared)).freedom
+    path, count = Path.start(np.zeros(1)), np.array(compared)
+    return float(replace(path, sums=replace(path.sums, rounds=count, compared=count)).freedom)
 
 
 # --- under noise ----------------------------------------------------------------------------------------

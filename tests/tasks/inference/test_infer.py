@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -249,13 +249,14 @@ def test_twice_fifty_rounds_with_a_state_between_are_a_hundred(model: str) -> No
     of = task(model=model, rounds=100, local_steps=2, contrasts=("age - dose",))
     whole = found(of, stream)
     half = replace(of, rounds=50)
-    first = Fed(stream.answers[:51]).through(half.steps(setting))
+    # A logistic run ends with sums that look for a separation, from the same rows and the same start.
+    first = Fed([*stream.answers[:51], *stream.answers[101:]]).through(half.steps(setting))
     kept = json.loads(json.dumps(first["state"]))
-    fed = Fed([stream.answers[0], *stream.answers[51:]])  # how many rows there are now is asked again
+    fed = Fed([stream.answers[0], *stream.answers[51:101]])  # how many rows there are now is asked again
     second = fed.through(replace(half, state=kept).steps(setting))
     assert len(fed.asked) == 51
-    assert [query.of.theta for query in fed.asked[1:]] == [query.of.theta for query in stream.asked[51:]]
-    assert [query.of.step for query in fed.asked[1:]] == [query.of.step for query in stream.asked[51:]]
+    assert [query.of.theta for query in fed.asked[1:]] == [query.of.theta for query in stream.asked[51:101]]
+    assert [query.of.step for query in fed.asked[1:]] == [query.of.step for query in stream.asked[51:101]]
     for what in ("coefficients", "covariance", "contrasts", "law", "state"):
         assert json.loads(json.dumps(second[what])) == whole[what]
     assert second["fit"]["rounds"] == 100
@@ -299,22 +300,55 @@ def test_a_damaged_state_is_refused_in_one_sentence(damage: dict[str, Any]) -> N
         next(task(state={**state(), **damage}).steps(setting_of(clients=2)))
 
 
-def test_rounds_see_when_nobody_is_in_doubt() -> None:
-    rng = np.random.default_rng(3)
-    x = rng.normal(size=(6000, 2))
-    data = {"site": np.arange(6000) % 6, "a": x[:, 0], "b": x[:, 1], "y": (x[:, 0] > 0).astype(int)}
-    options: dict[str, Any] = {
-        "client": "site",
-        "target": "y",
-        "features": "a,b",
-        "model": "logistic",
-        "trust": fedassay.Plain(),
-        "simulation": fedassay.Simulation(seed=1, mode="aggregate"),
+def by_rounds(x: np.ndarray, y: np.ndarray, **options: Any) -> Mapping[str, Any]:
+    data = {
+        "site": np.arange(len(x)) % 6,
+        **{f"x{j}": x[:, j] for j in range(x.shape[1])},
+        "y": y.astype(int),
     }
-    with pytest.raises(DataError, match="features: got 'a', which tells the target"):
-        fedassay.infer(data, rounds=60, **options)
-    data["y"] = (x[:, 0] + rng.logistic(size=6000) > 0).astype(int)
-    assert fedassay.infer(data, rounds=60, **options)["notes"] == []
+    return fedassay.infer(
+        data,
+        client="site",
+        target="y",
+        features=[f"x{j}" for j in range(x.shape[1])],
+        model="logistic",
+        trust=fedassay.Plain(),
+        simulation=fedassay.Simulation(seed=1, mode="aggregate"),
+        **{"rounds": 60, **options},
+    ).results
+
+
+@pytest.mark.parametrize("method", INTERVALS)
+def test_rounds_tell_of_perfect_separation(method: str) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(3000, 2))
+    with pytest.raises(DataError, match=r"got 'x0', which tells the target of every row.*perfect separation"):
+        by_rounds(x, x[:, 0] > 0, method=method)
+    assert by_rounds(x, x[:, 0] + rng.logistic(size=3000) > 0, method=method)["notes"] == []
+
+
+@pytest.mark.parametrize("rare", [10, 300])
+def test_rounds_tell_of_quasi_complete_separation(rare: int) -> None:
+    """All who have the rare value have the same target, and the others overlap; one exception, and there is an end."""
+    rng = np.random.default_rng(4)
+    x = np.column_stack([rng.normal(size=3000), np.arange(3000) % (3000 // rare) == 7])
+    y = (x[:, 0] + rng.logistic(size=3000) > 0) | (x[:, 1] == 1)
+    with pytest.raises(DataError, match=r"got 'x1', which tells the target of some rows.*quasi-complete"):
+        by_rounds(x, y)
+    y[7] = False
+    by_rounds(x, y)
+
+
+def test_rows_that_are_separated_after_others_that_were_not_are_only_told() -> None:
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(3000, 1))
+    first = by_rounds(x, 3 * x[:, 0] + rng.logistic(size=3000) > 0)
+    then = by_rounds(x, x[:, 0] > 0, state=first["state"])
+    told = [
+        note for note in then["notes"] if note.startswith("Of the rows of this run alone: features: got 'x0'")
+    ]
+    assert len(told) == 1
+    assert told[0].endswith("Rows of earlier runs may say otherwise.")
 
 
 def test_clients_who_would_use_their_rows_again_and_again_are_not_asked() -> None:

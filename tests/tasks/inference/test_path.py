@@ -96,8 +96,11 @@ def test_random_scaling_is_that_of_all_partial_means() -> None:
 
 
 @pytest.mark.parametrize("settled", [3, 7])
-def test_the_spread_is_that_of_neighbours_at_the_fit_so_far(settled: int) -> None:
-    """With everything kept: sums over s < t of H_s (v - start_s) + g_s vanish at v, where rounds are compared."""
+def test_the_spread_is_that_of_neighbours_at_the_fit_a_little_ago(settled: int) -> None:
+    """With everything kept: sums over s < r of H_s (v - start_s) + g_s vanish at v, where rounds are compared.
+
+    r is the last power of 2^(1/4), rounded, up to t: 1 to 8, 10 and 11.
+    """
     told = rounds(12)
     at = points(told, START)
     path = Path.start(START)
@@ -107,8 +110,9 @@ def test_the_spread_is_that_of_neighbours_at_the_fit_so_far(settled: int) -> Non
     straight = [one.gradient + one.step * one.drift for one in told]
     total, pairs = np.zeros((P, P)), 0
     for t in range(settled, 12):
-        pulls = sum(told[s].hessian @ at[s] - straight[s] for s in range(t))
-        fit = np.linalg.solve(sum(one.hessian for one in told[:t]), pulls)
+        known = 8 if t == 9 else t
+        pulls = sum(told[s].hessian @ at[s] - straight[s] for s in range(known))
+        fit = np.linalg.solve(sum(one.hessian for one in told[:known]), pulls)
         moved = [straight[s] - told[s].hessian @ (at[s] - fit) for s in (t - 1, t)]
         total, pairs = total + np.outer(moved[1] - moved[0], moved[1] - moved[0]), pairs + 1
     assert path.compared == pairs == 12 - settled

@@ -203,8 +203,9 @@ def streamed(
     standard: Standard,
     moments: Moments | None,
     state: Mapping[str, Any],
+    doubt: str | None = None,
 ) -> dict[str, Any]:
-    """Of rounds of federated averaging."""
+    """Of rounds of federated averaging; `doubt` is what else is to be said of the rows."""
     found = {
         "method": task.method,
         "model": task.model,
@@ -221,7 +222,8 @@ def streamed(
         "decay": course.sizes.decay,
     }
     path = [_snapshot(at, value, covariance, standard) for at, value, covariance in seen.shown]
-    notes = [*([] if moments is None else _data_notes(moments)), *_round_notes(task, seen, course, moments)]
+    notes = [*([] if moments is None else _data_notes(moments)), *([doubt] if doubt else [])]
+    notes += _round_notes(task, seen, course, moments)
     return {**_coefficients(task, estimate), "fit": found, "path": path, "state": dict(state), "notes": notes}
 
 
@@ -316,7 +318,7 @@ def _round_notes(task: Infer, seen: Seen, course: Course, moments: Moments | Non
             f"Only {seen.rows:,} of {moments.rows:,} rows were used: a client takes the same number in each round, and "
             "leaves the rest; other numbers of rounds, or the method newton, use more."
         )
-    if course.restarts and float(seen.path.unsettled(quadratic=False)) > UNSETTLED:
+    if course.restarts and float(seen.path.unsettled) > UNSETTLED:
         notes.append(
             "The path may still have been on its way to the optimum where the estimate begins to count it: estimates "
             "can be off and intervals too narrow; ask for more rounds or more rows, or take the method newton."

@@ -18,6 +18,8 @@ SINGULAR = 1e-11
 """Columns depend on each other if a combination of them, each scaled to variance 1, has this part of the largest
 variance: they differ by 3e-6 of their deviation. Covariances would have less than five digits."""
 
+DOUBTFUL = 1 / 16
+
 _TAKING_PART = 1e-4
 """Columns take part in a dependence if their coefficient is at least this part of the largest, with columns scaled:
 rare indicators have small ones, and rounding far smaller ones."""
@@ -76,6 +78,15 @@ def scaled(hessian: Floats) -> tuple[Floats, Floats]:
     return hessian * factors[:, None] * factors, factors
 
 
+def may_be_certain(hessian: Floats) -> bool:
+    """Whether a logistic model may be without a doubt in some direction, for features of variance 1.
+
+    Where both outcomes are as probable, curvature is 1/4 of the variance, which is 1, or less along columns that are
+    alike. Where it is a quarter of that, most rows in doubt are not, or columns are much alike: worth a question.
+    """
+    return bool(np.linalg.eigvalsh(hessian).min() < DOUBTFUL)
+
+
 def is_singular(hessian: Floats) -> bool:
     """Whether curvature vanishes in some direction, with every column scaled to curvature 1."""
     values = np.abs(np.linalg.eigvalsh(scaled(hessian)[0]))
@@ -120,14 +131,18 @@ def _dependence(group: Sequence[str]) -> str:
     return f"{_and(others)}, which depend on each other linearly: leave one out"
 
 
-def separated(direction: Floats, names: Sequence[str], *, perfectly: bool) -> DataError:
+class Separation(DataError):
+    """Logistic regression without a finite optimum."""
+
+
+def separated(direction: Floats, names: Sequence[str], *, perfectly: bool) -> Separation:
     """Logistic regression has no finite optimum along this direction, on the common scale."""
     # The intercept only shifts where the line is drawn.
     slopes = np.array([0.0 if name == INTERCEPT else one for name, one in zip(names, direction, strict=True)])
     found = [names[place] for place in _above(slopes if slopes.any() else direction, _CONCERNED)]
     tell, which = ("tells", "it") if len(found) == 1 else ("tell", "one of them")
     how, kind = ("every row", "perfect") if perfectly else ("some rows", "quasi-complete")
-    return DataError(
+    return Separation(
         f"features: got {_and(found)}, which {tell} the target of {how} without a doubt ({kind} separation): "
         f"coefficients grow without end; leave {which} out, or join rare values."
     )

@@ -48,21 +48,19 @@ class Guide:
     @classmethod
     def begin(cls, block: Sums, spread: Floats) -> Guide:
         """After the first block, which is good for want of another; `spread` is that of one round's g, 0 if unknown."""
-        n = max(1, block.rounds)
-        start = block.starts / n
+        start = block.mean(block.starts)
         return cls(
             start=start,
-            gradient=block.gradients / n,
+            gradient=block.mean(block.gradients),
             hessian=block.hessian,
             first=_sound(block.hessian),
             damping=np.full((*start.shape[:-1], 1), DAMPING),
-            spread=spread / n,
+            spread=block.mean(spread),
         )
 
     def after(self, block: Sums, spread: Floats) -> Guide:
         """After one more block."""
-        n = max(1, block.rounds)
-        start, gradient = block.starts / n, block.gradients / n
+        start, gradient = block.mean(block.starts), block.mean(block.gradients)
         worse = self._size(gradient) > WORSE * self._size(self.gradient)
         return Guide(
             start=np.where(worse, self.start, start),
@@ -70,7 +68,7 @@ class Guide:
             hessian=np.where(worse[..., None], self.hessian, block.hessian),
             first=self.first,
             damping=np.where(worse, 10 * self.damping, np.maximum(LEAST, self.damping / 3)),
-            spread=np.where(worse[..., None], self.spread, spread / n),
+            spread=np.where(worse[..., None], self.spread, block.mean(spread)),
         )
 
     def _size(self, gradient: Floats) -> Floats:

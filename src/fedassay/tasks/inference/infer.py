@@ -7,8 +7,6 @@ from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from fedassay.coverage.law import checked_level
 from fedassay.errors import UsageError
 from fedassay.protocol import Setting, Step
@@ -19,8 +17,16 @@ from fedassay.summaries.regression.rounds import BY_ROWS, MOST_LOCAL_STEPS, WEIG
 from fedassay.summaries.regression.standard import INTERCEPT, MOST_FEATURES, Standard
 from fedassay.summaries.scored import whole
 from fedassay.tasks.inference import described
-from fedassay.tasks.inference.diagnosis import separated
-from fedassay.tasks.inference.newton import ERRORS, ROBUST, RegressionFit, fit_newton, standardised
+from fedassay.tasks.inference.diagnosis import Separation, may_be_certain
+from fedassay.tasks.inference.newton import (
+    ERRORS,
+    MODEL,
+    MOST_SUMS,
+    ROBUST,
+    RegressionFit,
+    fit_newton,
+    standardised,
+)
 from fedassay.tasks.inference.online import (
     INTERVALS,
     ROUND,
@@ -41,9 +47,8 @@ FEWEST_ROUNDS, MOST_ROUNDS = 8, 100_000
 ROUNDS = 200
 """Of a stream, where rows are enough for so many: the one-step estimate needs no more."""
 
-NO_DOUBT = 8.0
-"""Slopes of features of variance one, as a vector: at this length log odds have a standard deviation of about 8,
-and next to no row is in doubt."""
+_CHECKING = 1 / (4 * MOST_SUMS)
+"""Of the budget, for each sum that looks for a separation: rounds take half of it."""
 
 DECAY = 0.505
 """As published; slower decay means larger steps, and the one-step estimate does not mind."""
@@ -220,14 +225,22 @@ class Infer:
                 f"{visits / each:.0f} times, expected {instead} the method newton."
             )
 
-    def _check_separation(self, seen: Seen, moments: Moments | None) -> None:
-        """Say so where next to no row of a logistic model is in doubt: coefficients grow as long as rounds go on."""
-        if self.model != LogLoss.name or moments is None:
-            return
-        found = seen.path.one_step(quadratic=False)
-        slopes = found[1:] if self.intercept else found
-        if not float(np.linalg.norm(slopes)) < NO_DOUBT and self.standardise and not self.scales:
-            raise separated(found, self.names, perfectly=False)
+    def _check_separation(self, seen: Seen, standard: Standard) -> Generator[Step, Any, str | None]:
+        """Whether there is a finite optimum, by a handful of sums over all rows.
+
+        Rounds end although coefficients would grow without end. Rows that come after others may be separated while all
+        of them are not: they are asked only if rounds leave a doubt, and then it is only said.
+        """
+        resumed = self.state is not None
+        if self.model != LogLoss.name or (resumed and not may_be_certain(seen.path.hessian)):
+            return None
+        try:
+            yield from fit_newton(self.model, standard, self.names, errors=MODEL, share=_CHECKING)
+        except Separation as problem:
+            if not resumed:
+                raise
+            return f"Of the rows of this run alone: {problem} Rows of earlier runs may say otherwise."
+        return None
 
     def _under_noise(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
         """Clipped rounds: nothing is asked for first, as means and scales would cost a part of the budget."""
@@ -285,7 +298,7 @@ class Infer:
     ) -> Generator[Step, Any, dict[str, Any]]:
         clients = max(1, setting.clients)
         seen = yield from run_rounds(course, standard, clients=clients, per=per, begin=begin)
-        self._check_separation(seen, moments)
+        doubt = yield from self._check_separation(seen, standard)
         estimate = yield from infer_rounds(course, seen, self.names, clients=clients)
         state = {
             "model": self.model,
@@ -299,7 +312,9 @@ class Infer:
             "step": course.sizes.first,
             **seen.to_json(),
         }
-        return described.streamed(self, estimate.translated(standard), seen, course, standard, moments, state)
+        return described.streamed(
+            self, estimate.translated(standard), seen, course, standard, moments, state, doubt
+        )
 
     def _resumed(self, setting: Setting, state: Mapping[str, Any]) -> Generator[Step, Any, dict[str, Any]]:
         """Go on: with the scale, the weights and the steps of the rounds before."""

@@ -55,6 +55,9 @@ ERRORS = (ROBUST, MODEL, CLIENTS)
 MOST_SUMS = 60
 """The most sums that a fit asks for."""
 
+SHARE = 1 / (MOST_SUMS + 2)
+"""Of the budget, for each question: the moments and X'X are two more than the sums."""
+
 _MEATS = {ROBUST: BY_ROW, MODEL: NO_MEAT, CLIENTS: BY_CLIENT}
 
 _NEAR = 1e-6
@@ -102,13 +105,19 @@ def standardised(
     """The common scale of all rows, from one sum; `DataError` if the rows cannot be fitted (`check_moments`)."""
     linear = model == SquaredError.name
     of = RegressionMoments(features=len(features), less_offset=linear and offset)
-    released = yield Sum(of=of, share=_share(), part=part)
+    released = yield Sum(of=of, share=SHARE, part=part)
     check_moments(released.value, features, model=model, intercept=intercept)
     return standard_from(released.value, intercept=intercept, linear=linear, offset=offset), released.value
 
 
 def fit_newton(
-    model: str, standard: Standard, names: Sequence[str], *, errors: str = ROBUST, part: Part = Part.ALL
+    model: str,
+    standard: Standard,
+    names: Sequence[str],
+    *,
+    errors: str = ROBUST,
+    part: Part = Part.ALL,
+    share: float = SHARE,
 ) -> Generator[Step, Released[DerivativeSums], RegressionFit]:
     """The coefficients with the smallest loss over all rows, with standard errors. Tasks `yield from` it.
 
@@ -127,10 +136,11 @@ def fit_newton(
     ----------
     names : of all coefficients, the intercept included.
     errors : ``robust``, ``model`` or ``clients``.
+    share : of the budget, for each of at most `MOST_SUMS` sums and one of X'X.
     """
     if errors not in ERRORS:
         raise UsageError(f"errors: got {errors!r}, expected one of {', '.join(ERRORS)}.")
-    fit = _Fit(model=model, standard=standard, names=tuple(names), errors=errors, part=part)
+    fit = _Fit(model=model, standard=standard, names=tuple(names), errors=errors, part=part, share=share)
     here, sums = (yield from fit.ask(np.zeros(fit.size), NO_MEAT)), 1
     yield from fit.check_start(here)
     near, endless, reason = fit.linear, 0, ""
@@ -175,6 +185,7 @@ class _Fit:
     names: tuple[str, ...]
     errors: str
     part: Part
+    share: float
 
     def __post_init__(self) -> None:
         if len(self.names) != self.size:
@@ -195,7 +206,7 @@ class _Fit:
     def ask(self, theta: Floats, meat: str) -> Generator[Step, Released[DerivativeSums], _Seen]:
         """One sum over all clients."""
         of = NewtonSums.of(self.standard, model=self.model, theta=tuple(theta.tolist()), meat=meat)
-        released = yield Sum(of=of, share=_share(), part=self.part)
+        released = yield Sum(of=of, share=self.share, part=self.part)
         found: DerivativeSums = released.value
         if found.rows <= self.size:
             raise DataError(
@@ -223,7 +234,7 @@ class _Fit:
             of = NewtonSums.of(
                 self.standard, model=SquaredError.name, theta=(0.0,) * self.standard.parameters
             )
-            released = yield Sum(of=of, share=_share(), part=self.part)
+            released = yield Sum(of=of, share=self.share, part=self.part)
             assert released.value.hessian is not None
             gram = released.value.hessian
         if self.linear or gram is here.hessian or dependent(gram, self.names):
@@ -305,11 +316,6 @@ def _goes_on(here: _Seen, there: _Seen) -> bool:
     part = there.decrease / max(here.decrease, 1e-300)
     length = float(np.linalg.norm(there.step)) / max(float(np.linalg.norm(here.step)), 1e-300)
     return 0.2 <= part <= 0.6 and 0.8 <= length <= 1.25
-
-
-def _share() -> float:
-    """Of the budget, for each question: the moments and X'X are two more than the sums."""
-    return 1 / (MOST_SUMS + 2)
 
 
 def _newton_step(hessian: Floats, gradient: Floats) -> tuple[Floats, float]:

@@ -237,7 +237,7 @@ def infer_rounds(
                 f"rounds: got {path.rounds} with {seen.rows:,} rows in all, expected more of both: the spread of "
                 f"{len(names)} coefficients cannot be told from them."
             )
-        value, spread, law = _value(path, course), path.spread, StudentT(dof=path.freedom)
+        value, spread, law = _value(path, course), path.spread, StudentT(dof=float(path.freedom))
     else:
         released = yield Sum(
             of=ClientSpread(parameters=len(names)), share=1 / (2 * course.rounds + 2), part=part

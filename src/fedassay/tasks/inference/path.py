@@ -22,9 +22,13 @@ and with C in place of ½ C the estimate is the least-squares fit itself, exactl
 **Restarts.** Where the loss is flat at the optimum and rounds are few, plain steps are still on their way when data
 end, and third order is not small (logistic regression with coefficients of norm 3: 69 % instead of 95 % after 1,000
 rounds). So after rounds 1, 2, 3, 4, 6, 8, 11, 16, .. (powers of √2), where rows since the last time suffice, the
-iterate is put where a damped Newton step from these rounds leads (`guide`), and the estimate is made of the rounds
-since the latest of these marks that leaves out no more than a quarter of all. A parabola has no third order, and needs
-none of this.
+iterate is put where a damped Newton step from these rounds leads (`guide`), and the estimate is made of the rounds from
+where the path had arrived: blocks of rounds between these marks are left out, one after the other and up to a quarter
+of all, until one is so near the estimate that what curvature changes on the way is small beside the standard error. A
+parabola has no third order, and needs none of this.
+
+**Cost.** A round costs the server O(p²). Systems of p equations are solved only after rounds that are powers of 2^(1/4)
+or √2, when the point at which rounds are compared, and the iterate, are moved.
 """
 
 from __future__ import annotations
@@ -73,32 +77,40 @@ class StepSizes:
 _SETTLED = 3
 """So many rounds are waited for before neighbours are compared: until then there is hardly an estimate."""
 
-FAR = 0.05
-"""Of a squared distance between the estimate and where its rounds began, as the first block measures length."""
-
 LEFT_OUT = 1 / 4
 """The part of all rounds at the beginning that the estimate may leave out."""
+
+ARRIVED = 0.1
+"""In standard errors (`Path.unsettled`): a block of rounds below this is where the estimate begins to count."""
 
 ENOUGH_ROWS = 30
 
 MARKS = frozenset(round(2 ** (k / 2)) for k in range(80))
+COMPARISONS = frozenset(round(2 ** (k / 4)) for k in range(160))
+"""After these rounds the point at which neighbours are compared is moved to what is known by then."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Path:
     """Where the iterates are, and sums over the rounds so far.
 
-    `theta` is the last iterate, `mean` the mean of all. `sums` is what the one-step estimate needs, of all rounds, and
-    `marks` the same as it was at the latest restarts. `drifts` and `steps` are the sums of c (`local_work`) and η_t.
-    `scaled` and `scaled_outer` are the sums of s² θ̄_s and s² θ̄_s θ̄_sᵀ over rounds s, which random scaling needs.
-    `last`, `last_hessian` and `last_start` are g, H and the start of the latest round.
+    `theta` is the last iterate, `mean` the mean of all. `sums` is what the one-step estimate needs, of all rounds,
+    `begin` the same as it was where the estimate begins to count, `opening` that of the block of rounds which begins
+    there, once it is known, and `marks` that of restarts since which have not been judged. `arrived` says whether
+    `begin` has been found. `compared_at` is the point at which neighbours are compared. `drifts` and `steps` are the
+    sums of c (`local_work`) and η_t. `scaled` and `scaled_outer` are the sums of s² θ̄_s and s² θ̄_s θ̄_sᵀ over rounds s,
+    which random scaling needs. `last`, `last_hessian` and `last_start` are g, H and the start of the latest round.
     """
 
     theta: Floats
     mean: Floats
     sums: Sums
+    begin: Sums
+    opening: Sums
     marks: tuple[Sums, ...] = ()
+    arrived: NDArray[np.bool_]
     guide: Guide | None = None
+    compared_at: Floats
     last: Floats
     last_hessian: Floats
     last_start: Floats
@@ -116,6 +128,10 @@ class Path:
             theta=begin,
             mean=zero,
             sums=Sums.none(begin),
+            begin=Sums.none(begin),
+            opening=Sums.none(begin),
+            arrived=np.zeros(begin.shape[:-1], dtype=np.bool_),
+            compared_at=begin,
             last=zero,
             last_hessian=square,
             last_start=zero,
@@ -128,12 +144,12 @@ class Path:
     @property
     def has_restarted(self) -> bool:
         """Whether the iterate was moved after the latest round."""
-        return bool(self.marks) and self.marks[-1].rounds == self.rounds
+        return bool(self.marks) and int(self.marks[-1].rounds.max()) == self.rounds
 
     @property
     def rounds(self) -> int:
         """How many there have been."""
-        return self.sums.rounds
+        return int(self.sums.rounds.max())
 
     @property
     def parameters(self) -> int:
@@ -182,12 +198,11 @@ class Path:
         mean = self.mean + (theta - self.mean) / t
         compared = compare and self.rounds >= _SETTLED
         change = self._change(straight, hessian) if compared else None
-        return Path(
+        there = replace(
+            self,
             theta=theta,
             mean=mean,
             sums=self.sums.and_round(self.theta, straight, hessian, change),
-            marks=self.marks,
-            guide=self.guide,
             last=straight,
             last_hessian=hessian,
             last_start=self.theta,
@@ -196,30 +211,45 @@ class Path:
             scaled=self.scaled + t**2 * mean,
             scaled_outer=self.scaled_outer + t**2 * outer(mean),
         )
+        return replace(there, compared_at=there.window.so_far) if t in COMPARISONS else there
 
     def _change(self, straight: Floats, hessian: Floats) -> Floats:
-        """By how much this round's g differs from the last one's, with both where the estimate is."""
-        at = self.window.so_far
+        """By how much this round's g differs from the last one's, with both where the estimate was a little ago."""
+        at = self.compared_at
         here = straight - times(hessian, self.theta - at)
         return np.asarray(here - self.last + times(self.last_hessian, self.last_start - at))
 
     def restarted(self) -> Path:
         """With the iterate where the rounds since the last restart lead."""
-        block = self.sums.since(self.marks[-1]) if self.marks else self.sums
+        block = self.sums.since(self.marks[-1]) if self.marks else self.window
         spread = self.spread  # 0 as long as no rounds have been compared
         guide = Guide.begin(block, spread) if self.guide is None else self.guide.after(block, spread)
-        # Marks that could still be of use: rounds only become more, so that the window begins later and later.
-        useful = [mark for mark in self.marks if mark.rounds > LEFT_OUT * self.rounds]
-        older = [mark for mark in self.marks if mark.rounds <= LEFT_OUT * self.rounds]
-        return replace(self, theta=guide.target, guide=guide, marks=(*older[-1:], *useful, self.sums))
+        judged = self._judged()
+        return replace(judged, theta=guide.target, guide=guide, marks=(*judged.marks, self.sums))
+
+    def _judged(self) -> Path:
+        """With blocks left out that are in the first quarter and far from what the rounds after them say."""
+        path = self
+        while path.marks and int(path.marks[0].rounds.max()) <= LEFT_OUT * self.rounds:
+            mark, later = path.marks[0], path.marks[1:]
+            block = mark.since(path.begin)
+            near = ~path.arrived & (_third_order(block, self.sums.since(mark)) <= ARRIVED)
+            arrived = path.arrived | near
+            path = replace(
+                path,
+                begin=path.begin.or_where(mark, ~arrived),
+                opening=path.opening.or_where(block, near),
+                marks=later,
+                arrived=arrived,
+            )
+        return path
 
     # --- what follows from it -------------------------------------------------------------------------------------
 
     @property
     def window(self) -> Sums:
         """Of the rounds that the estimate is made of."""
-        old = [mark for mark in self.marks if mark.rounds <= LEFT_OUT * self.rounds]
-        return self.sums.since(old[-1]) if old else self.sums
+        return self.sums.since(self.begin)
 
     @property
     def hessian(self) -> Floats:
@@ -247,25 +277,13 @@ class Path:
     @property
     def compared(self) -> int:
         """How many pairs of neighbouring rounds `spread` rests on."""
-        return self.window.compared
+        return int(self.window.compared.min())
 
-    def unsettled(self, *, quadratic: bool) -> Floats:
-        """How far the path may still have been on its way where its window begins, in standard errors of the estimate.
-
-        Third order terms of the first block: its part of the rounds, times the cube of its distance from the estimate
-        (with curvature as the measure of length), over the mean standard error in that measure. Above one also if the
-        estimate is far from where its rounds began.
-        """
-        window, estimate = self.window, self.one_step(quadratic=quadratic)
-        old = [mark for mark in self.marks if mark.rounds <= LEFT_OUT * self.rounds]
-        later = [mark for mark in self.marks if mark.rounds > LEFT_OUT * self.rounds]
-        block = (later[0] if later else self.sums).since(old[-1]) if old else (later or [self.sums])[0]
-        away = block.starts / max(1, block.rounds) - estimate
-        length = np.sqrt(np.maximum(0.0, (away * times(window.hessian, away)).sum(axis=-1)))
-        error = np.einsum("...ij,...ji->...", window.hessian, self.sandwich(self.spread)) / self.parameters
-        return np.asarray(
-            block.rounds / max(1, window.rounds) * length**3 / np.sqrt(np.maximum(error, 1e-300))
-        )
+    @property
+    def unsettled(self) -> Floats:
+        """How far the path may still have been on its way where its window begins (`_third_order`)."""
+        first = (self.marks[0] if self.marks else self.sums).since(self.begin)
+        return _third_order(self.opening.or_where(first, ~self.arrived), self.window)
 
     @property
     def spread(self) -> Floats:
@@ -274,21 +292,17 @@ class Path:
         How far iterates are from the optimum is not in it (for a parabola; to first order otherwise), and neither is a
         slow change of what clients send.
         """
-        window = self.window
-        return np.asarray(window.changes / (2 * max(1, window.compared)))
+        return self.window.spread
 
     @property
-    def freedom(self) -> float:
+    def freedom(self) -> Floats:
         """Of `spread`: differences of neighbours know two thirds of what as many independent rounds would."""
-        n = max(2, self.compared + 1)
-        return 2 * (n - 1) ** 2 / (3 * n - 4)
+        n = np.maximum(2, self.window.compared + 1)
+        return np.asarray(2 * (n - 1) ** 2 / (3 * n - 4))
 
     def sandwich(self, spread: Floats) -> Floats:
         """H^{-1} V H^{-1}/T: the covariance of the estimate, for this V."""
-        window = self.window
-        half = np.linalg.solve(window.hessian, spread)
-        both = np.linalg.solve(window.hessian, np.swapaxes(half, -1, -2))
-        return np.asarray((both + np.swapaxes(both, -1, -2)) / (2 * max(1, window.rounds)))
+        return _sandwich(self.window, spread)
 
     @property
     def scaling(self) -> Floats:
@@ -303,30 +317,52 @@ class Path:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        arrays = {name: getattr(self, name).tolist() for name in _ARRAYS}
-        marks = [mark.to_json() for mark in self.marks]
-        guide = None if self.guide is None else self.guide.to_json()
         return {
-            **arrays,
+            **{name: getattr(self, name).tolist() for name in (*_ARRAYS, "arrived")},
+            **{name: getattr(self, name).to_json() for name in _SUMS},
             "steps": self.steps,
-            "sums": self.sums.to_json(),
-            "marks": marks,
-            "guide": guide,
+            "marks": [mark.to_json() for mark in self.marks],
+            "guide": None if self.guide is None else self.guide.to_json(),
         }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Path:
         """What `to_json` was made from, to the last bit."""
-        arrays = {name: np.array(values[name], dtype=np.float64) for name in _ARRAYS}
-        marks = tuple(Sums.from_json(mark) for mark in values["marks"])
-        guide = None if values["guide"] is None else Guide.from_json(values["guide"])
+        arrays: dict[str, Any] = {name: np.array(values[name], dtype=np.float64) for name in _ARRAYS}
+        sums: dict[str, Any] = {name: Sums.from_json(values[name]) for name in _SUMS}
         return cls(
-            sums=Sums.from_json(values["sums"]),
-            marks=marks,
-            guide=guide,
-            steps=float(values["steps"]),
             **arrays,
+            **sums,
+            arrived=np.array(values["arrived"], dtype=np.bool_),
+            steps=float(values["steps"]),
+            marks=tuple(Sums.from_json(mark) for mark in values["marks"]),
+            guide=None if values["guide"] is None else Guide.from_json(values["guide"]),
         )
 
 
-_ARRAYS = tuple(field.name for field in fields(Path) if field.name not in ("sums", "marks", "guide", "steps"))
+_SUMS = ("sums", "begin", "opening")
+_OTHERS = (*_SUMS, "marks", "guide", "steps", "arrived")
+_ARRAYS = tuple(field.name for field in fields(Path) if field.name not in _OTHERS)
+
+
+def _sandwich(window: Sums, spread: Floats) -> Floats:
+    """H^{-1} V H^{-1}/T."""
+    half = np.linalg.solve(window.hessian, spread)
+    both = np.linalg.solve(window.hessian, np.swapaxes(half, -1, -2))
+    return window.mean((both + np.swapaxes(both, -1, -2)) / 2)
+
+
+def _third_order(block: Sums, rounds: Sums) -> Floats:
+    """What a block of rounds may move the estimate from these rounds by, beyond second order, in standard errors.
+
+    With the gradient and the curvature of a block, and the curvature at the estimate a distance δ away, the gradient
+    there is known by the trapezoidal rule. If curvature changes in one direction on the way, the rule is off by at most
+    half of the change times δ, which counts for the block's part of the rounds. Lengths are measured by curvature, and
+    compared with the mean standard error in that measure.
+    """
+    hessian, away = rounds.hessian, block.mean(block.starts) - rounds.one_step(quadratic=False)
+    bent = times(block.hessian - hessian, away) / 2
+    length = np.sqrt(np.maximum(0.0, (bent * solved(hessian, bent)).sum(axis=-1)))
+    error = np.einsum("...ij,...ji->...", hessian, _sandwich(rounds, rounds.spread)) / away.shape[-1]
+    part = block.rounds / np.maximum(1, rounds.rounds)
+    return np.asarray(part * length / np.sqrt(np.maximum(error, 1e-300)))

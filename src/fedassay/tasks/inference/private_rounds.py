@@ -171,9 +171,9 @@ class PrivatePath:
         meets only how far rounds began from each other, which is little.
         """
         sums = self.path.sums
-        n = max(1, sums.rounds)
-        bent = self.products - times(self.slopes, sums.starts / n)
-        known = replace(sums, hessians=n * self.curvature, products=bent + times(self.curvature, sums.starts))
+        bent = self.products - times(self.slopes, sums.mean(sums.starts))
+        hessians = max(1, self.path.rounds) * self.curvature
+        known = replace(sums, hessians=hessians, products=bent + times(self.curvature, sums.starts))
         return replace(self.path, sums=known)
 
 
@@ -270,6 +270,6 @@ def infer_private(seen: PrivateSeen, course: PrivateCourse, names: Sequence[str]
             names=tuple(names),
             value=path.one_step(quadratic=False),
             covariance=path.sandwich(path.spread),
-            law=StudentT(dof=path.freedom),
+            law=StudentT(dof=float(path.freedom)),
         )
     return found, " ".join(notes)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 FLAT = 0.1
 """Curvature below this part of the mean over directions is taken to be this."""
@@ -23,11 +24,12 @@ class Sums:
     """Over `rounds` rounds: where they began, what they said there, and what neighbours differ by.
 
     `starts` is the sum of the points where they began, `gradients` of g there, `hessians` of H, `products` of H times
-    the start; `changes` the sum of d dᵀ over `compared` pairs of neighbours (`Path`). Leading axes allowed.
+    the start; `changes` the sum of d dᵀ over `compared` pairs of neighbours (`Path`). Leading axes are allowed, and
+    counts have them too.
     """
 
-    rounds: int
-    compared: int
+    rounds: Ints
+    compared: Ints
     starts: Floats
     gradients: Floats
     hessians: Floats
@@ -38,9 +40,10 @@ class Sums:
     def none(cls, theta: Floats) -> Sums:
         """Before the first round."""
         zero, square = np.zeros_like(theta), np.zeros((*theta.shape, theta.shape[-1]))
+        count = np.zeros(theta.shape[:-1], dtype=np.int64)
         return cls(
-            rounds=0,
-            compared=0,
+            rounds=count,
+            compared=count,
             starts=zero,
             gradients=zero,
             hessians=square,
@@ -65,19 +68,37 @@ class Sums:
         both = {
             field.name: (getattr(self, field.name), getattr(before, field.name)) for field in fields(self)
         }
-        return Sums(**{name: here - there for name, (here, there) in both.items()})
+        return Sums(**{name: np.asarray(here - there) for name, (here, there) in both.items()})
+
+    def or_where(self, other: Sums, chosen: NDArray[np.bool_]) -> Sums:
+        """The other ones where they were chosen."""
+        values = {}
+        for field in fields(self):
+            here, there = getattr(self, field.name), getattr(other, field.name)
+            values[field.name] = np.where(_with_axes(chosen, here.ndim), there, here)
+        return Sums(**values)
+
+    def mean(self, total: Floats) -> Floats:
+        """One of these sums, divided by the number of rounds."""
+        return np.asarray(total / _with_axes(np.maximum(1, self.rounds), total.ndim))
 
     @property
     def hessian(self) -> Floats:
         """The mean over rounds."""
-        return np.asarray(self.hessians / max(1, self.rounds))
+        return self.mean(self.hessians)
+
+    @property
+    def spread(self) -> Floats:
+        """The covariance of one round, from its neighbours."""
+        return np.asarray(self.changes / (2 * _with_axes(np.maximum(1, self.compared), self.changes.ndim)))
 
     def one_step(self, *, quadratic: bool) -> Floats:
         """See the top of `path`."""
-        t, h = max(1, self.rounds), self.hessian
-        begun = self.starts / t
-        together = self.products / t - times(h, begun)
-        return np.asarray(begun - solved(h, self.gradients / t - (1.0 if quadratic else 0.5) * together))
+        h, begun = self.hessian, self.mean(self.starts)
+        together = self.mean(self.products) - times(h, begun)
+        return np.asarray(
+            begun - solved(h, self.mean(self.gradients) - (1.0 if quadratic else 0.5) * together)
+        )
 
     @property
     def so_far(self) -> Floats:
@@ -86,25 +107,21 @@ class Sums:
         ridge = 1e-9 * np.einsum("...ii->...i", h)[..., None] * np.eye(p)  # each column in its own units
         sound = h + np.where((ridge > 0) | (np.eye(p) == 0), ridge, np.eye(p))
         together = self.products - times(h, self.starts)
-        return np.asarray((self.starts - solved(sound, self.gradients - together)) / max(1, self.rounds))
+        return self.mean(self.starts - solved(sound, self.gradients - together))
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {
-            name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()
-        }
+        return {field.name: getattr(self, field.name).tolist() for field in fields(self)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Sums:
         """What `to_json` was made from, to the last bit."""
-        arrays = {
-            field.name: np.array(values[field.name], dtype=np.float64)
-            for field in fields(cls)
-            if field.name not in ("rounds", "compared")
+        counts: dict[str, Any] = {
+            name: np.array(values[name], dtype=np.int64) for name in ("rounds", "compared")
         }
-        rounds, compared = int(values["rounds"]), int(values["compared"])
-        return cls(rounds=rounds, compared=compared, **arrays)
+        names = [field.name for field in fields(cls) if field.name not in counts]
+        floats: dict[str, Any] = {name: np.array(values[name], dtype=np.float64) for name in names}
+        return cls(**counts, **floats)
 
 
 def newton_step(curvature: Floats, gradient: Floats, unsure: float = 0.0) -> Floats:
@@ -121,6 +138,11 @@ def newton_step(curvature: Floats, gradient: Floats, unsure: float = 0.0) -> Flo
     step = (vectors @ along[..., None])[..., 0]
     norm = np.linalg.norm(step, axis=-1, keepdims=True)
     return np.asarray(step * np.minimum(1.0, LONGEST / np.maximum(norm, 1e-300)))
+
+
+def _with_axes(counts: NDArray[Any], axes: int) -> NDArray[Any]:
+    """Counts of as many axes as what is divided by them."""
+    return np.reshape(counts, (*counts.shape, *(1,) * (axes - counts.ndim)))
 
 
 def outer(vector: Floats) -> Floats:
