@@ -131,6 +131,16 @@ def test_intervals_contrasts_and_a_table() -> None:
     assert "P>|ratio|" in scaling.summary()
 
 
+def test_a_stream_of_separated_rows_is_told() -> None:
+    """Rows are gone, so that it can only be guessed: curvature vanishes as coefficients grow."""
+    seen = list(batches(400, rows=60, model="logistic"))
+    apart = [(x, (x.u > 0.4).to_numpy(dtype=float), client) for x, _, client in seen]
+    told = learned(FederatedRegression("logistic", scale=SCALE), apart).summary()
+    assert "Next to no row is in doubt along" in told
+    assert "'u'" in told.split("Next to no row")[1]
+    assert "in doubt" not in learned(FederatedRegression("logistic", scale=SCALE), seen).summary()
+
+
 # --- what is kept -----------------------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ from fedassay.summaries.regression.rounds import BY_ROWS, WEIGHTS
 from fedassay.tasks.inference import described
 from fedassay.tasks.inference.diagnosis import is_singular, singular
 from fedassay.tasks.inference.estimate import Contrast, Estimate
+from fedassay.tasks.inference.diagnosis import said_of_certainty
 from fedassay.tasks.inference.infer import DECAY, FEWEST_ROUNDS, Infer
 from fedassay.tasks.inference.online import ROUND, SCALING, Course, infer_rounds
 from fedassay.version import VERSION
@@ -239,8 +240,10 @@ class FederatedRegression(Conventions):
                 local_steps=self.local_steps,
                 weights=self.weights,
             )
+            logistic = self._loss.name == LogLoss.name
+            doubt = said_of_certainty(state.seen.path.hessian, self.names_) if logistic else None
             results = described.streamed(
-                task, estimate, state.seen, self._course(state), state.standard, None, {}
+                task, estimate, state.seen, self._course(state), state.standard, None, {}, doubt
             )
         text = io.StringIO()
         console = Console(file=text, width=_WIDTH)
@@ -249,6 +252,8 @@ class FederatedRegression(Conventions):
         print_sheet(inference.coefficients(results), console)
         if inference.has_odds(results):
             print_sheet(inference.odds_ratios(results), console)
+        for note in results["notes"]:
+            console.print(note, highlight=False)
         return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines()) + "\n"
 
     def predict(self, X: ArrayLike, offset: ArrayLike | None = None) -> NDArray[Any]:

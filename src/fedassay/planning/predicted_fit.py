@@ -162,6 +162,9 @@ def _streamed(study: PlannedRelease, of: Regression) -> PredictedFit:
         )
     rows = min(study.rows, (rounds - began) * drawn * each)
     asked = rounds * drawn / clients
+    # Sums over all rows that look for a separation.
+    after = SUMS[of.model] if of.model == LogLoss.name else 0
+    sums = _first_two(study, of, NEWTON)[1]
     return PredictedFit(
         method=ROUND,
         level=of.level,
@@ -169,8 +172,8 @@ def _streamed(study: PlannedRelease, of: Regression) -> PredictedFit:
         law=StudentT(dof=_freedom(rounds - waited)),
         rows=rows,
         rounds=rounds,
-        answers=1 + asked,
-        bytes=_bytes(first, study) + round(asked * _bytes(query, study)),
+        answers=1 + asked + after,
+        bytes=_bytes(first, study) + round(asked * _bytes(query, study)) + after * _bytes(sums, study),
         again=again,
     )
 

@@ -18,7 +18,8 @@ SINGULAR = 1e-11
 """Columns depend on each other if a combination of them, each scaled to variance 1, has this part of the largest
 variance: they differ by 3e-6 of their deviation. Covariances would have less than five digits."""
 
-DOUBTFUL = 1 / 16
+DOUBTFUL, NO_DOUBT = 1 / 16, 1 / 400
+"""Curvatures of a logistic loss along features of variance 1, of which 1/4 is the largest."""
 
 _TAKING_PART = 1e-4
 """Columns take part in a dependence if their coefficient is at least this part of the largest, with columns scaled:
@@ -85,6 +86,18 @@ def may_be_certain(hessian: Floats) -> bool:
     alike. Where it is a quarter of that, most rows in doubt are not, or columns are much alike: worth a question.
     """
     return bool(np.linalg.eigvalsh(hessian).min() < DOUBTFUL)
+
+
+def said_of_certainty(hessian: Floats, names: Sequence[str]) -> str | None:
+    """What to say where rows are gone and a separation can only be guessed: next to no row is in doubt."""
+    values, vectors = np.linalg.eigh(hessian)
+    if values[0] >= NO_DOUBT:
+        return None
+    found = [names[place] for place in _above(vectors[:, 0], _CONCERNED)]
+    return (
+        f"Next to no row is in doubt along {_and(found)}: outcomes may be separated, and coefficients then grow as long "
+        "as rounds go on; a fit to all rows (newton) would tell."
+    )
 
 
 def is_singular(hessian: Floats) -> bool:
