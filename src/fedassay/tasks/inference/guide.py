@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.tasks.inference.sums import Sums, solved, times
+from fedassay.tasks.inference.sums import Sums, solved, sound, times
 
 Floats = NDArray[np.float64]
 
@@ -53,7 +53,7 @@ class Guide:
             start=start,
             gradient=block.mean(block.gradients),
             hessian=block.hessian,
-            first=_sound(block.hessian),
+            first=sound(block.hessian, part=1e-6),
             damping=np.full((*start.shape[:-1], 1), DAMPING),
             spread=block.mean(spread),
         )
@@ -93,11 +93,3 @@ class Guide:
     def from_json(cls, values: Mapping[str, Any]) -> Guide:
         """What `to_json` was made from, to the last bit."""
         return cls(**{field.name: np.array(values[field.name], dtype=np.float64) for field in fields(cls)})
-
-
-def _sound(hessian: Floats) -> Floats:
-    """With a little more curvature of each coefficient by itself, so that it can be inverted."""
-    curved = np.einsum("...ii->...i", hessian)
-    return np.asarray(
-        hessian + np.where(curved > 0, 1e-6 * curved, 1.0)[..., None] * np.eye(hessian.shape[-1])
-    )

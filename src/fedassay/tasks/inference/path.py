@@ -302,7 +302,7 @@ class Path:
 
     def sandwich(self, spread: Floats) -> Floats:
         """H^{-1} V H^{-1}/T: the covariance of the estimate, for this V."""
-        return _sandwich(self.window, spread)
+        return _sandwich(self.window, self.hessian, spread)
 
     @property
     def scaling(self) -> Floats:
@@ -345,11 +345,11 @@ _OTHERS = (*_SUMS, "marks", "guide", "steps", "arrived")
 _ARRAYS = tuple(field.name for field in fields(Path) if field.name not in _OTHERS)
 
 
-def _sandwich(window: Sums, spread: Floats) -> Floats:
+def _sandwich(rounds: Sums, hessian: Floats, spread: Floats) -> Floats:
     """H^{-1} V H^{-1}/T."""
-    half = np.linalg.solve(window.hessian, spread)
-    both = np.linalg.solve(window.hessian, np.swapaxes(half, -1, -2))
-    return window.mean((both + np.swapaxes(both, -1, -2)) / 2)
+    half = np.linalg.solve(hessian, spread)
+    both = np.linalg.solve(hessian, np.swapaxes(half, -1, -2))
+    return rounds.mean((both + np.swapaxes(both, -1, -2)) / 2)
 
 
 def _third_order(block: Sums, rounds: Sums) -> Floats:
@@ -360,9 +360,9 @@ def _third_order(block: Sums, rounds: Sums) -> Floats:
     half of the change times δ, which counts for the block's part of the rounds. Lengths are measured by curvature, and
     compared with the mean standard error in that measure.
     """
-    hessian, away = rounds.hessian, block.mean(block.starts) - rounds.one_step(quadratic=False)
+    hessian, away = rounds.sound, block.mean(block.starts) - rounds.about
     bent = times(block.hessian - hessian, away) / 2
     length = np.sqrt(np.maximum(0.0, (bent * solved(hessian, bent)).sum(axis=-1)))
-    error = np.einsum("...ij,...ji->...", hessian, _sandwich(rounds, rounds.spread)) / away.shape[-1]
+    error = np.einsum("...ij,...ji->...", hessian, _sandwich(rounds, hessian, rounds.spread)) / away.shape[-1]
     part = block.rounds / np.maximum(1, rounds.rounds)
     return np.asarray(part * length / np.sqrt(np.maximum(error, 1e-300)))

@@ -92,22 +92,30 @@ class Sums:
         """The covariance of one round, from its neighbours."""
         return np.asarray(self.changes / (2 * _with_axes(np.maximum(1, self.compared), self.changes.ndim)))
 
+    @property
+    def sound(self) -> Floats:
+        """The same, as far as it can be inverted."""
+        return sound(self.hessian, part=1e-9)
+
     def one_step(self, *, quadratic: bool) -> Floats:
         """See the top of `path`."""
-        h, begun = self.hessian, self.mean(self.starts)
-        together = self.mean(self.products) - times(h, begun)
-        return np.asarray(
-            begun - solved(h, self.mean(self.gradients) - (1.0 if quadratic else 0.5) * together)
-        )
+        return self._step(self.hessian, part=1.0 if quadratic else 0.5)
 
     @property
     def so_far(self) -> Floats:
         """The fit so far, to compare rounds at; where rounds have said nothing yet, where they began."""
-        p, h = self.starts.shape[-1], self.hessian
-        ridge = 1e-9 * np.einsum("...ii->...i", h)[..., None] * np.eye(p)  # each column in its own units
-        sound = h + np.where((ridge > 0) | (np.eye(p) == 0), ridge, np.eye(p))
-        together = self.products - times(h, self.starts)
-        return self.mean(self.starts - solved(sound, self.gradients - together))
+        return self._step(self.sound, part=1.0)
+
+    @property
+    def about(self) -> Floats:
+        """The estimate, or about that where rounds do not tell everything yet."""
+        return self._step(self.sound, part=0.5)
+
+    def _step(self, curvature: Floats, *, part: float) -> Floats:
+        """From the mean start by the mean gradient, less a part of C."""
+        begun = self.mean(self.starts)
+        together = self.mean(self.products) - times(self.hessian, begun)
+        return np.asarray(begun - solved(curvature, self.mean(self.gradients) - part * together))
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -138,6 +146,13 @@ def newton_step(curvature: Floats, gradient: Floats, unsure: float = 0.0) -> Flo
     step = (vectors @ along[..., None])[..., 0]
     norm = np.linalg.norm(step, axis=-1, keepdims=True)
     return np.asarray(step * np.minimum(1.0, LONGEST / np.maximum(norm, 1e-300)))
+
+
+def sound(hessian: Floats, *, part: float) -> Floats:
+    """With so much more curvature of each coefficient by itself, in its own units, that it can be inverted."""
+    curved = np.einsum("...ii->...i", hessian)
+    more = np.where(curved > 0, part * curved, 1.0)
+    return np.asarray(hessian + more[..., None] * np.eye(hessian.shape[-1]))
 
 
 def _with_axes(counts: NDArray[Any], axes: int) -> NDArray[Any]:
