@@ -21,6 +21,7 @@ from fedassay import wire
 from fedassay.errors import UsageError
 from fedassay.protocol import Batch, Protection
 from fedassay.summaries import CATALOGUE
+from fedassay.summaries.fixed_point import SUMS
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.summaries.site_statistics import (
     ESTIMATORS,
@@ -31,7 +32,7 @@ from fedassay.summaries.site_statistics import (
     SiteEstimate,
     site_estimate,
 )
-from fedassay.summaries.site_sums import POOLED, EligibleSites, SiteSums, from_limbs, to_limbs
+from fedassay.summaries.site_sums import POOLED, EligibleSites, SiteSums
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation.evidence import Evidence
 from fedassay.tasks.evaluation.heterogeneity import SCALES, weighted_sums
@@ -113,11 +114,11 @@ def test_a_site_that_cannot_say_something_says_nothing(
 
 @given(st.floats(-(2.0**76), 2.0**76), st.floats(-(2.0**76), 2.0**76))
 def test_limbs_add_up_and_fit(a: float, b: float) -> None:
-    limbs = [to_limbs(number) for number in (a, b)]
+    limbs = [SUMS.write(np.array([number])) for number in (a, b)]
     for found in limbs:
         assert all(0 <= limb < 2**32 for limb in found[:-1])
         assert abs(found[-1]) <= 2**28
-    total = from_limbs([sum(pair) for pair in zip(*limbs, strict=True)])
+    (total,) = SUMS.read_exactly(limbs[0] + limbs[1])
     assert abs(total - Fraction(a) - Fraction(b)) <= Fraction(2, 2**49)
 
 

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from fedassay.errors import UsageError
 from fedassay.protocol import UNBOUNDED, Batch, Memory, Protection, Rows, Sensitivity, Total, Vector
 from fedassay.summaries.columns import column
+from fedassay.summaries.fixed_point import SUMS
 from fedassay.summaries.quantities import QUANTITIES, widths
 from fedassay.summaries.scored import MOST_CLASSES, Thresholded, condition_columns, whole
-from fedassay.summaries.site_sums import from_limbs, to_limbs
 from fedassay.summaries.softmax_scores import sets
 
 Ints = NDArray[np.int64]
 
-_LIMBS = len(to_limbs(0.0))
 _PART = 4
 """A rest is written as a whole multiple of 2^-32."""
 
@@ -271,7 +270,7 @@ class MeanWidth(Thresholded[dict[str, WidthSum]]):
     @property
     def length(self) -> int:
         """Per group a count, a sum, and a sum of squares in two parts."""
-        return len(self.names) * (1 + 3 * _LIMBS)
+        return len(self.names) * (1 + 3 * SUMS.limbs)
 
     @property
     def largest(self) -> int:
@@ -298,7 +297,7 @@ class MeanWidth(Thresholded[dict[str, WidthSum]]):
             n.tolist(), sums, squares, self.thresholds, strict=True
         ):
             numbers = [width_sum, *divmod(square, _SPLIT)] if math.isfinite(threshold) else [Fraction(0)] * 3
-            entries += [count, *(limb for number in numbers for limb in to_limbs(float(number)))]
+            entries += [count, *SUMS.write(np.array(numbers, dtype=np.float64)).tolist()]
         return np.array(entries, dtype=np.int64), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
@@ -311,7 +310,7 @@ class MeanWidth(Thresholded[dict[str, WidthSum]]):
         parts = np.split(total, len(self.names))
         for name, part, threshold in zip(self.names, parts, self.thresholds, strict=True):
             infinite = threshold == math.inf and part[0] > 0
-            width, high, low = (from_limbs(limbs) for limbs in np.split(part[1:], 3))
+            width, high, low = SUMS.read_exactly(part[1:])
             squares = high * _SPLIT + low
             found[name] = WidthSum(
                 rows=int(part[0]),

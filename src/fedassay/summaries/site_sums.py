@@ -8,7 +8,6 @@ sites only through Σw, Σw², Σwy and Σwy².
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -17,6 +16,7 @@ import numpy as np
 
 from fedassay.errors import UsageError
 from fedassay.protocol import Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
+from fedassay.summaries.fixed_point import SUMS
 from fedassay.summaries.grid import LARGEST_REACH
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.summaries.site_statistics import ESTIMATORS, SiteCounts, SiteEstimate, site_estimate
@@ -25,10 +25,6 @@ POOLED = tuple(ESTIMATORS)
 """The metrics that can be pooled over sites."""
 
 LARGEST_TAU2 = 2.0**10
-
-_LIMBS, _LIMB = 4, 32
-_POINT = 48
-"""Numbers are whole multiples of 2^-48, written as four limbs of 32 bits."""
 
 _REMEMBERED = "site-estimates"
 
@@ -176,12 +172,12 @@ class SiteSums(_OfSite, Summary[dict[str, WeightedSums]]):
     @property
     def length(self) -> int:
         """Per metric a count and four numbers."""
-        return len(self.metrics) * (1 + 4 * _LIMBS)
+        return len(self.metrics) * (1 + 4 * SUMS.limbs)
 
     @property
     def largest(self) -> int:
         """A limb."""
-        return 1 << _LIMB
+        return SUMS.largest
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Estimate, weigh, write down; zeros where there is no estimate."""
@@ -189,12 +185,11 @@ class SiteSums(_OfSite, Summary[dict[str, WeightedSums]]):
         entries: list[int] = []
         for found, tau2 in zip(estimates, self.tau2, strict=True):
             if found is None:
-                entries += [0] * (1 + 4 * _LIMBS)
+                entries += [0] * (1 + 4 * SUMS.limbs)
                 continue
             y, w = found.value, 1 / (found.variance + tau2)
             entries.append(1)
-            for number in (w, w * w, w * y, w * y * y):
-                entries += to_limbs(number)
+            entries += SUMS.write(np.array([w, w * w, w * y, w * y * y])).tolist()
         return np.array(entries, dtype=np.int64), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
@@ -206,35 +201,6 @@ class SiteSums(_OfSite, Summary[dict[str, WeightedSums]]):
         """Metric to its sums."""
         sums = {}
         for name, entries in zip(self.metrics, np.split(total, len(self.metrics)), strict=True):
-            w, w2, wy, wy2 = (from_limbs(limbs) for limbs in np.split(entries[1:], 4))
+            w, w2, wy, wy2 = SUMS.read_exactly(entries[1:])
             sums[name] = WeightedSums(sites=int(entries[0]), w=w, w2=w2, wy=wy, wy2=wy2)
         return sums
-
-
-def to_limbs(number: float) -> list[int]:
-    """A number in fixed point as limbs, lowest first; all but the highest are not negative.
-
-    Examples
-    --------
-    >>> to_limbs(-1.0)
-    [0, 4294901760, 4294967295, -1]
-    """
-    assert abs(number) <= 2.0**76
-    whole = round(Fraction(number) * 2**_POINT)
-    limbs = []
-    for _ in range(_LIMBS - 1):
-        whole, limb = divmod(whole, 1 << _LIMB)
-        limbs.append(limb)
-    return [*limbs, whole]
-
-
-def from_limbs(limbs: Sequence[int] | Total) -> Fraction:
-    """The number that these limbs, or sums of such limbs, stand for.
-
-    Examples
-    --------
-    >>> from_limbs([a + b for a, b in zip(to_limbs(0.75), to_limbs(-2.0))])
-    Fraction(-5, 4)
-    """
-    whole = sum(int(limb) << (_LIMB * place) for place, limb in enumerate(limbs))
-    return Fraction(whole, 2**_POINT)

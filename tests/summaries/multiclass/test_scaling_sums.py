@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,9 @@ from fedassay.data.rows import ArrayRows
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import Protection, Setting, Sum
 from fedassay.summaries import CATALOGUE
+from fedassay.summaries.fixed_point import SUMS
 from fedassay.summaries.multiclass.losses import FAMILIES, LARGEST_PARAMETER, loss_sums
-from fedassay.summaries.multiclass.scaling_sums import LARGEST_SUM, ScalingSums, limbs_of, of_limbs
-from fedassay.summaries.site_sums import from_limbs, to_limbs
+from fedassay.summaries.multiclass.scaling_sums import LARGEST_SUM, ScalingSums
 from fedassay.trust.secure_sum import SecureSum
 from multiclass_rows import dirichlet, drawn
 
@@ -40,12 +41,14 @@ def measure(summary: ScalingSums, columns: dict[str, np.ndarray]) -> np.ndarray:
 
 @given(NUMBERS)
 def test_limbs_are_those_of_one_number_at_a_time(numbers: list[float]) -> None:
-    limbs = limbs_of(np.array(numbers))
-    assert limbs.tolist() == [to_limbs(number) for number in numbers]
-    total = limbs.sum(axis=0, keepdims=True)
-    exact = float(from_limbs(total[0]))
-    assert of_limbs(total)[0] == pytest.approx(exact, rel=4 * 2.0**-53, abs=0)
-    assert of_limbs(limbs).tolist() == pytest.approx([float(from_limbs(one)) for one in limbs], rel=1e-15)
+    limbs = SUMS.write(np.array(numbers))
+    assert limbs.tolist() == SUMS.write_exactly([Fraction(number) for number in numbers]).tolist()
+    total = limbs.reshape(-1, SUMS.limbs).sum(axis=0)
+    exact = float(SUMS.read_exactly(total)[0])
+    assert SUMS.read(total)[0] == pytest.approx(exact, rel=4 * 2.0**-53, abs=0)
+    assert SUMS.read(limbs).tolist() == pytest.approx(
+        [float(one) for one in SUMS.read_exactly(limbs)], rel=1e-15
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -99,7 +102,7 @@ def test_the_largest_numbers_fit(method: str) -> None:
     vector = measure(summary, {"class": np.array([1, 2]), "logits": z})
     assert np.abs(vector).max() <= summary.largest
     assert np.isfinite(summary.read(vector).hessian).all()
-    assert limbs_of(np.array([LARGEST_SUM, -LARGEST_SUM])).max() <= summary.largest
+    assert SUMS.write(np.array([LARGEST_SUM, -LARGEST_SUM])).max() <= summary.largest
 
 
 def test_rows_with_another_number_of_logits_count_for_nothing() -> None:

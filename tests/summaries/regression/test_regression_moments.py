@@ -15,7 +15,7 @@ from fedassay.data.rows import ArrayRows, StreamedRows
 from fedassay.envelope import describe, rebuild
 from fedassay.errors import UsageError
 from fedassay.summaries import CATALOGUE
-from fedassay.summaries.regression.fixed_point import FixedPoint
+from fedassay.summaries.fixed_point import FixedPoint
 from fedassay.summaries.regression.moments import LARGEST_VALUE, Moments, RegressionMoments, standard_from
 
 

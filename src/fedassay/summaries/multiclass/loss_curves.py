@@ -35,9 +35,10 @@ from fedassay.protocol import (
     Vector,
 )
 from fedassay.summaries.columns import column
+from fedassay.summaries.fixed_point import SUMS
 from fedassay.summaries.multiclass.losses import blocks, loss_sums, padded
 from fedassay.summaries.multiclass.probabilities import checked_classes
-from fedassay.summaries.multiclass.scaling_sums import LARGEST_SUM, limbs_of, of_limbs
+from fedassay.summaries.multiclass.scaling_sums import LARGEST_SUM
 from fedassay.summaries.scored import whole
 from fedassay.summaries.softmax_scores import checked_labels
 
@@ -54,7 +55,6 @@ BOUNDS = (NONE, CLIENT, ROW)
 ROW_NORM = 2.0
 """A row's curve may be as long as one that is two nats everywhere; few rows say more than that."""
 
-_LIMBS = 4
 _MARGIN = 1 + 2.0**-40
 """Curves are made a little shorter than the bound: more than what floating point can get wrong."""
 
@@ -142,7 +142,7 @@ class LossCurves(Summary[Curves]):
     @property
     def length(self) -> int:
         """One number for each point; for exact sums limbs, of three numbers each, and the rows."""
-        return 1 + 3 * _LIMBS * len(self.grid) if self.bound == NONE else len(self.grid)
+        return 1 + 3 * SUMS.limbs * len(self.grid) if self.bound == NONE else len(self.grid)
 
     @property
     def units(self) -> int:
@@ -167,7 +167,7 @@ class LossCurves(Summary[Curves]):
             count, sums = count + n, sums + more
         if self.bound == NONE:
             numbers = np.clip(sums.reshape(-1), -LARGEST_SUM, LARGEST_SUM)
-            return np.concatenate([[count], limbs_of(numbers).reshape(-1)]), memory
+            return np.concatenate([[count], SUMS.write(numbers)]), memory
         direction = _direction(_level(sums[0] / max(1, count))) * min(1.0, count / self.full_rows)
         return np.trunc(direction * self.units).astype(np.int64), memory
 
@@ -224,7 +224,7 @@ class LossCurves(Summary[Curves]):
         if self.bound != NONE:
             losses = np.asarray(total, dtype=np.float64) / self.units
             return Curves(grid=grid, losses=losses, unit=1 / self.units)
-        numbers = of_limbs(np.asarray(total[1:]).reshape(-1, _LIMBS))
+        numbers = SUMS.read(total[1:])
         losses, first, second = np.split(numbers, 3)
         return Curves(grid=grid, losses=losses, slopes=first, second=second, rows=int(total[0]))
 

@@ -15,15 +15,14 @@ import numpy as np
 from fedassay.errors import UsageError
 from fedassay.protocol import Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
 from fedassay.summaries.columns import column
-from fedassay.summaries.multiclass.losses import FAMILIES, LARGEST_PARAMETER, Floats, LossSums, loss_sums
+from fedassay.summaries.fixed_point import SUMS
+from fedassay.summaries.multiclass.losses import FAMILIES, LARGEST_PARAMETER, LossSums, loss_sums
 from fedassay.summaries.scored import MOST_CLASSES, whole
 
 MOST_NEWTON = 420
 """Hessians are summed for up to so many parameters: matrix scaling of 20 classes, 88,410 different entries."""
 
 LARGEST_SUM = 2.0**75
-
-_LIMBS, _LIMB, _POINT = 4, 32, 48
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +40,7 @@ class ScalingSums(Summary[LossSums]):
 
     Enforced: logits are cut at ±2^20 and a client has at most 2^32 rows, so that gradients are at most 2^53 and
     Hessians at most 2^72. Only the loss depends on theta without such a bound; it is cut at 2^75, which is more than
-    any loss that a fit accepts. Each number is rounded to 2^-48 and written as four limbs of 32 bits, as in `SiteSums`:
+    any loss that a fit accepts. Each number is rounded to 2^-48 and written as four limbs of 32 bits (`FixedPoint`):
     every entry is at most 2^32, no total over up to 2^30 clients wraps, and totals are exact: nothing but the rounding
     of each client's own sums is lost.
 
@@ -90,7 +89,7 @@ class ScalingSums(Summary[LossSums]):
     @property
     def length(self) -> int:
         """A count, the loss, the gradient, and for order 2 the Hessian's upper triangle."""
-        return 1 + _LIMBS * (1 + self.size + self._second)
+        return 1 + SUMS.limbs * (1 + self.size + self._second)
 
     @property
     def _second(self) -> int:
@@ -99,7 +98,7 @@ class ScalingSums(Summary[LossSums]):
     @property
     def largest(self) -> int:
         """A limb, or the rows of a client."""
-        return 1 << _LIMB
+        return SUMS.largest
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Sum over batches, write down; zeros without rows. Linear in the rows, constant in memory."""
@@ -113,9 +112,7 @@ class ScalingSums(Summary[LossSums]):
             sums = loss_sums(self.method, logits, labels, self.theta, order=self.order, rough=self.rough)
             second = np.zeros(0) if sums.hessian is None else sums.hessian[upper]
             count, total = count + sums.rows, total + np.concatenate([[sums.loss], sums.gradient, second])
-        return np.concatenate(
-            [[count], limbs_of(np.clip(total, -LARGEST_SUM, LARGEST_SUM)).reshape(-1)]
-        ), memory
+        return np.concatenate([[count], SUMS.write(np.clip(total, -LARGEST_SUM, LARGEST_SUM))]), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
         """Every entry from one end of its range to the other."""
@@ -124,7 +121,7 @@ class ScalingSums(Summary[LossSums]):
 
     def read(self, total: Total) -> LossSums:
         """The sums of all rows, correctly rounded to a few units in the last place."""
-        numbers = of_limbs(np.asarray(total[1:]).reshape(-1, _LIMBS))
+        numbers = SUMS.read(total[1:])
         hessian = None
         if self.order == 2:
             hessian = np.zeros((self.size, self.size))
@@ -133,44 +130,3 @@ class ScalingSums(Summary[LossSums]):
         return LossSums(
             rows=int(total[0]), loss=float(numbers[0]), gradient=numbers[1 : 1 + self.size], hessian=hessian
         )
-
-
-def limbs_of(numbers: Floats) -> Vector:
-    """`site_sums.to_limbs` of many numbers at once, one row of limbs for each.
-
-    Every step is exact in floating point: a division by 2^32 only changes the exponent, and what `floor` leaves over
-    has at most 32 bits.
-
-    Examples
-    --------
-    >>> limbs_of(np.array([-1.0]))
-    array([[         0, 4294901760, 4294967295,         -1]])
-    """
-    assert numbers.size == 0 or np.abs(numbers).max() <= 2.0**76
-    rest = np.rint(numbers * 2.0**_POINT)
-    limbs = np.empty((len(numbers), _LIMBS), dtype=np.int64)
-    for place in range(_LIMBS - 1):
-        high = np.floor(rest / 2.0**_LIMB)
-        limbs[:, place] = rest - high * 2.0**_LIMB
-        rest = high
-    limbs[:, -1] = rest
-    return limbs
-
-
-def of_limbs(limbs: Total) -> Floats:
-    """The numbers that sums of limbs stand for, to three roundings: `site_sums.from_limbs` of many at once.
-
-    Examples
-    --------
-    >>> of_limbs(limbs_of(np.array([0.75])) + limbs_of(np.array([-2.0])))
-    array([-1.25])
-    """
-    carried = np.array(limbs, dtype=np.int64)
-    for place in range(_LIMBS - 1):
-        carried[:, place + 1] += carried[:, place] >> _LIMB
-        carried[:, place] &= (1 << _LIMB) - 1
-    # From the highest limb down: partial sums that are small are exact, so that nothing cancels after a rounding.
-    numbers = carried[:, -1].astype(np.float64)
-    for place in range(_LIMBS - 2, -1, -1):
-        numbers = numbers * 2.0**_LIMB + carried[:, place]
-    return np.asarray(numbers / 2.0**_POINT)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedassay.errors import UsageError
 from fedassay.protocol import UNBOUNDED, Batch, Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
 from fedassay.summaries.columns import column
-from fedassay.summaries.regression.fixed_point import LIMB, FixedPoint
+from fedassay.summaries.fixed_point import FixedPoint
 from fedassay.summaries.regression.standard import MOST_FEATURES, Standard
 from fedassay.summaries.scored import whole
 
@@ -92,7 +92,7 @@ class RegressionMoments(Summary[Moments]):
     @property
     def largest(self) -> int:
         """A limb, or the rows of a client."""
-        return 1 << LIMB
+        return _FIXED.largest
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """One pass, constant in memory; zeros without rows."""

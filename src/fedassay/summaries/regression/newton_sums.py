@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
 from fedassay.protocol import UNBOUNDED, Batch, Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
-from fedassay.summaries.regression.fixed_point import LIMB, FixedPoint
+from fedassay.summaries.fixed_point import FixedPoint
 from fedassay.summaries.regression.losses import Design, SmoothLoss, SquaredError, loss_of
 from fedassay.summaries.regression.standard import MOST_FEATURES, Standard
 from fedassay.summaries.scored import whole
@@ -125,7 +125,7 @@ class NewtonSums(Standard, Summary[DerivativeSums]):
     @property
     def largest(self) -> int:
         """A limb, or the rows of a client."""
-        return 1 << LIMB
+        return _FIXED.largest
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Sum over batches, write down; zeros without rows. Linear in the rows, constant in memory."""

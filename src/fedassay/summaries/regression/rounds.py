@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fedassay.errors import UsageError
 from fedassay.protocol import UNBOUNDED, Batch, Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
 from fedassay.summaries.columns import column
-from fedassay.summaries.regression.fixed_point import LIMB, FixedPoint
+from fedassay.summaries.fixed_point import FixedPoint
 from fedassay.summaries.regression.local_work import CORRECTED, LOCAL, Steps, Work, local_work
 from fedassay.summaries.regression.losses import Design, SmoothLoss, SquaredError, loss_of
 from fedassay.summaries.regression.newton_sums import fields_of, symmetric
@@ -236,7 +236,7 @@ class RegressionRound(RoundFields, Summary[RoundSums]):
     @property
     def largest(self) -> int:
         """A limb, or the rows of a client."""
-        return 1 << LIMB
+        return _FIXED.largest
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Zeros without rows. The rows of the round are worked on; the others are only counted."""
@@ -323,7 +323,7 @@ class ClientSpread(Summary[SpreadSums]):
     @property
     def largest(self) -> int:
         """A limb."""
-        return 1 << LIMB
+        return _FIXED.largest
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Zeros for a client that was in no round."""

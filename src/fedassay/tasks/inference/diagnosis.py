@@ -95,8 +95,8 @@ def said_of_certainty(hessian: Floats, names: Sequence[str]) -> str | None:
         return None
     found = [names[place] for place in _above(vectors[:, 0], _CONCERNED)]
     return (
-        f"Next to no row is in doubt along {_and(found)}: outcomes may be separated, and coefficients then grow as long "
-        "as rounds go on; a fit to all rows (newton) would tell."
+        f"Next to no row is in doubt along {_and(found)}: outcomes may be separated, and coefficients then grow as "
+        "long as rounds go on; a fit to all rows (newton) would tell."
     )
 
 

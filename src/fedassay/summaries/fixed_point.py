@@ -71,6 +71,11 @@ class FixedPoint:
             numbers = numbers * 2.0**LIMB + carried[:, place]
         return np.asarray(numbers / 2.0**self.point)
 
+    @property
+    def largest(self) -> int:
+        """Of an entry, in absolute value."""
+        return 1 << LIMB
+
     def write_exactly(self, numbers: Sequence[Fraction]) -> Vector:
         """`write` of numbers with more digits than a float has."""
         entries: list[int] = []
@@ -89,3 +94,7 @@ class FixedPoint:
             Fraction(sum(int(limb) << (LIMB * place) for place, limb in enumerate(row)), 1 << self.point)
             for row in rows
         ]
+
+
+SUMS = FixedPoint(limbs=4, point=48)
+"""For sums below 2^79 that are right to 2^-48."""
