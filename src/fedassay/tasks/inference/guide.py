@@ -2,10 +2,10 @@
 
 Levenberg and Marquardt: from a block of rounds with mean start m, mean gradient g and mean Hessian H, the next one
 starts at m - c (H + λF)^{-1} g, with F the Hessian of the first block, where nothing was saturated yet. λ falls to a
-third (and not below 0.03) after each block that is not worse than the one before (by its gradient, as F measures it),
-and grows tenfold after one that is, which is then begun again from where the last good block was. c is the part of the
-step that chance does not explain (the positive part, as in James and Stein, 1961): who has arrived is left where they
-are. Leading axes are allowed everywhere.
+third (and not below 0.03) after each block that is not worse than the one before (by its gradient, as F measures it,
+beyond what chance makes of it), and grows tenfold (and not above 10) after one that is, which is then begun again from
+where the last good block was. c is the part of the step that chance does not explain (the positive part, as in James
+and Stein, 1961): who has arrived is left where they are. Leading axes are allowed everywhere.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from fedassay.tasks.inference.sums import Sums, solved, sound, times
 
 Floats = NDArray[np.float64]
 
-DAMPING, LEAST = 0.1, 0.03
-WORSE = 4.0
-"""A block is worse if its gradient, squared and measured by F, is above so many times that of the last good one: chance
-alone makes less of a difference."""
+DAMPING, LEAST, MOST = 0.1, 0.03, 10.0
+WORSE = 2.0
+"""A block is worse if its gradient, squared and measured by F, is above so many times that of the last good one and
+what chance adds to that one. A small block whose gradient is small by chance would otherwise stay the best for ever."""
 
 LONGEST = 2.0
 """No step is longer, as F measures it: in a logistic model log odds change by a root mean square of 4 at most."""
@@ -61,13 +61,14 @@ class Guide:
     def after(self, block: Sums, spread: Floats) -> Guide:
         """After one more block."""
         start, gradient = block.mean(block.starts), block.mean(block.gradients)
-        worse = self._size(gradient) > WORSE * self._size(self.gradient)
+        by_chance = np.trace(np.linalg.solve(self.first, self.spread), axis1=-1, axis2=-2)[..., None]
+        worse = self._size(gradient) > WORSE * (self._size(self.gradient) + by_chance)
         return Guide(
             start=np.where(worse, self.start, start),
             gradient=np.where(worse, self.gradient, gradient),
             hessian=np.where(worse[..., None], self.hessian, block.hessian),
             first=self.first,
-            damping=np.where(worse, 10 * self.damping, np.maximum(LEAST, self.damping / 3)),
+            damping=np.where(worse, np.minimum(MOST, 10 * self.damping), np.maximum(LEAST, self.damping / 3)),
             spread=np.where(worse[..., None], self.spread, block.mean(spread)),
         )
 

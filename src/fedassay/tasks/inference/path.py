@@ -281,9 +281,17 @@ class Path:
 
     @property
     def unsettled(self) -> Floats:
-        """How far the path may still have been on its way where its window begins (`_third_order`)."""
+        """How far the path may still have been on its way where its window begins, or all the time, in standard errors.
+
+        The larger of what the first block of the window may do (`_third_order`), and of the cube of the distance from
+        the mean start of all its rounds to the estimate: that far, curvature may be another than where rounds were.
+        """
+        window = self.window
         first = (self.marks[0] if self.marks else self.sums).since(self.begin)
-        return _third_order(self.opening.or_where(first, ~self.arrived), self.window)
+        opening = _third_order(self.opening.or_where(first, ~self.arrived), window)
+        away = window.mean(window.starts) - window.about
+        cube = (away * times(window.sound, away)).sum(axis=-1) ** 1.5
+        return np.asarray(np.maximum(opening, cube / _mean_error(window)))
 
     @property
     def spread(self) -> Floats:
@@ -363,6 +371,11 @@ def _third_order(block: Sums, rounds: Sums) -> Floats:
     hessian, away = rounds.sound, block.mean(block.starts) - rounds.about
     bent = times(block.hessian - hessian, away) / 2
     length = np.sqrt(np.maximum(0.0, (bent * solved(hessian, bent)).sum(axis=-1)))
-    error = np.einsum("...ij,...ji->...", hessian, _sandwich(rounds, hessian, rounds.spread)) / away.shape[-1]
-    part = block.rounds / np.maximum(1, rounds.rounds)
-    return np.asarray(part * length / np.sqrt(np.maximum(error, 1e-300)))
+    return np.asarray(block.rounds / np.maximum(1, rounds.rounds) * length / _mean_error(rounds))
+
+
+def _mean_error(rounds: Sums) -> Floats:
+    """The standard error of a coefficient, root mean square, with curvature as the measure of length."""
+    hessian = rounds.sound
+    square = np.einsum("...ij,...ji->...", hessian, _sandwich(rounds, hessian, rounds.spread))
+    return np.asarray(np.sqrt(np.maximum(square / hessian.shape[-1], 1e-300)))
