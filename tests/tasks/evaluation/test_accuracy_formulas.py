@@ -12,12 +12,13 @@ from fedassay.tasks.evaluation.accuracy import (
     METRICS,
     balancing_buckets,
     balancing_height,
+    expected_auc_noise,
     expected_evidence,
     hanley_mcneil_variance,
     predict,
     published_rate,
 )
-from fedassay.tasks.evaluation.ranking import auc_binning_bound, roc_auc
+from fedassay.tasks.evaluation.ranking import auc_binning_bound, auc_influence, auc_noise_trace, roc_auc
 
 
 def laplace(variance: float) -> Noise:
@@ -145,3 +146,19 @@ def test_the_published_rate_of_the_auc_is_met_with_room() -> None:
     ]
     assert np.ptp(ratios) < 0.5
     assert max(ratios) < 20
+
+
+@pytest.mark.parametrize(("variance", "rows"), [(18.0, 1e5), (5000.0, 300.0), (0.0, 1e4)])
+def test_noise_of_the_auc_is_that_of_its_influence_whatever_the_rows_and_the_noise(
+    variance: float, rows: float
+) -> None:
+    """What is kept for one row and noise of variance one, scaled, is what the evidence itself says."""
+    histogram = ScoreHistogram(
+        transform="logit", height=8, thresholds=(0.2, 0.5), widths=(1, 4, 32), multipliers=(1, 2, 3)
+    )
+    noise = Noise(law="discrete-laplace", scale=3.0, variance=variance)
+    evidence = expected_evidence(histogram, rows=rows, prevalence=0.1, auc=0.9, noise=noise)
+    value, by_positive, by_negative = auc_influence(evidence)
+    direct = evidence.privacy_variance(by_positive, by_negative) + auc_noise_trace(evidence, value)
+    found = expected_auc_noise(histogram, noise, rows=rows, prevalence=0.1, auc=0.9)
+    assert found**2 == pytest.approx(direct, rel=1e-12)
