@@ -66,7 +66,7 @@ class Town:
         text = "\n".join(f"{key} = {json.dumps(value)}" for key, value in entries.items())
         allowed = json.dumps(EXACT)
         text += f'\n[columns]\nscore = "p"\nlabel = "y"\n[policy]\ntrust_models = {allowed}\n{policy}\n'
-        text += "[budget]\nepsilon = 3.0\n" + self.roster(("coordinator", *self.names))
+        text += "[policy.total]\nepsilon = 3.0\n" + self.roster(("coordinator", *self.names))
         path = self.root / name / "site.toml"
         path.write_text(text)
         return path

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,39 @@ from fedassay import envelope, wire
 from fedassay.client import Client, Site
 from fedassay.endpoint import KEPT_EXCHANGES, FileStore, Store
 from fedassay.envelope import Refusal
-from fedassay.errors import BudgetExceeded, DataError, PolicyRefusal, ProtocolError, UsageError
+from fedassay.errors import (
+    BudgetExceeded,
+    DataError,
+    PolicyRefusal,
+    ProtocolError,
+    TooFewClients,
+    UsageError,
+)
 from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll, SimplePolicy
+from fedassay.privacy.policy import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Batch, Budget, Message, Part, Protection, Request, Setting, Sum, Unit
+from fedassay.privacy.records import MemoryRecords
+from fedassay.privacy.site_policy import SitePolicy
+from fedassay.protocol import (
+    Batch,
+    Budget,
+    Exchange,
+    Message,
+    Part,
+    Protection,
+    Request,
+    Setting,
+    Sum,
+    Together,
+    TrustModel,
+    Unit,
+)
+from fedassay.run import Errand
+from fedassay.runtimes.in_process import Faithful
 from fedassay.trust import TRUST_MODELS
+from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.plain import Plain
+from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
 from toys import TOY_SUMMARIES, CountsUpTo, InMemory
 
@@ -122,11 +149,12 @@ def test_a_refused_policy_charges_nothing_and_reads_nothing() -> None:
 def test_a_column_that_the_site_has_not_named_is_refused_with_and_without_rows(
     values: tuple[int, ...],
 ) -> None:
-    """Before anything else: a refusal that came of reading would say whether there are rows."""
+    """Before anything is charged or read: a refusal that came of reading would say whether there are rows."""
     log: list[str] = []
     asked = {"rows": lambda: Watched(log, values), "ledger": WatchedLedger(log)}
     assert refusal(client(log, roles=frozenset({"score"}), **asked).answer(request())) == Refusal.DATA
-    assert log == []
+    assert log == ["policy"]
+    log.clear()
     assert refusal(client(log, roles=frozenset({"value"}), **asked).answer(request())) is None
     assert log == ["policy", "ledger", "rows"]
 
@@ -227,7 +255,7 @@ def test_a_reply_with_an_array_in_the_place_of_a_word_is_malformed(field: str) -
 
 
 def test_a_policy_judges_the_cohort_that_is_asked_not_the_one_that_is_claimed() -> None:
-    one = client([], policy=SimplePolicy(smallest_cohort=50))
+    one = client([], policy=SitePolicy(smallest_cohort=50))
     assert refusal(one.answer(request(clients=1000))) == Refusal.POLICY  # the request says a cohort of 5
 
 
@@ -349,3 +377,219 @@ def test_nothing_private_is_in_a_repr() -> None:
     shown = repr(one.site) + repr(one.store) + repr(one.store.conversations)
     assert "KKKK" not in shown
     assert "rows" not in shown
+
+
+# --- the policy in every leg, and what a site remembers --------------------------------------------------------
+
+
+class Changing(AllowAll):
+    """A policy that says no from a certain message on, or breaks."""
+
+    def __init__(self, *, after: int, error: Exception) -> None:
+        self.left, self.error = after, error
+
+    def check(self, request: Any) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise self.error
+
+
+def village(names: str = "abcde", **site: Any) -> dict[str, Client]:
+    """Clients that can add up, each with records of its own."""
+    return {
+        name: client(
+            [],
+            **{
+                "name": name,
+                "dataset": name,
+                "randomness": SimulatedRandomness(ord(name)),
+                "records": MemoryRecords(),
+                "policy": SitePolicy(smallest_cohort_difference=2),
+                "ledger": MemoryLedger(None),
+                **{key: value(name) if callable(value) else value for key, value in site.items()},
+            },
+        )
+        for name in names
+    }
+
+
+def summed(
+    clients: dict[str, Client],
+    number: int,
+    *,
+    who: str = "",
+    drops: Callable[[str, int], bool] = lambda name, leg: False,
+    trust: TrustModel | None = None,
+) -> dict[str, str]:
+    """Drive one exchange over some of the clients: who refused, and how."""
+    asked = {name: clients[name] for name in who or clients}
+    trust = trust or SecureSum()
+    setting = Setting(
+        trust=trust,
+        protection=Protection(),
+        budget=Budget(epsilon=1.0) if trust.private else None,
+        clients=len(asked),
+    )
+    runtime = Faithful(asked.values(), drops=drops)
+    errand = Errand(
+        study="s",
+        trust=trust,
+        exchange=Exchange(
+            id=bytes([number] * 16),
+            plans=(trust.plan(Sum(of=CountsUpTo(top=4)), setting),),
+            cohort=tuple(asked),
+            tasks=("t",),
+        ),
+        randomness=SimulatedRandomness(number),
+        hear=lambda _, heard: frozenset(heard),
+    )
+    with contextlib.suppress(TooFewClients):
+        runtime.carry(errand)
+    return {name: str(code) for name, code in runtime.refusals.items()}
+
+
+def loses_e(name: str, leg: int) -> bool:
+    """It falls silent when its masked numbers are due."""
+    return name == "e" and leg >= 2
+
+
+def cohorts(one: Client) -> list[str]:
+    assert one.site.records is not None
+    return ["".join(sorted(cohort)) for cohort in one.site.records.cohorts(one.site.dataset)]
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 3])
+def test_a_policy_that_changes_between_legs_counts_from_the_next_message_on(after: int) -> None:
+    policies = {name: AllowAll() for name in "bcde"}
+    stricter = Changing(after=after, error=PolicyRefusal("policy: not any more."))
+    clients = village(policy=lambda name: policies.get(name, stricter))
+    assert summed(clients, 1) == {"a": "policy"}
+    assert [one.reason is None for one in clients.values()] == [False, True, True, True, True]
+    # Before its own numbers have left, it is simply not in the total; afterwards it helps no more to open it.
+    if after < 3:
+        assert cohorts(clients["b"]) == ["bcde"]
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("a bug"), UsageError("of its own"), KeyError("x"), ZeroDivisionError()]
+)
+def test_an_error_inside_a_policy_is_a_refusal_by_policy(error: Exception) -> None:
+    records = MemoryRecords()
+    one = client([], policy=Changing(after=0, error=error), records=records)
+    assert refusal(one.answer(request(), asker="somebody")) == Refusal.POLICY
+    (noted,) = records.refusals()
+    assert (noted.code, noted.asker, noted.study) == ("policy", "somebody", "s")
+    assert noted.exchange == EXCHANGE.hex()
+    assert noted.reason == f"policy: it failed ({error!r}), so that everything is refused."
+
+
+def test_every_refusal_is_noted_whatever_its_kind_and_nothing_else() -> None:
+    records, log = MemoryRecords(), list[str]()
+    one = client(log, records=records, ledger_refuses=True)
+    one.answer(b"nonsense")
+    one.answer(request(leg=5))
+    one.answer(request())
+    assert [(noted.code, noted.exchange != "") for noted in records.refusals()] == [
+        ("malformed", False),
+        ("out-of-turn", True),
+        ("budget", True),
+    ]
+    assert records.refusals()[-1].reason == "secret: 3.2 left"
+    fine = client(log, records=records)
+    fine.answer(request())
+    fine.answer(request())
+    assert len(records.refusals()) == 3
+
+
+def test_a_refusal_that_cannot_be_noted_is_still_only_a_code(caplog: Any) -> None:
+    class Full(MemoryRecords):
+        def refused(self, refusal: Any) -> None:
+            raise OSError("no space left")
+
+    reply = client([], records=Full(), policy_refuses=True).answer(request())
+    assert wire.decode(reply) == {"version": 1, "sender": "a", "refusal": "policy"}
+    assert "could not be recorded" in caplog.text
+
+
+def test_totals_over_clients_that_differ_by_too_few_are_not_helped_to_be_opened() -> None:
+    clients = village()
+    assert summed(clients, 1) == {}
+    assert [cohorts(one) for one in clients.values()] == [["abcde"]] * 5
+    assert summed(clients, 2, who="abcd") == dict.fromkeys("abcd", "policy")
+    assert summed(clients, 3) == {}
+    assert summed(clients, 4, who="abc") == {}  # two fewer
+    assert cohorts(clients["a"]) == ["abcde", "abc"]
+
+
+def test_who_falls_silent_after_sending_is_not_subtracted_either() -> None:
+    """The last leg: the others are told that somebody is gone, and refuse to open what is left."""
+    clients = village()
+    assert summed(clients, 1) == {}
+    assert summed(clients, 2, drops=loses_e) == dict.fromkeys("abcd", "policy")
+    assert all(cohorts(one) == ["abcde"] for one in clients.values())
+    fresh = village()
+    assert summed(fresh, 1, drops=loses_e) == {}  # nothing was opened before
+    assert cohorts(fresh["a"]) == ["abcd"]
+    assert cohorts(fresh["e"]) == []  # it was not told, and its rows are not in it
+    assert summed(fresh, 2) == dict.fromkeys("abcd", "policy")
+
+
+def test_two_exchanges_at_once_are_not_both_opened() -> None:
+    """Before either is opened both look harmless: what counts is asked again before the last message leaves."""
+    clients, other = village(), list[dict[str, str]]()
+
+    def meanwhile(name: str, leg: int) -> bool:
+        if leg == 3 and not other:
+            other.append({})
+            other[0] = summed(clients, 2, who="abcd")
+        return False
+
+    assert summed(clients, 1, drops=meanwhile) == dict.fromkeys("abcd", "policy")
+    assert other == [{}]
+    assert cohorts(clients["a"]) == ["abcd"]
+
+
+def test_without_the_rule_cohorts_are_remembered_and_nothing_is_refused() -> None:
+    clients = village(policy=SitePolicy())
+    for number, who in enumerate(("abcde", "abcd", "abcd", "abc")):
+        assert summed(clients, number, who=who) == {}
+    assert cohorts(clients["a"]) == ["abcde", "abcd", "abc"]
+    assert cohorts(clients["d"]) == ["abcde", "abcd"]
+
+
+def test_noise_needs_no_rule_about_cohorts() -> None:
+    rules = SitePolicy(smallest_cohort_difference=2, total=Budget(epsilon=9.0))
+    clients = village(policy=rules)
+    for number, who in enumerate(("abcde", "abcd")):
+        assert summed(clients, number, who=who, trust=DistributedDP()) == {}
+    assert cohorts(clients["a"]) == []
+
+
+def test_a_site_that_remembers_nothing_cannot_keep_the_rule_and_refuses() -> None:
+    clients = village(records=None)
+    assert set(summed(clients, 1).values()) == {"policy"}
+    assert "does not remember" in str(clients["a"].reason)
+
+
+def test_on_a_ring_the_announced_cohort_counts() -> None:
+    """Beyond 64 clients each sees its neighbours only: who falls silent elsewhere is not told, see the docs."""
+    trust, names = SecureSum(), [f"c{i}" for i in range(70)]
+    setting = Setting(trust=trust, protection=Protection(), budget=None, clients=70)
+    plan = trust.plan(Sum(of=CountsUpTo(top=4)), setting)
+
+    def told(leg: int, message: Message, state: Message) -> Together | None:
+        asked = Request(exchange=EXCHANGE, plans=(plan,), cohort=70, leg=leg, recipient="c0", message=message)
+        return trust.opens(asked, state)
+
+    ring = {"clients": 70, "neighbours": 40}
+    assert told(0, {"names": names}, {}) == Together(clients=frozenset(names), last=True)
+    assert told(3, {"survivors": names[1:30]}, ring) is None
+    everybody = {"clients": 70, "neighbours": 69}
+    assert told(0, {"names": []}, {}) is None
+    assert told(1, {"seal_keys": {"c1": b""}}, everybody) == Together(
+        clients=frozenset({"c0", "c1"}), last=False
+    )
+    assert told(3, {"survivors": ["c1"]}, everybody) == Together(clients=frozenset({"c0", "c1"}), last=True)
+    for leg, junk in enumerate(({"names": 3}, {}, {"sealed": None}, {"survivors": "c1"})):
+        assert told(leg, junk, everybody if leg else {}) is None
+    assert told(9, {}, everybody) is None

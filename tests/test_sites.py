@@ -10,15 +10,19 @@ from typing import Any
 
 import pytest
 
+from fedassay.client import Client
 from fedassay.crypto.identity import Identity, key_to_text
+from fedassay.data.holdings import Holdings, take_stock
 from fedassay.endpoint import FileStore
 from fedassay.envelope import Refusal, open_reply, pack_request
-from fedassay.errors import UsageError
+from fedassay.errors import PolicyRefusal, UsageError
 from fedassay.privacy.randomness import SecureRandomness
+from fedassay.privacy.site_policy import SitePolicy
 from fedassay.protocol import Budget, Protection, Request, Setting, Sum, Summary
 from fedassay.sites import SiteFile
 from fedassay.summaries.coverage_counts import CoverageCounts
 from fedassay.summaries.score_histogram import ScoreHistogram
+from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
 
 IDENTITY = Identity.draw(SecureRandomness())
@@ -34,12 +38,23 @@ label = "y"
 [policy]
 trust_models = ["secure-sum", "server-dp"]
 smallest_cohort = 4
-[budget]
+[policy.total]
 epsilon = 3.0
 delta = 1e-6
 [roster]
 hospital-a = "{key_to_text(IDENTITY.public)}"
 """
+
+
+HISTOGRAM = ScoreHistogram(transform="uniform", height=2)
+
+
+def asked(client: Client, setting: Setting, summary: Summary[Any], exchange: bytes = bytes(16)) -> Any:
+    """The reply to a first question, or the code of a refusal."""
+    plan = setting.trust.plan(Sum(of=summary), setting)
+    told = Request(exchange=exchange, plans=(plan,), cohort=5, leg=0, recipient=client.name, message={})
+    packed = pack_request(study="s", trust=setting.trust, tasks=("t",), request=told)
+    return open_reply(client.answer(packed), sender=client.name, exchange=exchange, leg=0)
 
 
 @pytest.fixture
@@ -60,6 +75,7 @@ def test_a_good_file(folder: Path) -> None:
     assert site.name == "hospital-a"
     assert site.data == folder / "scores.csv"
     assert site.columns == {"score": "p", "label": "y"}
+    assert isinstance(site.policy, SitePolicy)
     assert site.policy.trust_models == {"secure-sum", "server-dp"}
     assert site.policy.smallest_cohort == 4
     assert site.budget == Budget(epsilon=3.0, delta=1e-6)
@@ -107,10 +123,7 @@ def test_a_site_refuses_what_it_has_no_columns_for_with_and_without_rows(folder:
     setting = Setting(trust=ServerDP(), protection=Protection(), budget=budget, clients=5)
 
     def answered(summary: Summary[Any], exchange: bytes) -> Any:
-        plan = setting.trust.plan(Sum(of=summary), setting)
-        asked = Request(exchange=exchange, plans=(plan,), cohort=5, leg=0, recipient=client.name, message={})
-        packed = pack_request(study="s", trust=setting.trust, tasks=("t",), request=asked)
-        return open_reply(client.answer(packed), sender=client.name, exchange=exchange, leg=0)
+        return asked(client, setting, summary, exchange=exchange)
 
     missing = CoverageCounts(quantity="conformity", thresholds=(0.5,))
     assert answered(missing, bytes(16)) is Refusal.DATA
@@ -130,11 +143,70 @@ def test_the_password_of_a_database_is_not_shown(folder: Path) -> None:
     assert "sesame" not in str(caught.value)
 
 
-def test_without_a_budget_nothing_noisy_is_answered(folder: Path) -> None:
-    text = GOOD.replace("[budget]\nepsilon = 3.0\ndelta = 1e-6\n", "")
-    site = SiteFile.read(written(folder, text))
-    assert site.budget is None
-    assert site.policy.trust_models == {"secure-sum"}
+def test_without_a_total_nothing_noisy_is_answered(folder: Path) -> None:
+    text = GOOD.replace("[policy.total]\nepsilon = 3.0\ndelta = 1e-6\n", "").replace(
+        "smallest_cohort = 4", ""
+    )
+    client = SiteFile.read(written(folder, text)).open()
+    assert SiteFile.read(folder / "site.toml").budget is None
+    setting = Setting(trust=ServerDP(), protection=Protection(), budget=Budget(epsilon=1.0), clients=5)
+    assert asked(client, setting, HISTOGRAM) is Refusal.POLICY
+
+
+def test_a_total_that_changes_counts_at_once(folder: Path) -> None:
+    """Also in a process that goes on: the ledger is held to what the policy says now."""
+    inline, _, roster = GOOD.partition("[policy]")
+    head = inline.replace('state = "state"', 'state = "state"\npolicy = "policy.toml"')
+    policy = folder / "policy.toml"
+    policy.write_text('trust_models = ["server-dp"]\n[total]\nepsilon = 1.0\n')
+    site = SiteFile.read(written(folder, head + "[roster]" + roster.partition("[roster]")[2]))
+    client = site.open()
+    setting = Setting(trust=ServerDP(), protection=Protection(), budget=Budget(epsilon=1.0), clients=5)
+    assert not isinstance(asked(client, setting, HISTOGRAM, exchange=bytes(16)), Refusal)
+    assert asked(client, setting, HISTOGRAM, exchange=bytes([1] * 16)) is Refusal.BUDGET
+    policy.write_text('trust_models = ["server-dp"]\n[total]\nepsilon = 2.0\n')
+    assert site.budget == Budget(epsilon=2.0)
+    assert not isinstance(asked(client, setting, HISTOGRAM, exchange=bytes([2] * 16)), Refusal)
+    policy.write_text('trust_models = ["server-dp"]\n[total]\nepsilon = 1.5\n')
+    assert asked(client, setting, HISTOGRAM, exchange=bytes([3] * 16)) is Refusal.BUDGET
+
+
+def test_charges_note_the_data_and_files_are_counted_again_only_when_they_change(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes: list[int] = []
+
+    def counted(*given: Any, **more: Any) -> Any:
+        passes.append(1)
+        return take_stock(*given, **more)
+
+    monkeypatch.setattr("fedassay.sites.take_stock", counted)
+    setting = Setting(trust=SecureSum(minimum_cohort=4), protection=Protection(), budget=None, clients=5)
+
+    def stock() -> Holdings:
+        client = SiteFile.read(written(folder, GOOD)).open()
+        assert client.site.holdings is not None
+        assert isinstance(client.store, FileStore)
+        client.store.close()
+        return client.site.holdings()
+
+    first = stock()
+    assert (first.rows, stock(), len(passes)) == (2, first, 1)
+    (folder / "scores.csv").write_text("p,y\n0.5,1\n0.25,0\n0.75,1\n")
+    second = stock()
+    assert (second.rows, len(passes)) == (3, 2)
+    assert first.fingerprint != second.fingerprint
+    (folder / "scores.csv").write_text("p,y\n0.25,0\n0.5,1\n")
+    assert stock() != first  # the same rows in another order: others are held out
+    (folder / "scores.csv").write_text("y,p\n1,0.5\n0,0.250\n")
+    assert stock() == first  # written otherwise
+    (folder / "state" / "holdings.json").write_text("[")
+    assert stock() == first
+
+    client = SiteFile.read(folder / "site.toml").open()
+    asked(client, setting, HISTOGRAM)
+    (charge,) = client.site.ledger.charges  # type: ignore[attr-defined]
+    assert charge.fingerprint == first.fingerprint
 
 
 @pytest.mark.parametrize(
@@ -159,20 +231,11 @@ def test_without_a_budget_nothing_noisy_is_answered(folder: Path) -> None:
         ('score = "p"', 'skore = "p"', "site.toml: column role: got 'skore', expected one of score, label"),
         ('score = "p"', "score = 3", "site.toml: score column: got 3, expected the name of a column"),
         ('score = "p"', 'score = "y"', "got 'y' as score and as label, expected two different columns"),
-        ('trust_models = ["secure-sum", "server-dp"]', "", "the policy needs trust_models"),
-        ('["secure-sum", "server-dp"]', '"secure-sum"', "the policy needs trust_models"),
-        ("smallest_cohort = 4", "smallest = 4", "the policy has an entry that cannot be used"),
-        ("smallest_cohort = 4", "smallest_cohort = 0", "expected at least 1"),
-        ("smallest_cohort = 4", "largest_epsilon = -1.0", "largest epsilon of -1"),
-        ("smallest_cohort = 4", "largest_epsilon = nan", "largest epsilon of nan"),
-        ("epsilon = 3.0", "epsilon = -3.0", "epsilon: got -3"),
-        ("epsilon = 3.0", "epsilon = inf", "epsilon: got inf"),
-        ("epsilon = 3.0", 'epsilon = "much"', "the budget has entries epsilon and delta only"),
-        ("smallest_cohort = 4", "summaries = 3", "summaries must be a list of names"),
-        ("smallest_cohort = 4", 'summaries = "abc"', "summaries must be a list of names"),
-        ("epsilon = 3.0", "", "the budget has entries epsilon and delta only"),
-        ("delta = 1e-6", "delta = 1.0", "delta: got 1"),
-        ("delta = 1e-6", "gamma = 1.0", "the budget has entries epsilon and delta only"),
+        (
+            "[policy.total]",
+            "[budget]",
+            r"the budget belongs to the policy; write \[policy.total\] for \[budget\]",
+        ),
         ("hospital-a = ", "hospital-b = 'x' #", "public key of hospital-b"),
         ("[roster]", "[roster", "is not TOML"),
     ],
@@ -181,6 +244,50 @@ def test_every_bad_entry_has_its_sentence(folder: Path, old: str, new: str, word
     assert old in GOOD
     with pytest.raises(UsageError, match=words):
         SiteFile.read(written(folder, GOOD.replace(old, new)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('trust_models = ["secure-sum", "server-dp"]', "", "site.toml, line 10: trust_models is missing"),
+        ("smallest_cohort = 4", "smallest = 4", "site.toml, line 12: unknown entry 'smallest'"),
+        ("epsilon = 3.0", "epsilon = -3.0", "site.toml, line 14: total epsilon: got -3"),
+        ("epsilon = 3.0", "", r"site.toml, line 13: total must be a section"),
+        ("[policy]", "[others]", None),
+        (
+            '[policy]\ntrust_models = ["secure-sum", "server-dp"]\nsmallest_cohort = 4\n',
+            "",
+            "trust_models is missing",
+        ),
+        ("[policy]\n", "policy = 3\n", None),
+        ('state = "state"', 'state = "state"\npolicy = "policy.toml"', None),
+    ],
+)
+def test_a_policy_that_is_not_understood_lets_the_site_run_and_refuse_everything(
+    folder: Path, old: str, new: str, words: str | None
+) -> None:
+    assert old in GOOD
+    path = written(folder, GOOD.replace(old, new))
+    if words is None:  # then the file itself is not a site's
+        with pytest.raises(UsageError):
+            SiteFile.read(path)
+        return
+    site = SiteFile.read(path)
+    assert site.budget is None
+    with pytest.raises(PolicyRefusal, match=words):
+        site.policy.now()
+    setting = Setting(trust=SecureSum(), protection=Protection(), budget=None, clients=5)
+    assert asked(site.open(), setting, HISTOGRAM) is Refusal.POLICY
+
+
+@pytest.mark.parametrize("entry", ["", "policy = 3\n"])
+def test_a_site_without_a_policy_refuses_everything(folder: Path, entry: str) -> None:
+    head, _, rest = GOOD.partition("[columns]")
+    site = SiteFile.read(
+        written(folder, head + entry + "[columns]\nscore = 'p'\n[roster]" + rest.partition("[roster]")[2])
+    )
+    with pytest.raises(PolicyRefusal, match="the policy is missing; expected policy = "):
+        site.policy.now()
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

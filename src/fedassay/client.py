@@ -4,18 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from fractions import Fraction
 
 import numpy as np
 
 from fedassay.data.bounds import limit_rows
+from fedassay.data.holdings import Holdings
 from fedassay.data.split import select_part
 from fedassay.endpoint import Endpoint, Memories, Store
-from fedassay.envelope import Envelope, Summaries, TrustModels
-from fedassay.errors import DataError, ProtocolError
+from fedassay.envelope import Envelope, Refusal, Summaries, TrustModels
+from fedassay.errors import DataError, PolicyRefusal, ProtocolError
+from fedassay.privacy.disclosure import is_seen
 from fedassay.privacy.ledger import Charge, Ledger
 from fedassay.privacy.policy import Policy, PolicyRequest
-from fedassay.protocol import Batch, Credentials, Message, Part, Plan, Randomness, Rows, Sample, Vector
+from fedassay.privacy.records import RefusedRequest, SiteRecords
+from fedassay.protocol import (
+    Batch,
+    Credentials,
+    Memory,
+    Message,
+    Part,
+    Plan,
+    Randomness,
+    Rows,
+    Sample,
+    Together,
+    Vector,
+)
 from fedassay.summaries import CATALOGUE
 from fedassay.trust import TRUST_MODELS
 
@@ -39,13 +55,18 @@ class Site:
     roles: frozenset[str] | None = None
     """The columns that the site has named, by role; None if whatever there is may be asked for."""
     credentials: Credentials | None = field(default=None, repr=False)
+    holdings: Callable[[], Holdings] | None = field(default=None, repr=False)
+    """How many rows there are, and their fingerprint; None if nobody keeps count, as in a simulation."""
+    records: SiteRecords | None = field(default=None, repr=False)
+    """What is remembered besides charges; None if nothing is, and then no rule can build on it."""
 
 
 class Client(Endpoint):
     """One client of a federation.
 
     Guarantee: before the first byte of an exchange leaves, the site's policy has allowed every query of it
-    and the site's ledger has been charged for all of them.
+    and the site's ledger has been charged for all of them. Before each later message the policy, as it stands then, has
+    allowed them again. What a policy cannot judge is refused, and so is everything if the policy itself fails.
     """
 
     def __init__(
@@ -63,6 +84,8 @@ class Client(Endpoint):
             trust_models=trust_models,
         )
         self.site = site
+        self._rules: Policy = site.policy
+        """The policy as it stands for the message in hand."""
         self._left_out: dict[Part, int] = {}
 
     @property
@@ -74,20 +97,86 @@ class Client(Endpoint):
         """At the leg at which the trust model asks clients first."""
         return opened.request.leg == opened.trust.first_client_leg
 
-    def agree(self, opened: Envelope) -> None:
-        """Ask the site's policy, then charge its ledger; either may refuse, and then nothing is sent."""
-        plans, exchange = opened.request.plans, opened.request.exchange
-        for plan in plans:
+    def allow(self, opened: Envelope) -> None:
+        """Ask the site's policy about every query; an error inside a policy is a refusal too."""
+        request = opened.request
+        try:
+            self._rules = self.site.policy.now()
+            for plan, task in zip(request.plans, opened.tasks, strict=True):
+                self._rules.check(
+                    PolicyRequest.of(
+                        plan,
+                        study=opened.study,
+                        task=task,
+                        cohort=request.cohort,
+                        asker=opened.asker,
+                        rows=self._row_count if self.site.holdings is not None else None,
+                    )
+                )
+        except (PolicyRefusal, DataError):
+            raise
+        except Exception as error:
+            raise PolicyRefusal(f"policy: it failed ({error!r}), so that everything is refused.") from error
+        for plan in request.plans:
             self._require_roles(plan)
-            self.site.policy.check(PolicyRequest.of(plan, study=opened.study, cohort=opened.request.cohort))
+
+    def agree(self, opened: Envelope) -> None:
+        """Charge the site's ledger, within what the policy allows in total; it may refuse, and then nothing is sent."""
+        plans, exchange = opened.request.plans, opened.request.exchange
+        fingerprint = "" if self.site.holdings is None else self.site.holdings().fingerprint
         charges = [
-            Charge.of(plan, id=f"{exchange.hex()}/{index}", dataset=self.site.dataset, study=opened.study)
+            Charge.of(
+                plan,
+                # With who answers: several sites, and their coordinator, may share a ledger.
+                id=f"{exchange.hex()}/{index}/client {self.name}",
+                dataset=self.site.dataset,
+                study=opened.study,
+                fingerprint=fingerprint,
+            )
             for index, plan in enumerate(plans)
         ]
+        charges = self._widened(charges)
         # A charge that is known belongs to an answer that this client has lost: another one is not paid for.
         if any(self.site.ledger.has(charge.id) for charge in charges):
             raise ProtocolError("request: it was charged before, and what was answered then is lost.")
+        if self._rules.total is not None:
+            self.site.ledger.budget = self._rules.total
         self.site.ledger.charge(charges)
+
+    def _widened(self, charges: list[Charge]) -> list[Charge]:
+        """The charges; those that name a part are for all rows, if the rows are not those that were first split.
+
+        Why this is enough: what remains recorded for one part only was all measured on rows with one fingerprint, so on
+        the same rows in the same places, with one split; each of their units was in one of its parts. Everything else
+        counts for both parts, whoever was in it. So no unit meets more than the ledger counts for the worse part.
+        """
+        if all(charge.part is Part.ALL for charge in charges):
+            return charges
+        first = self.site.ledger.split_fingerprint(self.site.dataset)
+        return [
+            charge if first in (None, charge.fingerprint) else replace(charge, part=Part.ALL)
+            for charge in charges
+        ]
+
+    def note_refusal(
+        self, opened: Envelope | None, asker: str | None, code: Refusal, error: Exception
+    ) -> None:
+        """Keep the refusal and its reason in the site's own log."""
+        if self.site.records is not None:
+            self.site.records.refused(
+                RefusedRequest(
+                    time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+                    exchange="" if opened is None else opened.request.exchange.hex(),
+                    study="" if opened is None else opened.study,
+                    asker=asker,
+                    code=str(code),
+                    reason=str(error) or type(error).__name__,
+                )
+            )
+
+    def _row_count(self) -> int:
+        assert self.site.holdings is not None
+        return self.site.holdings().rows
 
     def _require_roles(self, plan: Plan) -> None:
         """Refuse, before rows are looked at, what needs columns that the site has not named: with or without rows."""
@@ -101,11 +190,32 @@ class Client(Endpoint):
         """The trust model's client half; rows are read only if it asks for the measurement."""
         learned: Memories = {}
         request = replace(opened.request, credentials=self.site.credentials)
+        remembers = self.site.records is not None or self._rules.smallest_cohort_difference is not None
+        together = opened.trust.opens(request, state) if remembers else None
+        self._require_distance(together)
         answered = opened.trust.respond(
             request, lambda: self._measure(opened, learned), state, self.site.randomness
         )
+        if together is not None and together.last and self.site.records is not None:
+            # Now that the message has proved well formed, and before the reply leaves.
+            self.site.records.opened(self.site.dataset, request.exchange.hex(), together.clients)
         self.store.memories.update(learned)
         return answered
+
+    def _require_distance(self, together: Together | None) -> None:
+        """Refuse to help with a total that could be subtracted from an earlier one, if the policy has such a rule."""
+        least = self._rules.smallest_cohort_difference
+        if least is None or together is None:
+            return
+        if self.site.records is None:
+            raise PolicyRefusal("policy: got an exact total, but this site does not remember earlier ones.")
+        for earlier in self.site.records.cohorts(self.site.dataset):
+            apart = sorted(earlier ^ together.clients)
+            if 0 < len(apart) < least:
+                raise PolicyRefusal(
+                    f"policy: got an exact total over clients who differ from those of an earlier one by {len(apart)} "
+                    f"({', '.join(apart)}), expected none or at least {least}: the two could be subtracted."
+                )
 
     def _measure(self, opened: Envelope, learned: Memories) -> tuple[Vector, ...]:
         vectors = []
@@ -115,11 +225,18 @@ class Client(Endpoint):
             key = (opened.study, task, plan.query.part)
             memory = learned.get(key, self.store.memories.get(key, {}))
             if takes_part(plan, self.site.randomness):
-                vector, learned[key] = plan.measured.measure(self._bounded_rows(plan), memory)
+                vector, learned[key] = self._measured(plan, self._bounded_rows(plan), memory)
             else:  # nor must what it remembers speak
-                vector, _ = plan.measured.measure(NoRows(), {})
+                vector, _ = self._measured(plan, NoRows(), {})
             vectors.append(bounded(vector, plan))
         return tuple(vectors)
+
+    def _measured(self, plan: Plan, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
+        """What the summary says of the rows, as far as it may be seen."""
+        profile = self._rules.disclosure
+        if profile is None or not is_seen(plan.setting.trust.name):
+            return plan.measured.measure(rows, memory)
+        return profile.measure(plan.measured, rows, memory)
 
     def _bounded_rows(self, plan: Plan) -> Rows:
         protection = plan.setting.protection

@@ -10,7 +10,7 @@ import hashlib
 import logging
 import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fedassay import envelope, wire
@@ -19,6 +19,7 @@ from fedassay.errors import (
     BudgetExceeded,
     DataError,
     FederationError,
+    LedgerUnusable,
     PolicyRefusal,
     ProtocolError,
     UnsupportedQuery,
@@ -176,20 +177,37 @@ class Endpoint(ABC):
         self.reason: Exception | None = None
         """Why the last request was refused. For whoever sits at the site; it never leaves."""
 
-    def answer(self, data: bytes) -> bytes:
+    def answer(self, data: bytes, *, asker: str | None = None) -> bytes:
         """The reply to a request, or a refusal.
 
         Guarantee: a leg that was answered is never answered differently; the same request gets the same
         bytes again. The terms of an exchange (trust model, queries, settings) cannot change between legs.
+
+        `asker` is the public key whose signature the transport has checked; None if nobody has signed.
         """
         self.reason = None
+        opened: Envelope | None = None
         try:
-            return self._answer(data)
+            opened = envelope.open_request(data, summaries=self._summaries, trust_models=self._trust_models)
+            opened = replace(opened, asker=asker)
+            return self._answer(opened, data)
         except Exception as error:  # the boundary of a site: whatever happened leaves as a fixed code
             self.reason = error
             code = _code(error)
             log.warning("%s refuses (%s): %s", self.name, code, error, exc_info=code is Refusal.INTERNAL)
+            try:
+                self.note_refusal(opened, asker, code, error)
+            except Exception:  # nothing leaves but the code, whatever became of the note
+                log.exception("%s: the refusal could not be recorded", self.name)
             return envelope.pack_refusal(sender=self.name, code=code)
+
+    def note_refusal(  # noqa: B027 (a party that keeps no log of its own does nothing)
+        self, opened: Envelope | None, asker: str | None, code: Refusal, error: Exception
+    ) -> None:
+        """Called with every refusal; `opened` is None if the request could not be read."""
+
+    def allow(self, opened: Envelope) -> None:  # noqa: B027 (a party that has no rules does nothing)
+        """Called before each leg that has not been answered yet, and before `agree`; raise to refuse it."""
 
     @abstractmethod
     def begins(self, opened: Envelope) -> bool:
@@ -203,8 +221,7 @@ class Endpoint(ABC):
     def reply(self, opened: Envelope, state: Message) -> tuple[Message, Message]:
         """The reply to one leg, and the state for the next."""
 
-    def _answer(self, data: bytes) -> bytes:
-        opened = envelope.open_request(data, summaries=self._summaries, trust_models=self._trust_models)
+    def _answer(self, opened: Envelope, data: bytes) -> bytes:
         request, terms = opened.request, _terms(opened)
         if request.recipient != self.name:
             raise ProtocolError(f"request: it is for {request.recipient!r}.")
@@ -214,20 +231,22 @@ class Endpoint(ABC):
                 raise _OutOfTurn("request: the exchange is over.")
             if not self.begins(opened):
                 raise _OutOfTurn("request: the exchange is unknown and this is not its first leg.")
+            self.allow(opened)
             self.agree(opened)
             conversation = self.store.begin(request.exchange, terms)
         elif conversation.terms != terms:
             raise _Changed("request: the terms of the exchange have changed.")
-
-        digest = hashlib.sha256(data).digest()
-        if request.leg in conversation.replies:
+        elif request.leg in conversation.replies:
             known, reply = conversation.replies[request.leg]
-            if known != digest:
+            if known != hashlib.sha256(data).digest():
                 raise _Changed("request: this leg was answered for another request.")
             return reply
-        if conversation.replies and request.leg < max(conversation.replies):
+        elif conversation.replies and request.leg < max(conversation.replies):
             raise _OutOfTurn("request: a later leg was answered already.")
+        else:
+            self.allow(opened)
         message, state = self.reply(opened, conversation.state)
+        digest = hashlib.sha256(data).digest()
         reply = envelope.pack_reply(
             sender=self.name, exchange=request.exchange, leg=request.leg, message=message
         )
@@ -268,6 +287,7 @@ _CODES: tuple[tuple[type[Exception], Refusal], ...] = (
     (_Changed, Refusal.CHANGED),
     (PolicyRefusal, Refusal.POLICY),
     (BudgetExceeded, Refusal.BUDGET),
+    (LedgerUnusable, Refusal.LEDGER),
     (DataError, Refusal.DATA),
     (UnsupportedQuery, Refusal.UNSUPPORTED),
     (UsageError, Refusal.UNSUPPORTED),

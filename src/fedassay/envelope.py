@@ -63,6 +63,8 @@ class Refusal(StrEnum):
     UNSUPPORTED = "unsupported"
     POLICY = "policy"
     BUDGET = "budget"
+    LEDGER = "ledger"
+    """The ledger cannot be used. Not `BUDGET`: to ask for less would not help, somebody at the site has to look."""
     DATA = "data"
     OUT_OF_TURN = "out-of-turn"
     CHANGED = "changed-request"
@@ -78,6 +80,8 @@ class Envelope:
     trust: TrustModel
     tasks: tuple[str, ...]
     request: Request
+    asker: str | None = None
+    """The public key whose signature on the request the transport has checked, as rosters have it."""
 
 
 def describe(public: Summary[Any] | TrustModel) -> Message:

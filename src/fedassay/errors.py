@@ -9,6 +9,7 @@
       Refused                       3   somebody who may say no said no
         PolicyRefusal               3   a site's policy
         BudgetExceeded              3   a ledger's budget
+        LedgerUnusable              3   a ledger was changed behind our back, or cannot be reached
       FederationError               4   the federation failed
         TooFewClients               4   fewer clients than the release needs
         ProtocolError               4   a message is malformed, replayed, or out of turn
@@ -57,6 +58,10 @@ class PolicyRefusal(Refused):
 
 class BudgetExceeded(Refused):
     """A charge would overspend a privacy budget."""
+
+
+class LedgerUnusable(Refused):
+    """A ledger was changed behind our back, or cannot be reached: nothing may be spent from it."""
 
 
 class FederationError(FedassayError):

@@ -568,6 +568,17 @@ class Request:
     credentials: Credentials | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Together:
+    """With whom a client's rows go into an exact total, as far as it is told: its own name is among them.
+
+    `last` says that the client will not be told more precisely later in this exchange.
+    """
+
+    clients: frozenset[str]
+    last: bool
+
+
 class TrustModel(ABC):
     """Decides how the answers of many clients become one released value.
 
@@ -621,6 +632,13 @@ class TrustModel(ABC):
         self, request: Request, measure: Measure, state: Message, randomness: Randomness
     ) -> tuple[Message, Message]:
         """Client half: the reply, and the state for this exchange's next leg."""
+
+    def opens(self, request: Request, state: Message) -> Together | None:
+        """Whose exact total the reply to this leg helps to open; None where a client is not told, or noise is added.
+
+        Asked before `respond`, which then checks the same message: here, what is malformed is None.
+        """
+        return None
 
     def assist(self, request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
         """Helper half, for trust models with a second server: the reply and the next state."""

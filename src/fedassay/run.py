@@ -284,7 +284,13 @@ class _Driver:
         if recorded is None:
             self.ledger.charge(
                 [
-                    Charge.of(plan, id=f"{exchange.id.hex()}/{i}", dataset=self.dataset, study=self.study)
+                    # Clients, whose ids end otherwise, may share the ledger.
+                    Charge.of(
+                        plan,
+                        id=f"{exchange.id.hex()}/{i}/coordinator",
+                        dataset=self.dataset,
+                        study=self.study,
+                    )
                     for i, plan in enumerate(plans)
                 ]
             )

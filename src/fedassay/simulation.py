@@ -9,18 +9,24 @@ from typing import Any, Literal, TypeVar
 
 from fedassay.client import Client, Site
 from fedassay.data.federation import Federation, load
+from fedassay.data.holdings import Holdings
 from fedassay.data.partition import Partition
 from fedassay.data.split import HELD_OUT
-from fedassay.errors import UsageError
+from fedassay.envelope import Refusal
+from fedassay.errors import FederationError, Refused, TooFewClients, UsageError
 from fedassay.helper import Helper
 from fedassay.journal import MemoryJournal
+from fedassay.privacy.disclosure import Disclosure
 from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll
+from fedassay.privacy.policy import AllowAll, Policy
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
+from fedassay.privacy.records import MemoryRecords
 from fedassay.protocol import Budget, Protection, Rows, Setting, Sum, Task, TrustModel
 from fedassay.result import Result, describe_cohort, describe_privacy
 from fedassay.run import Job, rehearse, run
+from fedassay.runtimes import disclosed
 from fedassay.runtimes.in_process import SERVERS, Aggregate, Faithful, Progress
+from fedassay.tasks.catalogue import TASKS
 
 Mode = Literal["auto", "faithful", "aggregate"]
 Carrier = Literal["in-process", "flower"]
@@ -41,6 +47,9 @@ class Simulation:
         the same law; `auto` is faithful up to 250 clients, and wherever single clients are asked.
     held_out : the share of the units that tasks which fit something keep to judge it.
     split_key : decides which units are held out; made from the seed, or drawn, if it is not given.
+    policy : what every client allows; None if everything is, as nothing is really released.
+    asker : the public key that clients are to take for that of whoever asks; nobody signs in a simulation.
+    disclosure : what is done to exact totals before anything is computed from them.
     """
 
     seed: int | None = None
@@ -49,12 +58,20 @@ class Simulation:
     held_out: float = HELD_OUT
     split_key: bytes | None = field(default=None, repr=False)
     progress: Progress | None = field(default=None, repr=False)
+    policy: Policy | None = None
+    asker: str | None = None
+    disclosure: Disclosure | None = None
 
     def __post_init__(self) -> None:
         if self.seed is not None and self.seed < 0:
             raise UsageError(f"seed: got {self.seed}, expected a whole number of at least 0.")
         if self.carrier == "flower" and self.mode == "aggregate":
             raise UsageError("mode aggregate: Flower passes every message; use the in-process runtime.")
+        if self.policy is not None and (self.carrier == "flower" or self.mode == "aggregate"):
+            raise UsageError(
+                "policy: only the faithful mode of the in-process runtime has clients that remember what they have "
+                "allowed; leave out --runtime flower and --mode aggregate."
+            )
         if not 0 < self.held_out < 1:
             raise UsageError(f"holdout: got {self.held_out:.3g}, expected a number between 0 and 1.")
 
@@ -92,7 +109,8 @@ class Simulation:
         """The in-process runtime for these clients."""
         randomness = self.randomness()
         split_key = self.key_of_split()
-        if self.mode == "aggregate" or (self.mode == "auto" and federation.client_count > LARGEST_FAITHFUL):
+        many = federation.client_count > LARGEST_FAITHFUL and self.policy is None
+        if self.mode == "aggregate" or (self.mode == "auto" and many):
             return Aggregate(
                 federation,
                 randomness=randomness.child("limit"),
@@ -100,7 +118,7 @@ class Simulation:
                 held_out=self.held_out,
             )
 
-        def site(name: str) -> Site:
+        def site(name: str, count: int) -> Site:
             def rows() -> Rows:
                 return federation.rows_of(name)
 
@@ -108,16 +126,19 @@ class Simulation:
                 name=name,
                 dataset=name,
                 rows=rows,
-                policy=AllowAll(),
-                ledger=MemoryLedger(None),
+                policy=AllowAll() if self.policy is None else self.policy,
+                ledger=MemoryLedger(None, allow_exact=True),
                 randomness=randomness.child(f"client/{name}"),
                 split_key=split_key,
                 held_out=self.held_out,
+                holdings=lambda: Holdings(rows=count),
+                records=None if self.policy is None else MemoryRecords(),
             )
 
-        clients = (Client(site(name)) for name in federation.clients)
+        counts = federation.rows_per_client.tolist()
+        clients = (Client(site(*one)) for one in zip(federation.clients, counts, strict=True))
         helpers = [Helper(name, randomness=randomness.child(f"helper/{name}")) for name in SERVERS]
-        return Faithful(clients, helpers=helpers, progress=self.progress)
+        return Faithful(clients, helpers=helpers, progress=self.progress, asker=self.asker)
 
 
 def simulate(
@@ -138,20 +159,28 @@ def simulate(
     # What can be refused without looking at the data is refused before they are opened.
     likely = trust.with_one_row_each(protection) if client is None else protection
     first = rehearse(task, Setting(trust=trust, protection=likely, budget=budget, clients=0))
+    profile = simulation.disclosure
+    if profile is not None:
+        disclosed.require(profile, trust, first)
     federation = load(data, client=client, columns=columns)
     protection = trust.with_one_row_each(protection) if federation.one_row_each else protection
     setting = Setting(trust=trust, protection=protection, budget=budget, clients=federation.client_count)
     journal = MemoryJournal()
+    # Clients are told which kind of task asks, by its name in the catalogue.
+    kind = next((known for known, of in TASKS.items() if type(task) is of), name)
 
     def body(runtime: Any) -> tuple[Any, dict[str, Any]]:
-        return runtime, run(
-            [Job(name=name, task=task, setting=setting)],
-            runtime=runtime,
-            ledger=MemoryLedger(None),
-            randomness=simulation.randomness().child("server"),
-            study=name,
-            journal=journal,
-        )[name]
+        try:
+            return runtime, run(
+                [Job(name=kind, task=task, setting=setting)],
+                runtime=disclosed.published(runtime, profile),
+                ledger=MemoryLedger(None),
+                randomness=simulation.randomness().child("server"),
+                study=name,
+                journal=journal,
+            )[kind]
+        except TooFewClients as error:
+            raise _explained(error, runtime) from error
 
     runtime, results = simulation.carry(
         federation,
@@ -163,7 +192,7 @@ def simulate(
         task=name,
         parameters=dict(parameters),
         results=results,
-        privacy=describe_privacy(setting, simulated=runtime.simulated),
+        privacy=disclosed.stated(describe_privacy(setting, simulated=runtime.simulated), profile),
         cohort=describe_cohort(
             results,
             asked=federation.client_count,
@@ -177,5 +206,21 @@ def simulate(
             "bytes_per_client": runtime.traffic.bytes_in_all // max(1, federation.client_count),
             "seconds": round(time.perf_counter() - started, 3),
         },
-        warnings=tuple(federation.warnings),
+        warnings=(*federation.warnings, *_refusals(runtime), *disclosed.warnings(profile)),
     )
+
+
+def _refusals(runtime: Any) -> list[str]:
+    """Who refused, and why: in a simulation the reasons are known."""
+    reasons = runtime.reasons if isinstance(runtime, Faithful) else {}
+    return [f"The client {name} refused: {reason}" for name, reason in reasons.items()]
+
+
+def _explained(error: TooFewClients, runtime: Any) -> FederationError | Refused:
+    """The same error with why clients refused; a refusal, if all who said something refused by their rules."""
+    told = _refusals(runtime)
+    if not told:
+        return error
+    more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+    by_rules = set(runtime.refusals.values()) <= {Refusal.POLICY, Refusal.BUDGET}
+    return (Refused if by_rules else TooFewClients)(f"{error} {told[0]}{more}")

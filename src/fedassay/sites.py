@@ -7,6 +7,7 @@ data = "scores.parquet"                  # paths are relative to this file; or a
 # query = "select p, y from scores"      # the rows of the database that are used
 key = "hospital-a.key"                   # made by `fedassay keys`
 state = "state"                          # folder: store, ledger, split key; nothing in it may be shared
+# ledger = "postgresql://…"              # optional: a database in the place of the file state/ledger.sqlite
 
 [columns]                                # by role
 score = "p"
@@ -14,11 +15,11 @@ label = "y"
 # class = "species"                      # of several classes, 0, 1, .. in the order of the
 # logits = "z"                           # logits: a column of lists, or z_0, z_1, ..
 
-[policy]                                 # what is not listed is refused; trust_models is required
-trust_models = ["secure-sum"]
+[policy]                                 # what may be asked; or, above: policy = "policy.toml", a file of its own
+trust_models = ["secure-sum"]            # all entries are in `fedassay.privacy.policy_file`
 smallest_cohort = 3
 
-[budget]                                 # in total, for this data set; without it no noisy query is answered
+[policy.total]                           # of all queries together; without it no noisy query is answered
 epsilon = 3.0
 
 [roster]                                 # the public keys that this site believes, its own included
@@ -30,33 +31,46 @@ hospital-b = "…"
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import tomllib
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fedassay.client import Client, Site
 from fedassay.crypto.identity import Credentials, Identity, key_from_text
 from fedassay.data.federation import load
+from fedassay.data.holdings import Holdings, take_stock
 from fedassay.data.schema import Columns
 from fedassay.data.sources import source_named
+from fedassay.data.split import HELD_OUT
 from fedassay.data.sql import Database
-from fedassay.endpoint import FileStore
-from fedassay.errors import UsageError
+from fedassay.endpoint import FileStore, write_durably
+from fedassay.errors import PolicyRefusal, UsageError
 from fedassay.files import sync_folder
-from fedassay.privacy.file_ledger import FileLedger
-from fedassay.privacy.policy import SimplePolicy
+from fedassay.privacy.database_ledger import DatabaseLedger
+from fedassay.privacy.database_records import DatabaseRecords
+from fedassay.privacy.ledger_place import Place
+from fedassay.privacy.policy import Policy
+from fedassay.privacy.policy_file import PolicyFile, RefuseAll, Vocabulary, policy_of
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import SECOND_SERVER, Budget, Rows
+from fedassay.summaries import CATALOGUE
+from fedassay.tasks.catalogue import TASKS
 from fedassay.trust import TRUST_MODELS
 
 COORDINATOR = "coordinator"
 """The name under which a roster lists the coordinator's key."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_KNOWN = {"name", "dataset", "data", "query", "key", "state", "columns", "policy", "budget", "roster"}
+_KNOWN = {"name", "dataset", "data", "query", "key", "state", "ledger", "columns", "policy", "roster"}
+
+VOCABULARY = Vocabulary(tasks=TASKS, trust_models=TRUST_MODELS, summaries=CATALOGUE)
+"""The names that a policy may use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,14 +82,21 @@ class SiteFile:
     data: Path | Database
     state: Path
     columns: dict[str, str]
-    policy: SimplePolicy
-    budget: Budget | None
+    ledger: Path | str = field(repr=False)
+    policy: Policy
     credentials: Credentials = field(repr=False)
 
     @classmethod
     def read(cls, path: Path) -> SiteFile:
-        """Read a site's file; anything unclear in it is an error, so that nothing is answered by accident."""
+        """Read a site's file; anything unclear in it is an error, so that nothing is answered by accident.
+
+        Only a policy that is not understood is no error here: the site runs, and refuses everything.
+        """
         content = _toml(path)
+        if "budget" in content:
+            raise UsageError(
+                f"{path}: the budget belongs to the policy; write [policy.total] for [budget], or [total] in its file."
+            )
         unknown = sorted(set(content) - _KNOWN)
         if unknown:
             raise UsageError(
@@ -95,40 +116,69 @@ class SiteFile:
         }
         if len(set(roster.values())) != len(roster):
             raise UsageError(f"{path}: two parties of the roster have the same key; each needs its own.")
-        budget = _table(path, content, "budget")
-        policy = _policy(path, _table(path, content, "policy"))
         return cls(
             name=content["name"],
             dataset=content["dataset"],
             data=_data(path, content, folder),
             state=folder / content["state"],
+            ledger=read_ledger(path, content, folder / content["state"]),
             columns=_columns(path, _table(path, content, "columns")),
-            policy=policy if budget else _without_noise(policy),
-            budget=_budget(path, budget) if budget else None,
+            policy=_policy(path, content.get("policy"), folder),
             credentials=Credentials(identity=Identity.load(folder / content["key"]), roster=roster),
         )
+
+    @property
+    def budget(self) -> Budget | None:
+        """What may be spent on this data set in total; None if the policy names no total, or is not understood."""
+        try:
+            return self.policy.now().total
+        except PolicyRefusal:
+            return None
 
     def open(self) -> Client:
         """The client that answers for this site; its state is on the disk before a reply leaves."""
         self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         store = FileStore(self.state / "store")  # first: its lock also guards what follows
+        key = _split_key(self.state / "split.key")
+        anchor = self.state / "ledger.head"
 
         def rows() -> Rows:
             return load(self.data, columns=self.columns, empty_is_fine=True).pooled()
+
+        # Which rows are held out depends on the site's name, too: another one is another split of the same rows.
+        whose = hashlib.blake2b(f"{self.name} {HELD_OUT}".encode(), key=key, person=b"fedassay split")
+
+        def holdings() -> Holdings:
+            stamp = _stamp(self.data, self.columns, self.name)
+            return _known(self.state / "holdings.json", stamp, lambda: take_stock(rows(), key=whose.digest()))
 
         site = Site(
             name=self.name,
             dataset=self.dataset,
             rows=rows,
             policy=self.policy,
-            ledger=FileLedger(self.state / "ledger.jsonl", self.budget, allow_exact=True),
+            ledger=DatabaseLedger(self.ledger, self.budget, allow_exact=True, anchor=anchor),
             randomness=SecureRandomness(),
-            split_key=_split_key(self.state / "split.key"),
+            split_key=key,
             roles=frozenset(self.columns),
+            holdings=holdings,
+            records=DatabaseRecords(self.ledger, anchor=anchor),
             # Among peers the coordinator is nobody: with it, two clients would pass for three.
             credentials=self.credentials.among(set(self.credentials.roster) - {COORDINATOR}),
         )
         return Client(site, store=store)
+
+
+def read_ledger(path: Path, content: dict[str, Any], state: Path) -> Path | str:
+    """The place of a ledger: the URL or file that a configuration names, by default a file in the folder `state`."""
+    named = content.get("ledger", "")
+    if not isinstance(named, str):
+        raise UsageError(f"{path}: ledger must be a text in quotes, a file or a database URL.")
+    try:
+        place = Place.of(named or state / "ledger.sqlite", folder=path.absolute().parent)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+    return named if place.file is None else place.file
 
 
 def _data(path: Path, content: dict[str, Any], folder: Path) -> Path | Database:
@@ -164,37 +214,52 @@ def _table(path: Path, content: dict[str, Any], name: str) -> dict[str, Any]:
     return table
 
 
-def _policy(path: Path, table: dict[str, Any]) -> SimplePolicy:
-    if not isinstance(table.get("trust_models"), list):
-        raise UsageError(f'{path}: the policy needs trust_models, a list such as ["secure-sum"].')
+def policy_file(path: Path) -> PolicyFile:
+    """The policy in a file of its own."""
+    return PolicyFile(path, VOCABULARY)
+
+
+def _policy(path: Path, entry: object, folder: Path) -> Policy:
+    """The policy that a site's file names or holds; without one, nothing is allowed."""
+    if isinstance(entry, str):
+        return policy_file(folder / entry)
+    if not isinstance(entry, dict):
+        wrong = 'is missing; expected policy = "policy.toml", or a section [policy] with trust_models'
+        return RefuseAll(
+            reason=f"policy: {path}: the policy {wrong}; everything is refused until there is one."
+        )
+    text = path.read_text(encoding="utf-8")
+    return policy_of(entry, VOCABULARY, where=str(path), text=text, section=("policy",))
+
+
+def _stamp(data: Path | Database, columns: dict[str, str], name: str) -> str | None:
+    """What changes when the files do, without reading them; None for a database, which says nothing of the kind."""
+    if isinstance(data, Database):
+        return None
+    files = sorted(data.iterdir()) if data.is_dir() else [data]
     try:
-        return SimplePolicy(**{key: _policy_value(key, value) for key, value in table.items()})
-    except TypeError as error:
-        raise UsageError(f"{path}: the policy has an entry that cannot be used ({error}).") from error
+        facts = [(str(file), *(_facts(file.stat()))) for file in files]
+    except OSError:
+        return None  # whoever reads the rows will say what is wrong
+    return hashlib.sha256(json.dumps([facts, sorted(columns.items()), name]).encode()).hexdigest()
 
 
-def _policy_value(key: str, value: Any) -> Any:
-    if key not in ("trust_models", "summaries"):
-        return value
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise TypeError(f"{key} must be a list of names in quotes")
-    return frozenset(value)
+def _facts(found: os.stat_result) -> tuple[int, ...]:
+    return (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
 
 
-def _without_noise(policy: SimplePolicy) -> SimplePolicy:
-    """A site that names no budget has none to spend: trust models that would spend one are not allowed."""
-    allowed = policy.trust_models or frozenset()
-    return replace(
-        policy,
-        trust_models=frozenset(n for n in allowed if n in TRUST_MODELS and not TRUST_MODELS[n].private),
-    )
-
-
-def _budget(path: Path, table: dict[str, Any]) -> Budget:
+def _known(path: Path, stamp: str | None, take: Callable[[], Holdings]) -> Holdings:
+    """What was counted when the files had this stamp, or counted now and kept."""
     try:
-        return Budget(**table)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"{path}: the budget has entries epsilon and delta only ({error}).") from error
+        kept = json.loads(path.read_bytes())
+        if stamp is not None and kept.pop("stamp") == stamp:
+            return Holdings(**kept)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        pass  # whatever it is, it can be counted again
+    holdings = take()
+    if stamp is not None:
+        write_durably(path, json.dumps({"stamp": stamp, **asdict(holdings)}).encode())
+    return holdings
 
 
 def _split_key(path: Path) -> bytes:

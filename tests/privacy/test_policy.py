@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fedassay.errors import PolicyRefusal, UsageError
-from fedassay.privacy.policy import AllowAll, PolicyRequest, SimplePolicy
-from fedassay.protocol import Budget, Plan, Protection, Setting, Sum, TrustModel
+from fedassay.privacy.disclosure import is_countable, is_seen
+from fedassay.privacy.policy import AllowAll, PolicyRequest
+from fedassay.privacy.site_policy import Allowed, SitePolicy, SummaryRule
+from fedassay.protocol import (
+    LARGEST_ROWS_PER_CLIENT,
+    Budget,
+    Collect,
+    Part,
+    Plan,
+    Protection,
+    Select,
+    Setting,
+    Sum,
+    TrustModel,
+    Unit,
+)
+from fedassay.summaries.score_histogram import ScoreHistogram
+from fedassay.summaries.value_path import ValuePath
+from fedassay.trust import TRUST_MODELS
+from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.local_dp import LocalDP
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
@@ -17,6 +36,11 @@ from fedassay.trust.server_dp import ServerDP
 from fedassay.trust.shuffle import Shuffle
 from shuffle_driver import HISTOGRAM
 from toys import CountsUpTo
+
+
+def policy_of(**rules: Any) -> SitePolicy:
+    """With a total, so that noisy queries are judged by the other rules."""
+    return SitePolicy(**{"total": Budget(epsilon=99.0, delta=0.5), **rules})
 
 
 def noisy(
@@ -74,7 +98,7 @@ def test_the_request_describes_the_plan() -> None:
 def test_each_rule(
     rules: dict[str, Any], allowed: PolicyRequest | None, refused: PolicyRequest | None
 ) -> None:
-    policy = SimplePolicy(**rules)
+    policy = policy_of(**rules)
     if allowed is not None:
         policy.check(allowed)
     if refused is not None:
@@ -83,9 +107,9 @@ def test_each_rule(
 
 
 def test_two_clients_are_never_enough_by_default() -> None:
-    SimplePolicy().check(noisy(clients=3))
+    policy_of().check(noisy(clients=3))
     with pytest.raises(PolicyRefusal, match="cohort of 2"):
-        SimplePolicy().check(noisy(clients=2))
+        policy_of().check(noisy(clients=2))
 
 
 @pytest.mark.parametrize(
@@ -101,12 +125,122 @@ def test_two_clients_are_never_enough_by_default() -> None:
         {"largest_local_epsilon": 0.0},
         {"largest_local_epsilon": math.nan},
         {"smallest_cohort": 0},
+        {"smallest_cohort": True},
+        {"smallest_cohort_difference": 0},
+        {"smallest_rows": 1.5},
+        {"smallest_collusion": 1.0},
         {"finest_resolution": 0},
+        {"tasks": {"evaluate"}},
     ],
 )
 def test_a_rule_that_means_nothing_is_refused(rules: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="policy"):
-        SimplePolicy(**rules)
+    with pytest.raises(UsageError, match=f"^{next(iter(rules))}: got .* expected .*"):
+        policy_of(**rules)
+
+
+def test_without_a_total_nothing_that_costs_budget_is_allowed() -> None:
+    SitePolicy().check(clear())
+    with pytest.raises(PolicyRefusal, match="got server-dp, which spends a budget, expected none"):
+        SitePolicy().check(noisy())
+
+
+def test_a_site_that_does_not_know_its_rows_refuses_under_a_rule_about_them() -> None:
+    with pytest.raises(PolicyRefusal, match="does not know its rows"):
+        SitePolicy(smallest_rows=1).check(clear())
+
+
+def test_rows_are_counted_only_if_nothing_else_is_against_the_request() -> None:
+    counted: list[int] = []
+
+    def count() -> int:
+        counted.append(1)
+        return 7
+
+    request = replace(clear(), rows=count)
+    with pytest.raises(PolicyRefusal, match="cohort"):
+        SitePolicy(smallest_rows=5, smallest_cohort=9).check(request)
+    SitePolicy().check(request)
+    assert not counted
+    SitePolicy(smallest_rows=7).check(request)
+    assert counted == [1]
+
+
+def test_a_bound_on_rows_counts_only_where_somebody_sees_them() -> None:
+    """Under noise the bound is what the noise is made for; in the clear, few rows are as readable as few rows."""
+    few = {"rows": lambda: 100, "rows_per_client": 2}
+    policy = SitePolicy(smallest_rows=100, total=Budget(epsilon=9.0))
+    policy.check(replace(noisy(), **few, seen=False))
+    with pytest.raises(PolicyRefusal, match="got 2 rows that would be used"):
+        policy.check(replace(noisy(), **few, seen=True))
+
+
+@pytest.mark.parametrize("unit", [Unit.EXAMPLE, Unit.CLIENT])
+def test_an_exact_total_is_over_all_rows_of_all_clients(unit: Unit) -> None:
+    """No entry of a policy allows another one: less than everything could be subtracted from everything."""
+    request, policy = replace(clear(), unit=unit, rows_per_client=LARGEST_ROWS_PER_CLIENT), policy_of()
+    policy.check(request)
+    policy.check(replace(noisy(), unit=unit, rows_per_client=2, part=Part.HELD_OUT))
+    with pytest.raises(PolicyRefusal, match="got an exact total over at most 1000 rows of each client"):
+        policy.check(replace(request, rows_per_client=1000))
+    if unit is Unit.EXAMPLE:
+        policy.check(replace(request, part=Part.HELD_OUT))
+    else:
+        for part in (Part.FIT, Part.HELD_OUT):
+            with pytest.raises(PolicyRefusal, match="over a part of the clients"):
+                policy.check(replace(request, part=part))
+
+
+@pytest.mark.parametrize(
+    ("allowed", "inside", "outside"),
+    [
+        (Allowed(most=10), 10, 11),
+        (Allowed(least=0.5), 0.5, math.nextafter(0.5, 0)),
+        (Allowed(least=0, most=1), (0.0, 1.0), (0.5, 1.5)),
+        (Allowed(most=10), -math.inf, math.nan),
+        (Allowed(most=10), (10,), (math.nan,)),
+        (Allowed(most=10), 10, ()),
+        (Allowed(values=(0.2, 0.5)), (0.2,), ()),
+        (Allowed(values=((),)), (), (0.2,)),
+        (Allowed(most=10), 3, "3"),
+        (Allowed(most=10), 1, True),
+        (Allowed(most=10), ((1, 2), (3,)), ((1, 2), (30,))),
+        (Allowed(values=("a", "b")), "b", "c"),
+        (Allowed(values=(1,)), 1.0, True),
+        (Allowed(values=(True,)), True, 1),
+        (Allowed(values=((0.2, 0.5), ())), (0.2, 0.5), (0.2,)),
+        (Allowed(values=(0.2, 0.5)), (0.5, 0.2, 0.2), (0.2, 0.3)),
+    ],
+)
+def test_ranges_of_a_parameter(allowed: Allowed, inside: Any, outside: Any) -> None:
+    assert allowed.allows(inside)
+    assert not allowed.allows(outside)
+
+
+@pytest.mark.parametrize("wrong", [{"least": math.nan}, {"most": "3"}, {"most": 3, "values": (1,)}])
+def test_a_range_that_means_nothing_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="range: got"):
+        Allowed(**wrong)
+
+
+def test_a_parameter_that_the_summary_does_not_have_is_refused() -> None:
+    rule = SummaryRule(parameters={"heigt": Allowed(most=3)})
+    with pytest.raises(PolicyRefusal, match="without a heigt"):
+        SitePolicy(summaries={"counts-up-to": rule}).check(clear())
+
+
+def test_what_a_policy_is_told_about_each_trust_model() -> None:
+    """Whether the server sees a client's own numbers; a model that nobody has judged counts as one where it does."""
+    seen = {"plain", "server-dp"}
+    assert {name for name in TRUST_MODELS if is_seen(name)} == seen
+    assert is_seen("one that nobody knows")
+
+
+def test_counts_are_what_each_row_is_in_one_cell_of() -> None:
+    histogram = ScoreHistogram(transform="uniform", height=2, widths=(1, 2), multipliers=(1, 3))
+    assert is_countable(Sum(of=histogram))
+    assert is_countable(Collect(of=ValuePath(lower=0, upper=1, points=4)))
+    assert not is_countable(Select(of=histogram))
+    assert not is_countable(Sum(of=CountsUpTo(top=3)))  # it does not say what its finest cells are
 
 
 def test_a_simulation_allows_all() -> None:
@@ -121,13 +255,25 @@ def test_a_secure_sum_must_withstand_as_much_as_the_site_asks_for() -> None:
         setting = Setting(trust=trust, protection=Protection(), budget=None, clients=20)
         return PolicyRequest.of(trust.plan(Sum(of=CountsUpTo(top=9)), setting), study="study", cohort=20)
 
-    SimplePolicy().check(asked())
+    policy_of().check(asked())
     with pytest.raises(PolicyRefusal, match="colluding"):
-        SimplePolicy().check(asked(collusion=0.0))
-    SimplePolicy(smallest_collusion=0.0).check(asked(collusion=0.0))
+        policy_of().check(asked(collusion=0.0))
+    policy_of(smallest_collusion=0.0).check(asked(collusion=0.0))
     with pytest.raises(PolicyRefusal, match="total over 3 clients"):
-        SimplePolicy(smallest_cohort=10).check(asked())
-    SimplePolicy(smallest_cohort=10).check(asked(minimum_cohort=10))
+        policy_of(smallest_cohort=10).check(asked())
+    policy_of(smallest_cohort=10).check(asked(minimum_cohort=10))
+
+
+def test_noise_that_clients_share_is_judged_by_its_own_fewest_survivors() -> None:
+    """Distributed noise needs more of them than the number that the asker gives."""
+    trust = DistributedDP()
+    setting = Setting(trust=trust, protection=Protection(), budget=Budget(epsilon=1.0), clients=20)
+    plan = trust.plan(Sum(of=CountsUpTo(top=9)), setting)
+    request = PolicyRequest.of(plan, study="study", cohort=20)
+    assert request.smallest_total == trust.fewest_survivors(20) == 18
+    policy_of(smallest_cohort=18).check(request)
+    with pytest.raises(PolicyRefusal, match="total over 18 clients, expected at least 19"):
+        policy_of(smallest_cohort=19).check(request)
 
 
 def test_a_message_that_only_a_shuffler_hides_has_a_bound_of_its_own() -> None:
@@ -145,19 +291,19 @@ def test_a_message_that_only_a_shuffler_hides_has_a_bound_of_its_own() -> None:
 
     request = asked(10_000)
     assert request.epsilon(1e-6) <= 1.0 < 4.0 < request.local_epsilon < 8.0
-    SimplePolicy(largest_local_epsilon=request.local_epsilon).check(request)
+    policy_of(largest_local_epsilon=request.local_epsilon).check(request)
     just_below = math.nextafter(request.local_epsilon, 0.0)
     with pytest.raises(PolicyRefusal, match="that only shuffling hides, expected at most"):
-        SimplePolicy(largest_local_epsilon=just_below).check(request)
+        policy_of(largest_local_epsilon=just_below).check(request)
 
     claimed = asked(10**9)
     assert claimed.epsilon(1e-6) <= 1.0
     assert claimed.local_epsilon > 8.0
     # Also where the site believes in the shuffler: with a rule for delta.
-    for policy in (SimplePolicy(), SimplePolicy(largest_epsilon=1.0, largest_delta=1e-6)):
+    for policy in (policy_of(), policy_of(largest_epsilon=1.0, largest_delta=1e-6)):
         policy.check(request)
         with pytest.raises(PolicyRefusal, match="that only shuffling hides"):
             policy.check(claimed)
     # What needs no shuffler is judged by its epsilon alone.
-    SimplePolicy(largest_local_epsilon=1e-3).check(asked(10_000, LocalDP()))
-    SimplePolicy(largest_local_epsilon=1e-3).check(clear())
+    policy_of(largest_local_epsilon=1e-3).check(asked(10_000, LocalDP()))
+    policy_of(largest_local_epsilon=1e-3).check(clear())

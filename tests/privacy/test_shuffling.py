@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import time
 from collections.abc import Callable
@@ -20,7 +19,8 @@ from scipy import stats
 
 from fedassay.errors import UsageError
 from fedassay.privacy.accounting import GAUSSIAN, LAPLACE, UNARY
-from fedassay.privacy.file_ledger import FileLedger
+from fedassay.privacy.chain import body_of, charge_of
+from fedassay.privacy.database_ledger import DatabaseLedger
 from fedassay.privacy.ledger import Charge, compose
 from fedassay.privacy.shuffling import LARGEST_LOCAL_EPSILON, delta_of, local_epsilon_for
 from fedassay.protocol import Budget
@@ -346,17 +346,14 @@ def test_shuffled_releases_count_by_what_gives_less() -> None:
 
 
 def test_books_on_the_disk_have_both_numbers_and_old_ones_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.jsonl"
+    path = tmp_path / "ledger.sqlite"
     entry = Charge(id="1", **BOOKED)  # type: ignore[arg-type]
-    FileLedger(path, Budget(epsilon=0.6, delta=1e-6)).charge([entry])
-    assert FileLedger(path, None).charges == (entry,)
-    old = {
-        name: value for name, value in json.loads(path.read_text()).items() if not name.startswith("shuffled")
-    }
-    path.write_text(json.dumps(old) + "\n")
-    (read,) = FileLedger(path, None).charges
+    DatabaseLedger(path, Budget(epsilon=0.6, delta=1e-6)).charge([entry])
+    assert DatabaseLedger(path, None).charges == (entry,)
+    old = {name: value for name, value in body_of(entry).items() if not name.startswith("shuffled")}
+    read = charge_of(old)
     assert read.shuffled is None
-    assert FileLedger(path, None).spent("d", 1e-6) == pytest.approx(5.0, rel=0.01)
+    assert compose([read], 1e-6) == pytest.approx(5.0, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from flwr.serverapp import Grid, ServerApp
 from scenarios import HELPER, PROGRAMMES, SCENARIOS, play
 
 from fedassay.endpoint import Endpoint, FileStore
-from fedassay.privacy.file_ledger import FileLedger
+from fedassay.privacy.database_ledger import DatabaseLedger
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.runtimes.flower import events
 from fedassay.runtimes.flower.client_app import app_of
@@ -40,7 +40,7 @@ def read_toy(config: Mapping[str, Any]) -> Node:
         if node.name == HELPER:
             toy = toy_helper(SecureRandomness())
         else:
-            ledger = FileLedger(state / "ledger.jsonl", None, allow_exact=True)
+            ledger = DatabaseLedger(state / "ledger.sqlite", None, allow_exact=True)
             credentials = node.credentials.among(set(node.credentials.roster) - {COORDINATOR})
             toy = toy_client(node.name, randomness=SecureRandomness(), ledger=ledger, credentials=credentials)
         toy.store = FileStore(state / "store")

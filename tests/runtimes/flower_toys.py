@@ -21,10 +21,10 @@ SECRET = "a text that nobody else should read"
 class ToyClient(Client):
     """A client that breaks down whenever it is asked in a scenario in which it is lost."""
 
-    def answer(self, data: bytes) -> bytes:
+    def answer(self, data: bytes, *, asker: str | None = None) -> bytes:
         if SCENARIOS[wire.decode(data)["study"]].lost == self.name:
             raise RuntimeError(SECRET)
-        return super().answer(data)
+        return super().answer(data, asker=asker)
 
 
 def toy_client(

@@ -28,6 +28,7 @@ from fedassay.cli.flower import flower_app
 from fedassay.runtimes.flower.app_bundle import write_app
 from fedassay.runtimes.flower.study import Study
 from fedassay.runtimes.flower.submission import submit
+from ledgers import recorded
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -97,7 +98,7 @@ class TestFlowerDeployment(RuntimeContract):
         lab = folder / "lab"
         assert (lab / "state" / "results" / "spring.json").read_text() == (folder / "result.json").read_text()
         for place in (lab, *(lab / name for name in ROWS)):
-            assert len((place / "state" / "ledger.jsonl").read_text().splitlines()) == 1
+            assert len(recorded(place / "state")) == 1
 
 
 @pytest.mark.full

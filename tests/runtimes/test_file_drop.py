@@ -15,12 +15,13 @@ import fedassay
 from fedassay import wire
 from fedassay.cli import run_command
 from fedassay.crypto.identity import key_to_text
-from fedassay.privacy.file_ledger import FileLedger
+from fedassay.privacy.database_ledger import DatabaseLedger
 from fedassay.protocol import TrustModel
 from fedassay.runtimes.file_drop.letters import _MESSAGE
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from file_drop_town import Town, contents
+from ledgers import recorded
 
 SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
 TRUSTS = [(Plain(), 1), (SecureSum(), 4)]
@@ -52,9 +53,9 @@ def test_a_noisy_study_spends_at_every_site_and_at_the_coordinator(town: Town) -
     assert document["results"]["histogram"]["rows"] != exact["rows"]
     assert document["privacy"]["epsilon"] == 1
     for name in town.names:
-        ledger = FileLedger(town.root / name / "state" / "ledger.jsonl", None)
+        ledger = DatabaseLedger(town.root / name / "state" / "ledger.sqlite", None)
         assert ledger.spent(f"{name}/rows", 0.0) == pytest.approx(1, abs=1e-6)
-    (charge,) = FileLedger(town.root / "coordinator" / "fedassay-state" / "ledger.jsonl", None).charges
+    (charge,) = recorded(town.root / "coordinator" / "fedassay-state")
     assert charge.law == "discrete-laplace"
     again = town.root / "again.json"
     assert town.aggregate("-q", "--json", again) == 0  # the same noise: the release is in the journal
@@ -69,7 +70,7 @@ def test_noise_of_the_sites_own_is_paid_for_at_the_sites(town: Town, privacy: st
     assert noise["law"] == "discrete-laplace"
     assert noise["copies"] == (1.0 if privacy == "distributed-dp" else 4.0)  # all four shares are needed
     for name in town.names:
-        ledger = FileLedger(town.root / name / "state" / "ledger.jsonl", None)
+        ledger = DatabaseLedger(town.root / name / "state" / "ledger.sqlite", None)
         assert ledger.spent(f"{name}/rows", 0.0) == pytest.approx(1, abs=1e-6)
 
 
@@ -158,7 +159,7 @@ def test_every_call_can_be_repeated(town: Town) -> None:
         assert town.aggregate("-q", "--json", town.root / "result.json") == 0
         assert town.begin("--json", town.root / "result.json") == 0  # also the first command
         assert contents(town.root) == before
-    assert len(FileLedger(town.root / "a" / "state" / "ledger.jsonl", None).charges) == 1
+    assert len(recorded(town.root / "a" / "state")) == 1
 
 
 def test_the_stick_may_be_emptied_between_passes(town: Town) -> None:

@@ -16,11 +16,11 @@ from fedassay import wire
 from fedassay.crypto.keys import KeyPair, Secret
 from fedassay.errors import UsageError
 from fedassay.journal import FileJournal
-from fedassay.privacy.file_ledger import FileLedger
 from fedassay.protocol import Message
 from fedassay.runtimes.file_drop import folders, sealing
 from fedassay.runtimes.file_drop.letters import _MESSAGE
 from file_drop_town import Town, contents
+from ledgers import recorded
 
 # Children that inherit what the tests have changed; there is one thread here, so a fork is safe.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -111,7 +111,7 @@ def test_without_yes_somebody_must_confirm(town: Town, capsys: Any, monkeypatch:
     assert town.contribute("a", "-q") == 3
     assert "not confirmed" in capsys.readouterr().err
     assert not (town.drop / "from-a").exists()
-    assert not (town.root / "a" / "state" / "ledger.jsonl").exists()
+    assert recorded(town.root / "a" / "state") == ()
     monkeypatch.setattr("typer.confirm", lambda question: True)
     assert town.contribute("a", "-q") == 0
 
@@ -138,7 +138,7 @@ def test_options_that_contradict_each_other(town: Town, options: tuple[str, ...]
         ("smallest_cohort = 5", "got a cohort of 4 clients, expected at least 5"),
         ("finest_resolution = 100", "got 128 numbers per client, expected at most 100"),
         ("largest_epsilon = 1.0", "expected at most 1 per query"),
-        ('summaries = ["other"]', "got the summary score-histogram"),
+        ('summaries = ["value-tree"]', "got the summary score-histogram"),
     ],
 )
 @pytest.mark.parametrize("option", ["--yes", "--dry-run"])
@@ -168,10 +168,10 @@ def test_bad_rows_are_named_at_the_site_only(tmp_path: Path, capsys: Any) -> Non
     assert town.contribute("a", "--yes") == 2
     assert "scores.csv" in capsys.readouterr().err
     assert not (town.drop / "from-a").exists()
-    assert not (town.root / "a" / "state" / "ledger.jsonl").exists()
+    assert recorded(town.root / "a" / "state") == ()
     town.frame(1).to_csv(town.root / "a" / "scores.csv", index=False)
     assert town.contribute("a") == 0
-    assert len(FileLedger(town.root / "a" / "state" / "ledger.jsonl", None).charges) == 1
+    assert len(recorded(town.root / "a" / "state")) == 1
 
 
 def test_bad_rows_are_found_at_the_first_pass_of_a_secure_sum(town: Town, capsys: Any) -> None:
@@ -191,7 +191,7 @@ def test_rows_per_client_is_kept_and_shown(tmp_path: Path, capsys: Any) -> None:
 
 def test_a_site_may_decline_and_the_others_go_on(town: Town, capsys: Any) -> None:
     assert town.contribute("d", "--decline", "-q") == 0
-    assert not (town.root / "d" / "state" / "ledger.jsonl").exists()
+    assert recorded(town.root / "d" / "state") == ()
     for name in ("a", "b", "c"):
         assert town.contribute(name) == 0
     assert town.contribute("a", "--decline") == 2
@@ -217,7 +217,7 @@ def test_a_deleted_reply_is_the_same_reply_again(town: Town, number: int) -> Non
     shutil.rmtree(path.parent)
     assert town.contribute("a") == 0
     assert path.read_bytes() == first
-    assert len(FileLedger(town.root / "a" / "state" / "ledger.jsonl", None).charges) == 1
+    assert len(recorded(town.root / "a" / "state")) == 1
 
 
 @pytest.mark.parametrize("moment", ["store", "kept", "sent"])

@@ -406,7 +406,7 @@ def test_the_announcement_of_an_older_study_is_not_the_new_one(town: Town, capsy
 
 
 def test_a_ledger_whose_end_is_not_a_charge_refuses_everything(town: Town) -> None:
-    ledger = town.root / "c" / "state" / "ledger.jsonl"
+    ledger = town.root / "c" / "state" / "ledger.sqlite"
     ledger.parent.mkdir(exist_ok=True)
     ledger.write_bytes(b"\x00\x01garbage without an end")
     assert town.contribute("c") in (3, 4)

@@ -25,6 +25,7 @@ from fedassay.runtimes.flower.events import Event
 from fedassay.runtimes.flower.study import Study
 from fedassay.runtimes.flower.submission import submit
 from fedassay.trust.plain import Plain
+from ledgers import recorded
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -42,7 +43,7 @@ def without(sites: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def ledger_lines(folder: Path) -> int:
-    return len((folder / "state" / "ledger.jsonl").read_text().splitlines())
+    return len(recorded(folder / "state"))
 
 
 @pytest.mark.full

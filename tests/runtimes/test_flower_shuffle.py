@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.full, pytest.mark.filterwarnings("ignore")]
 EPSILON = 4000.0
 """So large that no draw of the noise differs from zero, but for a probability of 1e-100."""
 
-POLICY = f'trust_models = ["shuffle"]\n\n[budget]\nepsilon = {3 * EPSILON}'
+POLICY = f'trust_models = ["shuffle"]\n\n[policy.total]\nepsilon = {3 * EPSILON}'
 
 
 def test_a_simulation_on_flower_equals_the_pooled_rows() -> None:

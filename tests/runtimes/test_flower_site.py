@@ -24,6 +24,7 @@ from fedassay.runtimes.flower.frames import HELLO, REQUEST, Frame, opened_reply,
 from fedassay.runtimes.flower.nodes import read_node
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust.plain import Plain
+from ledgers import recorded
 
 SITES = hospitals(["a", "b", "c"], rows=50)
 
@@ -73,7 +74,7 @@ def test_a_site_answers_its_coordinator_and_remembers(lab: Lab) -> None:
     assert not isinstance(envelope.open_reply(reply, sender="a", exchange=bytes(16), leg=0), Refusal)
     # Each message may run in another process: the second answer comes from the site's disk.
     assert Frame.unpack(app(sent(body, believed(lab)), context(lab))).body == reply
-    assert len((lab.folder / "a" / "state" / "ledger.jsonl").read_text().splitlines()) == 1
+    assert len(recorded(lab.folder / "a" / "state")) == 1
 
 
 def test_a_site_says_who_it_is_to_its_coordinator_only(lab: Lab) -> None:

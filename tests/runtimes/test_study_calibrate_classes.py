@@ -20,6 +20,7 @@ from fedassay.reports.contents import heading
 from fedassay.runtimes.flower.study import Study
 from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
 from file_drop_town import Town
+from ledgers import recorded
 from multiclass_rows import drawn
 
 SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
@@ -128,9 +129,8 @@ def test_under_noise_sites_pay_for_both_parts(town: Town, tmp_path: Path) -> Non
     assert 1.0 <= results["temperature"]["value"] < 3.2
     assert document["privacy"]["epsilon"] == 2
     for name in town.names:
-        lines = (town.root / name / "state" / "ledger.jsonl").read_text().splitlines()
-        parts = [json.loads(line).get("part") for line in lines if '"part"' in line]
-        assert set(parts) == {"fit", "held-out"}
+        parts = {charge.part for charge in recorded(town.root / name / "state")}
+        assert parts == {"fit", "held-out"}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from fedassay.errors import UsageError
 from fedassay.runtimes.flower.study import Study
 from fedassay.tasks.conformal import Conformal
 from file_drop_town import Town
+from ledgers import recorded
 
 ABSOLUTE = ("--quantity", "absolute", "--score-range", "0,6")
 COLUMNS = 'label = "y"\ntarget = "days"\nprediction = "guess"\ngroup = "sex"'
@@ -142,8 +143,7 @@ def test_nothing_is_asked_where_nothing_can_be_had(town: Town) -> None:
         assert result.exists() != asked
         for name in town.names:
             assert town.contribute(name) == 0
-            ledger = town.root / name / "state" / "ledger.jsonl"
-            assert (ledger.exists() and ledger.stat().st_size > 0) == asked
+            assert bool(recorded(town.root / name / "state")) == asked
         if not asked:
             results = json.loads(result.read_text())["results"]
             assert results["infinite"] is True

@@ -13,9 +13,10 @@ from contract import Numbers, TrustModelContract, Vectors, drive
 from fedassay.errors import BudgetExceeded, PolicyRefusal, TooFewClients, UnsupportedQuery, UsageError
 from fedassay.privacy.accounting import CHOICE, LAPLACE, UNARY, event, spent
 from fedassay.privacy.ledger import Charge, MemoryLedger
-from fedassay.privacy.policy import PolicyRequest, SimplePolicy
+from fedassay.privacy.policy import PolicyRequest
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.privacy.shuffling import ShuffledPlan, cost_of, delta_of, local_epsilon_for
+from fedassay.privacy.site_policy import SitePolicy
 from fedassay.protocol import (
     Budget,
     Collect,
@@ -254,14 +255,15 @@ def test_a_policy_judges_what_it_is_asked_to_believe() -> None:
     """With a rule for delta the site believes in the shuffler; without one it counts what a message says by itself."""
     plan = plan_of(Sum(of=HISTOGRAM), clients=10_000)
     request = PolicyRequest.of(plan, study="s", cohort=10_000)
-    assert (request.collusion, request.smallest_total, request.shuffled) == (0.1, 3, cost_of(plan))
-    SimplePolicy(largest_epsilon=1.0, largest_delta=1e-6).check(request)
-    SimplePolicy(largest_epsilon=6.0).check(request)
+    assert (request.collusion, request.smallest_total, request.shuffled) == (0.1, 9_000, cost_of(plan))
+    total = Budget(epsilon=10.0, delta=1e-6)
+    SitePolicy(total=total, largest_epsilon=1.0, largest_delta=1e-6).check(request)
+    SitePolicy(total=total, largest_epsilon=6.0).check(request)
     for policy in (
-        SimplePolicy(largest_epsilon=1.0),
-        SimplePolicy(largest_epsilon=1.0, largest_delta=1e-7),
-        SimplePolicy(largest_epsilon=0.99, largest_delta=1e-6),
-        SimplePolicy(smallest_collusion=0.2),
+        SitePolicy(total=total, largest_epsilon=1.0),
+        SitePolicy(total=total, largest_epsilon=1.0, largest_delta=1e-7),
+        SitePolicy(total=total, largest_epsilon=0.99, largest_delta=1e-6),
+        SitePolicy(total=total, smallest_collusion=0.2),
     ):
         with pytest.raises(PolicyRefusal):
             policy.check(request)

@@ -16,6 +16,8 @@ from fedassay.cli.file_drop_study import Proposal, conclude
 from fedassay.cli.study import Wanted, wanted
 from fedassay.crypto.identity import Identity, key_from_text
 from fedassay.errors import UsageError
+from fedassay.privacy.database_ledger import DatabaseLedger
+from fedassay.privacy.disclosure import Disclosure
 from fedassay.runtimes.file_drop import Asked, FileDropRuntime, Over, Participant, Study, Waiting, folders
 from fedassay.sites import COORDINATOR, SiteFile
 from fedassay.tasks.catalogue import TASKS
@@ -78,7 +80,7 @@ def _what_is_asked(participant: Participant, file: SiteFile, console: Console) -
     return asked
 
 
-@options.takes(wanted, options.terms, options.no_seed, output.delivery)
+@options.takes(wanted, options.terms, options.disclosure, options.no_seed, output.delivery)
 def aggregate(
     drop: DropFolder,
     task: Annotated[
@@ -99,9 +101,16 @@ def aggregate(
         bool, typer.Option("--close", help="Go on without the sites that have not answered the open pass.")
     ] = False,
     study: Annotated[str | None, typer.Option(help="The first time: a name for the study.")] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|URL", help="Where to record what is spent. Default: ledger.sqlite in --state."
+        ),
+    ] = None,
     *,
     wanted: Wanted,
     terms: options.Terms,
+    disclosure: Disclosure | None,
     no_seed: None,
     delivery: output.Delivery,
 ) -> None:
@@ -115,10 +124,11 @@ def aggregate(
     state = beside if state is None else state
     console = delivery.console
     with folders.locked(state):
-        begun = _study(drop, state, identity, proposal, roster, console)
+        begun = _study(drop, state, identity, proposal, roster, console, profile=disclosure)
         runtime = FileDropRuntime(begun, close=close)
         try:
-            result = conclude(begun, runtime, ledger=state / "ledger.jsonl")
+            books = DatabaseLedger(ledger or state / "ledger.sqlite", None, anchor=state / "ledger.head")
+            result = conclude(begun, runtime, ledger=books, profile=disclosure)
             runtime.finish()
         except Waiting as waiting:
             again = f"fedassay aggregate {drop} --key {key}" + (
@@ -139,6 +149,8 @@ def _study(
     proposal: Proposal | None,
     roster: Path | None,
     console: Console,
+    *,
+    profile: Disclosure | None,
 ) -> Study:
     """The study of this folder, announced now if there is none."""
     study = Study.resume(drop, state=state, identity=identity)
@@ -154,7 +166,7 @@ def _study(
             f"{drop}: holds no study yet; the first call needs a task and the sites: "
             f"fedassay aggregate {drop} {next(iter(TASKS))} --key KEY --roster roster.toml"
         )
-    study = proposal.announce(drop, state=state, identity=identity, roster=keys)
+    study = proposal.announce(drop, state=state, identity=identity, roster=keys, profile=profile)
     words.announced(study, console)
     return study
 

@@ -21,6 +21,8 @@ from fedassay.endpoint import FileStore
 from fedassay.envelope import Refusal
 from fedassay.errors import FedassayError, FederationError, Refused, UsageError
 from fedassay.files import write_atomically
+from fedassay.privacy.book import copy_book
+from fedassay.privacy.ledger_place import Place
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import Message
 from fedassay.runtimes.file_drop import Asked, Participant
@@ -56,9 +58,11 @@ def rehearse_answer(
             f"Request {asked.number} is answered already; contribute would send the same file again."
         )
         return
-    with _copy_of(file.state) as copy, _opened(_as_announced(replace(file, state=copy), asked)) as client:
-        _check_rows(client)
-        reply = wire.decode(_answer(participant, asked, client))
+    with _copy_of(file.state) as copy:
+        copied = replace(file, state=copy, ledger=_copy_of_ledger(file, copy))
+        with _opened(_as_announced(copied, asked)) as client:
+            _check_rows(client)
+            reply = wire.decode(_answer(participant, asked, client))
     if json == "-":
         sys.stdout.write(_as_json(reply))
     elif json is not None:
@@ -97,6 +101,14 @@ def _answer(participant: Participant, asked: Asked, client: Client) -> bytes:
     if isinstance(reason, FedassayError):
         raise type(reason)(f"{reason} {end}") from reason
     raise FederationError(f"the request could not be answered ({reason!r}). {end}") from reason
+
+
+def _copy_of_ledger(file: SiteFile, folder: Path) -> Path:
+    """A copy of the ledger in this folder, wherever the ledger is: a rehearsal must not be charged for real."""
+    for one in folder.glob("ledger.*"):
+        one.unlink()
+    copy_book(Place.of(file.ledger), file.state / "ledger.head", folder / "ledger.sqlite")
+    return folder / "ledger.sqlite"
 
 
 @contextmanager

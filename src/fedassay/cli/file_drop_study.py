@@ -11,11 +11,13 @@ from fedassay.cli.options import Terms
 from fedassay.crypto.identity import Identity
 from fedassay.errors import UsageError
 from fedassay.journal import FileJournal
-from fedassay.privacy.file_ledger import FileLedger
+from fedassay.privacy.database_ledger import DatabaseLedger
+from fedassay.privacy.disclosure import Disclosure
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import Message, Protection, Setting
 from fedassay.result import Result, describe_cohort, describe_privacy
 from fedassay.run import Job, rehearse, run
+from fedassay.runtimes import disclosed
 from fedassay.runtimes.file_drop import Announcement, FileDropRuntime, Study
 from fedassay.tasks.catalogue import TASKS, task_of, with_defaults
 from fedassay.tasks.evaluation import with_site_names
@@ -44,13 +46,23 @@ class Proposal:
             return None
         return cls(name=name or task, task=task, parameters=with_defaults(task, given), terms=terms)
 
-    def announce(self, drop: Path, *, state: Path, identity: Identity, roster: dict[str, bytes]) -> Study:
-        """Announce the study; what cannot be answered is refused before anything is written."""
+    def announce(
+        self,
+        drop: Path,
+        *,
+        state: Path,
+        identity: Identity,
+        roster: dict[str, bytes],
+        profile: Disclosure | None = None,
+    ) -> Study:
+        """Announce the study; what cannot be answered, or published, is refused before anything is written."""
         terms = self.terms
         setting = Setting(
             trust=terms.trust, protection=terms.protection, budget=terms.budget, clients=len(roster)
         )
-        rehearse(task_of(self.task, self.parameters), setting)
+        first = rehearse(task_of(self.task, self.parameters), setting)
+        if profile is not None:
+            disclosed.require(profile, terms.trust, first)
         return Study.begin(
             drop,
             state=state,
@@ -83,8 +95,13 @@ class Proposal:
             )
 
 
-def conclude(study: Study, runtime: FileDropRuntime, *, ledger: Path) -> Result:
-    """Run the study as far as its replies allow: its result, or `Waiting`."""
+def conclude(
+    study: Study, runtime: FileDropRuntime, *, ledger: DatabaseLedger, profile: Disclosure | None = None
+) -> Result:
+    """Run the study as far as its replies allow: its result, or `Waiting`.
+
+    `profile` is what was said in this call: a study keeps the one that it began with.
+    """
     announced = study.announcement
     if announced.task not in TASKS:
         raise UsageError(
@@ -93,16 +110,20 @@ def conclude(study: Study, runtime: FileDropRuntime, *, ledger: Path) -> Result:
     task = task_of(announced.task, announced.parameters)
     journal = FileJournal(study.home / "journal")
     try:
+        if profile is not None:
+            disclosed.settled(journal, profile)
+        profile = disclosed.profile_of(journal)
         begun = _first_time(journal, "opened")
         results = run(
             [Job(name=announced.task, task=task, setting=announced.setting)],
-            runtime=runtime,
-            ledger=FileLedger(ledger, None),
+            runtime=disclosed.published(runtime, profile),
+            ledger=ledger,
             randomness=SecureRandomness(),
             study=announced.study,
             journal=journal,
         )[announced.task]
-        return _result(announced, runtime, results, journal, _first_time(journal, "ended") - begun)
+        seconds = _first_time(journal, "ended") - begun
+        return _result(announced, runtime, results, journal, seconds, profile)
     finally:
         journal.close()
 
@@ -122,12 +143,13 @@ def _result(
     results: dict[str, Any],
     journal: FileJournal,
     seconds: float,
+    profile: Disclosure | None,
 ) -> Result:
     return Result(
         task=announced.task,
         parameters={"study": announced.study, **announced.parameters},
         results=with_site_names(results, runtime.clients),
-        privacy=describe_privacy(announced.setting, simulated=False),
+        privacy=disclosed.stated(describe_privacy(announced.setting, simulated=False), profile),
         cohort=describe_cohort(
             results,
             asked=len(announced.roster),
@@ -142,4 +164,5 @@ def _result(
             # How long clients take depends on their rows, which noise does not hide.
             "seconds": None if announced.setting.trust.private else round(max(0.0, seconds), 3),
         },
+        warnings=disclosed.warnings(profile),
     )

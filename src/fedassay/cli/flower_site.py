@@ -13,7 +13,7 @@ from fedassay.crypto.identity import Identity, fingerprint, key_from_text, key_t
 from fedassay.data.schema import ROLES, Columns
 from fedassay.data.sources import source_named
 from fedassay.data.sql import Database
-from fedassay.errors import UsageError
+from fedassay.errors import PolicyRefusal, UsageError
 from fedassay.files import write_atomically
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.runtimes.flower.app_bundle import to_toml
@@ -76,7 +76,7 @@ def site(
     policy: dict[str, Any] = {"trust_models": list(allowed), "smallest_cohort": smallest_cohort}
     sections: dict[str, dict[str, Any]] = {"columns": columns, "policy": policy}
     if epsilon is not None:
-        sections["budget"] = {"epsilon": epsilon, "delta": delta}
+        sections["policy.total"] = {"epsilon": epsilon, "delta": delta}
     sections["roster"] = {who: key_to_text(public) for who, public in keys.items()}
     head = {
         "name": name,
@@ -86,7 +86,10 @@ def site(
         "state": str((state or out.absolute().parent / f"{name}-state").absolute()),
     }
     write_atomically(out, _toml(head, sections))
-    SiteFile.read(out)  # refuses what `client_app` would refuse
+    try:
+        SiteFile.read(out).policy.now()  # refuses what `client_app` would refuse
+    except PolicyRefusal as error:
+        raise UsageError(str(error)) from error
     _next_steps(out, identity, superlink)
 
 

@@ -15,9 +15,12 @@ import typer
 from fedassay.data.partition import Partition
 from fedassay.data.sources import source_named
 from fedassay.data.sql import Database
-from fedassay.errors import UsageError
+from fedassay.errors import PolicyRefusal, UsageError
+from fedassay.privacy.disclosure import PROFILES, Disclosure, profile_named
+from fedassay.privacy.policy_file import PolicyFile
 from fedassay.protocol import Budget, Neighbours, Protection, TrustModel, Unit
 from fedassay.simulation import Simulation
+from fedassay.sites import policy_file
 from fedassay.trust import TRUST_MODELS
 
 
@@ -167,12 +170,19 @@ def terms(
             help="secure-sum, distributed-dp, shuffle: the share of clients that may help the server."
         ),
     ] = None,
+    minimum_cohort: Annotated[
+        int | None,
+        typer.Option(
+            help="secure-sum, distributed-dp, shuffle: the fewest clients over which there is a release (3)."
+        ),
+    ] = None,
 ) -> Terms:
     """Make sense of the privacy options, or say what is wrong with them."""
     if privacy not in TRUST_MODELS:
         available = ", ".join(TRUST_MODELS)
         raise UsageError(f"--privacy: {privacy!r} is not a trust model; expected one of {available}.")
-    trust = _trust_model(privacy, {"dropout": dropout, "collusion": collusion})
+    chosen = {"dropout": dropout, "collusion": collusion, "minimum_cohort": minimum_cohort}
+    trust = _trust_model(privacy, chosen)
     if trust.private and epsilon is None:
         raise UsageError(
             f"--privacy {privacy}: it adds noise, so it needs a budget; give --epsilon (1, say)."
@@ -193,10 +203,26 @@ def _trust_model(name: str, given: Mapping[str, float | None]) -> TrustModel:
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     for option in wanted:
         if option not in known:
-            raise UsageError(f"--{option}: {name} has no such parameter; leave it out.")
+            raise UsageError(f"--{option.replace('_', '-')}: {name} has no such parameter; leave it out.")
     return kind(**wanted)
 
 
+def disclosure(
+    disclosure: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROFILE",
+            help="Hide small counts of exact totals before anything is computed: "
+            + ", ".join(PROFILES)
+            + ".",
+        ),
+    ] = None,
+) -> Disclosure | None:
+    """The profile for what is published."""
+    return None if disclosure is None else profile_named(disclosure)
+
+
+@takes(disclosure)
 def simulation(
     runtime: Annotated[
         str, typer.Option(help="What carries the messages: in-process or flower.")
@@ -205,11 +231,43 @@ def simulation(
         Mode, typer.Option(help="In-process: real messages, or totals drawn from their law.")
     ] = Mode.AUTO,
     seed: Annotated[int | None, typer.Option(help="Makes a simulation repeatable.")] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Try a policy.toml: every client answers by it, and says why not."),
+    ] = None,
+    asker: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="With --policy: the public key that clients take for the asker's."),
+    ] = None,
+    *,
+    disclosure: Disclosure | None,
 ) -> Simulation:
     """How to simulate."""
     if runtime not in ("in-process", "flower"):
         raise UsageError(f"--runtime: got {runtime!r}, expected in-process or flower.")
-    return Simulation(seed=seed, mode=mode.value, carrier="flower" if runtime == "flower" else "in-process")
+    if asker is not None and policy is None:
+        raise UsageError(
+            "--asker: got one without a policy, which alone would look at it; give --policy too."
+        )
+    rules = None if policy is None else policy_file(policy)
+    if rules is not None:
+        _require_policy(rules)
+    return Simulation(
+        seed=seed,
+        mode=mode.value,
+        carrier="flower" if runtime == "flower" else "in-process",
+        policy=rules,
+        asker=asker,
+        disclosure=disclosure,
+    )
+
+
+def _require_policy(rules: PolicyFile) -> None:
+    """Say at once what is wrong with a policy, before data are read."""
+    try:
+        rules.now()
+    except PolicyRefusal as error:
+        raise UsageError(f"--policy: {error}") from error
 
 
 def no_seed(seed: Annotated[int | None, typer.Option(hidden=True)] = None) -> None:

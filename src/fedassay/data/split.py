@@ -16,8 +16,9 @@ part, so the pair of releases is max(ε₁, ε₂)-private; the coins are indepe
 mixture over them keeps the bound.
 
 What this needs: a random key of the site that it does not publish, and rows that keep their position between
-two releases (append new rows at the end). If a file is rewritten in another order between a release of
-one part and a release of the other, a row may take part in both, and the two budgets add up.
+two releases. If a file is rewritten between a release of one part and a release of the other, a row may take part
+in both, and the two budgets add up: a real site notices by its fingerprint (`holdings.py`), and its ledger then
+counts every further release for both parts.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -62,11 +62,19 @@ __all__ = [
     "largest_share",
     "noise_of",
     "spent",
+    "upper_bounds",
     "whole_sensitivity",
 ]
 
 _HEADROOM = 1 + Fraction(1, 2**29)
 _SLACK = 1 - Fraction(1, 2**40)
+_KNOWN_EVENTS = {
+    "DiscreteLaplaceDpEvent",
+    "ZCDpEvent",
+    "SkellamDpEvent",
+    "ShuffledDpEvent",
+    "PoissonSampledDpEvent",
+}
 _DEAREST_PLD, _WIDEST_PLD, _FINEST_DELTA, _PLD_STEPS = 64, 2**16, 1e-12, 2**18
 
 
@@ -260,8 +268,8 @@ def event(
     return ZCDpEvent(rho=l2_squared / noise.scale / noise.scale / 2)
 
 
-def spent(events: Iterable[DpEvent], delta: float) -> float:
-    """The smallest epsilon that we can show for these releases together, at this delta.
+def spent(events: Iterable[DpEvent] | Mapping[DpEvent, int], delta: float) -> float:
+    """The smallest epsilon that we can show for these releases together at this delta; a mapping counts them.
 
     Guarantee: never below the truth, whatever the order of the releases and however questions depend on earlier
     answers, if the noise of each was settled before the answers. The smallest of: the sum of pure epsilons; the Rényi
@@ -280,20 +288,16 @@ def spent(events: Iterable[DpEvent], delta: float) -> float:
     """
     if not 0 <= delta < 1:
         raise UsageError(f"delta: got {delta:.3g}, expected a number in [0, 1).")
-    events = list(events)
-    if not events:
-        return 0.0
-    if any(hasattr(one, "local") for one in events):
-        return _spent_shuffled(events, delta)
-    if any(hasattr(one, "sampling_probability") for one in events):
-        return _spent_sampled(events, delta)
-    if not {type(one).__name__ for one in events} <= {
-        "DiscreteLaplaceDpEvent",
-        "ZCDpEvent",
-        "SkellamDpEvent",
-    }:
+    events = events if isinstance(events, Mapping) else list(events)
+    if not {type(one).__name__ for one in events} <= _KNOWN_EVENTS:
         return math.inf
-    counts = Counter(events)
+    counts: Counter[Any] = Counter(events)
+    if not counts:
+        return 0.0
+    if any(hasattr(one, "local") for one in counts):
+        return _spent_shuffled(counts, delta)
+    if any(hasattr(one, "sampling_probability") for one in counts):
+        return _spent_sampled(counts, delta)
     bounds = [_pure_epsilon(counts)]
     if delta > 0:
         bounds.append(renyi.epsilon_of(lambda orders: _divergence(counts, orders), delta))
@@ -301,25 +305,47 @@ def spent(events: Iterable[DpEvent], delta: float) -> float:
     return min(bounds)
 
 
-def _spent_shuffled(events: list[Any], delta: float) -> float:
+def upper_bounds(event: DpEvent, orders: Reals) -> tuple[float, Reals]:
+    """A pure epsilon of one release, and its Rényi divergences at these orders; infinite where there is no bound.
+
+    Guarantee: `spent` of releases is at most the sum of their pure epsilons, and at most what the sums of their
+    divergences at one of these orders give, if these are whole orders that `renyi.epsilon_of` looks at.
+    """
+    one = getattr(event, "local", event)
+    if type(one).__name__ not in _KNOWN_EVENTS or hasattr(one, "sampling_probability"):
+        return math.inf, np.full_like(orders, np.inf)
+    counts = Counter([one])
+    return _pure_epsilon(counts), _divergence(counts, orders)
+
+
+def _spent_shuffled(counts: Counter[Any], delta: float) -> float:
     """Basic composition holds whatever depends on what (Dwork, Roth 2014, Theorem 3.16, and for adaptive choices)."""
-    shuffled = [one for one in events if hasattr(one, "local")]
-    others = [one for one in events if not hasattr(one, "local")]
-    by_messages = spent([*others, *(one.local for one in shuffled)], delta)
-    left = delta - math.fsum(one.delta for one in shuffled)
+    shuffled, others = _parted(counts, "local")
+    messages = Counter(others)
+    for one, n in shuffled.items():
+        messages[one.local] += n
+    by_messages = spent(messages, delta)
+    left = delta - math.fsum(n * one.delta for one, n in shuffled.items())
     if left < 0:
         return by_messages
-    return min(by_messages, math.fsum(one.epsilon for one in shuffled) + spent(others, left))
+    return min(by_messages, math.fsum(n * one.epsilon for one, n in shuffled.items()) + spent(others, left))
 
 
-def _spent_sampled(events: list[Any], delta: float) -> float:
+def _spent_sampled(counts: Counter[Any], delta: float) -> float:
     """Basic composition of the sampled releases and the others; or all of them as if everybody had taken part."""
-    drawn = [one for one in events if hasattr(one, "sampling_probability")]
-    others = [one for one in events if not hasattr(one, "sampling_probability")]
+    drawn, others = _parted(counts, "sampling_probability")
     if not others:
         return sampling.epsilon_of(drawn, delta)
-    in_full = spent([*others, *(sampling.cost_in_full(one) for one in drawn)], delta)
-    return min(in_full, sampling.epsilon_of(drawn, delta / 2) + spent(others, delta / 2))
+    in_full = Counter(others)
+    for one, n in drawn.items():
+        in_full[sampling.cost_in_full(one)] += n
+    return min(spent(in_full, delta), sampling.epsilon_of(drawn, delta / 2) + spent(others, delta / 2))
+
+
+def _parted(counts: Counter[Any], attribute: str) -> tuple[Counter[Any], Counter[Any]]:
+    """The events that have this attribute, and the others."""
+    having = Counter({one: n for one, n in counts.items() if hasattr(one, attribute)})
+    return having, Counter({one: n for one, n in counts.items() if one not in having})
 
 
 def _pure_epsilon(counts: Counter[Any]) -> float:

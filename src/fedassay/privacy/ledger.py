@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import threading
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -53,8 +54,14 @@ class Charge:
     shuffled_delta: float = 0.0
     sampled: float = 1.0
     """The probability with which a client takes part, where it counts for the guarantee."""
+    fingerprint: str = field(default="", compare=False)
+    """Of the data at that time, or empty. It is noted, not compared: a budget belongs to the id of a data set, whatever
+    its rows are by now, and a request that is sent again after rows have changed is still the same request."""
 
     def __post_init__(self) -> None:
+        names = (self.dataset, self.study, self.law, self.trust_model, self.fingerprint)
+        if not isinstance(self.id, str | bytes) or not all(isinstance(name, str) for name in names):
+            raise UsageError("charge: expected texts as its names, and an id of text or bytes.")
         if not (
             isinstance(self.part, Part)
             and isinstance(self.unit, Unit)
@@ -83,7 +90,15 @@ class Charge:
             )
 
     @classmethod
-    def of(cls, plan: Plan, *, id: str | bytes, dataset: str, study: str) -> Charge:  # noqa: A002
+    def of(
+        cls,
+        plan: Plan,
+        *,
+        id: str | bytes,  # noqa: A002
+        dataset: str,
+        study: str,
+        fingerprint: str = "",
+    ) -> Charge:
         """What answering a planned query costs the data set."""
         setting, shuffled = plan.setting, cost_of(plan)
         return cls(
@@ -101,7 +116,13 @@ class Charge:
             shuffled_epsilon=0.0 if shuffled is None else shuffled.epsilon,
             shuffled_delta=0.0 if shuffled is None else shuffled.delta,
             sampled=plan.sampled,
+            fingerprint=fingerprint,
         )
+
+    @property
+    def kind(self) -> Charge:
+        """The release without names: equal for releases that cost the same and may be counted together."""
+        return replace(self, id="", dataset="", study="", trust_model="", fingerprint="")
 
     @property
     def exact(self) -> bool:
@@ -139,6 +160,9 @@ class Ledger(ABC):
     as if they came one after the other.
     """
 
+    budget: Budget | None
+    """What each data set may spend in total; a site sets it anew when its policy has changed."""
+
     @abstractmethod
     def charge(self, charges: Sequence[Charge]) -> None:
         """Record the charges, or raise `BudgetExceeded` or (an id with other content) `ProtocolError`."""
@@ -150,6 +174,13 @@ class Ledger(ABC):
     @abstractmethod
     def spent(self, dataset: str, delta: float) -> float:
         """The epsilon that the releases of this data set add up to, at this delta."""
+
+    @abstractmethod
+    def split_fingerprint(self, dataset: str) -> str | None:
+        """The fingerprint of the rows of which a part (not all) was first released; None if no part was.
+
+        Only charges with the same fingerprint may name a part; see `require_one_split`.
+        """
 
 
 class MemoryLedger(Ledger):
@@ -176,6 +207,7 @@ class MemoryLedger(Ledger):
         self.budget = budget
         self.allow_exact = allow_exact
         self._charges: dict[str | bytes, Charge] = {}
+        self._splits: dict[str, str] = {}
         self._lock = threading.Lock()
 
     @property
@@ -188,6 +220,9 @@ class MemoryLedger(Ledger):
         with self._lock:
             new = admit(charges, self._charges, budget=self.budget, allow_exact=self.allow_exact)
             self._charges |= {charge.id: charge for charge in new}
+            for charge in new:
+                if charge.part is not Part.ALL:
+                    self._splits.setdefault(charge.dataset, charge.fingerprint)
 
     def has(self, id: str | bytes) -> bool:  # noqa: A002
         """Whether a charge with this id is recorded."""
@@ -196,6 +231,10 @@ class MemoryLedger(Ledger):
     def spent(self, dataset: str, delta: float) -> float:
         """The epsilon that the releases of this data set add up to; infinite if one had no noise."""
         return compose((charge for charge in self.charges if charge.dataset == dataset), delta)
+
+    def split_fingerprint(self, dataset: str) -> str | None:
+        """See `Ledger`."""
+        return self._splits.get(dataset)
 
 
 def admit(
@@ -209,6 +248,18 @@ def admit(
 
     `recorded` maps ids to charges; of the charges it may leave out those of other data sets with other ids.
     """
+    new = unrecorded(charges, recorded)
+    for dataset, added in by_dataset(new).items():
+        parted = (one for one in recorded.values() if one.dataset == dataset and one.part is not Part.ALL)
+        require_one_split(dataset, added, next((one.fingerprint for one in parted), None))
+        if budget is not None:
+            before = Counter(charge for charge in recorded.values() if charge.dataset == dataset)
+            check(dataset, before, added, budget=budget, allow_exact=allow_exact)
+    return new
+
+
+def unrecorded(charges: Sequence[Charge], recorded: Mapping[str | bytes, Charge]) -> tuple[Charge, ...]:
+    """The charges whose ids are new, each once; an id that stands for something else is a `ProtocolError`."""
     new: dict[str | bytes, Charge] = {}
     for charge in charges:
         known = recorded.get(charge.id, new.get(charge.id))
@@ -219,44 +270,84 @@ def admit(
                 f"ledger: the charge {charge.id!r} is recorded with other content; "
                 "every release needs an id of its own."
             )
-    if budget is not None:
-        for dataset in dict.fromkeys(charge.dataset for charge in new.values()):
-            before = [charge for charge in recorded.values() if charge.dataset == dataset]
-            added = [charge for charge in new.values() if charge.dataset == dataset]
-            _check(dataset, before, added, budget=budget, allow_exact=allow_exact)
     return tuple(new.values())
 
 
-def compose(charges: Iterable[Charge], delta: float) -> float:
-    """The epsilon of these releases of one data set together, at this delta.
+def by_dataset(charges: Iterable[Charge]) -> dict[str, list[Charge]]:
+    """The charges of each data set."""
+    found: dict[str, list[Charge]] = {}
+    for charge in charges:
+        found.setdefault(charge.dataset, []).append(charge)
+    return found
+
+
+def compose(charges: Iterable[Charge] | Mapping[Charge, int], delta: float) -> float:
+    """The epsilon of these releases of one data set together, at this delta; a mapping says how many of each.
 
     Releases on the fit part and on the held-out part compose in parallel: each unit is in exactly one of the
-    two, so it meets only the releases on its own part and on all rows; the worse part counts. Assumption: the
-    part depends on who a unit is (its keyed hash), not on what it contains; under replace-one the new unit
-    takes the place, and so the part, of the old one.
+    two, so it meets only the releases on its own part and on all rows; the worse part counts. Assumption: all
+    charges that name a part were made on one and the same split of the same rows; `require_one_split` sees to it.
+    See `data/split.py` for why a unit that is added or removed then changes one part only.
 
     Releases that protect different units or use different neighbours add up to no single promise: infinite.
     """
-    charges = list(charges)
-    if len({(charge.unit, charge.neighbours) for charge in charges}) > 1:
+    counts = Counter(charges)
+    if len({(charge.unit, charge.neighbours) for charge in counts}) > 1:
         return math.inf
-    return max(
-        accounting.spent([charge.event for charge in charges if charge.part in (part, Part.ALL)], delta)
-        for part in (Part.FIT, Part.HELD_OUT)
-    )
+    worst = 0.0
+    for part in (Part.FIT, Part.HELD_OUT):
+        events: Counter[Any] = Counter()
+        for charge, times in counts.items():
+            if charge.part in (part, Part.ALL):
+                events[charge.event] += times
+        worst = max(worst, accounting.spent(events, delta))
+    return worst
 
 
-def _check(
-    dataset: str, before: Sequence[Charge], added: Sequence[Charge], *, budget: Budget, allow_exact: bool
+def require_one_split(dataset: str, added: Iterable[Charge], split: str | None) -> None:
+    """Raise if charges name a part of other rows than those that were first split.
+
+    Which rows are held out depends on their places. If rows have moved, one of them may have been in the fit part
+    then and in the held-out part now: the two releases add up for it. Such a release is charged with `Part.ALL`,
+    which counts for whoever may have been in it.
+
+    Parameters
+    ----------
+    split : the fingerprint of the first recorded charge of this data set that names a part; None if there is none.
+    """
+    for charge in added:
+        if charge.part is Part.ALL:
+            continue
+        split = charge.fingerprint if split is None else split
+        if charge.fingerprint != split:
+            raise BudgetExceeded(
+                f"budget of {dataset}: got a release on the {charge.part} part of other rows than those that were "
+                "first split, expected one that counts for all rows; charge it for all of them."
+            )
+
+
+def require_noise(dataset: str, added: Iterable[Charge]) -> None:
+    """Raise if one of the charges is for a release without noise."""
+    for charge in added:
+        if charge.exact:
+            raise BudgetExceeded(
+                f"budget of {dataset}: {charge.trust_model} releases without noise, which no finite budget "
+                "covers; ask under a trust model that adds noise, or let the ledger allow exact releases."
+            )
+
+
+def check(
+    dataset: str,
+    before: Mapping[Charge, int],
+    added: Sequence[Charge],
+    *,
+    budget: Budget,
+    allow_exact: bool = False,
 ) -> None:
-    """Raise if the added charges would overspend the budget of this data set."""
-    exact = [charge for charge in added if charge.exact]
-    if exact and not allow_exact:
-        raise BudgetExceeded(
-            f"budget of {dataset}: {exact[0].trust_model} releases without noise, which no finite budget "
-            "covers; ask under a trust model that adds noise, or let the ledger allow exact releases."
-        )
-    before = [charge for charge in before if not charge.exact]
+    """Raise if the added charges would overspend the budget of this data set; `before` says how many of each."""
+    if not allow_exact:
+        require_noise(dataset, added)
+    before = {charge: times for charge, times in before.items() if not charge.exact}
     added = [charge for charge in added if not charge.exact]
     kinds = {f"{charge.unit} under {charge.neighbours}" for charge in (*before, *added)}
     if len(kinds) > 1:
@@ -264,7 +355,7 @@ def _check(
             f"budget of {dataset}: charges per {' and per '.join(sorted(kinds))} add up to no single "
             "promise; use the same unit and neighbours, or a data set name of its own for each."
         )
-    total = compose([*before, *added], budget.delta)
+    total = compose(Counter(before) + Counter(added), budget.delta)
     if added and not total <= budget.epsilon:
         requested, remaining = compose(added, budget.delta), budget.epsilon - compose(before, budget.delta)
         needs_delta = budget.delta == 0 and any(

@@ -23,6 +23,9 @@ _LOWEST, _HIGHEST = -7.0, 80.0
 _WHOLE = np.unique(np.round(np.concatenate([np.arange(2, 129), 2 ** np.arange(7, 52, 1 / 16)])))
 """The whole orders looked at: all up to 128, then 16 for each doubling, all whole as floats."""
 
+FEW = np.concatenate([np.arange(2.0, 129.0), 2.0 ** np.arange(8, 52)])
+"""A few of the whole orders, for sums that are kept while releases are added."""
+
 _ROUNDING = 2.0**-48
 _SMALLEST_SCALE = 2.0**-6
 
@@ -190,6 +193,17 @@ def epsilon_of(divergence: Callable[[Reals], Reals], delta: float) -> float:
 
     # Where the bound holds for whole orders only, the best one is hardly ever among the others.
     return max(0.0, min(_smallest(bound), float(bound(_WHOLE).min())))
+
+
+def epsilon_at_few(divergence: Reals, delta: float) -> float:
+    """An epsilon that D_α at the orders `FEW` give at delta > 0: not below that of `epsilon_of`, but for rounding.
+
+    Examples
+    --------
+    >>> round(epsilon_at_few(0.02436 * FEW, 1e-6), 3)
+    1.0
+    """
+    return max(0.0, float((divergence + _conversion(FEW, delta)).min()))
 
 
 def _conversion(orders: Reals, delta: float) -> Reals:

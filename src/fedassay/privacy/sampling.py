@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -101,8 +101,8 @@ def calibrate_sampled(
     return noise
 
 
-def epsilon_of(events: Iterable[Any], delta: float) -> float:
-    """The epsilon of sampled releases (`PoissonSampledDpEvent` of Gaussian noise) together, at this delta.
+def epsilon_of(events: Iterable[Any] | Mapping[Any, int], delta: float) -> float:
+    """The epsilon of sampled releases (`PoissonSampledDpEvent` of Gaussian noise) together; a mapping counts them.
 
     An upper bound, by dp-accounting's privacy loss distributions.
     """
@@ -111,7 +111,7 @@ def epsilon_of(events: Iterable[Any], delta: float) -> float:
 
     if delta < FINEST:
         return math.inf
-    counts = Counter(events)
+    counts: Counter[Any] = Counter(events)
     if not counts:
         return 0.0
     step = min(_COARSEST, *(one.sampling_probability / one.event.noise_multiplier / 8 for one in counts))

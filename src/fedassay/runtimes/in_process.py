@@ -54,7 +54,10 @@ def _nobody(name: str, leg: int) -> bool:
 
 
 class Faithful(MessagingRuntime):
-    """Every client computes its own message; `drops(client, leg)` says who is lost at which leg."""
+    """Every client computes its own message; `drops(client, leg)` says who is lost at which leg.
+
+    `asker` is the public key that clients are to believe has signed the requests: nobody signs in a simulation.
+    """
 
     name = "in-process"
     mode = "faithful"
@@ -66,8 +69,11 @@ class Faithful(MessagingRuntime):
         helpers: Iterable[Helper] = (),
         drops: Callable[[str, int], bool] = _nobody,
         progress: Progress | None = None,
+        asker: str | None = None,
     ) -> None:
         super().__init__()
+        self._asker = asker
+        self._reasons: dict[str, str] = {}
         self._clients = {client.name: client for client in clients}
         self._helpers = {helper.name: helper for helper in helpers}
         self._drops = drops
@@ -93,13 +99,20 @@ class Faithful(MessagingRuntime):
         """Rows that clients left out to keep to their bound."""
         return sum(client.truncated for client in self._clients.values())
 
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why the clients that refused did so, which only they know outside of a simulation."""
+        return {name: self._reasons[name] for name in self.refusals if name in self._reasons}
+
     def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Mapping[str, bytes]:
         """Hand each request to its client and collect the replies of those that are not lost."""
         endpoints: Mapping[str, Client | Helper] = self._clients if to is Party.CLIENTS else self._helpers
         replies = {}
         for done, (name, request) in enumerate(requests.items()):
             if name in endpoints and not self._drops(name, leg):
-                replies[name] = endpoints[name].answer(request)
+                replies[name] = endpoints[name].answer(request, asker=self._asker)
+                if (reason := endpoints[name].reason) is not None:
+                    self._reasons[name] = str(reason)
             self._progress(leg, done + 1, len(requests))
         return replies
 

@@ -51,6 +51,7 @@ from fedassay.protocol import (
     Replies,
     Request,
     Round,
+    Together,
     Vector,
 )
 from fedassay.trust import secure_sum_messages as messages
@@ -186,6 +187,23 @@ class DoubleMasking:
         if request.leg == 2:
             return self._mask_input(request, state, measure, randomness)
         return self._reveal_shares(request, state)
+
+    def opens(self, request: Request, state: Message) -> Together | None:
+        """Where all are neighbours: who has advertised keys (leg 1), then who is left (legs 2 and 3).
+
+        On a ring, the cohort that is announced at leg 0; who falls silent beyond the neighbours is never told.
+        """
+        noisy = any(plan.noise.law != NO_NOISE.law for plan in request.plans)
+        if noisy or request.leg > 3:
+            return None
+        on_a_ring = state.get("neighbours") != state.get("clients", 0) - 1
+        if request.leg == 0:
+            on_a_ring = bool(request.message.get("names"))
+        named = request.message.get(("names", "seal_keys", "sealed", "survivors")[request.leg])
+        if on_a_ring is (request.leg > 0) or not isinstance(named, dict | list):
+            return None
+        others = {name for name in named if isinstance(name, str)}
+        return Together(clients=frozenset(others | {request.recipient}), last=request.leg in (0, 3))
 
     def _advertise_keys(self, request: Request, randomness: Randomness) -> tuple[Message, Message]:
         """Leg 0. The client works out the numbers itself and refuses others."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedassay import envelope, wire
-from fedassay.crypto.identity import Credentials, fingerprint
+from fedassay.crypto.identity import Credentials, fingerprint, key_to_text
 from fedassay.endpoint import Endpoint
 from fedassay.envelope import Envelope, Summaries, TrustModels
 from fedassay.errors import FedassayError, ProtocolError, UsageError
@@ -149,7 +149,7 @@ class Participant:
         """The endpoint's reply or refusal. Nothing is written to the drop."""
         if endpoint.name != self.name:
             raise UsageError(f"endpoint: got {endpoint.name!r}, expected {self.name!r}.")
-        return endpoint.answer(asked.data)
+        return endpoint.answer(asked.data, asker=key_to_text(self.credentials.roster[COORDINATOR]))
 
     def send(self, asked: Asked, reply: bytes, randomness: Randomness) -> Path:
         """Sign the reply, keep it, and put it into the drop; a request that has a reply keeps that one."""

@@ -14,6 +14,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedassay import envelope
+from fedassay.crypto.identity import key_to_text
 from fedassay.envelope import Refusal
 from fedassay.errors import ProtocolError
 from fedassay.runtimes.flower.directory import answer_hello
@@ -59,7 +60,8 @@ def _introduce(node: Node, request: bytes, context: Context) -> bytes:
 
 def _answer(node: Node, request: bytes, context: Context) -> bytes:
     with node.opened() as endpoint:
-        return endpoint.answer(request)
+        # `_handler` has checked the signature of this key on the request.
+        return endpoint.answer(request, asker=key_to_text(node.credentials.roster[COORDINATOR]))
 
 
 app = app_of(read_node)

@@ -16,10 +16,12 @@ from fedassay.envelope import Refusal
 from fedassay.errors import FederationError, Refused, TooFewClients
 from fedassay.helper import Helper
 from fedassay.journal import FileJournal, Journal
-from fedassay.privacy.file_ledger import FileLedger
+from fedassay.privacy.database_ledger import DatabaseLedger
+from fedassay.privacy.disclosure import Disclosure
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.result import Result, describe_cohort, describe_privacy
-from fedassay.run import Job, run
+from fedassay.run import Job, rehearse, run
+from fedassay.runtimes import disclosed
 from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 from fedassay.runtimes.flower.directory import Directory
 from fedassay.runtimes.flower.post import Post
@@ -82,7 +84,7 @@ class Coordinator:
                 task=study.task,
                 parameters={"study": study.name, **study.parameters},
                 results=with_site_names(results, runtime.clients),
-                privacy=describe_privacy(job.setting, simulated=False),
+                privacy=disclosed.stated(describe_privacy(job.setting, simulated=False), self._profile(job)),
                 cohort=describe_cohort(
                     results,
                     asked=len(self.file.clients),
@@ -97,16 +99,26 @@ class Coordinator:
                     # How long clients take depends on their rows, which noise does not hide.
                     "seconds": None if job.setting.trust.private else round(time.perf_counter() - started, 3),
                 },
+                warnings=disclosed.warnings(self._profile(job)),
             )
             result.save(path)
         return result.to_json(), path
 
+    def _profile(self, job: Job) -> Disclosure | None:
+        """What is done to totals before they are read: nothing where noise protects them."""
+        return None if job.setting.trust.private else self.file.disclosure
+
     def _run(self, job: Job, runtime: FlowerRuntime, study: Study, journal: Journal) -> dict[str, Any]:
-        ledger = FileLedger(self.file.state / "ledger.jsonl", self.file.budget, allow_exact=True)
+        anchor = self.file.state / "ledger.head"
+        ledger = DatabaseLedger(self.file.ledger, self.file.budget, allow_exact=True, anchor=anchor)
+        profile = self._profile(job)
+        if profile is not None:
+            disclosed.require(profile, job.setting.trust, rehearse(job.task, job.setting))
+        disclosed.settled(journal, profile)
         try:
             results: dict[str, Any] = run(
                 [job],
-                runtime=runtime,
+                runtime=disclosed.published(runtime, profile),
                 ledger=ledger,
                 randomness=SecureRandomness(),
                 study=study.name,

@@ -5,7 +5,9 @@ Which file it is says the environment of the SuperLink's machine (`FEDASSAY_COOR
 ```toml
 key = "coordinator.key"      # made by `fedassay keys`; paths are relative to this file
 state = "state"              # folder: journals, ledger, results
+# ledger = "postgresql://…"  # optional: a database that coordinators share, in the place of state/ledger.sqlite
 helpers = []                 # names of the roster that help (second server) and hold no rows
+# disclosure = "minimum-5"   # what is done to exact totals before anything is computed from them
 
 [budget]                     # optional: what the coordinator may spend of the federation, in total
 epsilon = 3.0
@@ -25,16 +27,17 @@ from pathlib import Path
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
 from fedassay.errors import UsageError
 from fedassay.files import write_atomically
+from fedassay.privacy.disclosure import Disclosure, profile_named
 from fedassay.protocol import Budget
 from fedassay.runtimes.flower.app_bundle import to_toml
 from fedassay.runtimes.flower.nodes import read_roster, read_toml
-from fedassay.sites import COORDINATOR
+from fedassay.sites import COORDINATOR, read_ledger
 
 VARIABLE = "FEDASSAY_COORDINATOR"
 """The environment variable that names the coordinator's file where `flower-superlink` is started: Flower's
 processes pass their environment on to the ServerApp, and a run configuration cannot change it."""
 
-_KNOWN = {"key", "state", "helpers", "budget", "roster"}
+_KNOWN = {"key", "state", "ledger", "helpers", "budget", "disclosure", "roster"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +47,9 @@ class CoordinatorFile:
     clients: tuple[str, ...]
     helpers: tuple[str, ...]
     state: Path
+    ledger: Path | str = field(repr=False)
     budget: Budget | None
+    disclosure: Disclosure | None = None
     credentials: Credentials = field(repr=False)
 
     @classmethod
@@ -64,7 +69,9 @@ class CoordinatorFile:
         """Read a coordinator's file; anything unclear in it is an error."""
         content = read_toml(path)
         if not {"key", "state", "roster"} <= set(content) <= _KNOWN:
-            raise UsageError(f"{path}: expected the entries key, state, roster, and perhaps helpers, budget.")
+            raise UsageError(
+                f"{path}: expected the entries key, state, roster, and perhaps ledger, helpers, budget, disclosure."
+            )
         folder = path.absolute().parent
         roster = read_roster(path, content["roster"])
         helpers = content.get("helpers", [])
@@ -78,9 +85,18 @@ class CoordinatorFile:
             clients=tuple(sorted(set(roster) - set(helpers) - {COORDINATOR})),
             helpers=tuple(helpers),
             state=folder / str(content["state"]),
+            ledger=read_ledger(path, content, folder / str(content["state"])),
             budget=budget,
+            disclosure=_profile(path, content.get("disclosure")),
             credentials=Credentials(identity=Identity.load(folder / str(content["key"])), roster=roster),
         )
+
+
+def _profile(path: Path, name: object) -> Disclosure | None:
+    try:
+        return None if name is None else profile_named(name)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
 
 
 def write_coordinator(path: Path, *, key: Path, roster: Path) -> None:

@@ -1,0 +1,236 @@
+"""`fedassay ledger show|budget|export|anchor`: what was released, what it cost, and whether the books are whole."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json as json_module
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from fedassay.cli import options
+from fedassay.cli.ledger_source import Checked, Source, source
+from fedassay.cli.output import check_writable
+from fedassay.errors import UsageError
+from fedassay.files import write_atomically
+from fedassay.privacy.book import Book
+from fedassay.privacy.chain import REFUSED, Record, canonical
+from fedassay.privacy.database_records import refusal_of
+from fedassay.privacy.ledger import Charge, compose
+from fedassay.privacy.ledger_place import Place
+from fedassay.protocol import Part
+
+ledger_app = typer.Typer(
+    name="ledger", help="What was released and what it cost: show, budget, export.", no_args_is_help=True
+)
+
+Dataset = Annotated[str | None, typer.Option("--dataset", metavar="D", help="Only this data set.")]
+Json = Annotated[
+    str | None, typer.Option("--json", metavar="FILE", help="Write it as JSON; - for standard output.")
+]
+
+
+@ledger_app.command()
+@options.takes(source)
+def show(
+    dataset: Dataset = None,
+    last: Annotated[int, typer.Option(min=1, help="How many records, counted from the newest.")] = 20,
+    refusals: Annotated[bool, typer.Option("--refusals", help="The refused requests instead.")] = False,
+    json: Json = None,
+    quiet: options.Quiet = False,
+    *,
+    source: Source,
+) -> None:
+    """Show the records, the newest last."""
+    check_writable(json)
+    checked = source.read()
+    if refusals:
+        lines = [
+            {"sequence": one.sequence, **asdict(refusal_of(one.body))}
+            for one in checked.records
+            if one.kind == REFUSED
+        ]
+    else:
+        lines = list(_charges(checked, dataset))
+    console = _console(json, quiet)
+    _print_table(lines[-last:], console)
+    if len(lines) > last:
+        console.print(f"{len(lines) - last} older ones are not shown; --last N shows more.")
+    _conclude(checked, {"records": lines[-last:]}, json, console)
+
+
+@ledger_app.command()
+@options.takes(source)
+def budget(
+    dataset: Dataset = None,
+    json: Json = None,
+    quiet: options.Quiet = False,
+    *,
+    source: Source,
+) -> None:
+    """Show what was spent on each data set and each part of it, and what remains."""
+    check_writable(json)
+    checked = source.read()
+    found = checked.datasets(dataset)
+    if dataset is not None:
+        found = found or {dataset: []}
+    lines = [_spent(name, charges, source) for name, charges in found.items()]
+    console = _console(json, quiet)
+    _print_table([_flat(one) for one in lines], console)
+    if any(one["exact_releases"] for one in lines):
+        console.print("Releases without noise have no epsilon: no budget bounds what they say.")
+    _conclude(checked, {"datasets": lines}, json, console)
+
+
+@ledger_app.command()
+@options.takes(source)
+def export(
+    out: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="FILE.csv, FILE.jsonl, or - for JSON lines on standard output."),
+    ] = "-",
+    dataset: Dataset = None,
+    quiet: options.Quiet = False,
+    *,
+    source: Source,
+) -> None:
+    """Write all records, with their hashes, as JSON lines or CSV."""
+    if out != "-" and Path(out).suffix not in (".csv", ".jsonl"):
+        raise UsageError(f"--out: got {out!r}, expected a file that ends in .csv or .jsonl.")
+    check_writable(out)
+    checked = source.read()
+    records = [one for one in checked.records if dataset in (None, one.body.get("dataset"))]
+    text = _csv(records) if out.endswith(".csv") else "".join(map(_line, records))
+    if out == "-":
+        sys.stdout.write(text)
+    else:
+        write_atomically(Path(out), text)
+    console = Console(quiet=quiet, stderr=True)
+    console.print(checked.statement, highlight=False, soft_wrap=True, markup=False)
+
+
+@ledger_app.command("anchor")
+def anchor_command(
+    ledger: Annotated[str, typer.Option("--ledger", metavar="FILE|URL", help="The ledger.")],
+    anchor: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where this machine is to keep its head.")
+    ] = None,
+) -> None:
+    """Begin to keep the head of a ledger that has records already, such as one that others share."""
+    from fedassay.privacy.database_ledger import DatabaseLedger
+
+    file = Place.of(ledger).file
+    if file is not None and not file.is_file():
+        raise UsageError(f"--ledger: got {str(file)!r}, expected a file that exists; check the path.")
+    opened = DatabaseLedger(ledger, None, anchor=anchor)
+    opened.adopt()
+    book: Book = opened._book
+    typer.echo(f"{book.place.label}: {book.head.sequence} records, head {book.head.hash}")
+    typer.echo("Next: compare this head with what the others see (`fedassay ledger show`), by telephone.")
+
+
+def _charges(checked: Checked, dataset: str | None) -> Iterable[dict[str, Any]]:
+    """One line for each release; says when the data of a data set changed."""
+    before: dict[str, str] = {}
+    for record, charge in checked.charges(dataset):
+        known = before.get(charge.dataset, charge.fingerprint)
+        before[charge.dataset] = charge.fingerprint or known
+        yield {
+            "sequence": record.sequence,
+            "time": record.time,
+            "dataset": charge.dataset,
+            "study": charge.study,
+            "trust_model": charge.trust_model,
+            "part": str(charge.part),
+            "unit": str(charge.unit),
+            "law": charge.law,
+            "scale": charge.scale,
+            "data_changed": bool(charge.fingerprint and known and charge.fingerprint != known),
+        }
+
+
+def _spent(dataset: str, charges: list[Charge], source: Source) -> dict[str, Any]:
+    """What was spent on a data set; releases without noise are counted apart."""
+    budget, delta = source.budget, source.delta
+    noisy = [charge for charge in charges if not charge.exact]
+    total = compose(noisy, delta)
+    fingerprints = list(dict.fromkeys(charge.fingerprint for charge in charges if charge.fingerprint))
+    return {
+        "dataset": dataset,
+        "releases": len(charges),
+        "exact_releases": len(charges) - len(noisy),
+        "delta": delta,
+        "spent": _number(total),
+        "budget": None if budget is None else budget.epsilon,
+        "remaining": None if budget is None else _number(max(0.0, budget.epsilon - total)),
+        "parts": {
+            str(part): _number(compose([one for one in noisy if one.part in (part, Part.ALL)], delta))
+            for part in (Part.FIT, Part.HELD_OUT)
+        },
+        "versions_of_the_data": max(1, len(fingerprints)),
+    }
+
+
+def _flat(line: dict[str, Any]) -> dict[str, Any]:
+    return {**{name: value for name, value in line.items() if name != "parts"}, **line["parts"]}
+
+
+def _number(value: float) -> float | str:
+    """JSON has no infinity."""
+    return value if value < float("inf") else "inf"
+
+
+def _print_table(lines: list[dict[str, Any]], console: Console) -> None:
+    """Aligned columns, one line for each record: whoever wants to search or cut them can."""
+    if not lines:
+        console.print("Nothing is recorded.")
+        return
+    cells = [[name.replace("_", " ") for name in lines[0]]]
+    cells += [[_cell(value) for value in line.values()] for line in lines]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        text = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        console.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def _console(json: str | None, quiet: bool) -> Console:
+    return Console(quiet=quiet, stderr=json == "-")
+
+
+def _conclude(checked: Checked, document: dict[str, Any], json: str | None, console: Console) -> None:
+    """Write the JSON that was asked for, and say what was checked."""
+    verified = {"records": len(checked.records), "head": checked.head.hash, "anchored": checked.anchored}
+    text = json_module.dumps({**document, "verified": verified}, indent=2, allow_nan=False) + "\n"
+    if json == "-":
+        sys.stdout.write(text)
+    elif json is not None:
+        write_atomically(Path(json), text)
+    console.print(checked.statement, highlight=False, soft_wrap=True, markup=False)
+
+
+def _line(record: Record) -> str:
+    return canonical({**record.parsed, "previous": record.previous, "hash": record.hash}) + "\n"
+
+
+def _csv(records: list[Record]) -> str:
+    names = list(dict.fromkeys(name for one in records for name in one.body))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["sequence", "time", "kind", *names, "previous", "hash"])
+    for one in records:
+        values = [one.body.get(name, "") for name in names]
+        plain = [canonical(value) if isinstance(value, list | dict) else value for value in values]
+        writer.writerow([one.sequence, one.time, one.kind, *plain, one.previous, one.hash])
+    return text.getvalue()

@@ -1,0 +1,74 @@
+"""Ledgers for tests: charges with known costs, places of every kind, and processes that spend."""
+
+from __future__ import annotations
+
+import multiprocessing
+import uuid
+from pathlib import Path
+from typing import Any
+
+import postgres
+from fedassay.privacy.accounting import LAPLACE
+from fedassay.privacy.database_ledger import DatabaseLedger
+from fedassay.privacy.ledger import Charge
+from fedassay.protocol import Budget
+
+FORK = multiprocessing.get_context("fork")
+"""Children then have everything imported already; a test that forks has one thread."""
+
+SQLITE, POSTGRESQL = "sqlite", "postgresql"
+KINDS = (SQLITE, POSTGRESQL)
+
+
+def charge(name: str | bytes = "1", **changes: Any) -> Charge:
+    """A release that costs epsilon = 0.25."""
+    values: dict[str, Any] = {
+        "dataset": "rows",
+        "study": "study",
+        "law": LAPLACE,
+        "scale": 4.0,
+        "l1": 1.0,
+        "l2": 1.0,
+        "trust_model": "server-dp",
+    }
+    return Charge(id=name, **{**values, **changes})
+
+
+def exact(name: str = "exact", **changes: Any) -> Charge:
+    """A release without noise."""
+    unbounded = float("inf")
+    return charge(
+        name, law="none", scale=0.0, l1=unbounded, l2=unbounded, trust_model="secure-sum", **changes
+    )
+
+
+def place(kind: str, folder: Path) -> str:
+    """A place where no ledger is yet."""
+    if kind == SQLITE:
+        return str(folder / "ledger.sqlite")
+    schema = f"books_{uuid.uuid4().hex}"
+    postgres.execute(f"CREATE SCHEMA {schema}")
+    return f"{postgres.server()}?options=-csearch_path%3D{schema}"
+
+
+def opened(where: str, folder: Path, budget: Budget | None, **options: Any) -> DatabaseLedger:
+    """The ledger at this place, with its anchor in the folder."""
+    return DatabaseLedger(where, budget, anchor=folder / "ledger.head", **options)
+
+
+def recorded(state: Path) -> tuple[Charge, ...]:
+    """The charges in the ledger of a site's or coordinator's folder; none if there is no ledger."""
+    path = state / "ledger.sqlite"
+    return DatabaseLedger(path, None).charges if path.exists() else ()
+
+
+def sql(where: str, *statements: str) -> list[Any]:
+    """What an administrator can do behind a ledger's back; the rows of the last statement."""
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
+    url = f"sqlite:///{where}" if "://" not in where else where.replace("postgresql:", "postgresql+psycopg:")
+    with create_engine(url, poolclass=NullPool).begin() as connection:
+        plain = {"no_parameters": True}
+        results = [connection.exec_driver_sql(one, execution_options=plain) for one in statements]
+        return list(results[-1]) if results[-1].returns_rows else []
