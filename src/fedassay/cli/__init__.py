@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from fedassay.cli.apply import apply
+from fedassay.cli.audit import audit
 from fedassay.cli.calibrate import calibrate
 from fedassay.cli.check import check
 from fedassay.cli.conformal import conformal
@@ -22,6 +23,7 @@ from fedassay.cli.flower import flower_app
 from fedassay.cli.hosmer_lemeshow import hosmer_lemeshow
 from fedassay.cli.infer import infer
 from fedassay.cli.keys import keys
+from fedassay.cli.ledger import ledger_app
 from fedassay.cli.plan import plan_app
 from fedassay.errors import FedassayError
 from fedassay.version import VERSION
@@ -42,12 +44,14 @@ app.command()(quantiles)
 app.command("hosmer-lemeshow")(hosmer_lemeshow)
 app.command()(infer)
 app.command()(check)
+app.command()(audit)
 app.command()(demo)
 app.command()(keys)
 app.command()(contribute)
 app.command()(aggregate)
 app.add_typer(plan_app, name="plan")
 app.add_typer(flower_app, name="flower")
+app.add_typer(ledger_app, name="ledger")
 
 
 def _show_version(wanted: bool) -> None:
@@ -66,7 +70,10 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and exit: 0 success, 2 bad usage or input, 3 refused, 4 the federation failed."""
+    """Run a command and exit.
+
+    0 success, 2 bad usage or input, 3 refused, 4 the federation failed, 5 an audit has found something.
+    """
     sys.exit(run_command(arguments))
 
 

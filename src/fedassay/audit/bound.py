@@ -1,0 +1,207 @@
+"""From samples of two neighbouring worlds to a lower bound on epsilon that holds with a stated confidence.
+
+A mechanism that is (epsilon, delta)-differentially private satisfies, for every event S and both orders of the worlds,
+
+    P(S) <= exp(epsilon)·Q(S) + delta,   hence   epsilon >= ln((P(S) - delta)/Q(S)).
+
+So whoever finds an event and bounds P(S) from below and Q(S) from above, by counting, has bounded epsilon from below,
+without assuming anything about the mechanism.
+
+1. *Choice.* On the first half of the samples the event that promises most is chosen, among all thresholds of all
+   scores that an attacker computes (`attacks`), upwards and downwards, with either world in the numerator.
+2. *Test.* On the second half, which had no part in the choice, the event is counted in both worlds. Clopper and Pearson
+   (1934) bound its two probabilities, each one-sided with half of the error rate; both hold together with the stated
+   confidence (Bonferroni). Jagielski, Ullman and Oprea (2020, arXiv:2006.07709, Section 4) audit in this way.
+
+The bound is valid for any samples of independent runs. How close it comes to the truth depends on the attack and on
+the number of samples: an event with a probability below 1/n is never seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from fedassay.errors import UsageError
+
+Scores = NDArray[np.float64]
+
+FEWEST_SAMPLES = 100
+"""Of each world: with fewer, no event can say anything at the usual confidences."""
+
+_MOST_THRESHOLDS = 256
+"""Thresholds that are tried for each score, at equal steps of the pooled quantiles."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """The outcomes whose `score` is at least (or at most) a threshold; `world` is the one in which it is likelier."""
+
+    score: str
+    threshold: float
+    upwards: bool
+    world: int
+
+    def count(self, scores: Scores) -> int:
+        """In how many outcomes it happened."""
+        return int(np.count_nonzero(scores >= self.threshold if self.upwards else scores <= self.threshold))
+
+    def __str__(self) -> str:
+        """In words, for the table."""
+        return f"{self.score} {'>=' if self.upwards else '<='} {self.threshold:.4g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LowerBound:
+    """What the samples say about epsilon.
+
+    Parameters
+    ----------
+    epsilon : at least this, with the stated confidence; 0 if nothing can be said.
+    event : what was counted.
+    hits, samples : in how many of how many runs it happened, in the world where it is likelier and in the other.
+    """
+
+    epsilon: float
+    delta: float
+    confidence: float
+    event: Event
+    hits: tuple[int, int]
+    samples: tuple[int, int]
+
+
+def lower_bound(
+    first: Mapping[str, Scores], second: Mapping[str, Scores], *, delta: float, confidence: float
+) -> LowerBound:
+    """A lower bound on epsilon at this delta, from the scores of independent runs in two neighbouring worlds.
+
+    Guarantee: if runs are independent and the mechanism is (epsilon, delta)-differentially private for these worlds,
+    the bound exceeds epsilon with a probability of at most 1 - confidence, whatever the scores are.
+
+    Edge cases: the bound is never negative. Ties are no problem, events are unions of whole values. Scores that are NaN
+    are in no event.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> first, second = rng.laplace(0, 1, 20_000), rng.laplace(1, 1, 20_000)  # epsilon = 1
+    >>> bound = lower_bound({"x": first}, {"x": second}, delta=0.0, confidence=0.99)
+    >>> 0.85 < bound.epsilon < 1, bound.event.score
+    (True, 'x')
+    """
+    _check(first, second, delta, confidence)
+    halves = [{name: np.split(of, [len(of) // 2]) for name, of in world.items()} for world in (first, second)]
+    error = (1 - confidence) / 2
+    first_halves = [{name: parts[0] for name, parts in world.items()} for world in halves]
+    chosen = _chosen(first_halves, delta, error)
+    tests = [world[chosen.score][1] for world in halves]
+    hits = [chosen.count(scores) for scores in tests]
+    numerator, denominator = chosen.world, 1 - chosen.world
+    low = clopper_pearson_low(hits[numerator], len(tests[numerator]), error)
+    high = clopper_pearson_high(hits[denominator], len(tests[denominator]), error)
+    return LowerBound(
+        epsilon=max(0.0, math.log((low - delta) / high)) if low > delta else 0.0,
+        delta=delta,
+        confidence=confidence,
+        event=chosen,
+        hits=(hits[numerator], hits[denominator]),
+        samples=(len(tests[numerator]), len(tests[denominator])),
+    )
+
+
+def clopper_pearson_low(hits: int, samples: int, error: float) -> float:
+    """A probability is at least this, but for an error rate; exact (Clopper and Pearson 1934).
+
+    Examples
+    --------
+    >>> round(clopper_pearson_low(10, 10, 0.05), 4), clopper_pearson_low(0, 10, 0.05)
+    (0.7411, 0.0)
+    """
+    return 0.0 if hits == 0 else float(stats.beta.ppf(error, hits, samples - hits + 1))
+
+
+def clopper_pearson_high(hits: int, samples: int, error: float) -> float:
+    """A probability is at most this, but for an error rate; exact.
+
+    Examples
+    --------
+    >>> round(clopper_pearson_high(0, 10, 0.05), 4), clopper_pearson_high(10, 10, 0.05)
+    (0.2589, 1.0)
+    """
+    return 1.0 if hits == samples else float(stats.beta.isf(error, hits + 1, samples - hits))
+
+
+def _check(
+    first: Mapping[str, Scores], second: Mapping[str, Scores], delta: float, confidence: float
+) -> None:
+    if not 0.5 <= confidence < 1:
+        raise UsageError(f"confidence: got {confidence:.6g}, expected a number from 0.5 to below 1.")
+    if not 0 <= delta < 1:
+        raise UsageError(f"delta: got {delta:.3g}, expected a number in [0, 1).")
+    if not first or set(first) != set(second):
+        raise UsageError("scores: expected the same ones for both worlds, and at least one.")
+    fewest = min(len(scores) for world in (first, second) for scores in world.values())
+    if fewest < FEWEST_SAMPLES:
+        raise UsageError(f"samples: got {fewest}, expected at least {FEWEST_SAMPLES} of each world.")
+
+
+def _chosen(worlds: list[dict[str, Scores]], delta: float, error: float) -> Event:
+    """The event that would give the largest bound if the second half looked like the first.
+
+    A choice, so that no guarantee rests on it.
+    """
+    candidates = [found for name in worlds[0] for found in _best(name, worlds, delta, error)]
+    return max(candidates, key=lambda pair: pair[0])[1]
+
+
+def _best(
+    name: str, worlds: list[dict[str, Scores]], delta: float, error: float
+) -> list[tuple[float, Event]]:
+    """The best event of one score in each direction and for each world."""
+    samples = [np.sort(world[name]) for world in worlds]
+    pooled = np.unique(np.concatenate(samples))
+    pooled = pooled[~np.isnan(pooled)]
+    if not len(pooled):
+        pooled = np.zeros(1)
+    places = np.unique(np.linspace(0, len(pooled) - 1, _MOST_THRESHOLDS).round().astype(np.int64))
+    thresholds = pooled[places]
+    found = []
+    for upwards in (True, False):
+        counts = [_counts(scores, thresholds, upwards=upwards) for scores in samples]
+        for world in (0, 1):
+            low = _lows(counts[world], samples[world].size, error)
+            high = _highs(counts[1 - world], samples[1 - world].size, error)
+            promise = _log_ratios(low, high, delta)
+            best = int(np.argmax(promise))
+            event = Event(score=name, threshold=float(thresholds[best]), upwards=upwards, world=world)
+            found.append((float(promise[best]), event))
+    return found
+
+
+def _counts(scores: Scores, thresholds: Scores, *, upwards: bool) -> NDArray[np.int64]:
+    """How many of these sorted scores are in the event of each threshold; NaN, which is sorted last, in none."""
+    known = len(scores) - int(np.count_nonzero(np.isnan(scores)))
+    if upwards:
+        return np.asarray(known - np.searchsorted(scores[:known], thresholds, side="left"), dtype=np.int64)
+    return np.asarray(np.searchsorted(scores[:known], thresholds, side="right"), dtype=np.int64)
+
+
+def _lows(hits: NDArray[np.int64], of: int, error: float) -> Scores:
+    """`clopper_pearson_low` of many counts."""
+    return np.where(hits == 0, 0.0, stats.beta.ppf(error, np.maximum(hits, 1), of - hits + 1))
+
+
+def _highs(hits: NDArray[np.int64], of: int, error: float) -> Scores:
+    """`clopper_pearson_high` of many counts."""
+    return np.where(hits == of, 1.0, stats.beta.isf(error, hits + 1, np.maximum(of - hits, 1)))
+
+
+def _log_ratios(low: Scores, high: Scores, delta: float) -> Scores:
+    """ln((low - delta)/high), minus infinity where there is none."""
+    possible = low > delta
+    return np.where(possible, np.log(np.where(possible, low - delta, 1.0) / high), -np.inf)

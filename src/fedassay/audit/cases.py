@@ -1,0 +1,265 @@
+"""What is attacked: a mechanism under a trust model, with two neighbouring worlds that an attacker would choose."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from fedassay.audit.attacks import Known
+from fedassay.audit.world import Federation, Views, World
+from fedassay.errors import UsageError
+from fedassay.privacy.accounting import CHOICE, LAPLACE, UNARY
+from fedassay.privacy.continual import ContinualCount
+from fedassay.privacy.continual_noise import Mechanism
+from fedassay.protocol import Budget, Plan, Protection, Query, Sensitivity, Setting, Summary, TrustModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case(ABC):
+    """One claim and one attack on it.
+
+    Parameters
+    ----------
+    name : on the command line.
+    mechanism, neighbours : in words, for the table: what is asked, and how the worlds differ.
+    budget : what is claimed.
+    """
+
+    name: str
+    mechanism: str
+    neighbours: str
+    budget: Budget
+
+    @property
+    @abstractmethod
+    def trust_model(self) -> str:
+        """The name of the trust model; of a mechanism outside of them, where it runs."""
+
+    @property
+    def summaries(self) -> tuple[str, ...]:
+        """The names of the summaries that are asked for."""
+        return ()
+
+    @property
+    @abstractmethod
+    def laws(self) -> tuple[str, ...]:
+        """The noise laws."""
+
+    @abstractmethod
+    def runs(self, world: int, count: int, randomness: Any) -> Iterator[Views]:
+        """What the attacker sees of so many independent runs in the first (0) or second (1) world, some at a time."""
+
+    @property
+    @abstractmethod
+    def known(self) -> tuple[Known, ...]:
+        """What the attacker knows."""
+
+    @property
+    @abstractmethod
+    def moved(self) -> float:
+        """How far the worlds are apart, as a part of the sensitivity that the noise is made for.
+
+        Above 1 is a violation, whatever the noise. Below 1 the worlds are not the worst there are, or the sensitivity
+        is a bound that no rows reach: the audited epsilon is then smaller by about that factor.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederatedCase(Case):
+    """Queries of a federation.
+
+    Parameters
+    ----------
+    worlds : the rows of all clients, twice; they differ in one unit, of the first client.
+    silent, lost : see `Federation`.
+    """
+
+    trust: TrustModel
+    protection: Protection
+    queries: tuple[Query[Any], ...]
+    worlds: tuple[World, World] = field(repr=False)
+    silent: int = 0
+    lost: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.worlds[0]) != len(self.worlds[1]):
+            raise UsageError(f"{self.name}: expected as many clients in both worlds.")
+
+    @property
+    def trust_model(self) -> str:
+        """The name of the trust model."""
+        return self.trust.name
+
+    @property
+    def summaries(self) -> tuple[str, ...]:
+        """The names of the summaries."""
+        return tuple(dict.fromkeys(query.of.name for query in self.queries))
+
+    @property
+    def laws(self) -> tuple[str, ...]:
+        """Of the plans."""
+        return tuple(dict.fromkeys(plan.noise.law for plan in self.plans))
+
+    @cached_property
+    def setting(self) -> Setting:
+        """What is public."""
+        return Setting(
+            trust=self.trust, protection=self.protection, budget=self.budget, clients=len(self.worlds[0])
+        )
+
+    @cached_property
+    def plans(self) -> tuple[Plan, ...]:
+        """How the queries are answered, as the shipped trust model plans them."""
+        return tuple(self.trust.plan(query, self.setting) for query in self.queries)
+
+    def federation(self, world: int, randomness: Any) -> Federation:
+        """The people of one world."""
+        return Federation(
+            setting=self.setting,
+            queries=self.queries,
+            world=self.worlds[world],
+            randomness=randomness,
+            silent=self.silent,
+            lost=self.lost,
+        )
+
+    def runs(self, world: int, count: int, randomness: Any) -> Iterator[Views]:
+        """Through the shipped clients and servers."""
+        return self.federation(world, randomness).runs(count)
+
+    @cached_property
+    def known(self) -> tuple[Known, ...]:
+        """Exact answers and noise, query by query."""
+        first, second = (self.federation(world, None).exact() for world in (0, 1))
+        return tuple(
+            Known(
+                first=first[place],
+                second=second[place],
+                noise=plan.noise,
+                spread=spread_of(plan.query.of),
+                sampled=plan.sampled,
+                counted=self.trust.name not in ("local-dp", "shuffle"),
+            )
+            for place, plan in enumerate(self.plans)
+        )
+
+    @cached_property
+    def moved(self) -> float:
+        """The largest over all queries."""
+        pairs = zip(self.known, self.plans, strict=True)
+        return max(moved_part(known, plan.sensitivity) for known, plan in pairs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamCase(Case):
+    """The continual release of a count, where one unit has one event more at one step.
+
+    Parameters
+    ----------
+    stream : how totals get their noise; it has the budget.
+    at : the step, from 0, at which the event happens.
+    """
+
+    stream: Mechanism
+    at: int
+
+    @property
+    def trust_model(self) -> str:
+        """It runs at a trusted aggregator."""
+        return "continual count"
+
+    @property
+    def laws(self) -> tuple[str, ...]:
+        """Of the draws."""
+        return (self.stream.noise.law,)
+
+    def runs(self, world: int, count: int, randomness: Any) -> Iterator[Views]:
+        """All totals of a stream, again and again; 64 streams at a time."""
+        done = 0
+        while done < count:
+            some = min(64, count - done)
+            yield np.array([[self._totals(world, randomness)] for _ in range(some)])
+            done += some
+
+    def _totals(self, world: int, randomness: Any) -> list[float]:
+        counting = ContinualCount(self.stream, non_decreasing=False)
+        return [
+            counting.observe(int(world == 1 and step == self.at), randomness).total
+            for step in range(self.stream.horizon)
+        ]
+
+    @cached_property
+    def known(self) -> tuple[Known, ...]:
+        """No events, or one."""
+        return (
+            Known(
+                first=np.zeros(self.stream.horizon, dtype=np.int64),
+                second=(np.arange(self.stream.horizon) >= self.at).astype(np.int64),
+                noise=self.stream.noise,
+                spread=self._spread(),
+                counted=False,
+            ),
+        )
+
+    @cached_property
+    def moved(self) -> float:
+        """The least norm of draws that amount to the event."""
+        return moved_part(self.known[0], self.stream.sensitivity)
+
+    def _spread(self) -> NDArray[np.float64]:
+        """How draws become totals: a stream without events, with one draw at a time that is not zero."""
+        draws = len(self._drawn(-1)[1])
+        return np.array([self._drawn(place)[0] for place in range(draws)]).T
+
+    def _drawn(self, place: int) -> tuple[list[float], list[int]]:
+        """The totals if the draw in this place is 1 and the others are 0; and all draws."""
+        mechanism, used = self.stream, list[int]()
+
+        def draw(size: int) -> list[int]:
+            new = [int(len(used) + i == place) for i in range(size)]
+            used.extend(new)
+            return new
+
+        state, totals = mechanism.start(), []
+        for step in range(1, self.stream.horizon + 1):
+            total, state = mechanism.advance(step, state, 0, draw)
+            totals.append(total)
+        return totals, used
+
+
+def moved_part(known: Known, sensitivity: Sensitivity) -> float:
+    """How far one query's answers are apart, as a part of the sensitivity in the norm that its noise needs."""
+    moved, law = known.moved, known.noise.law
+    if law == UNARY:
+        return 1.0
+    if law == CHOICE:
+        return float((moved.max() - moved.min()) / sensitivity.l1)
+    if known.spread is not None:
+        return least_norm(known.spread, moved, law) / (sensitivity.l1 if law == LAPLACE else sensitivity.l2)
+    if law == LAPLACE:
+        return float(np.abs(moved).sum() / sensitivity.l1)
+    return float(np.linalg.norm(moved) / sensitivity.l2)
+
+
+def spread_of(summary: Summary[Any]) -> NDArray[np.float64] | None:
+    """The matrix by which draws of noise become entries; None if each entry has its own."""
+    count = summary.draws
+    matrix = np.array([summary.spread(unit) for unit in np.eye(count, dtype=np.int64)]).T
+    own = matrix.shape == (count, count) and np.array_equal(matrix, np.eye(count))
+    return None if own else matrix.astype(np.float64)
+
+
+def least_norm(spread: NDArray[np.float64], moved: NDArray[np.float64], law: str) -> float:
+    """The least norm of draws that amount to this move: L1 by linear programming, or L2. At most that of whole ones."""
+    if law != LAPLACE:
+        return float(np.linalg.norm(np.linalg.pinv(spread) @ moved))
+    found = linprog(np.ones(2 * spread.shape[1]), A_eq=np.hstack([spread, -spread]), b_eq=moved)
+    assert found.fun is not None  # every move is a sum of draws
+    return float(found.fun)

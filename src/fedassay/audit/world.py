@@ -1,0 +1,267 @@
+"""Two neighbouring worlds, and the people in them: the shipped clients and servers, run many times over.
+
+An audit asks the same queries again and again in a world whose rows it has made itself. Everything between the rows
+and what the attacker sees is the shipped code: `Client` (policy, ledger, bounds, measurement), the client half, the
+server half and the helper half of the trust model, and every message as bytes. As many independent repetitions as fit
+(64 queries) travel in one exchange, as separate plans.
+
+What the attacker sees is what the trust model's statement says he may see, and no less:
+
+==============  ====================================================================================================
+server-dp       what is published
+distributed-dp  the opened total, without the part of the clients that collude: those send nothing but zeros, noise
+                included, and as many others fall silent as may
+local-dp        the message of the client under attack
+shuffle         all messages, in the order in which the analyst gets them
+two-server      the published total, without the noise of the server that is curious: it adds none
+==============  ====================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.client import Client, Site
+from fedassay.envelope import MOST_QUERIES, TrustModels
+from fedassay.errors import FederationError, TooFewClients
+from fedassay.helper import Helper
+from fedassay.privacy.ledger import MemoryLedger
+from fedassay.privacy.policy import AllowAll
+from fedassay.protocol import (
+    LARGEST_ROWS_PER_CLIENT,
+    NO_NOISE,
+    Batch,
+    Exchange,
+    Measure,
+    Message,
+    Plan,
+    Query,
+    Randomness,
+    Released,
+    Request,
+    Rows,
+    Setting,
+    Vector,
+)
+from fedassay.run import Errand
+from fedassay.runtimes.in_process import SERVERS, Faithful
+from fedassay.trust import TRUST_MODELS, DistributedDP, TwoServer
+from fedassay.trust.local_reports import Question, Report
+from fedassay.trust.shuffle_texts import from_text
+from fedassay.trust.unary_encoding import assigned
+
+Views = NDArray[Any]
+"""What the attacker has seen: runs x messages x numbers. A release ends with how many clients it covers."""
+
+World = tuple[Mapping[str, NDArray[Any]], ...]
+"""The rows of each client, as columns; a client without rows has columns of length 0."""
+
+VICTIM = "client-0"
+"""The client whose rows differ between the worlds: the first."""
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Rows in memory."""
+
+    columns: Mapping[str, NDArray[Any]]
+
+    def batches(self) -> Iterator[Batch]:
+        yield self.columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Silent(DistributedDP):
+    """A client that colludes: what it would add is known to the attacker, so that it may as well add nothing."""
+
+    def contribution(
+        self, plans: Sequence[Plan], measure: Measure, clients: int, randomness: Randomness
+    ) -> Vector:
+        return np.zeros(sum(plan.query.of.length for plan in plans), dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Curious(TwoServer):
+    """A server that subtracts its own noise from what is published: as if it had added none."""
+
+    def assist(self, request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
+        plans = tuple(replace(plan, noise=NO_NOISE) for plan in request.plans)
+        return super().assist(replace(request, plans=plans), state, randomness)
+
+
+def _instead(other: type[Any]) -> TrustModels:
+    """The catalogue as a party that does not follow the protocol has it."""
+    return {**TRUST_MODELS, other.name: other}
+
+
+class _Overhearing(Faithful):
+    """The in-process runtime, with the attacker listening: what each party has said, by name."""
+
+    def __init__(self, clients: Sequence[Client], **options: Any) -> None:
+        super().__init__(clients, **options)
+        self.heard: dict[str, Message] = {}
+
+    def _leg(self, errand: Errand, asked: Any, leg: int) -> dict[str, Message]:
+        replies = super()._leg(errand, asked, leg)
+        self.heard.update(replies)
+        return replies
+
+
+@dataclass(frozen=True, kw_only=True)
+class Federation:
+    """The people of one world, who answer the same `queries` over and over.
+
+    Parameters
+    ----------
+    queries : of one task: their shares add up to at most 1, and the attacker sees the answers to all of them.
+    silent : so many of the last clients collude.
+    lost : so many clients before those fall silent after they have shared their keys.
+    """
+
+    setting: Setting
+    queries: tuple[Query[Any], ...]
+    world: World = field(repr=False)
+    randomness: Any = field(repr=False)
+    silent: int = 0
+    lost: int = 0
+
+    def runs(self, count: int) -> Iterator[Views]:
+        """What the attacker sees of so many independent runs, some at a time."""
+        runtime = self._runtime()
+        done = 0
+        while done < count:
+            some = min(MOST_QUERIES // len(self.queries), count - done)
+            yield self._exchange(runtime, some)
+            done += some
+
+    def plans(self) -> tuple[Plan, ...]:
+        """How each query is answered."""
+        return tuple(self.setting.trust.plan(query, self.setting) for query in self.queries)
+
+    def exact(self) -> tuple[Vector, ...]:
+        """Of each query, what the attacker would see without noise, as he knows all rows of both worlds.
+
+        Where single messages are seen, the vector of the client under attack; else the total. Of a client with more
+        rows than it may use, the last ones: which it uses is drawn, and these are as likely as any.
+        """
+        alone = self.setting.trust.name in ("local-dp", "shuffle")
+        counted = self.world[:1] if alone else self.world[: len(self.world) - self.silent - self.lost]
+        most = self.setting.protection.rows_per_client or LARGEST_ROWS_PER_CLIENT
+        used = [_Held({name: column[-most:] for name, column in columns.items()}) for columns in counted]
+        return tuple(
+            np.sum([query.of.measure(held, {})[0] for held in used], axis=0) for query in self.queries
+        )
+
+    def _runtime(self) -> _Overhearing:
+        names = [f"client-{place}" for place in range(len(self.world))]
+        followed = len(names) - self.silent
+        clients = [
+            Client(
+                self._site(name, columns),
+                trust_models=TRUST_MODELS if place < followed else _instead(_Silent),
+            )
+            for place, (name, columns) in enumerate(zip(names, self.world, strict=True))
+        ]
+        gone = set(names[followed - self.lost : followed])
+        helpers = [
+            Helper(
+                name,
+                randomness=self.randomness.child(name),
+                trust_models=TRUST_MODELS if place == 0 else _instead(_Curious),
+            )
+            for place, name in enumerate(SERVERS)
+        ]
+        return _Overhearing(clients, helpers=helpers, drops=lambda name, leg: name in gone and leg >= 2)
+
+    def _site(self, name: str, columns: Mapping[str, NDArray[Any]]) -> Site:
+        held = _Held(columns)
+
+        def rows() -> Rows:
+            return held
+
+        return Site(
+            name=name,
+            dataset=name,
+            rows=rows,
+            policy=AllowAll(),
+            ledger=MemoryLedger(None),
+            randomness=self.randomness.child(name),
+            split_key=b"audit".ljust(32, b"\0"),
+        )
+
+    def _exchange(self, runtime: _Overhearing, count: int) -> Views:
+        plans = self.plans() * count
+        exchange = Exchange(
+            id=self.randomness.bytes(16),
+            plans=plans,
+            cohort=tuple(runtime.clients),
+            tasks=tuple(f"run-{place // len(self.queries)}" for place in range(len(plans))),
+            helpers=tuple(runtime.helpers),
+        )
+        errand = Errand(
+            study="audit",
+            trust=self.setting.trust,
+            exchange=exchange,
+            randomness=self.randomness,
+            hear=lambda leg, who: frozenset(who),
+        )
+        seen = self._seen(runtime, errand)
+        each = len(self.queries)
+        return np.stack([np.concatenate(seen[i : i + each], axis=-1) for i in range(0, len(seen), each)])
+
+    def _seen(self, runtime: _Overhearing, errand: Errand) -> list[Views]:
+        """What the attacker sees of each plan: messages x numbers."""
+        runtime.heard = {}
+        released: tuple[Released[Any], ...] = ()
+        try:
+            released = runtime.carry(errand)
+        except TooFewClients:
+            # Reports that do not make a release have been heard all the same.
+            if self.setting.trust.name != "local-dp":
+                raise
+        if runtime.refusals:
+            raise FederationError(f"audit: a party refused to answer: {runtime.refusals}.")
+        questions = [Question.of(plan) for plan in errand.exchange.plans]
+        if self.setting.trust.name == "local-dp":
+            reports = runtime.heard[VICTIM]["reports"]
+            places = [
+                assigned(errand.exchange.id, index, VICTIM, len(one.partitions)) if one.partitions else 0
+                for index, one in enumerate(questions)
+            ]
+            return [
+                _numbers(question, [Report(content, place)])
+                for question, content, place in zip(questions, reports, places, strict=True)
+            ]
+        if self.setting.trust.name == "shuffle":
+            texts = runtime.heard[SERVERS[0]]["texts"]
+            return [
+                _numbers(question, [from_text(question, text.tobytes()) for text in bag])
+                for question, bag in zip(questions, texts, strict=True)
+            ]
+        return [np.append(np.asarray(one.value), one.clients)[None, :] for one in released]
+
+
+def _numbers(question: Question, reports: Sequence[Report | None]) -> Views:
+    """Reports as rows of numbers: bits (0.5 where a client has not reported), a choice, or a noisy vector."""
+    length = question.plan.query.of.length
+    lines = []
+    for report in reports:
+        if report is None:
+            raise FederationError("audit: a message is not what its client has sent.")
+        line = np.full(length, 0.5)
+        if question.partitions:
+            cells = question.partitions[report.partition]
+            packed = np.frombuffer(report.content, dtype=np.uint8)
+            line[cells] = np.unpackbits(packed, count=len(cells))
+        elif isinstance(report.content, int):
+            line = np.zeros(length)
+            line[report.content] = 1.0
+        else:
+            line = np.asarray(report.content)
+        lines.append(line)
+    return np.stack(lines)
