@@ -213,7 +213,7 @@ def simulate(one: Federation, replications: int, rng: np.random.Generator) -> Fo
     return Found(
         error=path.one_step(quadratic=False) - truth,
         deviation=_roots(path.sandwich(path.spread)),
-        freedom=path.freedom,
+        freedom=float(path.freedom[0]),  # the same in all runs
         clipped=clipped / (one.rounds - one.rounds // 2),
         scaled=np.abs(path.mean - truth) <= 6.747 * _roots(path.scaling),
     )

@@ -25,9 +25,8 @@ from fedassay.summaries.regression.local_work import LOCAL
 from fedassay.summaries.regression.losses import IndexLoss, LogLoss, SmoothLoss, SquaredError, lent, loss_of
 from fedassay.summaries.regression.rounds import BY_ROWS, WEIGHTS
 from fedassay.tasks.inference import described
-from fedassay.tasks.inference.diagnosis import is_singular, singular
+from fedassay.tasks.inference.diagnosis import is_singular, said_of_certainty, singular
 from fedassay.tasks.inference.estimate import Contrast, Estimate
-from fedassay.tasks.inference.diagnosis import said_of_certainty
 from fedassay.tasks.inference.infer import DECAY, FEWEST_ROUNDS, Infer
 from fedassay.tasks.inference.online import ROUND, SCALING, Course, infer_rounds
 from fedassay.version import VERSION

@@ -2,10 +2,11 @@
 
 Levenberg and Marquardt: from a block of rounds with mean start m, mean gradient g and mean Hessian H, the next one
 starts at m - c (H + λF)^{-1} g, with F the Hessian of the first block, where nothing was saturated yet. λ falls to a
-third (and not below 0.03) after each block that is not worse than the one before (by its gradient, as F measures it,
-beyond what chance makes of it), and grows tenfold (and not above 10) after one that is, which is then begun again from
-where the last good block was. c is the part of the step that chance does not explain (the positive part, as in James
-and Stein, 1961): who has arrived is left where they are. Leading axes are allowed everywhere.
+third (and not below 0.03) after each block that is not worse than the one before (by its gradient, as F measures it),
+and grows tenfold after one that is, which is then begun again from where the last good block was. The block after that
+is always believed: it began close to the good one and has more rounds, and if it looks worse, the good one was good by
+chance. c is the part of the step that chance does not explain (the positive part, as in James and Stein, 1961): who has
+arrived is left where they are. Leading axes are allowed everywhere.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from fedassay.tasks.inference.sums import Sums, solved, sound, times
 
 Floats = NDArray[np.float64]
 
-DAMPING, LEAST, MOST = 0.1, 0.03, 10.0
-WORSE = 2.0
-"""A block is worse if its gradient, squared and measured by F, is above so many times that of the last good one and
-what chance adds to that one. A small block whose gradient is small by chance would otherwise stay the best for ever."""
+DAMPING, LEAST = 0.1, 0.03
+WORSE = 4.0
+"""A block is worse if its gradient, squared and measured by F, is above so many times that of the last good one: chance
+alone makes less of a difference, mostly."""
 
 LONGEST = 2.0
 """No step is longer, as F measures it: in a logistic model log odds change by a root mean square of 4 at most."""
@@ -36,7 +37,7 @@ rounds are few; nothing, and rare features are thrown far off by single rows."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Guide:
-    """The last good block, F and λ."""
+    """The last good block, F and λ; and whether the block after it was taken back."""
 
     start: Floats
     gradient: Floats
@@ -44,6 +45,7 @@ class Guide:
     first: Floats
     damping: Floats
     spread: Floats
+    back: NDArray[np.bool_]
 
     @classmethod
     def begin(cls, block: Sums, spread: Floats) -> Guide:
@@ -56,20 +58,21 @@ class Guide:
             first=sound(block.hessian, part=1e-6),
             damping=np.full((*start.shape[:-1], 1), DAMPING),
             spread=block.mean(spread),
+            back=np.zeros((*start.shape[:-1], 1), dtype=np.bool_),
         )
 
     def after(self, block: Sums, spread: Floats) -> Guide:
         """After one more block."""
         start, gradient = block.mean(block.starts), block.mean(block.gradients)
-        by_chance = np.trace(np.linalg.solve(self.first, self.spread), axis1=-1, axis2=-2)[..., None]
-        worse = self._size(gradient) > WORSE * (self._size(self.gradient) + by_chance)
+        worse = ~self.back & (self._size(gradient) > WORSE * self._size(self.gradient))
         return Guide(
             start=np.where(worse, self.start, start),
             gradient=np.where(worse, self.gradient, gradient),
             hessian=np.where(worse[..., None], self.hessian, block.hessian),
             first=self.first,
-            damping=np.where(worse, np.minimum(MOST, 10 * self.damping), np.maximum(LEAST, self.damping / 3)),
+            damping=np.where(worse, 10 * self.damping, np.maximum(LEAST, self.damping / 3)),
             spread=np.where(worse[..., None], self.spread, block.mean(spread)),
+            back=worse,
         )
 
     def _size(self, gradient: Floats) -> Floats:
@@ -93,4 +96,6 @@ class Guide:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Guide:
         """What `to_json` was made from, to the last bit."""
-        return cls(**{field.name: np.array(values[field.name], dtype=np.float64) for field in fields(cls)})
+        names = [field.name for field in fields(cls) if field.name != "back"]
+        floats: dict[str, Any] = {name: np.array(values[name], dtype=np.float64) for name in names}
+        return cls(**floats, back=np.array(values["back"], dtype=np.bool_))
