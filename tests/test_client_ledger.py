@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from fedassay.envelope import Refusal
+from fedassay.errors import TooFewClients
 from fedassay.privacy.database_ledger import DatabaseLedger
+from fedassay.privacy.ledger import MemoryLedger
 from fedassay.privacy.ledger_tables import RECORDS
 from fedassay.protocol import Budget, Part, Protection, Setting, Sum
 from fedassay.run import Job, run
 from fedassay.runtimes.in_process import Faithful
+from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
 from ledgers import sql
 from policy_sites import HISTOGRAM, SECURE, Ask, InProcess, Sites, close, code_of
@@ -29,7 +32,7 @@ DP = ServerDP()
 def sites(tmp_path: Path) -> Sites:
     found = Sites(tmp_path, ("a", "b", "c"))
     for name in found.names:
-        found.allow(name, TOTAL, trust_models=("server-dp", "plain"))
+        found.allow(name, TOTAL, trust_models=("server-dp", "plain", "secure-sum"))
     return found
 
 
@@ -96,6 +99,32 @@ def test_releases_on_all_rows_split_nothing(sites: Sites) -> None:
     assert asked(sites, Part.FIT, epsilon=0.5) is None
     assert asked(sites, Part.HELD_OUT, epsilon=0.5) is None
     assert parts(sites) == ["all", "fit", "held-out"]
+
+
+def test_rows_that_change_after_they_were_charged_are_not_measured(sites: Sites) -> None:
+    """By files, days pass between the first message and the third, for which rows are read."""
+    path = sites.root / "a" / "rows.csv"
+    clients = [sites.open(name) for name in sites.names]
+
+    def meanwhile(name: str, leg: int) -> bool:
+        if (name, leg) == ("a", 2):
+            path.write_text(path.read_text() + "0.5,1\n")
+        return False
+
+    setting = Setting(trust=SecureSum(), protection=Protection(), budget=None, clients=3)
+    job = Job(name="evaluate", task=Once(query=Sum(of=HISTOGRAM)), setting=setting)
+    with pytest.raises(TooFewClients):
+        run(
+            [job],
+            runtime=Faithful(clients, drops=meanwhile),
+            ledger=MemoryLedger(None),
+            randomness=SECURE,
+            study="s",
+        )
+    assert "rows: they have changed since this study was charged" in str(clients[0].reason)
+    assert [one.reason for one in clients[1:]] == [None] * 2
+    for one in clients:
+        close(one)
 
 
 # --- several parties, one ledger ------------------------------------------------------------------------

@@ -127,13 +127,14 @@ class Client(Endpoint):
         charges = [
             Charge.of(
                 plan,
-                # With who answers: several sites, and their coordinator, may share a ledger.
-                id=f"{exchange.hex()}/{index}/client {self.name}",
+                id=self._charge_id(exchange, index),
                 dataset=self.site.dataset,
                 study=opened.study,
                 fingerprint=fingerprint,
+                task=task,
+                asker=opened.asker or "",
             )
-            for index, plan in enumerate(plans)
+            for index, (plan, task) in enumerate(zip(plans, opened.tasks, strict=True))
         ]
         charges = self._widened(charges)
         # A charge that is known belongs to an answer that this client has lost: another one is not paid for.
@@ -142,6 +143,21 @@ class Client(Endpoint):
         if self._rules.total is not None:
             self.site.ledger.budget = self._rules.total
         self.site.ledger.charge(charges)
+
+    def _charge_id(self, exchange: bytes, index: int) -> str:
+        """With who answers: several sites, and their coordinator, may share a ledger."""
+        return f"{exchange.hex()}/{index}/client {self.name}"
+
+    def _require_charged_rows(self, exchange: bytes) -> None:
+        """Refuse to measure other rows than were charged for: days may pass between the two."""
+        if self.site.holdings is None:
+            return
+        charged = self.site.ledger.find(self._charge_id(exchange, 0))
+        if charged is not None and charged.fingerprint != self.site.holdings().fingerprint:
+            raise DataError(
+                "rows: they have changed since this study was charged for them, so that they are not used; bring the "
+                "old ones back, or begin a new study."
+            )
 
     def _widened(self, charges: list[Charge]) -> list[Charge]:
         """The charges; those that name a part are for all rows, if the rows are not those that were first split.
@@ -218,6 +234,7 @@ class Client(Endpoint):
                 )
 
     def _measure(self, opened: Envelope, learned: Memories) -> tuple[Vector, ...]:
+        self._require_charged_rows(opened.request.exchange)
         vectors = []
         self._left_out = {}
         for plan, task in zip(opened.request.plans, opened.tasks, strict=True):

@@ -197,6 +197,8 @@ class Endpoint(ABC):
             log.warning("%s refuses (%s): %s", self.name, code, error, exc_info=code is Refusal.INTERNAL)
             try:
                 self.note_refusal(opened, asker, code, error)
+            except LedgerUnusable as unusable:
+                log.warning("%s: the refusal could not be recorded: %s", self.name, unusable)
             except Exception:  # nothing leaves but the code, whatever became of the note
                 log.exception("%s: the refusal could not be recorded", self.name)
             return envelope.pack_refusal(sender=self.name, code=code)

@@ -50,7 +50,7 @@ from fedassay.data.sources import source_named
 from fedassay.data.split import HELD_OUT
 from fedassay.data.sql import Database
 from fedassay.endpoint import FileStore, write_durably
-from fedassay.errors import PolicyRefusal, UsageError
+from fedassay.errors import DataError, PolicyRefusal, UsageError
 from fedassay.files import sync_folder
 from fedassay.privacy.database_ledger import DatabaseLedger
 from fedassay.privacy.database_records import DatabaseRecords
@@ -143,7 +143,10 @@ class SiteFile:
         anchor = self.state / "ledger.head"
 
         def rows() -> Rows:
-            return load(self.data, columns=self.columns, empty_is_fine=True).pooled()
+            try:
+                return load(self.data, columns=self.columns, empty_is_fine=True).pooled()
+            except UsageError as error:  # that a file is not there is not the asker's fault
+                raise DataError(str(error)) from error
 
         # Which rows are held out depends on the site's name, too: another one is another split of the same rows.
         whose = hashlib.blake2b(f"{self.name} {HELD_OUT}".encode(), key=key, person=b"fedassay split")

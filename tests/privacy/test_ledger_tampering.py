@@ -461,12 +461,12 @@ def test_the_form_of_a_record_stays() -> None:
     body = body_of(charge("1", fingerprint="f", law="none", scale=0.0, l1=float("inf")))
     record = record_after(Head(), kind=CHARGE, id=id_text("1"), body=body, time="2026-01-01T00:00:00+00:00")
     assert record.content == (
-        '{"body":{"dataset":"rows","fingerprint":"f","id":"1","l1":"inf","l2":1.0,"law":"none","neighbours":"add-remove",'
-        '"part":"all","sampled":1.0,"scale":0.0,"shuffled_delta":0.0,"shuffled_epsilon":0.0,"study":"study",'
-        '"trust_model":"server-dp","unit":"example"},"id":"\\"1\\"","kind":"charge","sequence":1,'
-        '"time":"2026-01-01T00:00:00+00:00"}'
+        '{"body":{"asker":"","dataset":"rows","fingerprint":"f","id":"1","l1":"inf","l2":1.0,"law":"none",'
+        '"neighbours":"add-remove","part":"all","sampled":1.0,"scale":0.0,"shuffled_delta":0.0,"shuffled_epsilon":0.0,'
+        '"study":"study","summary":"","task":"","trust_model":"server-dp","unit":"example"},"id":"\\"1\\"",'
+        '"kind":"charge","sequence":1,"time":"2026-01-01T00:00:00+00:00"}'
     )
-    assert record.hash == "3db2ac31d0955bd08a9756758e281ceb9ddc76d062072290a3196fb226dfe036"
+    assert record.hash == "ff9dd5fae7dd6e0378b9fb12cfbac06027dced24a1224ea2c793137f5cf88636"
     line = b"fedassay ledger record 1\n" + 64 * b"0" + b"\n" + record.content.encode()
     assert hashlib.sha256(line).hexdigest() == record.hash
 

@@ -182,11 +182,13 @@ def test_bad_rows_are_found_at_the_first_pass_of_a_secure_sum(town: Town, capsys
 
 
 def test_rows_per_client_is_kept_and_shown(tmp_path: Path, capsys: Any) -> None:
-    town = plain_town(tmp_path, "--unit", "client", "--rows-per-client", 7)
+    town = Town(tmp_path)
+    noise = ("--privacy", "server-dp", "--epsilon", 1)
+    assert town.begin(*noise, "--unit", "client", "--rows-per-client", 7) == 0
     assert town.contribute("a", "--dry-run") == 0
     assert "at most 7" in capsys.readouterr().out
     assert town.contribute("a") == 0
-    assert int(reply_in(town, "a")["message"]["vectors"][0].sum()) == 7
+    assert int(reply_in(town, "a")["message"]["vectors"][0].sum()) == 2 * 7  # each row is on two levels
 
 
 def test_a_site_may_decline_and_the_others_go_on(town: Town, capsys: Any) -> None:

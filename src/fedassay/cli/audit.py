@@ -145,7 +145,8 @@ def _deliver(findings: list[Finding], found: list[Covered], *, confidence: float
 
 def _show_cases(claims: list[Case], promises: list[CoverageCase], console: Console) -> None:
     table = Table(title="Cases", title_justify="left", title_style="bold")
-    for name in ("case", "what is asked", "how the worlds differ"):
+    table.add_column("case", no_wrap=True)  # what --case takes
+    for name in ("what is asked", "how the worlds differ"):
         table.add_column(name)
     for claim in claims:
         table.add_row(escape(claim.name), escape(claim.mechanism), escape(claim.neighbours))
@@ -177,7 +178,7 @@ def _render(findings: list[Finding], found: list[Covered], confidence: float, co
 def _table(title: str, rows: Sequence[Row]) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold")
     for name in rows[0]:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name == "case")
     for row in rows:
         table.add_row(*map(escape, row.values()))
     return table

@@ -57,7 +57,7 @@ def show(
             if one.kind == REFUSED
         ]
     else:
-        lines = list(_charges(checked, dataset))
+        lines = list(_charges(checked, dataset, source.delta))
     console = _console(json, quiet)
     _print_table(lines[-last:], console)
     if len(lines) > last:
@@ -78,8 +78,9 @@ def budget(
     check_writable(json)
     checked = source.read()
     found = checked.datasets(dataset)
-    if dataset is not None:
-        found = found or {dataset: []}
+    if dataset is not None and not found:
+        known = ", ".join(repr(name) for name in checked.datasets(None)) or "none"
+        raise UsageError(f"--dataset: got {dataset!r}, expected one on which something was spent: {known}.")
     lines = [_spent(name, charges, source) for name, charges in found.items()]
     console = _console(json, quiet)
     _print_table([_flat(one) for one in lines], console)
@@ -132,10 +133,11 @@ def anchor_command(
     opened.adopt()
     book: Book = opened._book
     typer.echo(f"{book.place.label}: {book.head.sequence} records, head {book.head.hash}")
-    typer.echo("Next: compare this head with what the others see (`fedassay ledger show`), by telephone.")
+    if file is None:
+        typer.echo("Next: compare this head with what the others see (`fedassay ledger show`), by telephone.")
 
 
-def _charges(checked: Checked, dataset: str | None) -> Iterable[dict[str, Any]]:
+def _charges(checked: Checked, dataset: str | None, delta: float) -> Iterable[dict[str, Any]]:
     """One line for each release; says when the data of a data set changed."""
     before: dict[str, str] = {}
     for record, charge in checked.charges(dataset):
@@ -146,11 +148,15 @@ def _charges(checked: Checked, dataset: str | None) -> Iterable[dict[str, Any]]:
             "time": record.time,
             "dataset": charge.dataset,
             "study": charge.study,
+            "task": charge.task,
+            "summary": charge.summary,
             "trust_model": charge.trust_model,
             "part": str(charge.part),
             "unit": str(charge.unit),
             "law": charge.law,
             "scale": charge.scale,
+            "epsilon": _number(compose([charge], delta)),
+            "asker": charge.asker[:16],
             "data_changed": bool(charge.fingerprint and known and charge.fingerprint != known),
         }
 
@@ -225,7 +231,7 @@ def _line(record: Record) -> str:
 
 
 def _csv(records: list[Record]) -> str:
-    names = list(dict.fromkeys(name for one in records for name in one.body))
+    names = list(dict.fromkeys(name for one in records for name in one.body if name != "time"))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["sequence", "time", "kind", *names, "previous", "hash"])

@@ -78,10 +78,11 @@ class DatabaseLedger(Ledger):
                 self._check(dataset, added)
             work.append(CHARGE, ((id_text(charge.id), body_of(charge)) for charge in new))
 
-    def has(self, id: str | bytes) -> bool:  # noqa: A002
-        """Whether a charge with this id is recorded."""
+    def find(self, id: str | bytes) -> Charge | None:  # noqa: A002
+        """See `Ledger`."""
         with self._book.transaction() as work:
-            return bool(work.find(CHARGE, [id_text(id)]))
+            found = work.find(CHARGE, [id_text(id)])
+            return charge_of(found[0].body) if found else None
 
     def spent(self, dataset: str, delta: float) -> float:
         """The epsilon that the releases of this data set add up to, at this delta."""

@@ -21,6 +21,9 @@ from fedassay.privacy import accounting
 from fedassay.privacy.shuffling import cost_of
 from fedassay.protocol import NO_NOISE, Budget, Neighbours, Noise, Part, Plan, Sensitivity, Unit
 
+NAMES = ("id", "dataset", "study", "trust_model", "fingerprint", "summary", "task", "asker")
+"""The fields of a charge that cost nothing: they only say what it is."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Charge:
@@ -57,9 +60,13 @@ class Charge:
     fingerprint: str = field(default="", compare=False)
     """Of the data at that time, or empty. It is noted, not compared: a budget belongs to the id of a data set, whatever
     its rows are by now, and a request that is sent again after rows have changed is still the same request."""
+    summary: str = field(default="", compare=False)
+    task: str = field(default="", compare=False)
+    asker: str = field(default="", compare=False)
+    """What was measured, for which kind of task, and the public key of whoever asked: for whoever reads the books."""
 
     def __post_init__(self) -> None:
-        names = (self.dataset, self.study, self.law, self.trust_model, self.fingerprint)
+        names = tuple(getattr(self, name) for name in (*NAMES, "law") if name != "id")
         if not isinstance(self.id, str | bytes) or not all(isinstance(name, str) for name in names):
             raise UsageError("charge: expected texts as its names, and an id of text or bytes.")
         if not (
@@ -98,6 +105,8 @@ class Charge:
         dataset: str,
         study: str,
         fingerprint: str = "",
+        task: str = "",
+        asker: str = "",
     ) -> Charge:
         """What answering a planned query costs the data set."""
         setting, shuffled = plan.setting, cost_of(plan)
@@ -117,12 +126,16 @@ class Charge:
             shuffled_delta=0.0 if shuffled is None else shuffled.delta,
             sampled=plan.sampled,
             fingerprint=fingerprint,
+            summary=plan.query.of.name,
+            task=task,
+            asker=asker,
         )
 
     @property
     def kind(self) -> Charge:
         """The release without names: equal for releases that cost the same and may be counted together."""
-        return replace(self, id="", dataset="", study="", trust_model="", fingerprint="")
+        nameless: dict[str, Any] = dict.fromkeys(NAMES, "")
+        return replace(self, **nameless)
 
     @property
     def exact(self) -> bool:
@@ -168,8 +181,12 @@ class Ledger(ABC):
         """Record the charges, or raise `BudgetExceeded` or (an id with other content) `ProtocolError`."""
 
     @abstractmethod
+    def find(self, id: str | bytes) -> Charge | None:  # noqa: A002
+        """The charge that is recorded with this id."""
+
     def has(self, id: str | bytes) -> bool:  # noqa: A002
         """Whether a charge with this id is recorded."""
+        return self.find(id) is not None
 
     @abstractmethod
     def spent(self, dataset: str, delta: float) -> float:
@@ -224,9 +241,9 @@ class MemoryLedger(Ledger):
                 if charge.part is not Part.ALL:
                     self._splits.setdefault(charge.dataset, charge.fingerprint)
 
-    def has(self, id: str | bytes) -> bool:  # noqa: A002
-        """Whether a charge with this id is recorded."""
-        return id in self._charges
+    def find(self, id: str | bytes) -> Charge | None:  # noqa: A002
+        """See `Ledger`."""
+        return self._charges.get(id)
 
     def spent(self, dataset: str, delta: float) -> float:
         """The epsilon that the releases of this data set add up to; infinite if one had no noise."""

@@ -17,14 +17,13 @@ import numpy as np
 
 from fedassay.privacy import accounting, renyi
 from fedassay.privacy.chain import CHARGE, Record, charge_of
-from fedassay.privacy.ledger import Charge
+from fedassay.privacy.ledger import NAMES, Charge
 from fedassay.privacy.renyi import Reals
 from fedassay.protocol import Budget, Neighbours, Part, Unit
 
 _PARTS = (Part.FIT, Part.HELD_OUT)
-_NAMES = ("id", "dataset", "study", "trust_model", "fingerprint")
-_COSTS = tuple(field.name for field in fields(Charge) if field.name not in _NAMES)
-_KNOWN = {*_NAMES, *_COSTS}
+_COSTS = tuple(field.name for field in fields(Charge) if field.name not in NAMES)
+_KNOWN = {*NAMES, *_COSTS}
 
 
 class Tally:
