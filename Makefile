@@ -10,7 +10,7 @@ demo: $(STAMP) ## the main job: 40 simulated hospitals under six trust models
 	$(BIN)/fedassay demo
 
 test: $(STAMP) ## what CI runs: a small dose of everything
-	$(BIN)/python -m pytest -n auto -q
+	$(BIN)/python -m pytest -n auto -q --durations=15
 
 test-full: $(STAMP) ## the stated numbers of every guarantee; writes docs/verification.md
 	$(BIN)/python -m pytest -n auto -q --full --verification docs/verification.md

@@ -181,6 +181,15 @@ def test_bad_rows_are_found_at_the_first_pass_of_a_secure_sum(town: Town, capsys
         assert "scores.csv" in capsys.readouterr().err
 
 
+def test_what_a_policy_judges_and_does_is_shown(tmp_path: Path, capsys: Any) -> None:
+    town = plain_town(tmp_path)
+    town.write_site("a", 'disclosure = "minimum-11"')
+    assert town.contribute("a", "--dry-run") == 0
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "its parameters transform 'mixed'" in shown
+    assert "counts of 1 to 10 rows were replaced by 0 before they leave (minimum-11)" in shown
+
+
 def test_rows_per_client_is_kept_and_shown(tmp_path: Path, capsys: Any) -> None:
     town = Town(tmp_path)
     noise = ("--privacy", "server-dp", "--epsilon", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedassay.crypto.identity import fingerprint
+from fedassay.errors import PolicyRefusal
+from fedassay.privacy.disclosure import Disclosure, is_seen
 from fedassay.runtimes.file_drop import Announcement, Asked, FileDropRuntime, Over, Study, Waiting
 from fedassay.runtimes.file_drop.participant import announcement_fingerprint
 from fedassay.sites import COORDINATOR, SiteFile
 
 _SHOWN = 12
 """Values of an array that are printed; --json writes all of them."""
+
+_LONGEST = 60
+"""Characters of a parameter."""
 
 
 def say(console: Console, text: str) -> None:
@@ -133,13 +139,31 @@ def _facts(announcement: Announcement, asked: Asked, file: SiteFile) -> Iterator
             "measured",
             f"{summary.name}: {summary.length:,} whole numbers from {columns}; {plan.query.part} rows",
         )
+        yield "its parameters", ", ".join(_parameters(summary)) or "none"
     yield "trust model", f"{opened.trust.name}, leg {opened.request.leg + 1} of this question"
     yield "protected unit", f"{protection.unit}, {protection.neighbours}"
     if protection.rows_per_client is not None:
         yield "rows used", f"at most {protection.rows_per_client:,}"
+    profile = _profile(file)
+    if profile is not None and is_seen(opened.trust.name):
+        yield "small counts", f"{profile.words} before they leave ({profile.name})"
     price = "no noise" if budget is None else f"epsilon {budget.epsilon:.3g}, delta {budget.delta:.3g}"
     yield "budget", f"{price}; recorded in the ledger of {file.dataset}"
     yield "cohort", f"{len(announcement.roster)} sites: {', '.join(announcement.roster)}"
+
+
+def _parameters(summary: Any) -> Iterator[str]:
+    """The public fields of a summary, which a policy judges; long ones shortened."""
+    for entry in fields(summary):
+        text = repr(getattr(summary, entry.name))
+        yield f"{entry.name} {text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}"
+
+
+def _profile(file: SiteFile) -> Disclosure | None:
+    try:
+        return file.policy.now().disclosure
+    except PolicyRefusal:  # then nothing leaves at all
+        return None
 
 
 def reply(content: dict[str, Any], asked: Asked, console: Console) -> None:
