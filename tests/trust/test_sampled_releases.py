@@ -257,7 +257,8 @@ def test_what_a_client_remembers_does_not_speak_when_its_coin_says_no() -> None:
         plan = Plan(
             query=Sum(of=Remembering(), cohort=cohort), setting=asked, sensitivity=MOVES, sampled=rate
         )
-        opened: Any = SimpleNamespace(study="s", tasks=("t",), request=SimpleNamespace(plans=(plan,)))
+        request = SimpleNamespace(plans=(plan,), exchange=bytes(16))
+        opened: Any = SimpleNamespace(study="s", tasks=("t",), request=request)
         learned: dict[Any, Any] = {}
         (vector,) = client._measure(opened, learned)
         answers.append((vector.tolist(), learned))
