@@ -153,7 +153,7 @@ class Client(Endpoint):
         if self.site.holdings is None:
             return
         charged = self.site.ledger.find(self._charge_id(exchange, 0))
-        if charged is not None and charged.fingerprint != self.site.holdings().fingerprint:
+        if charged is None or charged.fingerprint != self.site.holdings().fingerprint:
             raise DataError(
                 "rows: they have changed since this study was charged for them, so that they are not used; bring the "
                 "old ones back, or begin a new study."

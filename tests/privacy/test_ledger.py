@@ -12,30 +12,13 @@ import pytest
 
 from fedassay.errors import BudgetExceeded, ProtocolError, UnsupportedQuery, UsageError
 from fedassay.privacy import ledger as ledgers
-from fedassay.privacy.accounting import GAUSSIAN, LAPLACE
+from fedassay.privacy.accounting import GAUSSIAN
 from fedassay.privacy.ledger import Charge, MemoryLedger, admit, compose
 from fedassay.protocol import Budget, Neighbours, Part, Protection, Setting, Sum, Unit
 from fedassay.trust.plain import Plain
 from fedassay.trust.server_dp import ServerDP
+from ledgers import charge, exact
 from toys import CountsUpTo
-
-
-def charge(name: str | bytes = "1", **changes: Any) -> Charge:
-    """A release that costs epsilon = 0.25."""
-    values: dict[str, Any] = {
-        "dataset": "rows",
-        "study": "study",
-        "law": LAPLACE,
-        "scale": 4.0,
-        "l1": 1.0,
-        "l2": 1.0,
-        "trust_model": "server-dp",
-    }
-    return Charge(id=name, **{**values, **changes})
-
-
-def exact(name: str = "exact") -> Charge:
-    return charge(name, law="none", scale=0.0, trust_model="secure-sum")
 
 
 def test_charges_add_up_until_the_budget_is_gone() -> None:
