@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedassay import envelope, wire
+from fedassay.agenda import Agenda
 from fedassay.client import Client
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
 from fedassay.endpoint import FileStore
@@ -162,8 +163,7 @@ class FileDrop(Transport):
             state=self.sites.root / "coordinator-state",
             identity=self.sites.identities[COORDINATOR],
             name="s",
-            task=ask.task,
-            parameters={},
+            agenda=Agenda.of(ask.task, {}),
             trust=ask.trust,
             protection=ask.protection,
             budget=ask.budget,

@@ -6,8 +6,8 @@ used here once, with nothing else in the way.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,6 +39,7 @@ from fedassay.protocol import (
     TrustModel,
     Vector,
 )
+from fedassay.run import Job
 
 
 @dataclass(frozen=True)
@@ -235,3 +236,9 @@ class TwoShares(TrustModel):
 
 
 TOY_SUMMARIES = {kind.name: kind for kind in (CountsUpTo, LargestValue, DistanceToMedian, Surprise)}
+
+
+def shared(jobs: Iterable[Job]) -> tuple[Job, ...]:
+    """The jobs, each with the same share of the budget that they have together."""
+    jobs = tuple(jobs)
+    return tuple(replace(job, setting=replace(job.setting, share=1 / len(jobs))) for job in jobs)

@@ -13,7 +13,7 @@ from fedassay.data.bounds import limit_rows
 from fedassay.data.holdings import Holdings
 from fedassay.data.split import select_part
 from fedassay.endpoint import Endpoint, Memories, Store
-from fedassay.envelope import Envelope, Refusal, Summaries, TrustModels
+from fedassay.envelope import Envelope, Refusal, Summaries, TrustModels, kind_of
 from fedassay.errors import DataError, PolicyRefusal, ProtocolError
 from fedassay.privacy.disclosure import is_seen
 from fedassay.privacy.ledger import Charge, Ledger
@@ -107,7 +107,7 @@ class Client(Endpoint):
                     PolicyRequest.of(
                         plan,
                         study=opened.study,
-                        task=task,
+                        task=kind_of(task),
                         cohort=request.cohort,
                         asker=opened.asker,
                         rows=self._row_count if self.site.holdings is not None else None,
@@ -164,7 +164,7 @@ class Client(Endpoint):
 
         Why this is enough: what remains recorded for one part only was all measured on rows with one fingerprint, so on
         the same rows in the same places, with one split; each of their units was in one of its parts. Everything else
-        counts for both parts, whoever was in it. So no unit meets more than the ledger counts for the worse part.
+        counts for all rows, whoever was in it. So no unit meets more than the ledger counts for the worst atom.
         """
         if all(charge.part is Part.ALL for charge in charges):
             return charges

@@ -107,6 +107,17 @@ def rebuild(catalogue: Mapping[str, type[Public]], described: object) -> Public:
         raise ProtocolError(f"request: the fields of {described['name']} are not valid.") from error
 
 
+def kind_of(label: str) -> str:
+    """The kind of the task that asks under this label: tasks of one kind may have names that tell them apart.
+
+    Examples
+    --------
+    >>> kind_of("evaluate"), kind_of("conformal:strict")
+    ('evaluate', 'conformal')
+    """
+    return label.partition(":")[0]
+
+
 def pack_request(*, study: str, trust: TrustModel, tasks: tuple[str, ...], request: Request) -> bytes:
     """A request as bytes."""
     return wire.encode(

@@ -62,11 +62,34 @@ class Neighbours(StrEnum):
 
 
 class Part(StrEnum):
-    """The rows a query may see. Each site splits its rows once, by a keyed hash of the unit."""
+    """The rows a query may see. Each site splits its rows once, by a keyed hash of the unit.
+
+    Fit rows have two halves, for studies in which one task builds on what another has fitted: a threshold for
+    calibrated scores comes from rows that the calibrator has not seen.
+    """
 
     ALL = "all"
     FIT = "fit"
+    FIRST_FIT = "first-fit"
+    SECOND_FIT = "second-fit"
     HELD_OUT = "held-out"
+
+    @property
+    def atoms(self) -> tuple[Part, ...]:
+        """The parts that have no parts, of which this one consists: every unit is in exactly one of all atoms.
+
+        Examples
+        --------
+        >>> [str(atom) for atom in Part.FIT.atoms], [str(atom) for atom in Part.HELD_OUT.atoms]
+        (['first-fit', 'second-fit'], ['held-out'])
+        """
+        if self is Part.ALL:
+            return ATOMS
+        return ATOMS[:2] if self is Part.FIT else (self,)
+
+
+ATOMS = (Part.FIRST_FIT, Part.SECOND_FIT, Part.HELD_OUT)
+"""What releases on different rows are counted by: those on one atom add up, those on different ones do not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -427,16 +450,44 @@ class Setting:
 
     `noise(query)` predicts the noise that a query would get, so that a task can choose its own
     resolution by exact variance without knowing which trust model answers.
+
+    Parameters
+    ----------
+    budget : that of all tasks of the run together.
+    share : the part of it that this task may spend: a task speaks of shares of its own, which add up to 1.
+    fits_on : what this task gets where it asks for `Part.FIT`.
     """
 
     trust: TrustModel
     protection: Protection
     budget: Budget | None
     clients: int
+    share: float = 1.0
+    fits_on: Part = Part.FIT
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise UsageError(f"share of the budget: got {self.share:.3g}, expected a number in (0, 1].")
+        if self.fits_on not in (Part.FIT, *Part.FIT.atoms):
+            raise UsageError(f"rows to fit on: got {self.fits_on}, expected the fit rows or a half of them.")
+
+    @property
+    def whole(self) -> Setting:
+        """The setting of the whole run: what clients are told."""
+        return replace(self, share=1.0, fits_on=Part.FIT)
+
+    def asked(self, query: Query[Any]) -> Query[Any]:
+        """What is asked when this task asks: for its share of the budget, about its rows."""
+        part = self.fits_on if query.part is Part.FIT else query.part
+        return replace(query, share=query.share * self.share, part=part)
+
+    def plan(self, query: Query[Any]) -> Plan:
+        """How this task's query would be answered, or `UnsupportedQuery`."""
+        return self.trust.plan(self.asked(query), self.whole)
 
     def noise(self, query: Query[Any]) -> Noise:
         """The noise law of the answer to `query`."""
-        return self.trust.plan(query, self).noise
+        return self.plan(query).noise
 
 
 Step = Query[Any] | tuple[Query[Any], ...]

@@ -73,7 +73,21 @@ def describe_cohort(
     results: Mapping[str, Any], *, asked: int, answered: int, truncated: int | None
 ) -> dict[str, Any]:
     """The `cohort` part of a result; `truncated` is known to a simulation only."""
-    counted = results.get("histogram", {}).get("rows")
+    nobody = answered == 0  # nobody was asked, because asking was of no use
+    return {
+        "clients": answered,
+        "dropped": 0 if nobody else asked - answered,
+        "truncated": truncated,
+        "rows": _rows(results),
+    }
+
+
+def _rows(results: Mapping[str, Any]) -> float | None:
+    """How many rows a result is about; of several tasks the first that can tell, an evaluation before the others."""
+    if "tasks" in results:
+        tasks = sorted(results["tasks"].values(), key=lambda one: not one["task"].startswith("evaluate"))
+        return next((rows for one in tasks if (rows := _rows(one["results"])) is not None), None)
+    counted: float | None = results.get("histogram", {}).get("rows")
     if counted is None:
         rows = results.get("rows")
         counted = rows["value"] if isinstance(rows, Mapping) else rows
@@ -82,10 +96,4 @@ def describe_cohort(
     tested = results.get("hosmer_lemeshow")
     if counted is None and isinstance(tested, Mapping) and isinstance(tested.get("groups"), list):
         counted = sum(group["rows"] for group in tested["groups"])
-    nobody = answered == 0  # nobody was asked, because asking was of no use
-    return {
-        "clients": answered,
-        "dropped": 0 if nobody else asked - answered,
-        "truncated": truncated,
-        "rows": counted,
-    }
+    return counted

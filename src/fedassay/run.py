@@ -8,7 +8,7 @@ message leave. A run that crashed is called again with the same journal.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from fedassay.journal import Journal, MemoryJournal
 from fedassay.privacy.ledger import Charge, Ledger
 from fedassay.privacy.randomness import require_secure
 from fedassay.protocol import (
+    ATOMS,
     Cohort,
     Draw,
     Exchange,
@@ -82,54 +83,85 @@ class Runtime(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One task with the setting that it runs in (its own budget, among others)."""
+    """One task with the setting that it runs in: its share of the budget, the rows that it fits on.
+
+    Parameters
+    ----------
+    name : what its result is found under; unlike that of other jobs.
+    label : what clients are told of who asks (`envelope.kind_of`); the name, if nothing is said.
+    after, informed : the job that must have ended before, and what makes the task from its result. Until then `task`
+        stands for it: it asks for as much.
+    """
 
     name: str
     task: Task[Any]
     setting: Setting
+    label: str = ""
+    after: str | None = None
+    informed: Callable[[Any], Task[Any]] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", self.label or self.name)
+
+    def steps(self, results: Mapping[str, Any]) -> Generator[Step, Any, Any]:
+        """The steps of the task, given the results of the jobs that have ended."""
+        informed = self.informed is not None and self.after is not None
+        task = self.informed(results[self.after]) if informed else self.task  # type: ignore[misc,index]
+        return task.steps(self.setting)
 
 
 @dataclass(kw_only=True)
 class _Running:
-    """A task that has been started: its generator, the step it waits for, the shares it has spent."""
+    """A task that has been started: its generator, and the step it waits for."""
 
     job: Job
     flow: Generator[Step, Any, Any]
     step: Step
-    spent: dict[Part, float] = field(default_factory=lambda: {Part.FIT: 0.0, Part.HELD_OUT: 0.0})
-    kept: set[str] = field(default_factory=set)
-    """What servers keep and answer more points of, for nothing (`Points`)."""
-    composed: dict[Part, tuple[float, float]] = field(default_factory=dict)
-    """How the shares of each part add up: the sampling that counts, and the share of each release under it."""
 
     @property
     def queries(self) -> tuple[Query[Any], ...]:
-        return self.step if isinstance(self.step, tuple) else (self.step,)
+        """What is asked in this step, for the task's share of the budget and about its rows."""
+        step = self.step if isinstance(self.step, tuple) else (self.step,)
+        return tuple(self.job.setting.asked(query) for query in step)
 
-    def spend(self, plans: Sequence[Plan]) -> None:
-        """Count the shares of this step; fit and held-out rows are different units, so they do not add up."""
+
+@dataclass(kw_only=True)
+class Purse:
+    """The shares of one budget that queries have asked for: those about the same rows must not exceed 1.
+
+    Rows of different atoms are different units, so their shares do not add up (`Part.atoms`).
+    """
+
+    spent: dict[Part, float] = field(default_factory=lambda: dict.fromkeys(ATOMS, 0.0))
+    _kept: set[str] = field(default_factory=set)
+    """What servers keep and answer more points of, for nothing (`Points`)."""
+    _composed: dict[Part, tuple[float, float]] = field(default_factory=dict)
+    """How the shares of each atom add up: the sampling that counts, and the share of each release under it."""
+
+    def spend(self, task: str, plans: Sequence[Plan]) -> None:
+        """Count the shares of these queries of a task, or raise if they are too many."""
         overspent = False
-        for query, plan in zip(self.queries, plans, strict=True):
+        for plan in plans:
+            query = plan.query
             if isinstance(query, Points):
-                if _kept(self.job.name, query) in self.kept:
+                if _kept(task, query) in self._kept:
                     continue
-                self.kept.add(_kept(self.job.name, query))
-            parts = list(self.spent) if query.part is Part.ALL else [query.part]
-            for part in parts:
+                self._kept.add(_kept(task, query))
+            for atom in query.part.atoms:
                 # Beside a whole share there is nothing left, not even what rounding could explain.
-                allowed = 1.0 if 1.0 in (query.share, self.spent[part]) else 1 + 1e-9
-                self.spent[part] += query.share
-                overspent = overspent or self.spent[part] > allowed
+                allowed = 1.0 if 1.0 in (query.share, self.spent[atom]) else 1 + 1e-9
+                self.spent[atom] += query.share
+                overspent = overspent or self.spent[atom] > allowed
                 kind = (plan.sampled, query.share if plan.sampled < 1 else 0.0)
-                if self.composed.setdefault(part, kind) != kind:
+                if self._composed.setdefault(atom, kind) != kind:
                     raise UsageError(
-                        f"task {self.job.name}: its queries are sampled differently, so that their shares of the "
-                        "budget do not add up; sample all of them alike, or none."
+                        f"task {task}: queries are sampled differently, so that their shares of the budget do not add "
+                        "up; sample all of them alike, or none."
                     )
         if overspent:
             raise UsageError(
-                f"task {self.job.name}: its queries ask for {max(self.spent.values()):.3g} of its budget, "
-                "expected at most 1 in total."
+                f"task {task}: with its queries {max(self.spent.values()):.3g} of the budget are asked for, expected "
+                "at most 1 in total."
             )
 
 
@@ -142,19 +174,22 @@ def run(
     study: str,
     dataset: str = "federation",
     journal: Journal | None = None,
+    receipts: dict[str | bytes, Charge] | None = None,
 ) -> dict[str, Any]:
     """Run the tasks in lockstep and return their results by name.
 
     Parameters
     ----------
+    jobs : share one trust model, one protection and one budget; each begins as soon as the one has ended that it
+        builds on.
     ledger : charged once per query, before its first message; may refuse.
     randomness : the server's. A runtime that is not a simulation refuses a seeded one.
     journal : give the journal of a crashed run to go on from where it stopped.
+    receipts : what was charged is added to it by id, in order, also what an earlier call with this journal has paid.
     """
     if not runtime.simulated:
         require_secure(randomness)
-    if len({job.name for job in jobs}) != len(jobs) or len({job.setting.trust for job in jobs}) != 1:
-        raise UsageError("run: expected jobs with different names that share one trust model.")
+    _check_jobs(jobs)
     _check_helpers(jobs[0].setting.trust, runtime)
     driver = _Driver(
         runtime=runtime,
@@ -163,18 +198,33 @@ def run(
         study=study,
         dataset=dataset,
         journal=journal if journal is not None else MemoryJournal(),
+        receipts={} if receipts is None else receipts,
     )
     results: dict[str, Any] = {}
-    running = [_start(job, results) for job in jobs]
-    waiting = [task for task in running if task is not None]
-    number = 0
-    while waiting:
-        answers = driver.answer(waiting, number)
-        waiting = [
-            task for task, answer in zip(waiting, answers, strict=True) if _go_on(task, answer, results)
-        ]
-        number += 1
+    coming, waiting, number = list(jobs), list[_Running](), 0
+    while coming or waiting:
+        for job in [job for job in coming if job.after is None or job.after in results]:
+            coming.remove(job)
+            waiting += _start(job, results)
+        if waiting:
+            answers = driver.answer(waiting, number)
+            waiting = [
+                task for task, answer in zip(waiting, answers, strict=True) if _go_on(task, answer, results)
+            ]
+            number += 1
     return results
+
+
+def _check_jobs(jobs: Sequence[Job]) -> None:
+    """Refuse jobs that do not belong into one run."""
+    names = [job.name for job in jobs]
+    if not jobs or len(set(names)) != len(names) or len({job.setting.whole for job in jobs}) != 1:
+        raise UsageError(
+            "run: expected jobs with different names that share one trust model, one protection and one budget."
+        )
+    for place, job in enumerate(jobs):
+        if job.after is not None and job.after not in names[:place]:
+            raise UsageError(f"run: the job {job.name} builds on {job.after!r}, expected a job before it.")
 
 
 def _check_helpers(trust: TrustModel, runtime: Runtime) -> None:
@@ -193,17 +243,18 @@ def rehearse(task: Task[Any], setting: Setting) -> tuple[Query[Any], ...]:
     step = next(task.steps(setting), ())
     queries = step if isinstance(step, tuple) else (step,)
     for query in queries:
-        setting.trust.plan(query, setting)
+        setting.plan(query)
     return queries
 
 
-def _start(job: Job, results: dict[str, Any]) -> _Running | None:
-    flow = job.task.steps(job.setting)
+def _start(job: Job, results: dict[str, Any]) -> list[_Running]:
+    """The job, started; nothing if it has no questions."""
+    flow = job.steps(results)
     try:
-        return _Running(job=job, flow=flow, step=next(flow))
+        return [_Running(job=job, flow=flow, step=next(flow))]
     except StopIteration as finished:
         results[job.name] = finished.value
-        return None
+        return []
 
 
 def _go_on(task: _Running, answer: Any, results: dict[str, Any]) -> bool:
@@ -223,23 +274,26 @@ class _Driver:
     study: str
     dataset: str
     journal: Journal
+    receipts: dict[str | bytes, Charge] = field(repr=False)
+    purse: Purse = field(default_factory=Purse)
 
     def answer(self, waiting: Sequence[_Running], number: int) -> list[Any]:
         """The answers to one step of every waiting task: a `Released`, or a tuple of them, for each."""
         asked = [(task, query) for task in waiting for query in task.queries]
-        plans = [task.job.setting.trust.plan(query, task.job.setting) for task, query in asked]
+        plans = [task.job.setting.trust.plan(query, task.job.setting.whole) for task, query in asked]
         for task in waiting:
-            task.spend([plan for plan, (owner, _) in zip(plans, asked, strict=True) if owner is task])
+            mine = [plan for plan, (owner, _) in zip(plans, asked, strict=True) if owner is task]
+            self.purse.spend(task.job.label, mine)
         released: list[Released[Any] | None] = [None] * len(asked)
         for i, (task, query) in enumerate(asked):
             if isinstance(query, Points):
-                released[i] = self._answer_points(plans[i], query, task.job.name)
+                released[i] = self._answer_points(plans[i], query, task.job.label)
         together = [i for i, (_, query) in enumerate(asked) if not isinstance(query, Points)]
         for cohort in dict.fromkeys(asked[i][1].cohort for i in together):
             places = [i for i in together if asked[i][1].cohort == cohort]
             answers = self._answer_together(
                 tuple(plans[i] for i in places),
-                tuple(asked[i][0].job.name for i in places),
+                tuple(asked[i][0].job.label for i in places),
                 cohort=cohort,
                 key=f"{number}/{cohort}",
             )
@@ -281,19 +335,20 @@ class _Driver:
         """What is recorded for this key, or what the runtime brings back, charged for before."""
         plans = exchange.plans
         recorded = self.journal.find("released", key=key)
-        if recorded is None:
-            self.ledger.charge(
-                [
-                    # Clients, whose ids end otherwise, may share the ledger.
-                    Charge.of(
-                        plan,
-                        id=f"{exchange.id.hex()}/{i}/coordinator",
-                        dataset=self.dataset,
-                        study=self.study,
-                    )
-                    for i, plan in enumerate(plans)
-                ]
+        charges = [
+            # Clients, whose ids end otherwise, may share the ledger.
+            Charge.of(
+                plan,
+                id=f"{exchange.id.hex()}/{i}/coordinator",
+                dataset=self.dataset,
+                study=self.study,
+                task=task,
             )
+            for i, (plan, task) in enumerate(zip(plans, exchange.tasks, strict=True))
+        ]
+        self.receipts.update({charge.id: charge for charge in charges})
+        if recorded is None:
+            self.ledger.charge(charges)
             released = self.runtime.carry(
                 Errand(
                     study=self.study,

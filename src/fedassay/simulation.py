@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
+from fedassay.agenda import Agenda, Alone, Run
 from fedassay.client import Client, Site
 from fedassay.data.federation import Federation, load
 from fedassay.data.holdings import Holdings
@@ -15,18 +16,17 @@ from fedassay.data.split import HELD_OUT
 from fedassay.envelope import Refusal
 from fedassay.errors import FederationError, Refused, TooFewClients, UsageError
 from fedassay.helper import Helper
-from fedassay.journal import MemoryJournal
+from fedassay.journal import Journal, MemoryJournal
 from fedassay.privacy.disclosure import Disclosure
-from fedassay.privacy.ledger import MemoryLedger
+from fedassay.privacy.ledger import Charge, MemoryLedger
 from fedassay.privacy.policy import AllowAll, Policy
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.privacy.records import MemoryRecords
-from fedassay.protocol import Budget, Protection, Rows, Setting, Sum, Task, TrustModel
+from fedassay.protocol import Budget, Protection, Rows, Setting, Sum, TrustModel
 from fedassay.result import Result, describe_cohort, describe_privacy
-from fedassay.run import Job, rehearse, run
+from fedassay.run import run
 from fedassay.runtimes import disclosed
 from fedassay.runtimes.in_process import SERVERS, Aggregate, Faithful, Progress
-from fedassay.tasks.catalogue import TASKS
 
 Mode = Literal["auto", "faithful", "aggregate"]
 Carrier = Literal["in-process", "flower"]
@@ -142,8 +142,7 @@ class Simulation:
 
 
 def simulate(
-    name: str,
-    task: Task[dict[str, Any]],
+    agenda: Agenda | Alone,
     data: Any,
     *,
     columns: Mapping[str, str],
@@ -153,50 +152,62 @@ def simulate(
     protection: Protection,
     parameters: Mapping[str, Any],
     simulation: Simulation,
+    journal: Journal | None = None,
 ) -> Result:
-    """Run any task over simulated clients; the same for every task."""
+    """Run any tasks over simulated clients; the same for all of them.
+
+    A journal that lasts lets a simulation that broke off go on; then nothing is asked, and charged, twice.
+    """
     started = time.perf_counter()
     # What can be refused without looking at the data is refused before they are opened.
     likely = trust.with_one_row_each(protection) if client is None else protection
-    first = rehearse(task, Setting(trust=trust, protection=likely, budget=budget, clients=0))
+    first = agenda.rehearse(Setting(trust=trust, protection=likely, budget=budget, clients=0))
     profile = simulation.disclosure
     if profile is not None:
         disclosed.require(profile, trust, first)
     federation = load(data, client=client, columns=columns)
     protection = trust.with_one_row_each(protection) if federation.one_row_each else protection
     setting = Setting(trust=trust, protection=protection, budget=budget, clients=federation.client_count)
-    journal = MemoryJournal()
-    # Clients are told which kind of task asks, by its name in the catalogue.
-    kind = next((known for known, of in TASKS.items() if type(task) is of), name)
+    kept = MemoryJournal() if journal is None else journal
+    receipts: dict[str | bytes, Charge] = {}
+    # What goes on draws anew: noise of releases before and after the break must have nothing to do with each other.
+    randomness = simulation.randomness().child(
+        "server" if not kept.entries() else f"server/{len(kept.entries())}"
+    )
 
     def body(runtime: Any) -> tuple[Any, dict[str, Any]]:
         try:
             return runtime, run(
-                [Job(name=kind, task=task, setting=setting)],
+                agenda.jobs(setting),
                 runtime=disclosed.published(runtime, profile),
                 ledger=MemoryLedger(None),
-                randomness=simulation.randomness().child("server"),
-                study=name,
-                journal=journal,
-            )[kind]
+                randomness=randomness,
+                study=agenda.name,
+                journal=kept,
+                receipts=receipts,
+            )
         except TooFewClients as error:
             raise _explained(error, runtime) from error
 
-    runtime, results = simulation.carry(
+    runtime, outcome = simulation.carry(
         federation,
         body,
         two_servers=trust.helpers_needed > 0,
         single=any(not isinstance(query, Sum) for query in first),
     )
+    few = federation.client_count <= LARGEST_FAITHFUL
+    results = agenda.results(
+        outcome, Run(clients=federation.clients if few else (), budget=budget, receipts=receipts)
+    )
     return Result(
-        task=name,
+        task=agenda.name,
         parameters=dict(parameters),
         results=results,
         privacy=disclosed.stated(describe_privacy(setting, simulated=runtime.simulated), profile),
         cohort=describe_cohort(
             results,
             asked=federation.client_count,
-            answered=journal.answered(federation.client_count),
+            answered=kept.answered(federation.client_count),
             truncated=runtime.truncated,
         ),
         runtime={

@@ -43,10 +43,10 @@ def response(epsilon: float) -> DpEvent:
 
 
 def oracle(charges: list[Charge]) -> float:
-    """The smallest epsilon that dp-accounting gives for the worse part."""
+    """The smallest epsilon that dp-accounting gives for the rows that have met most."""
     worst = 0.0
-    for part in (Part.FIT, Part.HELD_OUT):
-        counts = Counter((one.law, one.scale) for one in charges if one.part in (part, Part.ALL))
+    for parts in ((Part.FIRST_FIT, Part.FIT), (Part.SECOND_FIT, Part.FIT), (Part.HELD_OUT,)):
+        counts = Counter((one.law, one.scale) for one in charges if one.part in (*parts, Part.ALL))
         renyi = RdpAccountant(ORDERS, NeighboringRelation.REPLACE_ONE)
         loss = PLDAccountant(value_discretization_interval=1e-4)
         for (law, scale), times in counts.items():

@@ -35,7 +35,16 @@ from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.local_dp import LocalDP
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
-from toys import TOY_SUMMARIES, CountsUpTo, DistanceToMedian, LargestValue, Once, ThreeRounds, TwoShares
+from toys import (
+    TOY_SUMMARIES,
+    CountsUpTo,
+    DistanceToMedian,
+    LargestValue,
+    Once,
+    ThreeRounds,
+    TwoShares,
+    shared,
+)
 
 ROWS = {"a": (1, 2, 3), "b": (2, 2), "c": (5, 0, 1, 2), "d": (3,)}
 HELPER = "helper"
@@ -78,6 +87,9 @@ class Scenario:
     name: str
     jobs: tuple[Job, ...]
     lost: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "jobs", shared(self.jobs))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from scenarios import (
     in_plain_values,
 )
 
+from fedassay.agenda import Agenda
 from fedassay.client import Client, Site
 from fedassay.crypto.identity import Credentials, Identity
 from fedassay.endpoint import Endpoint
@@ -42,7 +44,7 @@ class Village:
     """Parties that share a folder, with one study; the client `lost` never contributes."""
 
     def __init__(self, root: Path, job: Job, *, lost: str | None = None) -> None:
-        self.root, self.job, self.lost = root, job, lost
+        self.root, self.job, self.lost = root, replace(job, label="evaluate"), lost
         self.identities = {name: Identity.draw(SECURE) for name in ("coordinator", HELPER, *ROWS)}
         self.endpoints: dict[str, Endpoint] = {name: self.client(name) for name in ROWS}
         self.endpoints[HELPER] = Helper(HELPER, randomness=SECURE, summaries=SUMMARIES, trust_models=TRUSTED)
@@ -53,8 +55,7 @@ class Village:
             state=root / "state",
             identity=self.identities["coordinator"],
             name="toys",
-            task=job.name,
-            parameters={},
+            agenda=Agenda.of("evaluate", {}),
             trust=job.setting.trust,
             protection=Protection(),
             budget=job.setting.budget,
@@ -88,7 +89,7 @@ class Village:
         runtime, journal = FileDropRuntime(study, close=close), FileJournal(study.home / "journal")
         try:
             return run(
-                [Job(name=self.job.name, task=self.job.task, setting=study.announcement.setting)],
+                [replace(self.job, setting=study.announcement.setting)],
                 runtime=runtime,
                 ledger=self.ledger,
                 randomness=randomness,

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import fedassay
+from fedassay.agenda import Agenda
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.journal import MemoryJournal
 from fedassay.privacy.disclosure import PROFILES
@@ -144,7 +145,9 @@ def test_a_coordinator_on_flower_publishes_protected_totals(
     direct = Direct(ByFlower(sites, monkeypatch), sites.names)
     monkeypatch.setattr(Coordinator, "runtime", lambda *_, **__: direct)
     study = Study(
-        name="spring", privacy="plain", parameters={"height": 3, "transform": "uniform", "buckets": 4}
+        name="spring",
+        privacy="plain",
+        agenda=Agenda.of("evaluate", {"height": 3, "transform": "uniform", "buckets": 4}),
     )
     quiet: Any = {"progress": lambda *_: None, "warn": lambda _: None}
     document = json.loads(Coordinator(file=file).release(study, None, **quiet)[0])  # type: ignore[arg-type]

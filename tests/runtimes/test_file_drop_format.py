@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fedassay.agenda import Agenda
 from fedassay.crypto.identity import Identity
 from fedassay.crypto.keys import KeyPair, Secret
 from fedassay.errors import ProtocolError
@@ -45,8 +46,7 @@ class Counting:
 def announcement() -> Announcement:
     return Announcement(
         study="demo-0123456789abcdef",
-        task="evaluate",
-        parameters={"thresholds": [0.5]},
+        agenda=Agenda.of("evaluate", {"thresholds": [0.5]}),
         trust=ServerDP(),
         protection=Protection(),
         budget=Budget(epsilon=1.0),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fedassay import envelope, wire
+from fedassay.agenda import Agenda
 from fedassay.crypto.identity import Identity, key_to_text
 from fedassay.crypto.keys import KeyPair, Secret
 from fedassay.privacy.randomness import SecureRandomness
@@ -258,7 +259,7 @@ def announce_again(town: Town, **changes: Any) -> None:
     [
         ({"study": "evaluate-another"}, "name different studies"),
         ({"trust": Plain()}, "the trust model secure-sum or its parameters is not what was announced"),
-        ({"task": "calibrate"}, "the task evaluate is not what was announced"),
+        ({"agenda": Agenda.of("calibrate", {})}, "the task evaluate is not what was announced"),
         ({"protection": Protection(rows_per_client=5)}, "is not what was announced"),
         ({"budget": Budget(epsilon=1.0)}, "is not what was announced"),
     ],
@@ -271,7 +272,7 @@ def test_a_request_under_other_terms_than_announced(
 
 
 def test_an_announcement_that_changes_after_an_answer(town: Town, capsys: Any) -> None:
-    announce_again(town, parameters={"thresholds": [0.9]})
+    announce_again(town, agenda=Agenda.of("evaluate", {"thresholds": [0.9]}))
     assert town.contribute("a", "--yes") == 4
     assert "has changed; it is refused" in capsys.readouterr().err
 

@@ -268,14 +268,24 @@ def test_lines_that_are_no_events(text: str) -> None:
     assert events.event_in(text) is None
 
 
+def asked(task: str, parameters: dict[str, Any], **more: Any) -> str:
+    """The tasks of a run configuration, whether they make sense or not."""
+    item = {"name": task, "task": task, "parameters": parameters, "share": 1.0, "after": None}
+    return json.dumps([{**item, **more}])
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"study": "../x"},
-        {"task": "rm"},
-        {"parameters": "[]"},
-        {"parameters": '{"code": 1}'},
-        {"parameters": '{"buckets": "many"}'},
+        {"tasks": "[]"},
+        {"tasks": "{}"},
+        {"tasks": '[{"name": "evaluate"}]'},
+        {"tasks": asked("rm", {})},
+        {"tasks": asked("evaluate", {"code": 1})},
+        {"tasks": asked("evaluate", {"buckets": "many"})},
+        {"tasks": asked("evaluate", {}, share=2.0)},
+        {"tasks": asked("evaluate", {}, after="calibrate")},
         {"privacy": "trust-me"},
         {"privacy-parameters": '{"dropout": 0.9}'},
         {"privacy-parameters": "{"},

@@ -12,6 +12,7 @@ pytest.importorskip("ray", reason="Ray is not installed; pip install 'fedassay[f
 from flower_lab import Lab, hospitals, parsed, pooled, running
 
 import fedassay
+from fedassay.agenda import Agenda
 from fedassay.errors import FederationError
 from fedassay.protocol import Budget
 from fedassay.runtimes.flower.study import Study
@@ -48,7 +49,13 @@ def test_a_deployment_with_a_shuffler_survives_its_loss(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "lab", sites, policy=POLICY, helpers=("helper",))
 
     def study(name: str, **limits: float) -> Study:
-        return Study(name=name, parameters={"height": 6}, privacy="shuffle", epsilon=EPSILON, **limits)
+        return Study(
+            name=name,
+            agenda=Agenda.of("evaluate", {"height": 6}),
+            privacy="shuffle",
+            epsilon=EPSILON,
+            **limits,
+        )
 
     with running(lab):
         document = parsed(submit(lab.app, study("s", timeout=60, wait=60), lab.connection))

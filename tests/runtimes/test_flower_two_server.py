@@ -16,6 +16,7 @@ pytest.importorskip("ray", reason="Ray is not installed; pip install 'fedassay[f
 from flower_lab import Lab, hospitals, parsed, pooled, running
 
 import fedassay
+from fedassay.agenda import Agenda
 from fedassay.errors import FederationError
 from fedassay.protocol import Budget, Protection
 from fedassay.runtimes.flower.coordinator import Coordinator
@@ -59,8 +60,8 @@ def test_the_coordinator_clears_the_stores_of_all_its_studies(tmp_path: Path) ->
     long_ago = time.time() - (DAYS_KEPT + 1) * 86_400
     os.utime(stores["old"] / "ab.talk", (long_ago, long_ago))
     coordinator: Any = Coordinator(file=SimpleNamespace(state=tmp_path, credentials=None))
-    job = SimpleNamespace(setting=SimpleNamespace(trust=TwoServer()))
-    with coordinator._first_server(SimpleNamespace(name="this"), job) as server:
+    setting = SimpleNamespace(trust=TwoServer())
+    with coordinator._first_server(SimpleNamespace(name="this"), setting) as server:
         assert isinstance(server.store, ServerStore)
         assert server.store.folder == stores["this"]
     assert not (stores["old"] / "ab.talk").exists()
@@ -73,7 +74,7 @@ def test_a_deployment_with_a_second_server_survives_its_restart(tmp_path: Path) 
     lab = Lab(tmp_path / "lab", sites, policy=POLICY, helpers=("helper",))
     study = Study(
         name="s",
-        parameters={"height": 6},
+        agenda=Agenda.of("evaluate", {"height": 6}),
         privacy="two-server",
         epsilon=EPSILON,
         rows_per_client=60,
@@ -89,7 +90,7 @@ def test_a_deployment_with_a_second_server_survives_its_restart(tmp_path: Path) 
         lab.kill("helper")
         other = Study(
             name="t",
-            parameters={"height": 6},
+            agenda=Agenda.of("evaluate", {"height": 6}),
             privacy="two-server",
             epsilon=EPSILON,
             rows_per_client=60,

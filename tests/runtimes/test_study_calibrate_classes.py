@@ -14,6 +14,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 import fedassay
+from fedassay.agenda import Agenda
 from fedassay.cli import run_command
 from fedassay.errors import UsageError
 from fedassay.reports.contents import heading
@@ -157,12 +158,12 @@ def test_what_makes_no_sense_is_refused_before_anybody_is_asked(
 
 def test_a_flower_study_carries_the_parameters() -> None:
     given = {"classes": 3, "method": "matrix", "solver": "fedavg", "rounds": 2, "participation": 0.5}
-    study = Study(name="s", task="calibrate-classes", parameters=given, privacy="plain")
+    study = Study(name="s", agenda=Agenda.of("calibrate-classes", given), privacy="plain")
     again = Study.from_config(study.to_config())
-    assert again.job(clients=5).task == CalibrateMulticlass(**given)
+    assert again.agenda.items[0].made == CalibrateMulticlass(**given)
     for wrong, words in (({"height": 3}, "has no use for it"), ({"classes": None}, "give --classes")):
         with pytest.raises(UsageError, match=words):
-            Study(name="s", task="calibrate-classes", parameters={**given, **wrong}, privacy="plain")
+            Study(name="s", agenda=Agenda.of("calibrate-classes", {**given, **wrong}), privacy="plain")
 
 
 @pytest.mark.full

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import fedassay
+from fedassay.agenda import Agenda
 from fedassay.errors import UsageError
 from fedassay.runtimes.flower.study import Study
 from fedassay.tasks.evaluation import Evaluate
@@ -84,12 +85,12 @@ def test_a_site_that_names_no_group_column_says_so(town: Town, capsys: Any) -> N
 
 
 def test_a_flower_study_carries_the_parameters() -> None:
-    study = Study(name="s", parameters={"groups": ["F", "M"], "per_site": True})
+    study = Study(name="s", agenda=Agenda.of("evaluate", {"groups": ["F", "M"], "per_site": True}))
     again = Study.from_config(study.to_config())
-    assert again.job(clients=5).task == Evaluate(groups=("F", "M"), per_site=True)
-    both = Study(name="s", parameters={"versus": True})
-    assert Study.from_config(both.to_config()).job(clients=5).task == Evaluate(versus=True)
+    assert again.agenda.items[0].made == Evaluate(groups=("F", "M"), per_site=True)
+    both = Study(name="s", agenda=Agenda.of("evaluate", {"versus": True}))
+    assert Study.from_config(both.to_config()).agenda.items[0].made == Evaluate(versus=True)
     with pytest.raises(UsageError, match="per-site: under server-dp"):
-        Study(name="s", parameters={"per_site": True}, privacy="server-dp", epsilon=1.0)
+        Study(name="s", agenda=Agenda.of("evaluate", {"per_site": True}), privacy="server-dp", epsilon=1.0)
     with pytest.raises(UsageError, match="got 'F' twice"):
-        Study(name="s", parameters={"groups": ["F", "F"]})
+        Study(name="s", agenda=Agenda.of("evaluate", {"groups": ["F", "F"]}))

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import fedassay
+from fedassay.agenda import Agenda
 from fedassay.cli import run_command
 from fedassay.coverage import best_pair, best_server_rank
 from fedassay.errors import UsageError
@@ -199,12 +200,12 @@ def test_a_site_that_names_no_target_says_so(town: Town, capsys: Any) -> None:
 
 def test_a_flower_study_carries_the_parameters() -> None:
     parameters = {"quantity": "absolute", "level": 0.8, "score_range": [0.0, 6.0], "method": "qq"}
-    study = Study(name="s", task="conformal", parameters=parameters)
+    study = Study(name="s", agenda=Agenda.of("conformal", parameters))
     again = Study.from_config(study.to_config())
     wanted = Conformal(quantity="absolute", level=0.8, score_range=(0.0, 6.0), method="qq")
-    assert again.job(clients=5).task == wanted
+    assert again.agenda.items[0].made == wanted
     with pytest.raises(UsageError, match="level: got 2"):
-        Study(name="s", task="conformal", parameters={"level": 2.0})
+        Study(name="s", agenda=Agenda.of("conformal", {"level": 2.0}))
 
 
 @pytest.mark.filterwarnings("ignore")  # Flower and Ray warn about each other's deprecated corners

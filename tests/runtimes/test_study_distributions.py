@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import fedassay
+from fedassay.agenda import Agenda
 from fedassay.errors import UsageError
 from fedassay.runtimes.flower.study import Study
 from fedassay.tasks.distribution.ecdf import Ecdf
@@ -127,11 +128,11 @@ def test_a_site_that_names_no_value_column_says_so(town: Town, capsys: Any) -> N
 
 def test_a_flower_study_carries_the_parameters() -> None:
     study = Study(
-        name="s", task="ecdf", parameters={"lower": 0.0, "upper": 9.0, "given": [], "quantiles": [0.5]}
+        name="s", agenda=Agenda.of("ecdf", {"lower": 0.0, "upper": 9.0, "given": [], "quantiles": [0.5]})
     )
     again = Study.from_config(study.to_config())
-    assert again.job(clients=5).task == Ecdf(lower=0.0, upper=9.0, quantiles=(0.5,))
-    test = Study(name="s", task="hosmer-lemeshow", parameters={"groups": 5})
-    assert Study.from_config(test.to_config()).job(clients=5).task == HosmerLemeshow(groups=5)
+    assert again.agenda.items[0].made == Ecdf(lower=0.0, upper=9.0, quantiles=(0.5,))
+    test = Study(name="s", agenda=Agenda.of("hosmer-lemeshow", {"groups": 5}))
+    assert Study.from_config(test.to_config()).agenda.items[0].made == HosmerLemeshow(groups=5)
     with pytest.raises(UsageError, match="range: got 5 to 5"):
-        Study(name="s", task="ecdf", parameters={"lower": 5.0, "upper": 5.0})
+        Study(name="s", agenda=Agenda.of("ecdf", {"lower": 5.0, "upper": 5.0}))

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import fedassay
+from fedassay.agenda import Agenda
 from fedassay.cli import run_command
 from fedassay.errors import UsageError
 from fedassay.runtimes.flower.study import Study
@@ -103,12 +104,12 @@ def test_what_makes_no_sense_is_refused_before_anything_is_announced(
 
 def test_a_flower_study_carries_the_parameters() -> None:
     parameters = {"features": ["age", "dose"], "model": "logistic", "method": "newton", "errors": "clients"}
-    study = Study(name="s", task="infer", parameters=parameters)
+    study = Study(name="s", agenda=Agenda.of("infer", parameters))
     again = Study.from_config(study.to_config())
     wanted = Infer(features=("age", "dose"), model="logistic", method="newton", errors="clients")
-    assert again.job(clients=5).task == wanted
+    assert again.agenda.items[0].made == wanted
     with pytest.raises(UsageError, match="level: got 2"):
-        Study(name="s", task="infer", parameters={"features": ["age"], "level": 2.0})
+        Study(name="s", agenda=Agenda.of("infer", {"features": ["age"], "level": 2.0}))
 
 
 @pytest.mark.full

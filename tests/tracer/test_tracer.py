@@ -33,6 +33,7 @@ from toys import (
     Surprise,
     ThreeRounds,
     TwoShares,
+    shared,
 )
 
 ROWS = {"a": (1, 2, 3), "b": (2, 2), "c": (5, 0, 1, 2), "d": (3,)}
@@ -83,7 +84,7 @@ def job(task: Any, trust: TrustModel, name: str = "task") -> Job:
 
 def go(place: House, *jobs: Job, **options: Any) -> dict[str, Any]:
     return run(
-        jobs,
+        shared(jobs),
         runtime=place.runtime,
         ledger=place.ledger,
         randomness=SimulatedRandomness(1),
@@ -131,7 +132,7 @@ def test_a_task_cannot_overspend_its_budget() -> None:
             yield Sum(of=CountsUpTo(top=1), share=0.7)
             yield Sum(of=CountsUpTo(top=1), share=0.4, part=Part.FIT)
 
-    with pytest.raises(UsageError, match=r"1\.1 of its budget"):
+    with pytest.raises(UsageError, match=r"1\.1 of the budget"):
         go(house(), job(Greedy(), Plain()))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fedassay.agenda import Alone
 from fedassay.data.partition import Partition
 from fedassay.data.schema import Columns
 from fedassay.errors import UsageError
@@ -86,8 +87,7 @@ class Terms:
     ) -> Result:
         """Run a task; its parameters are the columns, the task's own fields, and `more`."""
         return simulate(
-            name,
-            task,
+            Alone(name=name, task=task),
             data,
             columns=columns.names,
             client=columns.client,

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedassay.agenda import Agenda, Run
 from fedassay.cli.options import Terms
 from fedassay.crypto.identity import Identity
 from fedassay.errors import UsageError
 from fedassay.journal import FileJournal
 from fedassay.privacy.database_ledger import DatabaseLedger
 from fedassay.privacy.disclosure import Disclosure
+from fedassay.privacy.ledger import Charge
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import Message, Protection, Setting
 from fedassay.result import Result, describe_cohort, describe_privacy
-from fedassay.run import Job, rehearse, run
+from fedassay.run import run
 from fedassay.runtimes import disclosed
 from fedassay.runtimes.file_drop import Announcement, FileDropRuntime, Study
-from fedassay.tasks.catalogue import TASKS, task_of, with_defaults
-from fedassay.tasks.evaluation import with_site_names
 from fedassay.trust.secure_sum import SecureSum
 
 _DEFAULT_TERMS = Terms(trust=SecureSum(), budget=None, protection=Protection())
@@ -28,11 +28,10 @@ _DEFAULT_TERMS = Terms(trust=SecureSum(), budget=None, protection=Protection())
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """A task and its terms, as the options of the first call say."""
+    """What is asked, and its terms, as the options of the first call or the file of a study say."""
 
     name: str
-    task: str
-    parameters: Message
+    agenda: Agenda
     terms: Terms
 
     @classmethod
@@ -44,7 +43,7 @@ class Proposal:
                     "options of the study: they belong to the first call; name the task, or leave them out."
                 )
             return None
-        return cls(name=name or task, task=task, parameters=with_defaults(task, given), terms=terms)
+        return cls(name=name or task, agenda=Agenda.of(task, given), terms=terms)
 
     def announce(
         self,
@@ -60,7 +59,7 @@ class Proposal:
         setting = Setting(
             trust=terms.trust, protection=terms.protection, budget=terms.budget, clients=len(roster)
         )
-        first = rehearse(task_of(self.task, self.parameters), setting)
+        first = self.agenda.rehearse(setting)
         if profile is not None:
             disclosed.require(profile, terms.trust, first)
         return Study.begin(
@@ -68,8 +67,7 @@ class Proposal:
             state=state,
             identity=identity,
             name=self.name,
-            task=self.task,
-            parameters=self.parameters,
+            agenda=self.agenda,
             trust=terms.trust,
             protection=terms.protection,
             budget=terms.budget,
@@ -80,14 +78,8 @@ class Proposal:
     def check(self, announced: Announcement) -> None:
         """Refuse options that differ from what was announced: a study cannot change."""
         terms = self.terms
-        mine = (self.task, self.parameters, terms.trust, terms.protection, terms.budget)
-        theirs = (
-            announced.task,
-            announced.parameters,
-            announced.trust,
-            announced.protection,
-            announced.budget,
-        )
+        mine = (self.agenda, terms.trust, terms.protection, terms.budget)
+        theirs = (announced.agenda, announced.trust, announced.protection, announced.budget)
         if mine != theirs:
             raise UsageError(
                 f"study {announced.study}: it was announced with other options, and they cannot change; leave "
@@ -102,27 +94,26 @@ def conclude(
 
     `profile` is what was said in this call: a study keeps the one that it began with.
     """
-    announced = study.announcement
-    if announced.task not in TASKS:
-        raise UsageError(
-            f"study {announced.study}: the task {announced.task!r} is not known to this version."
-        )
-    task = task_of(announced.task, announced.parameters)
+    announced, receipts = study.announcement, dict[str | bytes, Charge]()
     journal = FileJournal(study.home / "journal")
     try:
         if profile is not None:
             disclosed.settled(journal, profile)
         profile = disclosed.profile_of(journal)
         begun = _first_time(journal, "opened")
-        results = run(
-            [Job(name=announced.task, task=task, setting=announced.setting)],
+        outcome = run(
+            announced.agenda.jobs(announced.setting),
             runtime=disclosed.published(runtime, profile),
             ledger=ledger,
             randomness=SecureRandomness(),
             study=announced.study,
             journal=journal,
-        )[announced.task]
+            receipts=receipts,
+        )
         seconds = _first_time(journal, "ended") - begun
+        results = announced.agenda.results(
+            outcome, Run(clients=runtime.clients, budget=announced.budget, receipts=receipts)
+        )
         return _result(announced, runtime, results, journal, seconds, profile)
     finally:
         journal.close()
@@ -146,9 +137,9 @@ def _result(
     profile: Disclosure | None,
 ) -> Result:
     return Result(
-        task=announced.task,
-        parameters={"study": announced.study, **announced.parameters},
-        results=with_site_names(results, runtime.clients),
+        task=announced.agenda.name,
+        parameters={"study": announced.study, **announced.agenda.parameters},
+        results=results,
         privacy=disclosed.stated(describe_privacy(announced.setting, simulated=False), profile),
         cohort=describe_cohort(
             results,

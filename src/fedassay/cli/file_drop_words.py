@@ -130,8 +130,10 @@ def _facts(announcement: Announcement, asked: Asked, file: SiteFile) -> Iterator
     yield "study", announcement.study
     yield "announcement", announcement_fingerprint(announcement)
     yield "coordinator", f"key {fingerprint(file.credentials.roster[COORDINATOR])}"
-    yield "task", announcement.task
-    yield "parameters", ", ".join(f"{key} {value}" for key, value in announcement.parameters.items())
+    for item in announcement.agenda.items:
+        share = "" if item.share == 1 else f", {item.share:.3g} of the budget"
+        yield "task", f"{item.label}{share}"
+        yield "parameters", ", ".join(f"{key} {value}" for key, value in item.parameters.items())
     for plan in opened.request.plans:
         summary = plan.query.of
         columns = ", ".join(f"{role} ({file.columns.get(role, 'missing')})" for role in summary.columns)

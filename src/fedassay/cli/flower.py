@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from fedassay.agenda import Agenda
 from fedassay.cli import options, output
 from fedassay.cli.flower_site import site
 from fedassay.cli.study import Wanted, wanted
@@ -95,8 +96,7 @@ def submit_command(
     protection, budget = terms.protection, terms.budget
     asked = Study(
         name=study,
-        task=task,
-        parameters=wanted.of(task),
+        agenda=Agenda.of(task, wanted.of(task)),
         privacy=terms.trust.name,
         privacy_parameters=asdict(terms.trust),  # type: ignore[call-overload]
         epsilon=None if budget is None else budget.epsilon,

@@ -176,7 +176,7 @@ def _spent(dataset: str, charges: list[Charge], source: Source) -> dict[str, Any
         "budget": None if budget is None else budget.epsilon,
         "remaining": None if budget is None else _number(max(0.0, budget.epsilon - total)),
         "parts": {
-            str(part): _number(compose([one for one in noisy if one.part in (part, Part.ALL)], delta))
+            str(part): _number(compose([one for one in noisy if {*one.part.atoms} & {*part.atoms}], delta))
             for part in (Part.FIT, Part.HELD_OUT)
         },
         "versions_of_the_data": max(1, len(fingerprints)),

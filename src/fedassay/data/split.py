@@ -1,8 +1,8 @@
-"""The fit part and the held-out part of the data: a secret coin for each unit, the same in every run.
+"""The fit part (of two halves) and the held-out part of the data: secret coins for each unit, the same in every run.
 
-Why two releases, one from each part, cost the larger and not the sum of their budgets
---------------------------------------------------------------------------------------
-For the unit *client* the coin is a function of the client's name alone: adding or removing a client leaves
+Why releases from different parts cost the largest and not the sum of their budgets
+-----------------------------------------------------------------------------------
+A coin says which of the three atoms (`Part.atoms`) a unit is in. For the unit *client* it is a function of the client's name alone: adding or removing a client leaves
 every other client where it is, and the client itself is in one part only. That is parallel composition
 (McSherry 2009, Theorem 4), whether or not anyone knows the key.
 
@@ -10,15 +10,15 @@ For the unit *example* the coin belongs to the position of the row among the row
 replace-one the positions stay and the same argument holds. Under add-remove the rows behind the added one
 move up and meet other coins; what saves the argument is that the coins are independent of each other and of
 the data (a pseudorandom function under a key that only the site knows). Independent coins of equal law can be
-dealt to the rows in any order without changing the law of the two parts: the law is the same as if
+dealt to the rows in any order without changing the law of the parts: the law is the same as if
 each row carried a coin of its own. Given those coins, two neighbouring data sets differ in one row of one
-part, so the pair of releases is max(ε₁, ε₂)-private; the coins are independent of the data, and a
+atom, so that releases from different ones are max(ε₁, ε₂, ..)-private together; the coins are independent of the data, and a
 mixture over them keeps the bound.
 
 What this needs: a random key of the site that it does not publish, and rows that keep their position between
 two releases. If a file is rewritten between a release of one part and a release of the other, a row may take part
 in both, and the two budgets add up: a real site notices by its fingerprint (`holdings.py`), and its ledger then
-counts every further release for both parts.
+counts every further release for all rows.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ def select_part(
 ) -> Rows:
     """The rows of one client that belong to `part`.
 
-    Guarantee: fit and held-out rows are disjoint and together all rows; the same key gives the same split
-    in every run; a unit is held out with probability `held_out`, independently of the other units and of
-    all values, as far as anyone without the key can tell. See the module for what follows for privacy. Use
+    Guarantee: the atoms are disjoint and together all rows; the same key gives the same split in every run; a unit
+    is held out with probability `held_out`, and otherwise in either half of the fit rows with equal probability,
+    independently of the other units and of all values, as far as anyone without the key can tell. See the module for what follows for privacy. Use
     it on all rows of the client, before any other selection: the coin of a row is that of its position.
 
-    Edge cases: `Part.ALL` passes everything; for the unit client one part has all rows and the other none.
+    Edge cases: `Part.ALL` passes everything; for the unit client one atom has all rows and the others none.
     """
     coins = Coins(key=key, unit=unit, held_out=held_out)
     if part is Part.ALL:
@@ -72,8 +72,7 @@ def select_part(
         name, start = coins.start(name_blocks([client])), 0
         for batch in batches:
             stop = start + batch_length(batch)
-            held = coins.held_out(name, np.arange(start, stop))
-            yield kept(batch, held == (part is Part.HELD_OUT))
+            yield kept(batch, coins.within(part, name, np.arange(start, stop)))
             start = stop
 
     return DerivedRows(rows=rows, change=change)
@@ -90,8 +89,7 @@ def select_pooled_part(
 
     def change(batches: Iterator[Batch]) -> Iterator[Batch]:
         for blocks, positions, batch in _addressed(batches, rows.clients, coins):
-            held = coins.held_out(blocks, positions)
-            yield kept(batch, held == (part is Part.HELD_OUT))
+            yield kept(batch, coins.within(part, blocks, positions))
 
     return rows.changed(change)
 
@@ -111,9 +109,10 @@ def _addressed(
 
 
 class Coins:
-    """A coin for each unit: the pseudorandom function AES(AES(client) ⊕ position), compared with `held_out`.
+    """Coins for each unit: the pseudorandom function AES(AES(client) ⊕ position).
 
-    That is CBC-MAC on messages of exactly two blocks, a pseudorandom function if AES is one (Bellare, Kilian,
+    Its first word, compared with `held_out`, says whether the unit is held out; a bit of the second one, in which half
+    of the fit rows it is otherwise. That is CBC-MAC on messages of exactly two blocks, a pseudorandom function if AES is one (Bellare, Kilian,
     Rogaway 2000). The AES key is derived from `key` and the unit, so that coins for examples and
     for clients are unrelated. For the unit client the position is left out.
     """
@@ -134,13 +133,21 @@ class Coins:
         """The first of the two steps, which is the same for all rows of a client."""
         return self._encrypt(blocks)
 
-    def held_out(self, started: Blocks, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether each row is held out; `started` has one block for all rows or one for each."""
+    def within(self, part: Part, started: Blocks, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether each row is in this part; `started` has one block for all rows or one for each."""
+        if part is Part.ALL:
+            return np.ones(len(positions), dtype=np.bool_)
         blocks = np.empty((len(positions), 2), dtype="<u8")
         blocks[:, 0] = started[:, 0] ^ positions.astype(np.uint64) if self._by_position else started[:, 0]
         blocks[:, 1] = started[:, 1]
-        coins: NDArray[np.bool_] = self._encrypt(blocks)[:, 0] < self._threshold
-        return coins
+        words = self._encrypt(blocks)
+        held: NDArray[np.bool_] = words[:, 0] < self._threshold
+        if part is Part.HELD_OUT:
+            return held
+        if part is Part.FIT:
+            return np.asarray(~held)
+        second = (words[:, 1] & np.uint64(1)).astype(np.bool_)
+        return np.asarray(~held & (second == (part is Part.SECOND_FIT)))
 
     def _encrypt(self, blocks: Blocks) -> Blocks:
         data = self._cipher.encryptor().update(np.ascontiguousarray(blocks, dtype="<u8").data.cast("B"))

@@ -29,7 +29,7 @@ def averaged(choice: Choice, study: ClassStudy) -> tuple[Plan, float]:
         noisiest=math.inf,
     )
     (query,) = queries_of(next(flow))
-    plan = study.trust.plan(query, setting)
+    plan = setting.plan(query)
     if plan.noise.variance == 0:
         return plan, 0.0
     updates = cast(ClippedUpdates, query.of)

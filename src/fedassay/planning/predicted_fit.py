@@ -270,7 +270,7 @@ def _private_path(rounds: int) -> tuple[int, float]:
 
 def _bytes(query: Query[Any], study: PlannedRelease) -> int:
     """Of a question and its answer, as they travel in the clear."""
-    plan = study.trust.plan(query, study.setting)
+    plan = study.setting.plan(query)
     request = Request(
         exchange=_ID, plans=(plan,), cohort=study.expectation.clients, leg=0, recipient="client", message={}
     )

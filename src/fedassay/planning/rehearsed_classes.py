@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ import numpy as np
 from fedassay import envelope
 from fedassay.planning.expectation import PlannedRelease
 from fedassay.planning.typical_classes import ClassExpectation, TypicalClients, TypicalModel, held_out_total
-from fedassay.protocol import NO_NOISE, Noise, Query, Released, Request, Setting, Step, Unit, Vector
+from fedassay.protocol import NO_NOISE, Noise, Part, Query, Released, Request, Setting, Step, Unit, Vector
 from fedassay.summaries.multiclass.logit_map import LogitMap
 from fedassay.summaries.multiclass.loss_curves import LossCurves
 from fedassay.tasks.calibration.multiclass.choice import AUTO, ONE_SHOT, Choice
@@ -44,7 +44,8 @@ class ClassStudy(PlannedRelease):
     @property
     def fit_rows(self) -> float:
         """About how many rows the calibrator is fitted to."""
-        return self.rows * (1 - self.holdout)
+        half = 1.0 if self.fits_on is Part.FIT else 0.5
+        return half * self.rows * (1 - self.holdout)
 
     @property
     def held_out_rows(self) -> float:
@@ -92,7 +93,7 @@ class Cost:
 
 def cost_of(step: Step, study: ClassStudy, *, times: float) -> Cost:
     """Of a step that is asked so often, as it travels in the clear."""
-    plans = tuple(study.trust.plan(query, study.setting) for query in queries_of(step))
+    plans = tuple(study.setting.plan(query) for query in queries_of(step))
     request = Request(
         exchange=_ID, plans=plans, cohort=study.expectation.clients, leg=0, recipient="client", message={}
     )
@@ -200,9 +201,7 @@ class _OneShot:
     def of(cls, study: ClassStudy, method: str) -> _OneShot:
         """As the study has it."""
         public, asked = study.setting, list[tuple[Query[Any], Released[Any]]]()
-        setting = _Remembering(
-            trust=public.trust, protection=public.protection, budget=public.budget, clients=public.clients
-        )
+        setting = _Remembering(**{one.name: getattr(public, one.name) for one in fields(public)})
         choice = Choice(
             classes=study.expectation.classes, method=method, solver=ONE_SHOT, held_out=study.holdout
         ).settled(setting)

@@ -19,7 +19,7 @@ from typing import Any
 from fedassay.errors import BudgetExceeded, ProtocolError, UsageError
 from fedassay.privacy import accounting
 from fedassay.privacy.shuffling import cost_of
-from fedassay.protocol import NO_NOISE, Budget, Neighbours, Noise, Part, Plan, Sensitivity, Unit
+from fedassay.protocol import ATOMS, NO_NOISE, Budget, Neighbours, Noise, Part, Plan, Sensitivity, Unit
 
 NAMES = ("id", "dataset", "study", "trust_model", "fingerprint", "summary", "task", "asker")
 """The fields of a charge that cost nothing: they only say what it is."""
@@ -301,8 +301,8 @@ def by_dataset(charges: Iterable[Charge]) -> dict[str, list[Charge]]:
 def compose(charges: Iterable[Charge] | Mapping[Charge, int], delta: float) -> float:
     """The epsilon of these releases of one data set together, at this delta; a mapping says how many of each.
 
-    Releases on the fit part and on the held-out part compose in parallel: each unit is in exactly one of the
-    two, so it meets only the releases on its own part and on all rows; the worse part counts. Assumption: all
+    Releases on different atoms of the rows (`Part.atoms`) compose in parallel: each unit is in exactly one of them, so
+    it meets only the releases on parts that its own atom belongs to; the worst atom counts. Assumption: all
     charges that name a part were made on one and the same split of the same rows; `require_one_split` sees to it.
     See `data/split.py` for why a unit that is added or removed then changes one part only.
 
@@ -311,14 +311,15 @@ def compose(charges: Iterable[Charge] | Mapping[Charge, int], delta: float) -> f
     counts = Counter(charges)
     if len({(charge.unit, charge.neighbours) for charge in counts}) > 1:
         return math.inf
-    worst = 0.0
-    for part in (Part.FIT, Part.HELD_OUT):
-        events: Counter[Any] = Counter()
-        for charge, times in counts.items():
-            if charge.part in (part, Part.ALL):
-                events[charge.event] += times
-        worst = max(worst, accounting.spent(events, delta))
-    return worst
+    met: dict[frozenset[Part], Counter[Any]] = {}
+    for atom in ATOMS:
+        parts = frozenset(charge.part for charge in counts if atom in charge.part.atoms)
+        if parts not in met:  # the halves of the fit rows mostly meet the same
+            met[parts] = Counter()
+            for charge, times in counts.items():
+                if charge.part in parts:
+                    met[parts][charge.event] += times
+    return max(accounting.spent(events, delta) for events in met.values())
 
 
 def require_one_split(dataset: str, added: Iterable[Charge], split: str | None) -> None:

@@ -19,9 +19,8 @@ from fedassay.privacy import accounting, renyi
 from fedassay.privacy.chain import CHARGE, Record, charge_of
 from fedassay.privacy.ledger import NAMES, Charge
 from fedassay.privacy.renyi import Reals
-from fedassay.protocol import Budget, Neighbours, Part, Unit
+from fedassay.protocol import ATOMS, Budget, Neighbours, Part, Unit
 
-_PARTS = (Part.FIT, Part.HELD_OUT)
 _COSTS = tuple(field.name for field in fields(Charge) if field.name not in NAMES)
 _KNOWN = {*NAMES, *_COSTS}
 
@@ -46,8 +45,8 @@ class Tally:
         """The fingerprint of the rows of which a part was first released; None if no part was."""
         self._promises: set[tuple[Unit, Neighbours]] = set()
         self._releases = 0
-        self._pure = dict.fromkeys(_PARTS, 0.0)
-        self._divergence = {part: np.zeros(renyi.FEW.size) for part in _PARTS}
+        self._pure = dict.fromkeys(ATOMS, 0.0)
+        self._divergence = {atom: np.zeros(renyi.FEW.size) for atom in ATOMS}
 
     def add(self, kind: Charge) -> None:
         """Count one release."""
@@ -57,10 +56,9 @@ class Tally:
         self._promises.add((kind.unit, kind.neighbours))
         self._releases += 1
         pure, divergence = _cost(kind)
-        for part in _PARTS:
-            if kind.part in (part, Part.ALL):
-                self._pure[part] += pure
-                self._divergence[part] = self._divergence[part] + divergence
+        for atom in kind.part.atoms:
+            self._pure[atom] += pure
+            self._divergence[atom] = self._divergence[atom] + divergence
 
     def fits(self, added: Sequence[Charge], budget: Budget, *, allow_exact: bool = False) -> bool:
         """True only if `ledger.check` would let the charges pass; false says nothing."""
@@ -71,12 +69,12 @@ class Tally:
             return False
         # More than rounding can have taken away in so many additions, and in the conversion.
         slack = 1 + (self._releases + len(noisy) + 64) * 2.0**-50
-        return all(self._bound(part, noisy, budget.delta, slack) <= budget.epsilon for part in _PARTS)
+        return all(self._bound(atom, noisy, budget.delta, slack) <= budget.epsilon for atom in ATOMS)
 
-    def _bound(self, part: Part, noisy: Sequence[Charge], delta: float, slack: float) -> float:
-        pure, divergence = self._pure[part], self._divergence[part]
+    def _bound(self, atom: Part, noisy: Sequence[Charge], delta: float, slack: float) -> float:
+        pure, divergence = self._pure[atom], self._divergence[atom]
         for charge in noisy:
-            if charge.part in (part, Part.ALL):
+            if atom in charge.part.atoms:
                 more, diverging = _cost(charge.kind)
                 pure, divergence = pure + more, divergence + diverging
         bounds = [pure * slack]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedassay import envelope, wire
+from fedassay.agenda import Agenda
 from fedassay.crypto.keys import is_usable
 from fedassay.envelope import Envelope, TrustModels
 from fedassay.errors import FedassayError, ProtocolError, UsageError
@@ -34,16 +35,14 @@ class Announcement:
     Parameters
     ----------
     study : unique: a name and random digits, so that no file fits two studies.
-    task, parameters : what will be asked, in the coordinator's words; the requests themselves are judged one by
-        one.
+    agenda : the tasks that will ask, in the coordinator's words; the requests themselves are judged one by one.
     roster : the sites and their public keys; each site compares them with those it has pinned.
     helpers : second servers, for trust models that have one, and their public keys.
     reply_key : X25519; replies are sealed for it, so that only the coordinator reads them.
     """
 
     study: str
-    task: str
-    parameters: Message
+    agenda: Agenda
     trust: TrustModel
     protection: Protection
     budget: Budget | None
@@ -53,7 +52,6 @@ class Announcement:
 
     def __post_init__(self) -> None:
         check_name(self.study, what="study")
-        check_name(self.task, what="task")
         names = [*self.roster, *self.helpers]
         for name in names:
             check_name(name, what="roster: a name")
@@ -85,8 +83,7 @@ class Announcement:
         return wire.encode(
             {
                 "study": self.study,
-                "task": self.task,
-                "parameters": self.parameters,
+                "tasks": self.agenda.to_message(),
                 "trust": envelope.describe(self.trust),
                 "unit": str(self.protection.unit),
                 "neighbours": str(self.protection.neighbours),
@@ -116,7 +113,7 @@ class Announcement:
             plan.setting.trust != self.trust for plan in opened.request.plans
         ):
             differs = f"the trust model {opened.trust.name} or its parameters"
-        elif set(opened.tasks) != {self.task}:
+        elif not set(opened.tasks) <= self.agenda.labels:
             differs = f"the task {', '.join(opened.tasks)}"
         elif opened.request.cohort > len(self.roster) or any(
             plan.setting != self.setting for plan in opened.request.plans
@@ -130,8 +127,7 @@ def _rebuild(content: Message, trust_models: TrustModels) -> Announcement:
     wanted = {
         *(
             "study",
-            "task",
-            "parameters",
+            "tasks",
             "trust",
             "unit",
             "neighbours",
@@ -145,8 +141,6 @@ def _rebuild(content: Message, trust_models: TrustModels) -> Announcement:
         raise ProtocolError("its fields are not those of an announcement.")
     kinds: dict[str, type] = {
         "study": str,
-        "task": str,
-        "parameters": dict,
         "trust": dict,
         "reply_key": bytes,
     }
@@ -160,8 +154,7 @@ def _rebuild(content: Message, trust_models: TrustModels) -> Announcement:
         raise ProtocolError("the rows per client are not a whole number.")
     return Announcement(
         study=content["study"],
-        task=content["task"],
-        parameters=content["parameters"],
+        agenda=Agenda.from_message(content["tasks"]),
         trust=envelope.rebuild(trust_models, content["trust"]),
         protection=Protection(
             unit=Unit(content["unit"]), neighbours=Neighbours(content["neighbours"]), rows_per_client=rows

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fedassay.agenda import Agenda
 from fedassay.crypto.identity import Identity
 from fedassay.crypto.keys import KeyPair, Secret
 from fedassay.envelope import TrustModels
 from fedassay.errors import ProtocolError, UsageError
-from fedassay.protocol import Budget, Message, Protection, Randomness, TrustModel
+from fedassay.protocol import Budget, Protection, Randomness, TrustModel
 from fedassay.runtimes.file_drop import folders
 from fedassay.runtimes.file_drop.announcement import LARGEST_ANNOUNCEMENT, Announcement
 from fedassay.runtimes.file_drop.letters import EVERYONE, Kind, Letter, check_name, open_letter
@@ -42,8 +43,7 @@ class Study:
         state: Path,
         identity: Identity,
         name: str,
-        task: str,
-        parameters: Message,
+        agenda: Agenda,
         trust: TrustModel,
         protection: Protection,
         budget: Budget | None,
@@ -58,8 +58,7 @@ class Study:
         reply_pair = KeyPair.draw(randomness)
         announcement = Announcement(
             study=f"{name[:40]}-{randomness.bytes(8).hex()}",
-            task=task,
-            parameters=parameters,
+            agenda=agenda,
             trust=trust,
             protection=protection,
             budget=budget,

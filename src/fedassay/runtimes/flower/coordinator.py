@@ -11,6 +11,7 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
+from fedassay.agenda import Run
 from fedassay.endpoint import Endpoint
 from fedassay.envelope import Refusal
 from fedassay.errors import FederationError, Refused, TooFewClients
@@ -18,9 +19,11 @@ from fedassay.helper import Helper
 from fedassay.journal import FileJournal, Journal
 from fedassay.privacy.database_ledger import DatabaseLedger
 from fedassay.privacy.disclosure import Disclosure
+from fedassay.privacy.ledger import Charge
 from fedassay.privacy.randomness import SecureRandomness
+from fedassay.protocol import Setting
 from fedassay.result import Result, describe_cohort, describe_privacy
-from fedassay.run import Job, rehearse, run
+from fedassay.run import run
 from fedassay.runtimes import disclosed
 from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 from fedassay.runtimes.flower.directory import Directory
@@ -30,7 +33,6 @@ from fedassay.runtimes.flower.study import Study
 from fedassay.runtimes.in_process import Progress
 from fedassay.server_store import ServerStore, forget_old
 from fedassay.sites import COORDINATOR
-from fedassay.tasks.evaluation import with_site_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,20 +73,24 @@ class Coordinator:
         Seeds do not exist here.
         """
         started = time.perf_counter()
-        job = study.job(clients=len(self.file.clients))
+        setting, receipts = study.setting(clients=len(self.file.clients)), dict[str | bytes, Charge]()
         path = self.file.state / "results" / f"{study.name}.json"
-        with self._opened(study.name) as journal, self._first_server(study, job) as local:
+        with self._opened(study.name) as journal, self._first_server(study, setting) as local:
             runtime = self.runtime(grid, study, local=local, progress=progress, warn=warn)
-            results = self._run(job, runtime, study, journal)
+            outcome = self._run(setting, runtime, study, journal, receipts)
             if runtime.refusals:
                 warn(f"refused: {_who_refused(runtime.refusals)}.")
             if runtime.traffic.rounds == 0 and path.exists():
                 return path.read_text(encoding="utf-8"), path
+            results = study.agenda.results(
+                outcome, Run(clients=runtime.clients, budget=setting.budget, receipts=receipts)
+            )
+            profile = self._profile(setting)
             result = Result(
-                task=study.task,
-                parameters={"study": study.name, **study.parameters},
-                results=with_site_names(results, runtime.clients),
-                privacy=disclosed.stated(describe_privacy(job.setting, simulated=False), self._profile(job)),
+                task=study.agenda.name,
+                parameters={"study": study.name, **study.agenda.parameters},
+                results=results,
+                privacy=disclosed.stated(describe_privacy(setting, simulated=False), profile),
                 cohort=describe_cohort(
                     results,
                     asked=len(self.file.clients),
@@ -97,45 +103,52 @@ class Coordinator:
                     "rounds": runtime.traffic.rounds,
                     "bytes_per_client": runtime.traffic.bytes_in_all // max(1, len(self.file.clients)),
                     # How long clients take depends on their rows, which noise does not hide.
-                    "seconds": None if job.setting.trust.private else round(time.perf_counter() - started, 3),
+                    "seconds": None if setting.trust.private else round(time.perf_counter() - started, 3),
                 },
-                warnings=disclosed.warnings(self._profile(job)),
+                warnings=disclosed.warnings(profile),
             )
             result.save(path)
         return result.to_json(), path
 
-    def _profile(self, job: Job) -> Disclosure | None:
+    def _profile(self, setting: Setting) -> Disclosure | None:
         """What is done to totals before they are read: nothing where noise protects them."""
-        return None if job.setting.trust.private else self.file.disclosure
+        return None if setting.trust.private else self.file.disclosure
 
-    def _run(self, job: Job, runtime: FlowerRuntime, study: Study, journal: Journal) -> dict[str, Any]:
+    def _run(
+        self,
+        setting: Setting,
+        runtime: FlowerRuntime,
+        study: Study,
+        journal: Journal,
+        receipts: dict[str | bytes, Charge],
+    ) -> dict[str, Any]:
         anchor = self.file.state / "ledger.head"
         ledger = DatabaseLedger(self.file.ledger, self.file.budget, allow_exact=True, anchor=anchor)
-        profile = self._profile(job)
+        profile = self._profile(setting)
         if profile is not None:
-            disclosed.require(profile, job.setting.trust, rehearse(job.task, job.setting))
+            disclosed.require(profile, setting.trust, study.agenda.rehearse(setting))
         disclosed.settled(journal, profile)
         try:
-            results: dict[str, Any] = run(
-                [job],
+            return run(
+                study.agenda.jobs(setting),
                 runtime=disclosed.published(runtime, profile),
                 ledger=ledger,
                 randomness=SecureRandomness(),
                 study=study.name,
                 journal=journal,
-            )[job.name]
+                receipts=receipts,
+            )
         except TooFewClients as error:
             raise _explained(error, runtime.refusals) from error
-        return results
 
     @contextmanager
-    def _first_server(self, study: Study, job: Job) -> Iterator[Endpoint | None]:
+    def _first_server(self, study: Study, setting: Setting) -> Iterator[Endpoint | None]:
         """This machine's own server, for trust models that have two: a store for each study.
 
         Studies may run at the same time, and nobody may ever open the store of a finished one again: what is old is
         deleted from all of them.
         """
-        if not job.setting.trust.helpers_needed:
+        if not setting.trust.helpers_needed:
             yield None
             return
         folder = self.file.state / "first-server"

@@ -8,27 +8,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from fedassay.agenda import Agenda
 from fedassay.errors import UsageError
-from fedassay.protocol import Budget, Neighbours, Protection, Setting, Task, TrustModel, Unit
-from fedassay.run import Job, rehearse
-from fedassay.tasks.catalogue import task_of
+from fedassay.protocol import Budget, Neighbours, Protection, Setting, TrustModel, Unit
 from fedassay.trust import TRUST_MODELS
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NOT_KNOWN = 0
+_EVALUATION = Agenda.of("evaluate", {})
 
 Config = dict[str, str | int | float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """One run of one task. Its name stands for its journal: the same name goes on with the same run.
+    """One run of one task, or of several. Its name stands for its journal: the same name goes on with the same run.
 
     Everything is checked when it is made, so that what cannot run is refused before it is sent.
 
     Examples
     --------
-    >>> study = Study(name="spring-2026", parameters={"thresholds": [0.2, 0.5]})
+    >>> study = Study(name="spring-2026", agenda=Agenda.of("evaluate", {"thresholds": [0.2, 0.5]}))
     >>> Study.from_config(study.to_config()) == study
     True
     >>> Study(name="spring-2026", privacy="server-dp")
@@ -37,8 +37,7 @@ class Study:
     """
 
     name: str
-    task: str = "evaluate"
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    agenda: Agenda = _EVALUATION
     privacy: str = "secure-sum"
     privacy_parameters: Mapping[str, Any] = field(default_factory=dict)
     epsilon: float | None = None
@@ -56,16 +55,10 @@ class Study:
             )
         if not (0 < self.timeout <= 86_400 and 0 <= self.wait <= 86_400):
             raise UsageError("timeout and wait: expected seconds, at most a day.")
-        rehearse(self._task(), self._setting(_NOT_KNOWN))
+        self.agenda.rehearse(self.setting(clients=_NOT_KNOWN))
 
-    def job(self, *, clients: int) -> Job:
-        """The study as `fedassay.run` takes it."""
-        return Job(name=self.task, task=self._task(), setting=self._setting(clients))
-
-    def _task(self) -> Task[dict[str, Any]]:
-        return task_of(self.task, self.parameters)
-
-    def _setting(self, clients: int) -> Setting:
+    def setting(self, *, clients: int) -> Setting:
+        """What its tasks may know."""
         if self.privacy not in TRUST_MODELS:
             raise UsageError(f"privacy: got {self.privacy!r}, expected one of {', '.join(TRUST_MODELS)}.")
         trust: TrustModel = _made(TRUST_MODELS[self.privacy], self.privacy_parameters, what=self.privacy)
@@ -84,8 +77,7 @@ class Study:
         """The study as a run configuration; an epsilon or a bound of 0 stands for none."""
         return {
             "study": self.name,
-            "task": self.task,
-            "parameters": json.dumps(dict(self.parameters)),
+            "tasks": json.dumps(self.agenda.to_message()),
             "privacy": self.privacy,
             "privacy-parameters": json.dumps(dict(self.privacy_parameters)),
             "epsilon": self.epsilon or 0.0,
@@ -103,8 +95,7 @@ class Study:
         try:
             return cls(
                 name=str(config["study"]),
-                task=str(config["task"]),
-                parameters=_object(config["parameters"]),
+                agenda=Agenda.from_message(json.loads(config["tasks"])),
                 privacy=str(config["privacy"]),
                 privacy_parameters=_object(config["privacy-parameters"]),
                 epsilon=float(config["epsilon"]) or None,

@@ -70,7 +70,7 @@ class PrivateQuantile:
         probe = Select(
             of=losses_of("conformity", (), 0.0, 1.0, rows=rows, candidates=candidates, target=Target())
         )
-        plan = setting.trust.plan(probe, setting)
+        plan = setting.plan(probe)
         return cls(
             request=request,
             method=method,

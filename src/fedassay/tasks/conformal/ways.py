@@ -245,7 +245,7 @@ def _selects(task: Conformal, setting: Setting) -> bool:
 def answers(query: Query[Any], setting: Setting) -> bool:
     """Whether the trust model answers such queries; what else is missing is said when it is asked in earnest."""
     try:
-        setting.trust.plan(query, setting)
+        setting.plan(query)
     except UnsupportedQuery:
         return False
     except UsageError:
