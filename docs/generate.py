@@ -9,8 +9,15 @@ import sys
 from pathlib import Path
 
 from fedassay.cells import cells_page
+from fedassay.study.page import study_page
+from fedassay.study.schema import SCHEMA_FILE, schema_text
 
-PAGES = {Path(__file__).parent / "reference" / "cells.md": cells_page}
+_REFERENCE = Path(__file__).parent / "reference"
+PAGES = {
+    _REFERENCE / "cells.md": cells_page,
+    _REFERENCE / "study.md": study_page,
+    SCHEMA_FILE: schema_text,
+}
 
 
 def main() -> int:

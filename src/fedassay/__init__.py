@@ -20,6 +20,17 @@ if TYPE_CHECKING:
     from fedassay.data.partition import Partition
     from fedassay.data.sql import Database
     from fedassay.protocol import Budget, Neighbours, Protection, Unit
+    from fedassay.reports.displays import (
+        BudgetDisplay,
+        CoefficientsDisplay,
+        CoverageDisplay,
+        ForestDisplay,
+        NetBenefitDisplay,
+        PrecisionRecallDisplay,
+        ReliabilityDisplay,
+        RocCurveDisplay,
+        ScoreDistributionDisplay,
+    )
     from fedassay.result import Result
     from fedassay.simulation import Simulation
     from fedassay.summaries.regression.losses import IndexLoss, SmoothLoss
@@ -28,21 +39,30 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Budget",
+    "BudgetDisplay",
     "CalibratedClassifier",
     "Calibrator",
     "ClassCalibrator",
+    "CoefficientsDisplay",
     "ConformalPredictor",
+    "CoverageDisplay",
     "Database",
     "DistributedDP",
     "FederatedCalibrator",
     "FederatedRegression",
+    "ForestDisplay",
     "IndexLoss",
     "LocalDP",
     "Neighbours",
+    "NetBenefitDisplay",
     "Partition",
     "Plain",
+    "PrecisionRecallDisplay",
     "Protection",
+    "ReliabilityDisplay",
     "Result",
+    "RocCurveDisplay",
+    "ScoreDistributionDisplay",
     "SecureSum",
     "ServerDP",
     "Shuffle",
@@ -75,6 +95,17 @@ _HOMES = {
     "fedassay.data.partition": ("Partition",),
     "fedassay.data.sql": ("Database",),
     "fedassay.protocol": ("Budget", "Neighbours", "Protection", "Unit"),
+    "fedassay.reports.displays": (
+        "BudgetDisplay",
+        "CoefficientsDisplay",
+        "CoverageDisplay",
+        "ForestDisplay",
+        "NetBenefitDisplay",
+        "PrecisionRecallDisplay",
+        "ReliabilityDisplay",
+        "RocCurveDisplay",
+        "ScoreDistributionDisplay",
+    ),
     "fedassay.result": ("Result",),
     "fedassay.simulation": ("Simulation",),
     "fedassay.summaries.regression.losses": ("IndexLoss", "SmoothLoss"),

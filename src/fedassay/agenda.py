@@ -95,7 +95,7 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Agenda:
-    """The tasks of a study, in their order.
+    """The tasks of a study, in their order; `study` is false for a task that somebody runs alone.
 
     Guarantee: shares of tasks that ask about the same rows add up to at most 1. What two tasks fit that build on each
     other is fitted on different rows: the calibrator on the first half of the fit rows, and the threshold for
@@ -109,6 +109,7 @@ class Agenda:
     """
 
     items: tuple[Item, ...]
+    study: bool = True
 
     def __post_init__(self) -> None:
         names = [item.name for item in self.items]
@@ -139,13 +140,12 @@ class Agenda:
     @classmethod
     def of(cls, task: str, parameters: Mapping[str, Any]) -> Agenda:
         """A single task."""
-        return cls(items=(Item(name=task, task=task, parameters=parameters),))
+        return cls(items=(Item(name=task, task=task, parameters=parameters),), study=False)
 
     @property
     def name(self) -> str:
         """What the result calls itself: the task, or that it is a study of several."""
-        only = self.items[0]
-        return only.name if len(self.items) == 1 and only.name == only.task else STUDY
+        return STUDY if self.study else self.items[0].task
 
     def fits_on(self, item: Item) -> Part:
         """The rows that this task gets where it asks for rows to fit on."""
@@ -167,7 +167,7 @@ class Agenda:
 
     def with_shares(self, shares: Mapping[str, float]) -> Agenda:
         """The same tasks with these shares, by name."""
-        return Agenda(items=tuple(replace(item, share=shares[item.name]) for item in self.items))
+        return replace(self, items=tuple(replace(item, share=shares[item.name]) for item in self.items))
 
     # --- running --------------------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class Agenda:
     def results(self, outcome: Mapping[str, Any], run: Run) -> dict[str, Any]:
         """The ``results`` of the public contract from what the jobs returned, by name."""
         found = {item.name: _named(outcome[item.name], run.clients) for item in self.items}
-        if self.name != STUDY:
+        if not self.study:
             return found[self.items[0].name]
         return {
             "verdict": verdict([(item.task, found[item.name]) for item in self.items]),
@@ -216,7 +216,7 @@ class Agenda:
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters of the result: those of a single task, or of each by name."""
-        if self.name != STUDY:
+        if not self.study:
             return dict(self.items[0].parameters)
         return {"tasks": [item.name for item in self.items]}
 
@@ -227,22 +227,29 @@ class Agenda:
 
     # --- as plain values ------------------------------------------------------------------------------------
 
-    def to_message(self) -> list[Message]:
+    def to_message(self) -> Message:
         """As plain values, for announcements."""
-        return [{name: getattr(item, name) for name in _TYPES} for item in self.items]
+        items = [{name: getattr(item, name) for name in _TYPES} for item in self.items]
+        return {"study": self.study, "items": items}
 
     @classmethod
     def from_message(cls, content: object) -> Agenda:
         """What `to_message` was called on; anything else is refused."""
-        if not isinstance(content, list) or not all(
-            isinstance(one, dict) and one.keys() == _TYPES.keys() for one in content
-        ):
-            raise UsageError("tasks: expected a list of tasks, each with its name, parameters and share.")
-        for one in content:
-            for name, kind in _TYPES.items():
-                if not isinstance(one[name], kind):
-                    raise UsageError(f"tasks: the {name} of one of them is of the wrong type.")
-        return cls(items=tuple(Item(**one) for one in content))
+        if not isinstance(content, dict) or content.keys() != {"study", "items"}:
+            raise UsageError("tasks: expected what a study asks, and whether it is one.")
+        study, items = content["study"], content["items"]
+        if not isinstance(study, bool) or not isinstance(items, list) or (not study and len(items) != 1):
+            raise UsageError("tasks: expected a list of tasks, or one that is no study.")
+        return cls(items=tuple(_item(one) for one in items), study=study)
+
+
+def _item(content: object) -> Item:
+    if not isinstance(content, dict) or content.keys() != _TYPES.keys():
+        raise UsageError("tasks: expected of each task its name, kind, parameters and share.")
+    for name, kind in _TYPES.items():
+        if not isinstance(content[name], kind):
+            raise UsageError(f"tasks: the {name} of one of them is of the wrong type.")
+    return Item(**content)
 
 
 @dataclass(frozen=True, kw_only=True)

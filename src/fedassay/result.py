@@ -35,6 +35,12 @@ class Result:
         """A metric or curve of the task by its name, such as ``result["roc_auc"]``."""
         return self.results[name]
 
+    @classmethod
+    def from_json(cls, text: str) -> Result:
+        """What `to_json` was called on, by this or another process of ours."""
+        content: dict[str, Any] = json.loads(text)
+        return cls(**{**content, "warnings": tuple(content["warnings"])})
+
     def to_dict(self) -> dict[str, Any]:
         """The document as plain Python objects."""
         return {**asdict(self), "warnings": list(self.warnings)}

@@ -18,7 +18,7 @@ from fedassay.errors import FederationError, Refused, TooFewClients, UsageError
 from fedassay.helper import Helper
 from fedassay.journal import Journal, MemoryJournal
 from fedassay.privacy.disclosure import Disclosure
-from fedassay.privacy.ledger import Charge, MemoryLedger
+from fedassay.privacy.ledger import Charge, Ledger, MemoryLedger
 from fedassay.privacy.policy import AllowAll, Policy
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.privacy.records import MemoryRecords
@@ -152,11 +152,18 @@ def simulate(
     protection: Protection,
     parameters: Mapping[str, Any],
     simulation: Simulation,
+    name: str | None = None,
     journal: Journal | None = None,
+    ledger: Ledger | None = None,
+    dataset: str = "federation",
 ) -> Result:
     """Run any tasks over simulated clients; the same for all of them.
 
-    A journal that lasts lets a simulation that broke off go on; then nothing is asked, and charged, twice.
+    Parameters
+    ----------
+    name : of the study that clients and ledgers are told; that of the task, if nothing is said.
+    journal : one that lasts lets a simulation that broke off go on; then nothing is asked, and charged, twice.
+    ledger, dataset : where to record what is spent, and under which name; None keeps it in memory.
     """
     started = time.perf_counter()
     # What can be refused without looking at the data is refused before they are opened.
@@ -180,9 +187,10 @@ def simulate(
             return runtime, run(
                 agenda.jobs(setting),
                 runtime=disclosed.published(runtime, profile),
-                ledger=MemoryLedger(None),
+                ledger=MemoryLedger(None) if ledger is None else ledger,
                 randomness=randomness,
-                study=agenda.name,
+                study=name or agenda.name,
+                dataset=dataset,
                 journal=kept,
                 receipts=receipts,
             )

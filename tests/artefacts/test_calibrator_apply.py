@@ -16,7 +16,7 @@ import fedassay
 from artefact_files import memory_growth
 from fedassay.artefacts.apply import apply_calibrator
 from fedassay.errors import DataError, UsageError
-from fedassay.tasks.calibration.maps import Sigmoid
+from fedassay.summaries.maps import Sigmoid
 
 CALIBRATOR = fedassay.Calibrator(
     map=Sigmoid(a=0.6, b=0.8, c=-0.3), method="beta", columns={"score": "p", "label": "y", "client": None}

@@ -15,7 +15,7 @@ import fedassay
 from artefact_files import sentence_about
 from calibration_rows import crooked
 from fedassay.errors import DataError, UsageError
-from fedassay.tasks.calibration.maps import Points, Sigmoid
+from fedassay.summaries.maps import Points, Sigmoid
 
 ARTEFACT = fedassay.Calibrator(
     map=Sigmoid(a=0.7, b=0.9, c=-0.1),

@@ -22,10 +22,10 @@ from conformal_artefacts import class_rows, predictor
 from fedassay.artefacts.calibrators import calibrator_of
 from fedassay.artefacts.stored import LARGEST
 from fedassay.errors import DataError, UsageError
+from fedassay.summaries.maps import Sigmoid
 from fedassay.summaries.multiclass.binned_map import Binned
 from fedassay.summaries.multiclass.scaling_maps import Temperature, VectorScaling
 from fedassay.summaries.scored import MOST_CLASSES
-from fedassay.tasks.calibration.maps import Sigmoid
 
 Z = class_rows()["z"]
 ARTEFACT = calibrator(

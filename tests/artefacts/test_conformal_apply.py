@@ -21,7 +21,7 @@ from conformal_artefacts import class_rows, predictor, regression_rows, threshol
 from fedassay.artefacts.conformal_apply import apply_conformal
 from fedassay.data.sql import Database
 from fedassay.errors import DataError, UsageError
-from fedassay.tasks.calibration.maps import Sigmoid
+from fedassay.summaries.maps import Sigmoid
 
 INTERVAL = predictor("normalised", 0.8)
 SETS = predictor("aps", 0.85)
@@ -476,7 +476,7 @@ def test_the_command_refuses_with_one_sentence_and_exit_code_2(capsys: Any, tmp_
         ((tmp_path / "other.json", rows), "expected what `fedassay calibrate --out`"),
         ((artefact, tmp_path / "none.csv"), "does not exist"),
         ((artefact, rows, "--prediction", "q"), "'q'"),
-        ((artefact, rows, "--score", "p"), "--score: the artefact is a conformal predictor"),
+        ((artefact, rows, "--score", "p"), "--score: this artefact does not need it"),
         ((artefact, rows, "--lower", "a"), "--lower: this artefact does not need it"),
         ((artefact, rows, "--client", "site"), "--client: this artefact does not need it"),
     ):

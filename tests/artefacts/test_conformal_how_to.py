@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "conformal.md"
 
 
 def write_data(rows: int = 3000) -> None:
-    """Lengths of stay that are harder to predict for some, and images of ten classes."""
+    """Lengths of stay that are harder to predict for some, images of ten classes, and risks."""
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 10, rows)
     spread = 0.5 + 0.15 * x
@@ -39,6 +39,12 @@ def write_data(rows: int = 3000) -> None:
     logits = rng.normal(size=(rows, 10)) + 2.5 * (np.arange(10) == label[:, None])
     np.savez("images.npz", site=rng.integers(0, 12, rows), label=label, logits=logits)
     np.savez("new_images.npz", logits=logits[:200])
+    risk = rng.random(rows) ** 2
+    visits = pd.DataFrame(
+        {"hospital": stays.hospital, "risk": risk, "readmitted": (rng.random(rows) < risk) * 1}
+    )
+    visits.to_parquet("visits.parquet")
+    visits.head(200).drop(columns="readmitted").to_csv("new_visits.csv", index=False)
 
 
 def test_the_how_to_does_what_it_says(capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

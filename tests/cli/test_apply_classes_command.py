@@ -18,7 +18,7 @@ from conformal_artefacts import class_rows
 from fedassay.cli import output
 from fedassay.cli.artefact import deliver
 from fedassay.errors import UsageError
-from fedassay.tasks.calibration.maps import Sigmoid
+from fedassay.summaries.maps import Sigmoid
 
 CALIBRATOR = calibrator("vector")
 Z = class_rows()["z"]

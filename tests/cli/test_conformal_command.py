@@ -20,6 +20,7 @@ from trust_terms import terms
 SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
 REGRESSION = ["--client", "site", "--target", "y", "--prediction", "p"]
 CLASSES = ["--client", "site", "--label", "k", "--logits", "z"]
+BINARY = ["--client", "site", "--label", "died", "--score", "risk"]
 PLAIN = ["--privacy", "plain"]
 
 
@@ -27,6 +28,8 @@ def frame(rows: int = 900, sites: int = 9, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     p = rng.normal(size=rows)
     spread = rng.uniform(0.5, 1.5, rows)
+    other = np.random.default_rng(seed + 100)
+    risk = other.random(rows)
     return pd.DataFrame(
         {
             "site": [f"clinic {number}" for number in np.arange(rows) % sites],
@@ -37,6 +40,8 @@ def frame(rows: int = 900, sites: int = 9, seed: int = 0) -> pd.DataFrame:
             "b": p + 1.2 * spread,
             "own": rng.exponential(size=rows),
             "sex": np.array(["F", "M"])[rng.integers(0, 2, rows)],
+            "risk": risk,
+            "died": (other.random(rows) < risk) * 1,
         }
     )
 
@@ -186,6 +191,30 @@ def test_every_score_of_classes(capsys: Any, npz: Path, sets: str, privacy: list
     assert 0.5 <= results["held_out"]["mean_size"]["value"] <= 4.0
     assert len(results["held_out"]["size_counts"]) == 5
     assert not any("range" in warning for warning in document["warnings"])
+
+
+@pytest.mark.parametrize(
+    "privacy", [PLAIN, ["--privacy", "server-dp", "--epsilon", "2"]], ids=["plain", "noise"]
+)
+@pytest.mark.parametrize("conditional", [[], ["--conditional", "class"]], ids=["all", "by label"])
+def test_scores_of_a_binary_classifier(
+    capsys: Any, csv: Path, tmp_path: Path, conditional: list[str], privacy: list[str]
+) -> None:
+    artefact, out = tmp_path / "c.json", tmp_path / "out.parquet"
+    options = [*conditional, *privacy, "--holdout", 0.3, "--out", artefact]
+    document = document_of(capsys, csv, *BINARY, *options)
+    results = document["results"]
+    check_contract(results)
+    assert results["score"] == {"name": "binary", "parameters": [], "calibrated": False}
+    assert 1.0 <= results["held_out"]["mean_size"]["value"] <= 2.0
+    assert len(results["held_out"]["size_counts"]) == 3
+    assert document["warnings"] == []
+    code, _, err = call(capsys, "apply", artefact, csv, "--out", out, "--quiet")
+    assert code == 0, err
+    table = pd.read_parquet(out)
+    covered = [label in held for label, held in zip(table["died"], table["prediction_set"], strict=True)]
+    assert 0.86 < np.mean(covered) < 0.97
+    assert set(table["set_size"]) <= {1, 2}
 
 
 @pytest.mark.parametrize(
@@ -373,6 +402,10 @@ COLUMNS_WANTED = "expected one of: conformity; target and prediction"
             [*REGRESSION[2:], "--score-parameters", "1,2", *PLAIN],
             "parameters of absolute: got 2 numbers, expected none",
         ),
+        ([*BINARY[2:], "--score-parameters", "0.1,2", *PLAIN], "--score has none; leave them out"),
+        ([*BINARY[2:], "--sets", "lac", *PLAIN], "got 'lac' without logits"),
+        (["--score", "risk", *PLAIN], "label and logits; label and score"),
+        (["--score", "p", "--label", "died", *PLAIN], "column 'p' (score)"),
         ([*REGRESSION[2:], "--bins", "1"], "bins: got 1"),
         ([*REGRESSION[2:], "--holdout", "1", *PLAIN], "holdout: got 1"),
         ([*REGRESSION[2:], "--holdout", "-0.1", *PLAIN], "holdout: got -0.1"),

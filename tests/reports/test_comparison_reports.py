@@ -73,10 +73,10 @@ def test_every_comparison_has_its_tables_and_plots(name: str) -> None:
     text, html = printed(content), page(content)
     for title in titles:
         assert title in text
-        assert f"<h2>{title}</h2>" in html
+        assert f">{title}</h3>" in html
     assert (forest(results) is not None) == planted
     assert "…" not in printed(content, width=80)
-    assert html.count("<svg") == 1 + planted
+    assert html.count("<svg") == html.count("<figure") == 5 + 3 * planted
 
 
 def test_names_from_the_data_cannot_become_markup() -> None:

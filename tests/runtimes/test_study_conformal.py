@@ -85,6 +85,22 @@ def test_a_quantile_of_quantiles_in_the_clear(town: Town, tmp_path: Path) -> Non
     assert predictor.level == 0.8
 
 
+def test_both_labels_of_a_binary_classifier(town: Town, tmp_path: Path) -> None:
+    """The sites name columns for a score and a label; how many classes there are need not be said."""
+    artefact = tmp_path / "conformal.json"
+    calibrator = ("--score-parameters", "2,1.5,0.5,0.1")  # a sigmoid
+    options = ("--quantity", "binary", "--conditional", "class", "--held-out", *calibrator)
+    assert begin(town, *options, "--privacy", "plain") == 0
+    results = town.finish(passes=2)["results"]
+    assert town.aggregate("-q", "--out", artefact) == 0
+    assert results["score"] == {"name": "binary", "parameters": [2.0, 1.5, 0.5, 0.1], "calibrated": True}
+    assert list(results["groups"]) == ["0", "1"]
+    assert len(results["held_out"]["size_counts"]) == 3
+    rows = pooled(town)
+    members = fedassay.ConformalPredictor.load(artefact).predict_set(score=rows.p)
+    assert 0.8 < members[np.arange(len(members)), rows.y].mean() < 0.98
+
+
 @pytest.mark.parametrize("method", ["pooled", "qq"])
 def test_a_secure_sum(town: Town, method: str) -> None:
     assert begin(town, *ABSOLUTE, "--method", method) == 0

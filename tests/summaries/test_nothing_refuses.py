@@ -21,6 +21,7 @@ from fedassay.summaries import CATALOGUE
 from fedassay.summaries.group_names import fingerprints
 from fedassay.summaries.local_quantile import RULES
 from fedassay.summaries.locate import TRANSFORMS
+from fedassay.summaries.maps import Points, Sigmoid, Steps, numbers_of
 from fedassay.summaries.multiclass.clipped_updates import WEIGHTS
 from fedassay.summaries.multiclass.fedcal import fedcal_size
 from fedassay.summaries.multiclass.local_fits import AVERAGED
@@ -118,6 +119,19 @@ def condition(draw: st.DrawFn) -> Fields:
 
 
 @st.composite
+def calibrator(draw: st.DrawFn) -> tuple[float, ...]:
+    """Any map, with points next to each other and coefficients that overflow, too."""
+    if draw(st.booleans()):
+        return numbers_of(Sigmoid(a=draw(numbers), b=draw(numbers), c=draw(numbers)))
+    scores = tuple(sorted(draw(st.sets(shares, min_size=1, max_size=4))))
+    values = draw(st.lists(shares, min_size=len(scores) + 1, max_size=len(scores) + 1))
+    if draw(st.booleans()):
+        return numbers_of(Points(scores=scores, values=tuple(values[1:])))
+    edges = tuple(score for score in scores if 0 < score < 1)
+    return numbers_of(Steps(edges=edges, values=tuple(values[: len(edges) + 1])))
+
+
+@st.composite
 def quantity(draw: st.DrawFn, among: tuple[str, ...] = tuple(QUANTITIES)) -> Fields:
     name = draw(st.sampled_from(among))
     parameters = ()
@@ -126,6 +140,8 @@ def quantity(draw: st.DrawFn, among: tuple[str, ...] = tuple(QUANTITIES)) -> Fie
             st.just(())
             | st.tuples(st.sampled_from([0.0, 5e-324, 1000.0]), st.sampled_from([0.0, 1.0, 2.0**20]))
         )
+    if name == "binary":
+        parameters = draw(st.just(()) | calibrator())
     return {"quantity": name, "parameters": parameters}
 
 
@@ -205,8 +221,15 @@ def losses(draw: st.DrawFn) -> Fields:
 @st.composite
 def covered(draw: st.DrawFn, among: tuple[str, ...] = tuple(QUANTITIES), *, sets: bool = False) -> Fields:
     fields = {**draw(quantity(among)), **draw(condition())}
-    if sets and QUANTITIES[fields["quantity"]].is_softmax:
-        fields["classes"] = len(fields["groups"]) if fields["by"] == "class" else draw(st.integers(1, 6))
+    known = QUANTITIES[fields["quantity"]]
+    if sets and fields["by"] == "class" and known.classes is not None:
+        fields["groups"] = tuple(str(k) for k in range(known.classes))
+    if sets and known.gives_sets:
+        fields["classes"] = (
+            len(fields["groups"])
+            if fields["by"] == "class"
+            else known.classes or draw(st.integers(1, MOST_CLASSES + 1))
+        )
     groups = {"": 1, "class": len(fields["groups"]), "group": len(fields["groups"]) + 1}[fields["by"]]
     return {**fields, "thresholds": draw(st.tuples(*[limits] * groups))}
 

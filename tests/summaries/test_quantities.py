@@ -15,6 +15,7 @@ from fedassay.summaries.quantities import (
     checked_quantity,
     public_range,
     scores_of,
+    sets_of,
     widths,
 )
 
@@ -28,6 +29,8 @@ BATCH = {
     "upper": np.array([3.0, 3.0, -3.5]),
     "class": np.array([0, 1, 1]),
     "logits": np.log([[0.5, 0.5], [0.25, 0.75], [0.75, 0.25]]),
+    "label": np.array([0, 1, 1], dtype=np.int8),
+    "score": np.array([0.5, 0.25, 0.75]),
 }
 
 EXPECTED = {
@@ -39,6 +42,7 @@ EXPECTED = {
     "lac": [0.5, 0.25, 0.75],
     "aps": [0.0, 0.0, 0.75],
     "raps": [0.0, 0.0, 0.85],
+    "binary": [0.5, 0.75, 0.25],
 }
 
 
@@ -55,7 +59,7 @@ def test_scores_are_what_their_names_say_and_need_no_other_column(name: str) -> 
 
 
 @given(
-    st.sampled_from(["absolute", "normalised", "lac", "aps", "raps"]),
+    st.sampled_from(["absolute", "normalised", "lac", "aps", "raps", "binary"]),
     st.lists(st.tuples(*[st.floats(-1e6, 1e6)] * 4), min_size=1, max_size=8),
     st.floats(0, 1),
     st.integers(0, 6),
@@ -70,6 +74,8 @@ def test_no_score_is_outside_the_public_range(
         "scale": np.abs(table[:, 2]) + 1e-3,
         "class": np.arange(len(table)) % 4,
         "logits": table,
+        "label": np.arange(len(table)) % 2,
+        "score": np.abs(np.cos(table[:, 0])),
     }
     parameters = (penalty, float(k_reg)) if name == "raps" else ()
     lower, upper = public_range(name, parameters, classes=4)
@@ -100,7 +106,7 @@ HARMLESS = {("logits", -np.inf), ("scale", np.inf), ("lower", -np.inf), ("upper"
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", QUANTITIES)
 def test_a_number_that_is_none_is_refused_with_its_column(name: str, bad: float) -> None:
-    for role in set(QUANTITIES[name].columns) - {"class"}:
+    for role in set(QUANTITIES[name].columns) - {"class", "label"}:
         column = BATCH[role].copy()
         column.reshape(-1)[-1] = bad
         if (role, bad) in HARMLESS:
@@ -152,6 +158,9 @@ def test_a_scale_that_is_not_positive_is_refused(scale: float) -> None:
         ("raps", (0.1, 2.5), "k_reg of raps: got 2.5, expected a whole number"),
         ("raps", (0.1, math.inf), "k_reg of raps: got inf"),
         ("raps", (0.1, -1), "k_reg of raps: got -1"),
+        ("binary", (3.0, 0.5), "map: got 3.0 as its kind"),
+        ("binary", (2.0, 1.0, math.nan, 0.0), "sigmoid: got nan for b"),
+        ("binary", (0.0, 0.5, 0.1, 1.2), "map: values hold 1.2"),
     ],
 )
 def test_bad_questions_are_refused(name: str, parameters: tuple[float, ...], message: str) -> None:
@@ -185,6 +194,22 @@ def test_widths_are_those_of_what_scores_at_most_the_threshold(
             assert not covered
         elif width > 1e-6:
             assert covered
+
+
+def test_other_scores_have_no_sets() -> None:
+    assert {name for name, one in QUANTITIES.items() if one.gives_sets} == {"lac", "aps", "raps", "binary"}
+    with pytest.raises(UsageError, match="prediction sets: got 'cqr', which scores no classes"):
+        sets_of(BATCH, 0.5, "cqr", ())
+
+
+@pytest.mark.parametrize("name", ["lac", "aps", "raps", "binary"])
+def test_a_class_is_in_a_set_exactly_if_its_score_is_at_most_the_threshold(name: str) -> None:
+    parameters, truth = checked_quantity(name), QUANTITIES[name].truth
+    for limit in (0.25, 0.5, 0.75):
+        members = sets_of(BATCH, limit, name, parameters)
+        for k in range(2):
+            scores = scores_of({**BATCH, truth: np.full(3, k)}, name, parameters)
+            assert members[:, k].tolist() == (scores <= limit).tolist()
 
 
 def test_other_scores_have_no_widths() -> None:

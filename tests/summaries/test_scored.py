@@ -75,9 +75,17 @@ def test_bad_groups_are_refused(by: str, groups: tuple[str, ...], message: str) 
 def test_classes_that_were_not_asked_about_count_as_the_last_one(classes: list[int], asked: int) -> None:
     """A client that refused would say which classes it has."""
     names = tuple(str(k) for k in range(asked))
-    found = places({"class": np.array(classes, dtype=np.int64)}, "class", names, len(classes))
+    found = places({"class": np.array(classes, dtype=np.int64)}, "class", names, len(classes), quantity="lac")
     assert found.dtype == np.int64
     assert found.tolist() == [min(one, asked - 1) for one in classes]
+
+
+def test_the_class_of_a_binary_classifier_is_the_label() -> None:
+    one = LocalQuantile(quantity="binary", level=0.9, clients=1, by="class", groups=("0", "1"))
+    assert one.columns == ("label", "score")
+    columns = {"label": np.array([1, 0, 1], dtype=np.int8), "score": np.array([0.9, 0.2, 0.4])}
+    zero, first = one.collected(ArrayRows(columns=columns))
+    assert (zero.tolist(), first.tolist()) == ([0.2], [1 - 0.9, 0.6])
 
 
 @pytest.mark.parametrize(
@@ -90,6 +98,6 @@ def test_classes_that_were_not_asked_about_count_as_the_last_one(classes: list[i
 def test_columns_of_another_kind_are_refused(by: str, column: np.ndarray, message: str) -> None:
     groups = ("0", "1") if by == "class" else ("a", "b")
     with pytest.raises(DataError, match=message):
-        places({by: column}, by, groups, 2)
+        places({by: column}, by, groups, 2, quantity="lac")
     with pytest.raises(DataError, match=f"none in the role '{by}'"):
         summary(by=by, groups=groups).collected(ArrayRows(columns={"value": np.ones(2)}))

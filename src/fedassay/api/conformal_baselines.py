@@ -16,8 +16,7 @@ from fedassay.data.federation import Federation, load
 from fedassay.data.schema import CLIENT
 from fedassay.data.split import select_pooled_part
 from fedassay.protocol import Batch, Part, Rows
-from fedassay.summaries.quantities import QUANTITIES, scores_of, widths
-from fedassay.summaries.softmax_scores import sets
+from fedassay.summaries.quantities import QUANTITIES, scores_of, sets_of, widths
 from fedassay.tasks.conformal import Conformal
 from fedassay.tasks.conformal.found import law_to_json
 
@@ -122,10 +121,8 @@ def _law(rows: int, level: float) -> dict[str, Any] | None:
 
 def _sizes(task: Conformal, batch: Batch, thresholds: Floats) -> float:
     """The sizes of the sets of these rows, added up; NaN where sets have none, infinite where one holds everything."""
-    if QUANTITIES[task.quantity].is_softmax:
-        return float(
-            np.count_nonzero(sets(batch["logits"], thresholds[:, None], task.quantity, task.parameters))
-        )
+    if QUANTITIES[task.quantity].gives_sets:
+        return float(np.count_nonzero(sets_of(batch, thresholds[:, None], task.quantity, task.parameters)))
     if task.quantity in ("conformity", "value"):
         return math.nan
     if np.isinf(thresholds).any():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +37,7 @@ def conformal(
     upper: str | None = None,
     label: str | None = None,
     logits: str | None = None,
+    score: str | None = None,
     sets: str | None = None,
     parameters: Sequence[float] = (),
     level: float = 0.9,
@@ -62,6 +63,7 @@ def conformal(
     conformity : the column of a score of your own, large where the prediction is bad; or
     target, prediction, scale : the columns for \|y - p\|, divided by a positive scale if there is one; or
     target, lower, upper : the columns for conformalised quantile regression; or
+    label, score : the label 0 or 1 and the probability of 1 that a binary classifier gives it, for sets of 0 and 1; or
     label, logits, sets, parameters : the true class, the logits, and which score (``lac``, ``aps``, ``raps`` with its
         parameters lambda and k_reg).
     level, method, guarantee, confidence, score_range, bins : as in the task `Conformal`.
@@ -98,6 +100,7 @@ def conformal(
         upper=upper,
         label=label,
         logits=logits,
+        score=score,
         sets=sets,
     )
     if conditional == "group" and by is None:
@@ -149,11 +152,12 @@ def _finished(
         results["held_out"] = with_site_names(results["held_out"], names)
     if task.held_out and not task.by:
         results["comparison"] = compared(results, task, terms, data, columns)
-    warnings = (*result.warnings, *looked_up, *_warnings(results, task))
+    warnings = (*result.warnings, *looked_up, *warnings_about(results, task))
     return replace(result, results=results, warnings=warnings)
 
 
-def _warnings(results: dict[str, Any], task: Conformal) -> tuple[str, ...]:
+def warnings_about(results: Mapping[str, Any], task: Conformal) -> tuple[str, ...]:
+    """What whoever uses these sets should know."""
     found = []
     needed = conformal_lookup.rows_alone(task)
     alone = results["method"] == "local"
@@ -208,12 +212,13 @@ def _score(**given: str | None) -> tuple[str, dict[str, str | None]]:
         "normalised": {"target", "prediction", "scale"},
         "cqr": {"target", "lower", "upper"},
         "classes": {"label", "logits"},
+        "binary": {"label", "score"},
     }
     matching = [kind for kind, roles in kinds.items() if roles == named]
     if not matching:
         raise UsageError(
             f"score: got the columns {', '.join(sorted(named)) or 'none'}, expected one of: conformity; target and "
-            "prediction (and scale); target, lower and upper; label and logits."
+            "prediction (and scale); target, lower and upper; label and logits; label and score."
         )
     sets = given["sets"]
     if matching[0] != "classes":

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedassay.artefacts.stored_calibrator import SCORES, StoredCalibrator
 from fedassay.errors import DataError, UsageError
-from fedassay.tasks.calibration.maps import MAPS, Map, map_from_json
+from fedassay.summaries.maps import MAPS, Map, map_from_json
 from fedassay.tasks.calibration.methods import FITS
 
 Floats = NDArray[np.float64]
@@ -34,7 +34,7 @@ class Calibrator(StoredCalibrator[Map]):
 
     Examples
     --------
-    >>> from fedassay.tasks.calibration.maps import Sigmoid
+    >>> from fedassay.summaries.maps import Sigmoid
     >>> calibrator = Calibrator(map=Sigmoid(a=0.5, b=0.5, c=0.0), method="platt")
     >>> calibrator.predict([0.2, 0.5, 0.8]).round(3)
     array([0.333, 0.5  , 0.667])

@@ -27,12 +27,11 @@ from fedassay.data.schema import CLIENT
 from fedassay.errors import UsageError
 from fedassay.files import write_atomically
 from fedassay.result import Result
-from fedassay.summaries.quantities import QUANTITIES, checked_quantity, scores_of
+from fedassay.summaries.quantities import QUANTITIES, checked_quantity, scores_of, sets_of
 from fedassay.summaries.scored import EVERYONE
-from fedassay.summaries.softmax_scores import sets
 from fedassay.version import VERSION
 
-TRUTH = ("target", "class")
+TRUTH = ("target", "class", "label")
 """Roles that only labelled rows have; prediction does without."""
 
 Floats = NDArray[np.float64]
@@ -50,7 +49,8 @@ class ConformalPredictor:
     by : what has a threshold of its own: nothing (``""``, the one threshold is called ``all``), each ``class``, each
         ``group``, or each ``client`` (the method local).
     thresholds : by name, each with what it promises.
-    classes : how many classes there are; None for scores of numbers, or if nobody said.
+    classes : how many classes there are; None for scores of numbers, or if nobody said; 2 for the score binary, whose
+        parameters are a calibrator (`fedassay.summaries.maps.numbers_of`), or none.
     columns : the column that played each role, such as ``{"target": "y", "prediction": "p"}``.
     notes : what else the run said.
     privacy : the `privacy` part of the result that it comes from.
@@ -59,9 +59,9 @@ class ConformalPredictor:
     decided exactly: a value is in it if and only if its score, as the calibration computes scores, is at most the
     threshold. `save` and `load` keep every number bit for bit; loading executes nothing from the file.
 
-    Edge cases: an infinite threshold gives (-inf, inf) or all classes; a set of ``lac`` can be empty, and so can an
-    interval of CQR, whose ends are then NaN; thresholds per class give label-conditional (Mondrian) sets, in which
-    each class is held against its own threshold.
+    Edge cases: an infinite threshold gives (-inf, inf) or all classes; a set of ``lac`` and of ``binary`` can be
+    empty, and so can an interval of CQR, whose ends are then NaN; thresholds per class give label-conditional
+    (Mondrian) sets, in which each class is held against its own threshold.
 
     Examples
     --------
@@ -127,7 +127,7 @@ class ConformalPredictor:
     @property
     def gives_sets(self) -> bool:
         """Whether it predicts sets of classes; otherwise intervals, or nothing for a score of one's own."""
-        return QUANTITIES[self.score].is_softmax
+        return QUANTITIES[self.score].gives_sets
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -162,20 +162,30 @@ class ConformalPredictor:
         return np.concatenate([np.empty((0, 2)), *(self.intervals_of(one) for one in rows)])
 
     def predict_set(
-        self, logits: ArrayLike, *, group: ArrayLike | None = None, client: ArrayLike | None = None
+        self,
+        logits: ArrayLike | None = None,
+        *,
+        score: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        client: ArrayLike | None = None,
     ) -> Bools:
-        """Which classes are in each row's set: an array of n x K; a `UserWarning` if these look like probabilities.
+        """Which classes are in each row's set: an array of n x K; a `UserWarning` if logits look like probabilities.
 
         Parameters
         ----------
         logits : n x K, of the same classes in the same order as in the calibration.
+        score : for the score binary, the model's probabilities of 1, before any calibrator; the columns of the answer
+            are 0 and 1.
         group, client : as for `predict_interval`.
         """
         self.check_use("predict_set")
-        rows = read_arrays("predict_set", {"logits": logits, "group": group, CLIENT: client}, self.inputs)
+        given = {"logits": logits, "score": score, "group": group, CLIENT: client}
+        rows = read_arrays("predict_set", given, self.inputs)
         found = [self.sets_of(one) for one in rows]
-        warn_of_probabilities(rows)
-        return np.concatenate(found) if found else np.zeros((0, *np.shape(logits)[1:2]), dtype=np.bool_)
+        if logits is not None:
+            warn_of_probabilities(rows)
+        width = (self.classes,) if logits is None else np.shape(logits)[1:2]
+        return np.concatenate(found) if found else np.zeros((0, *width), dtype=np.bool_)
 
     def conformity(
         self,
@@ -187,13 +197,15 @@ class ConformalPredictor:
         upper: ArrayLike | None = None,
         label: ArrayLike | None = None,
         logits: ArrayLike | None = None,
+        score: ArrayLike | None = None,
     ) -> Floats:
         """The conformity scores of labelled rows, as the calibration computes them; `label` is the true class."""
         if self.score == "conformity":
             raise UsageError("conformity: the score is a column of your own; give it to covers as it is.")
         given = {"target": target, "prediction": prediction, "scale": scale, "lower": lower, "upper": upper}
-        given |= {"class": label, "logits": logits}
-        rows = read_arrays("conformity", given, QUANTITIES[self.score].columns, called={"class": "label"})
+        known = QUANTITIES[self.score]
+        given |= {known.truth: label, "logits": logits, "score": score}
+        rows = read_arrays("conformity", given, known.columns, called={"class": "label"})
         for one in rows:
             check_width(one, self.classes)
         scores = (scores_of(one.chunk.columns, self.score, self.parameters) for one in rows)
@@ -245,13 +257,12 @@ class ConformalPredictor:
     def sets_of(self, rows: Read) -> Bools:
         """As `predict_set`, of rows that have been read."""
         check_width(rows, self.classes)
-        logits = rows.chunk.columns["logits"]
         if self.by == "class":
-            limit = np.array([self.thresholds[str(place)].value for place in range(logits.shape[1])])
+            limit = np.array([self.thresholds[str(place)].value for place in range(len(self.thresholds))])
         else:
             limit = self.limits_of(rows)
             limit = limit.reshape(-1, 1) if limit.ndim else limit
-        return sets(logits, limit, self.score, self.parameters)
+        return sets_of(rows.chunk.columns, limit, self.score, self.parameters)
 
     def limits_of(self, rows: Read) -> Floats:
         """The threshold of each row, or the one for all."""

@@ -30,6 +30,7 @@ OPTIONS: Mapping[str, str] = MappingProxyType(
         "lower": "--lower",
         "upper": "--upper",
         "logits": "--logits",
+        "score": "--score",
         "group": "--by",
         CLIENT: "--client",
     }
@@ -59,8 +60,8 @@ def apply_conformal(
 
     Intervals are two columns of numbers, ``lower`` and ``upper``, both in the interval: -inf and inf where the
     threshold is infinite, null where the interval is empty (CQR). Sets are ``prediction_set``, a list of class numbers
-    that can be empty (LAC), and ``set_size``. Labels are not needed. There are warnings about what promises nothing,
-    infinite thresholds of the rows that are there, and probabilities in the place of logits.
+    that can be empty (LAC, binary), and ``set_size``. Labels are not needed. There are warnings about what promises
+    nothing, infinite thresholds of the rows that are there, and probabilities in the place of logits.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ class _Seen:
             Counter() if infinite and predictor.by in ("group", CLIENT) else None
         )
         self._logits: tuple[str, str] | None = None  # the first table and its column
-        self._probabilities = predictor.gives_sets
+        self._probabilities = "logits" in predictor.inputs
 
     def add(self, rows: Read) -> None:
         if self._rows is not None:

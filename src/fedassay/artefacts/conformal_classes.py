@@ -16,20 +16,27 @@ from fedassay.summaries.quantities import QUANTITIES
 def checked_classes(classes: object, *, score: str, by: str, parts: int) -> int | None:
     """How many classes there are; None for scores without classes, or where nobody said.
 
-    Thresholds of classes say it too.
+    Thresholds of classes say it too, and for ``binary`` there are always two.
 
     Examples
     --------
     >>> checked_classes(None, score="lac", by="class", parts=3), checked_classes(5, score="aps", by="", parts=1)
     (3, 5)
     """
-    if not QUANTITIES[score].is_softmax:
+    known = QUANTITIES[score]
+    if not known.gives_sets:
         if by == "class" or classes is not None:
             what = "by class" if by == "class" else "classes"
-            raise UsageError(f"{what}: the score {score} has no classes, expected one of lac, aps, raps.")
+            raise UsageError(
+                f"{what}: the score {score} has no classes, expected one of lac, aps, raps, binary."
+            )
         return None
     if classes is None:
+        classes = known.classes
+    if classes is None:
         return parts if by == "class" else None
+    if known.classes not in (None, classes):
+        raise UsageError(f"classes: the score {score} has {known.classes} of them, expected that or nothing.")
     if type(classes) is not int or not FEWEST_CLASSES <= classes <= LARGEST_CLASS + 1:
         raise UsageError(f"classes: expected a whole number of at least {FEWEST_CLASSES}, or nothing.")
     if by == "class" and classes != parts:

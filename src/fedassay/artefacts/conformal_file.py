@@ -38,7 +38,7 @@ def fields_of(result: Result) -> dict[str, Any]:
         "score": results["score"]["name"],
         "parameters": tuple(results["score"]["parameters"]),
         "by": by,
-        "classes": result.parameters.get("classes") if score.is_softmax else None,
+        "classes": result.parameters.get("classes") if score.gives_sets else None,
         "thresholds": thresholds,
         "columns": {role: result.parameters[role] for role in roles if role in result.parameters},
         "notes": tuple(results["notes"]),

@@ -22,9 +22,13 @@ from fedassay.cli.file_drop import aggregate, contribute
 from fedassay.cli.flower import flower_app
 from fedassay.cli.hosmer_lemeshow import hosmer_lemeshow
 from fedassay.cli.infer import infer
+from fedassay.cli.init import init
 from fedassay.cli.keys import keys
 from fedassay.cli.ledger import ledger_app
 from fedassay.cli.plan import plan_app
+from fedassay.cli.plan_study import study as plan_study
+from fedassay.cli.run import run
+from fedassay.cli.verify import verify
 from fedassay.errors import FedassayError
 from fedassay.version import VERSION
 
@@ -35,6 +39,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+app.command()(init)
+app.command()(run)
 app.command()(evaluate)
 app.command()(calibrate)
 app.command()(conformal)
@@ -45,10 +51,12 @@ app.command("hosmer-lemeshow")(hosmer_lemeshow)
 app.command()(infer)
 app.command()(check)
 app.command()(audit)
+app.command()(verify)
 app.command()(demo)
 app.command()(keys)
 app.command()(contribute)
 app.command()(aggregate)
+plan_app.command("study")(plan_study)
 app.add_typer(plan_app, name="plan")
 app.add_typer(flower_app, name="flower")
 app.add_typer(ledger_app, name="ledger")
@@ -72,7 +80,7 @@ def _options(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit.
 
-    0 success, 2 bad usage or input, 3 refused, 4 the federation failed, 5 an audit has found something.
+    0 success, 2 bad usage or input, 3 refused, 4 the federation failed, 5 an audit, or `verify`, has found something.
     """
     sys.exit(run_command(arguments))
 

@@ -71,7 +71,10 @@ def apply(
         Path, typer.Option(metavar="FILE", help="Write the rows and the new columns: .parquet or .csv.")
     ],
     score: Annotated[
-        str | None, _column("Calibrator: the model's scores. Default of every column: as in the calibration.")
+        str | None,
+        _column(
+            "Calibrator, sets of 0 and 1: the model's scores. Default of every column: as in the calibration."
+        ),
     ] = None,
     column: Annotated[
         str | None,
@@ -93,12 +96,11 @@ def apply(
     given: Columns = {"score": score, **other_columns}
     written: Written
     if isinstance(content, dict) and content.get("artefact") == KIND:
-        _refuse(given, ("score",), "a conformal predictor")
         found = apply_conformal(
             ConformalPredictor.load(artefact),
             data,
             out,
-            columns=other_columns,
+            columns=given,
             column=column,
             overwrite=force,
         )
@@ -135,7 +137,7 @@ def _refuse(given: Columns, roles: Iterable[str], what: str) -> None:
     for role in roles:
         if given[role] is not None:
             raise UsageError(
-                f"{OPTIONS.get(role, '--score')}: the artefact is {what}, which has no use for it; leave it out."
+                f"{OPTIONS[role]}: the artefact is {what}, which has no use for it; leave it out."
             )
 
 

@@ -88,7 +88,7 @@ def declared(
         str | None,
         typer.Option(
             rich_help_panel=PANEL,
-            help="The score: conformity (default), absolute, normalised, cqr, lac, aps or raps.",
+            help="The score: conformity (default), absolute, normalised, cqr, lac, aps, raps or binary.",
         ),
     ] = None,
     classes: Annotated[
@@ -114,16 +114,19 @@ def as_task(given: dict[str, Any]) -> dict[str, Any]:
     --------
     >>> as_task({"conditional": "class", "classes": 3})
     {'classes': 3, 'by': 'class', 'groups': ['0', '1', '2']}
+    >>> as_task({"conditional": "class", "quantity": "binary"})
+    {'quantity': 'binary', 'by': 'class', 'groups': ['0', '1']}
     """
     named = {name: value for name, value in given.items() if name != "conditional"}
     by = given.get("conditional")
     if by is None:
         return named
-    if by == "class" and "classes" not in given:
+    classes = 2 if given.get("quantity") == "binary" else given.get("classes")
+    if by == "class" and classes is None:
         raise UsageError("--conditional class: how many classes there are must be declared; give --classes.")
     if by == "group" and "groups" not in given:
         raise UsageError("--conditional group: the groups must be declared; give --group NAME for each.")
-    groups = [str(place) for place in range(given["classes"])] if by == "class" else given["groups"]
+    groups = [str(place) for place in range(classes or 0)] if by == "class" else given["groups"]
     return {**named, "by": by, "groups": groups}
 
 
@@ -160,6 +163,9 @@ def conformal(
     lower: Annotated[str | None, typer.Option(help="Column with a lower quantile (CQR).")] = None,
     upper: Annotated[str | None, typer.Option(help="Column with an upper quantile (CQR).")] = None,
     label: Annotated[str | None, typer.Option(help="Column with the true class, 0, 1, ..")] = None,
+    score: Annotated[
+        str | None, typer.Option(help="Column with a binary classifier's probabilities of the label 1.")
+    ] = None,
     logits: Annotated[
         str | None,
         typer.Option(help="The model's logits: a list column, a prefix of numbered columns, or an array."),
@@ -199,6 +205,10 @@ def conformal(
     if prediction is None and (lower is None) != (upper is None):
         one, other = ("--lower", "--upper") if upper is None else ("--upper", "--lower")
         raise UsageError(f"{one} needs {other} (CQR); give both.")
+    if score is not None and "parameters" in prediction_sets:
+        raise UsageError(
+            "--score-parameters: they belong to --sets raps, and --score has none; leave them out."
+        )
     output.check_writable(out)
     with delivery.progress() as advance:
         result = api.conformal(
@@ -212,6 +222,7 @@ def conformal(
             upper=upper,
             label=label,
             logits=logits,
+            score=score,
             sets=None if sets is None else sets.value,
             level=level,
             method=method,

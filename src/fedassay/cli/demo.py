@@ -15,8 +15,8 @@ from fedassay.data.hospitals import hospitals
 from fedassay.errors import UsageError
 from fedassay.files import write_atomically
 from fedassay.protocol import Budget, Neighbours, Protection, TrustModel
+from fedassay.reports.curves import save_overview
 from fedassay.reports.page import page
-from fedassay.reports.plots import save_overview
 from fedassay.reports.side_by_side import print_side_by_side
 from fedassay.simulation import Simulation
 from fedassay.trust import TRUST_MODELS, Shuffle, TwoServer

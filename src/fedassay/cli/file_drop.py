@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,7 +49,7 @@ def contribute(
     """Answer what a study asks of this site: check it, show it, measure, and put the signed reply into DROP."""
     if (dry_run and decline) or (json is not None and not dry_run):
         raise UsageError("contribute: --json goes with --dry-run, and --decline with neither.")
-    _require_folder(drop)
+    require_folder(drop)
     output.check_writable(json)
     file = SiteFile.read(site)
     console = Console(quiet=quiet, stderr=json == "-")
@@ -117,14 +118,14 @@ def aggregate(
     """Run a study by files: the first call announces it, each later call takes the replies and goes on."""
     if key is None:
         raise UsageError("--key: missing; give the coordinator's private key (`fedassay keys` makes one).")
-    _require_folder(drop)
+    require_folder(drop)
     identity = Identity.load(key)
     proposal = Proposal.of(task, wanted.of(task or ""), terms=terms, name=study)
     beside = key.absolute().parent / "fedassay-state"
     state = beside if state is None else state
     console = delivery.console
     with folders.locked(state):
-        begun = _study(drop, state, identity, proposal, roster, console, profile=disclosure)
+        begun = opened_study(drop, state, identity, proposal, roster, console, profile=disclosure)
         runtime = FileDropRuntime(begun, close=close)
         try:
             books = DatabaseLedger(ledger or state / "ledger.sqlite", None, anchor=state / "ledger.head")
@@ -142,7 +143,7 @@ def aggregate(
     wanted.deliver(result, delivery)
 
 
-def _study(
+def opened_study(
     drop: Path,
     state: Path,
     identity: Identity,
@@ -150,9 +151,10 @@ def _study(
     roster: Path | None,
     console: Console,
     *,
-    profile: Disclosure | None,
+    profile: Disclosure | None = None,
+    before: Callable[[int], None] | None = None,
 ) -> Study:
-    """The study of this folder, announced now if there is none."""
+    """The study of this folder, announced now if there is none; `before` may refuse that, given how many sites."""
     study = Study.resume(drop, state=state, identity=identity)
     keys = None if roster is None else read_roster(roster, identity)
     if study is not None:
@@ -166,6 +168,8 @@ def _study(
             f"{drop}: holds no study yet; the first call needs a task and the sites: "
             f"fedassay aggregate {drop} {next(iter(TASKS))} --key KEY --roster roster.toml"
         )
+    if before is not None:
+        before(len(keys))
     study = proposal.announce(drop, state=state, identity=identity, roster=keys, profile=profile)
     words.announced(study, console)
     return study
@@ -191,6 +195,7 @@ def read_roster(path: Path, identity: Identity) -> dict[str, bytes]:
     return keys
 
 
-def _require_folder(drop: Path) -> None:
+def require_folder(drop: Path) -> None:
+    """Refuse what is no folder."""
     if not drop.is_dir():
         raise UsageError(f"{drop}: is not a folder; create it, or mount what carries the files.")

@@ -12,9 +12,8 @@ from fedassay.cli.options import Terms
 from fedassay.crypto.identity import Identity
 from fedassay.errors import UsageError
 from fedassay.journal import FileJournal
-from fedassay.privacy.database_ledger import DatabaseLedger
 from fedassay.privacy.disclosure import Disclosure
-from fedassay.privacy.ledger import Charge
+from fedassay.privacy.ledger import Charge, Ledger
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import Message, Protection, Setting
 from fedassay.result import Result, describe_cohort, describe_privacy
@@ -88,7 +87,12 @@ class Proposal:
 
 
 def conclude(
-    study: Study, runtime: FileDropRuntime, *, ledger: DatabaseLedger, profile: Disclosure | None = None
+    study: Study,
+    runtime: FileDropRuntime,
+    *,
+    ledger: Ledger,
+    dataset: str = "federation",
+    profile: Disclosure | None = None,
 ) -> Result:
     """Run the study as far as its replies allow: its result, or `Waiting`.
 
@@ -107,6 +111,7 @@ def conclude(
             ledger=ledger,
             randomness=SecureRandomness(),
             study=announced.study,
+            dataset=dataset,
             journal=journal,
             receipts=receipts,
         )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json as json_module
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -110,18 +109,18 @@ def submit_command(
     reached = Connection(
         address=address, root_certificates=root_certificates, insecure=insecure, name=connection
     )
-    with delivery.progress() as advance:
+    document = submitted(folder, asked, reached, quiet=delivery.quiet)
+    wanted.deliver(Result.from_json(document), delivery)
+
+
+def submitted(folder: Path, asked: Study, reached: Connection, *, quiet: bool) -> str:
+    """Submit a study and show how it goes; the document that comes back."""
+    with output.progress(quiet=quiet) as advance:
 
         def heard(event: Event) -> None:
             if event["event"] == "progress":
                 advance(int(event["leg"]), int(event["done"]), int(event["total"]))
-            elif event["event"] == "warning" and not delivery.quiet:
+            elif event["event"] == "warning" and not quiet:
                 print(f"Warning: {event.get('message')}", file=sys.stderr)
 
-        document = submit(folder, asked, reached, heard=heard)
-    wanted.deliver(_result(document), delivery)
-
-
-def _result(document: str) -> Result:
-    content: dict[str, Any] = json_module.loads(document)
-    return Result(**{**content, "warnings": tuple(content["warnings"])})
+        return submit(folder, asked, reached, heard=heard)

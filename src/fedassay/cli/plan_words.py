@@ -178,6 +178,9 @@ def _inverse(one: Mapping[str, Any], console: Console) -> None:
         if rows["value"] is None
         else f"at least {counted(rows['value'], 'row')} ({counted(rows['clients'], 'client')})"
     )
+    sites = one.get("clients")
+    if sites is not None and sites["value"] is not None:
+        by_rows += f"; or {counted(sites['value'], 'whole client')} of the planned size"
     each = one.get("rows_per_client")
     if each is not None:
         more = each["reason"] if each["value"] is None else f"{counted(each['value'], 'row')} at each client"

@@ -2,18 +2,18 @@
 
 Why releases from different parts cost the largest and not the sum of their budgets
 -----------------------------------------------------------------------------------
-A coin says which of the three atoms (`Part.atoms`) a unit is in. For the unit *client* it is a function of the client's name alone: adding or removing a client leaves
-every other client where it is, and the client itself is in one part only. That is parallel composition
-(McSherry 2009, Theorem 4), whether or not anyone knows the key.
+A coin says which of the three atoms (`Part.atoms`) a unit is in. For the unit *client* it is a function of the
+client's name alone: adding or removing a client leaves every other client where it is, and the client itself is
+in one part only. That is parallel composition (McSherry 2009, Theorem 4), whether or not anyone knows the key.
 
-For the unit *example* the coin belongs to the position of the row among the rows of its client. Under
-replace-one the positions stay and the same argument holds. Under add-remove the rows behind the added one
-move up and meet other coins; what saves the argument is that the coins are independent of each other and of
-the data (a pseudorandom function under a key that only the site knows). Independent coins of equal law can be
-dealt to the rows in any order without changing the law of the parts: the law is the same as if
-each row carried a coin of its own. Given those coins, two neighbouring data sets differ in one row of one
-atom, so that releases from different ones are max(ε₁, ε₂, ..)-private together; the coins are independent of the data, and a
-mixture over them keeps the bound.
+For the unit *example* the coin belongs to the position of the row among the rows of its client. Under replace-
+one the positions stay and the same argument holds. Under add-remove the rows behind the added one move up and
+meet other coins; what saves the argument is that the coins are independent of each other and of the data (a
+pseudorandom function under a key that only the site knows). Independent coins of equal law can be dealt to the
+rows in any order without changing the law of the parts: the law is the same as if each row carried a coin of
+its own. Given those coins, two neighbouring data sets differ in one row of one atom, so that releases from
+different ones are max(ε₁, ε₂, ..)-private together; the coins are independent of the data, and a mixture over
+them keeps the bound.
 
 What this needs: a random key of the site that it does not publish, and rows that keep their position between
 two releases. If a file is rewritten between a release of one part and a release of the other, a row may take part
@@ -58,9 +58,10 @@ def select_part(
     """The rows of one client that belong to `part`.
 
     Guarantee: the atoms are disjoint and together all rows; the same key gives the same split in every run; a unit
-    is held out with probability `held_out`, and otherwise in either half of the fit rows with equal probability,
-    independently of the other units and of all values, as far as anyone without the key can tell. See the module for what follows for privacy. Use
-    it on all rows of the client, before any other selection: the coin of a row is that of its position.
+    is held out with probability `held_out`, and otherwise in either half of the fit rows with equal
+    probability, independently of the other units and of all values, as far as anyone without the key can tell.
+    See the module for what follows for privacy. Use it on all rows of the client, before any other selection:
+    the coin of a row is that of its position.
 
     Edge cases: `Part.ALL` passes everything; for the unit client one atom has all rows and the others none.
     """
@@ -111,10 +112,10 @@ def _addressed(
 class Coins:
     """Coins for each unit: the pseudorandom function AES(AES(client) ⊕ position).
 
-    Its first word, compared with `held_out`, says whether the unit is held out; a bit of the second one, in which half
-    of the fit rows it is otherwise. That is CBC-MAC on messages of exactly two blocks, a pseudorandom function if AES is one (Bellare, Kilian,
-    Rogaway 2000). The AES key is derived from `key` and the unit, so that coins for examples and
-    for clients are unrelated. For the unit client the position is left out.
+    Its first word, compared with `held_out`, says whether the unit is held out; a bit of the second one, in which
+    half of the fit rows it is otherwise. That is CBC-MAC on messages of exactly two blocks, a pseudorandom
+    function if AES is one (Bellare, Kilian, Rogaway 2000). The AES key is derived from `key` and the unit, so
+    that coins for examples and for clients are unrelated. For the unit client the position is left out.
     """
 
     def __init__(self, *, key: bytes, unit: Unit, held_out: float) -> None:

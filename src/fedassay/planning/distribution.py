@@ -227,12 +227,13 @@ def _rounded(shape: Shape) -> tuple[str, ...]:
 def _tried(study: PlannedRelease, shape: Shape) -> PredictedCurve:
     """The errors of one mechanism, or why there will be no curve."""
     try:
-        return _predicted(study, shape)
+        return predict_curve(study, shape)
     except (FedassayError, Undefined) as problem:
         return PredictedCurve(mechanism=shape.mechanism, reason=str(problem))
 
 
-def _predicted(study: PlannedRelease, shape: Shape, noise: Noise | None = None) -> PredictedCurve:
+def predict_curve(study: PlannedRelease, shape: Shape, noise: Noise | None = None) -> PredictedCurve:
+    """The errors of one mechanism, by default with the noise of the study; raises where there will be no curve."""
     setting, rows = study.setting, study.rows
     summary = shape.summary(setting)
     noise = setting.noise(Sum(of=summary)) if noise is None else noise
@@ -260,7 +261,7 @@ def _inverse(study: PlannedRelease, shape: Shape, name: str, target: float) -> I
         return _tried(other, shape).width(name)
 
     def beside_noise(other: PlannedRelease) -> str:
-        return f"sampling error alone gives ±{_predicted(other, shape, NO_NOISE).width(name):.2g}"
+        return f"sampling error alone gives ±{predict_curve(other, shape, NO_NOISE).width(name):.2g}"
 
     return Inverse(
         metric=name,

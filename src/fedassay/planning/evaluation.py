@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedassay.planning.expectation import PlannedRelease, Study
-from fedassay.planning.inverse import Inverse, fewest_rows, smallest_epsilon
+from fedassay.planning.inverse import Inverse, fewest_clients, fewest_rows, smallest_epsilon
 from fedassay.planning.published import beside_published
 from fedassay.planning.resolution import Resolution, predictions, recommended
 from fedassay.planning.verdict import TARGETS, Predicted, checked_targets, half_width, in_words
@@ -148,6 +148,7 @@ def _inverse(study: Study, task: Evaluate, name: str, target: float) -> Inverse:
         target=target,
         epsilon=smallest_epsilon(study, width, target, beside_noise),
         rows=fewest_rows(study, width, target),
+        clients=fewest_clients(study, width, target),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from fedassay.errors import UsageError
-from fedassay.protocol import Budget, Noise, Protection, Setting, Sum, TrustModel
+from fedassay.protocol import Budget, Noise, Part, Protection, Setting, Sum, TrustModel, Unit
 from fedassay.summaries.score_histogram import ScoreHistogram
 
 PREVALENCE_ODDS = 1.5
@@ -47,6 +47,10 @@ class Size:
     def with_rows(self, rows: float) -> Self:
         """More or fewer rows, at clients of the same size."""
         return replace(self, rows=rows, clients=max(1, math.floor(self.clients * rows / self.rows)))
+
+    def with_clients(self, clients: int) -> Self:
+        """More or fewer clients of the same size, and their rows."""
+        return replace(self, rows=self.rows * clients / self.clients, clients=clients)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,12 +99,34 @@ class Expectation(Size):
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRelease:
-    """Rows at clients under a trust model, a budget and a protection."""
+    """Rows at clients under a trust model, a budget and a protection.
+
+    Parameters
+    ----------
+    share, fits_on : of a task among others, the part of the budget that it may spend, and the rows that it gets where
+        it asks for those to fit on; as in `Setting`.
+    seen : the part of all units, drawn at random, whose rows this release is about.
+
+    Examples
+    --------
+    >>> from fedassay.trust import ServerDP
+    >>> size = Size(rows=1000, clients=10)
+    >>> half = PlannedRelease(expectation=size, trust=ServerDP(), budget=Budget(epsilon=1), share=0.5, seen=0.35)
+    >>> half.rows, half.holders, half.setting.share
+    (350.0, 10, 0.5)
+    """
 
     expectation: Size
     trust: TrustModel
     budget: Budget | None = None
     protection: Protection = field(default_factory=Protection)
+    share: float = 1.0
+    fits_on: Part = Part.FIT
+    seen: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seen <= 1:
+            raise UsageError(f"rows that are seen: got {self.seen:g} of them, expected a number in (0, 1].")
 
     @property
     def setting(self) -> Setting:
@@ -111,6 +137,8 @@ class PlannedRelease:
             protection=self.trust.with_one_row_each(self.protection) if one_row_each else self.protection,
             budget=self.budget,
             clients=self.expectation.clients,
+            share=self.share,
+            fits_on=self.fits_on,
         )
 
     @property
@@ -118,11 +146,22 @@ class PlannedRelease:
         """The rows that are used: excess rows of a client are left out."""
         bound = self.protection.rows_per_client
         rows, clients = self.expectation.rows, self.expectation.clients
-        return rows if bound is None else min(rows, float(clients * bound))
+        return self.seen * (rows if bound is None else min(rows, float(clients * bound)))
+
+    @property
+    def holders(self) -> int:
+        """How many clients have some of these rows: all of them, unless whole clients are drawn."""
+        if self.setting.protection.unit is not Unit.CLIENT:
+            return self.expectation.clients
+        return max(1, round(self.seen * self.expectation.clients))
 
     def with_rows(self, rows: float) -> Self:
         """The same with more or fewer clients of the same size."""
         return replace(self, expectation=self.expectation.with_rows(rows))
+
+    def with_clients(self, clients: int) -> Self:
+        """The same with so many clients of the same size."""
+        return replace(self, expectation=self.expectation.with_clients(clients))
 
     def with_epsilon(self, epsilon: float) -> Self:
         """The same for another epsilon."""

@@ -1,10 +1,10 @@
-"""The inverse question: the smallest epsilon, or the fewest rows, for which an error is small enough."""
+"""The inverse question: the smallest epsilon, the fewest rows or clients, for which an error is small enough."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from fedassay.errors import FedassayError
@@ -50,14 +50,17 @@ class Inverse:
     target: float
     epsilon: Answer
     rows: Answer
+    clients: Answer | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
+        clients = {} if self.clients is None else {"clients": self.clients.to_dict()}
         return {
             "metric": self.metric,
             "target": self.target,
             "epsilon": self.epsilon.to_dict(),
             "rows": self.rows.to_dict(),
+            **clients,
         }
 
 
@@ -95,6 +98,49 @@ def fewest_rows(study: P, width: Width[P], target: float) -> Answer:
         )
     rows = _rounded_up(rows, whole=True)
     return Answer(value=rows, clients=study.with_rows(rows).expectation.clients)
+
+
+def fewest_clients(study: P, width: Width[P], target: float, *, most: float = MOST_ROWS) -> Answer:
+    """The fewest clients of the planned size, all of them whole, for which the width is at most `target`.
+
+    `most` is how many are tried; more if more are planned.
+    """
+    planned = study.expectation
+    most = min(max(most, 4.0 * planned.clients), MOST_ROWS * planned.clients / planned.rows)
+
+    def enough(clients: float) -> bool:
+        return _tried(width, study.with_clients(math.ceil(clients))) <= target
+
+    found = _smallest(enough, start=planned.clients, low=1.0, high=math.floor(most))
+    if found is None:
+        return Answer(value=None, reason=f"no number of such clients up to {most:,.0f} is enough")
+    return Answer(value=float(math.ceil(found)))
+
+
+def fewest_rows_there(study: P, width: Width[P], target: float, *, most: float = MOST_ROWS) -> Answer:
+    """The fewest rows in all, at the planned clients, for which the width is at most `target`.
+
+    A bound on the rows of a client moves along. `most` is how many are tried at each client.
+    """
+    planned = study.expectation
+    high = min(MOST_ROWS, max(most, 4 * planned.rows / planned.clients) * planned.clients)
+
+    def enough(rows: float) -> bool:
+        return _tried(lambda planned: width(_with_rows_there(planned, rows)), study) <= target
+
+    found = _smallest(enough, start=planned.rows, low=max(FEWEST_ROWS, float(planned.clients)), high=high)
+    if found is None:
+        reason = f"no number of rows at {planned.clients:,} clients up to {high:.3g} is enough"
+        return Answer(value=None, reason=reason)
+    return Answer(value=_rounded_up(found, whole=True), clients=planned.clients)
+
+
+def _with_rows_there(study: P, rows: float) -> P:
+    planned, protection = study.expectation, study.protection
+    if protection.rows_per_client is not None:
+        bound = math.ceil(protection.rows_per_client * rows / planned.rows)
+        protection = replace(protection, rows_per_client=max(1, bound))
+    return replace(study, expectation=replace(planned, rows=rows), protection=protection)
 
 
 def _tried(width: Width[P], study: P) -> float:

@@ -58,7 +58,7 @@ class Rehearsed:
     found : the threshold for scores between 0 and 1, and its guarantee.
     query : what was asked; None if nobody was.
     noise : of the answer.
-    clients, rows : how many clients, and how many rows each.
+    clients, rows : how many clients have rows, and how many rows each.
     """
 
     level: float
@@ -76,8 +76,13 @@ class Rehearsed:
 
     @property
     def trivial(self) -> bool:
-        """Whether every set will hold everything. What clients choose privately is not known beforehand."""
-        return self.found.infinite and not self.in_private
+        """Whether every set will hold everything. What clients choose privately is not known beforehand.
+
+        But those without rows among them, which are in other parts of the study, choose the point above all others.
+        """
+        if self.in_private:
+            return bool(self.found.details["server_rank"] > self.clients)
+        return self.found.infinite
 
     @property
     def reason(self) -> str | None:
@@ -86,6 +91,11 @@ class Rehearsed:
             return None
         # These clients have no scores outside the range.
         of = None if self.query is None else self.query.of
+        if self.in_private:
+            return (
+                f"only {self.clients:,} clients have rows in this part of the study, and the others count as "
+                "infinite scores"
+            )
         return TOO_FEW if isinstance(of, ValueSummary) else self.found.reason
 
     @property
@@ -122,11 +132,14 @@ def rehearse(task: Conformal, study: PlannedRelease) -> Rehearsed:
 
     Raises what the task raises, such as `DataError` for too few rows, and `UnsupportedQuery`.
     """
-    clients = study.expectation.clients
+    clients = study.holders
     rows = math.floor(study.rows / clients)
     if rows > MOST_ROWS_EACH:
         raise UsageError(f"rows: got {rows:,} per client, expected at most {MOST_ROWS_EACH:,}.")
-    task = replace(task, quantity="conformity", parameters=(), score_range=(0.0, 1.0), held_out=False)
+    # Which rows are asked for matters where a client can be in one part only.
+    task = replace(
+        task, quantity="conformity", parameters=(), score_range=(0.0, 1.0), held_out=study.seen < 1
+    )
     setting = study.setting
     method, way = task.way(setting)
     steps = way(task, method, setting)
@@ -136,7 +149,7 @@ def rehearse(task: Conformal, study: PlannedRelease) -> Rehearsed:
         step = next(steps)
         assert isinstance(step, Query), "a threshold takes one question"
         query, noise = step, setting.noise(step)
-        value = _answer(step, clients=clients, rows=rows)
+        value = _answer(step, clients=clients, rows=rows, empty=setting.clients - clients)
         steps.send(Released(value=value, noise=noise, clients=clients))
     except StopIteration as end:
         found = end.value[0][EVERYONE]
@@ -152,17 +165,17 @@ def rehearse(task: Conformal, study: PlannedRelease) -> Rehearsed:
     raise AssertionError("a threshold takes one question")
 
 
-def _answer(query: Query[Any], *, clients: int, rows: int) -> Any:
-    """What such clients would answer together, without noise."""
+def _answer(query: Query[Any], *, clients: int, rows: int, empty: int) -> Any:
+    """What such clients would answer together, without noise, and so many without rows."""
     of = query.of
     if isinstance(of, ValueSummary):
         thresholds = of.grid.thresholds
         shares = np.clip((thresholds - of.lower) / (thresholds[-2] - of.lower), 0.0, 1.0)
         counts = np.diff(np.rint(clients * rows * shares).astype(np.int64), prepend=0)
         return of.read(of.from_leaves(counts))
-    vector, _ = of.measure(EvenScores(count=rows), {})
+    each = [of.measure(EvenScores(count=count), {})[0] for count in (rows, 0)]
     if isinstance(query, Sum):
-        return of.read(clients * vector)
+        return of.read(clients * each[0] + empty * each[1])
     if isinstance(query, Select):
-        vector = (np.arange(len(vector)) == vector.argmin()).astype(np.int64)
-    return (of.read(vector),) * clients
+        each = [(np.arange(len(vector)) == vector.argmin()).astype(np.int64) for vector in each]
+    return (of.read(each[0]),) * clients + (of.read(each[1]),) * empty

@@ -68,6 +68,13 @@ class DatabaseLedger(Ledger):
         self._book.read()
         return tuple(charge_of(record.body) for record in self._book.stored() if record.kind == CHARGE)
 
+    @property
+    def head(self) -> str | None:
+        """The hash of the last record, which stands for all of them; None of an empty ledger."""
+        self._book.read()
+        head = self._book.head
+        return head.hash if head.sequence else None
+
     def charge(self, charges: Sequence[Charge]) -> None:
         """Record the charges, or raise before anything is recorded."""
         with self._book.transaction() as work:

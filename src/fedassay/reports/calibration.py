@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from fedassay.reports import figures, plots
+from fedassay.reports import figures, plots, reliability_plots
 from fedassay.reports.sheet import Cell, Document, Figure, Sheet, metric_cell, reasons
 
 SHOWN = (
@@ -71,28 +71,11 @@ def _cell(metric: Mapping[str, Any] | None) -> Cell:
     return Cell(text="") if metric is None else metric_cell(metric)
 
 
-def overview(document: Document) -> alt.HConcatChart:
-    """The reliability diagrams before and after."""
-    results = document["results"]
-    charts = [
-        plots.reliability_plot(
-            {
-                "results": {
-                    "reliability_curve": results["reliability_curve"][part]
-                    or {"reason": "there is no calibrator"},
-                    "expected_calibration_error": results[part]["expected_calibration_error"],
-                }
-            },
-            name=part.capitalize(),
-        )
-        for part in ("before", "after")
-    ]
-    return alt.hconcat(*charts).configure_view(stroke=plots.GREY)
+def overview(document: Document) -> alt.LayerChart:
+    """The reliability diagram before and after."""
+    return plots.framed(reliability_plots.change(document["results"]))
 
 
 def alternative(document: Document) -> str:
     """The plot in words."""
-    before, after = (
-        figures.value(document["results"][part]["expected_calibration_error"]) for part in ("before", "after")
-    )
-    return f"Reliability diagrams on held-out rows: ECE {before} before, {after} after calibration"
+    return reliability_plots.change_alternative(document["results"])

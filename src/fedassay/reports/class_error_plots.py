@@ -9,7 +9,8 @@ from typing import Any
 
 import altair as alt
 
-from fedassay.reports import figures, plots
+from fedassay.reports import figures, plots, reliability_plots
+from fedassay.reports.palette import BLUE, GREEN, INK, MUTED, ORANGE, PAPER, PURPLE, RED
 
 Entry = Mapping[str, Any]
 
@@ -25,9 +26,8 @@ MOST_RISING, MOST_JAGGED = 4, 2
 BELIEVED = 0.1
 """The weight below which the curve of a class hardly counts, and is not worth a look."""
 
-RED = "#b2182b"
-_COLOURS = (plots.BLUE, "#e08214", "#1b7837", "#762a83")
-_WIDTH, _HEIGHT, _LINE, _COLUMN = 460, 280, 20, 7.5
+_COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
+_WIDTH, _HEIGHT, _LINE, _COLUMN = 340, 280, 20, 7.5
 _KINDS = ["before", "after"]
 
 
@@ -40,7 +40,7 @@ def reliability(results: Entry, part: str) -> alt.LayerChart:
         "reliability_curve": results["reliability_curve"][part],
         "expected_calibration_error": results[part]["expected_calibration_error"],
     }
-    return plots.framed(plots.reliability_plot({"results": shown}, name=f"Top label, {part}"))
+    return plots.framed(reliability_plots.reliability(shown, name=f"Top label, {part}"))
 
 
 def reliability_alternative(results: Entry, part: str) -> str:
@@ -78,11 +78,7 @@ def errors(classes: Sequence[Entry]) -> alt.LayerChart:
     ]
     chart = _down(lines, dots, names) if len(entries) <= FEW else _across(lines, dots, names)
     some = f"; the {MOST} largest of {len(classes)}" if len(entries) < len(classes) else ""
-    words = alt.TitleParams(
-        text="Calibration error by class",
-        subtitle=f"from before to after; red: it grows{some}",
-        anchor="start",
-    )
+    words = plots.titled("Calibration error by class", f"from before to after; red: it grows{some}")
     return plots.framed(chart.properties(title=words))
 
 
@@ -94,7 +90,9 @@ def _down(lines: list[dict[str, Any]], dots: list[dict[str, Any]], names: list[s
         title="class",
         axis=alt.Axis(ticks=False, domain=False, grid=True, labelPadding=6),
     )
-    rules = _between(lines).encode(y=place, x=alt.X("from:Q", title="calibration error"), x2="to:Q")
+    rules = _between(lines).encode(
+        y=place, x=alt.X("from:Q", title="calibration error", axis=alt.Axis(tickCount=5)), x2="to:Q"
+    )
     points = _dots(dots).encode(y=place, x="error:Q")
     return alt.layer(rules, points).properties(width=_WIDTH, height=_LINE * len(names))
 
@@ -109,15 +107,15 @@ def _across(lines: list[dict[str, Any]], dots: list[dict[str, Any]], names: list
 
 
 def _between(lines: list[dict[str, Any]]) -> alt.Chart:
-    colour = alt.Color("grows:N", legend=None, scale=alt.Scale(domain=[False, True], range=[plots.GREY, RED]))
+    colour = alt.Color("grows:N", legend=None, scale=alt.Scale(domain=[False, True], range=[MUTED, RED]))
     return alt.Chart(alt.Data(values=lines)).mark_rule(strokeWidth=1.5).encode(color=colour)
 
 
 def _dots(dots: list[dict[str, Any]], *, size: int = 60) -> alt.Chart:
     """Open before, filled after: told apart without colours too."""
     legend = alt.Legend(title=None, orient="top")
-    fill = alt.Scale(domain=_KINDS, range=["#ffffff", plots.BLUE])
-    stroke = alt.Scale(domain=_KINDS, range=["#555555", plots.BLUE])
+    fill = alt.Scale(domain=_KINDS, range=[PAPER, BLUE])
+    stroke = alt.Scale(domain=_KINDS, range=[INK, BLUE])
     return (
         alt.Chart(alt.Data(values=dots))
         .mark_point(size=size, strokeWidth=1.5, opacity=1, fillOpacity=1)
@@ -175,10 +173,8 @@ def steps(results: Entry) -> alt.LayerChart:
             legend=alt.Legend(title=None, orient="bottom", columns=2, labelLimit=240),
         ),
     )
-    words = alt.TitleParams(
-        text="Fitted steps", subtitle="not yet weighed, nor made to add up to 1", anchor="start"
-    )
-    return plots.framed(plots.square(alt.layer(plots.diagonal(), lines), "").properties(title=words))
+    words = plots.titled("Fitted steps", "not yet weighed, nor made to add up to 1")
+    return plots.framed(plots.square(alt.layer(plots.diagonal(), lines), words))
 
 
 def _name(calibrator: Entry, place: int) -> str:

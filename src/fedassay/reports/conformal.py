@@ -16,6 +16,7 @@ SCORES: Mapping[str, tuple[str, str]] = {
     "absolute": ("absolute residual", "the prediction, plus and minus the threshold"),
     "normalised": ("normalised residual", "the prediction, plus and minus the threshold times the scale"),
     "cqr": ("CQR", "from the lower end minus the threshold to the upper end plus the threshold"),
+    "binary": ("class probability", "each of 0 and 1 whose probability is at least 1 minus the threshold"),
     "lac": ("LAC", "all classes whose probability is at least 1 minus the threshold"),
     "aps": (
         "APS",
@@ -97,8 +98,12 @@ def score(results: Entry) -> str:
     --------
     >>> score({"score": {"name": "raps", "parameters": [0.01, 5.0]}})
     'RAPS (0.01, 5)'
+    >>> score({"score": {"name": "binary", "parameters": [2.0, 1.0, 1.0, 0.5], "calibrated": True}})
+    'calibrated class probability'
     """
     name, parameters = results["score"]["name"], results["score"].get("parameters", ())
+    if results["score"].get("calibrated"):
+        return f"calibrated {SCORES[name][0]}"
     words = SCORES.get(name, (f"{name} scores",))[0]
     return f"{words} ({', '.join(f'{one:g}' for one in parameters)})" if parameters else words
 

@@ -10,6 +10,7 @@ import altair as alt
 
 from fedassay.reports import figures, plots
 from fedassay.reports.comparisons import OTHER
+from fedassay.reports.palette import BLUE, INK, SEVERAL
 
 Entry = Mapping[str, Any]
 
@@ -19,10 +20,9 @@ MOST_LINES = 40
 MOST_LAWS = 6
 """Curves that can still be told apart."""
 
-_COLOURS = (plots.BLUE, "#b2182b", "#1a1a1a", "#e08214", "#1b7837", "#762a83")
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2], [4, 4], [1, 3])
-_WIDTH, _HEIGHT, _STEP = 520, 260, 18
-_FEW = alt.Axis(tickCount=8)
+_WIDTH, _HEIGHT, _STEP = 380, 240, 18
+_FEW = alt.Axis(tickCount=5)
 
 
 def shown(entries: Sequence[Entry], *, by: Callable[[Entry], float] | None = None) -> tuple[list[Entry], int]:
@@ -53,11 +53,6 @@ def group_entries(results: Entry) -> list[dict[str, Any]]:
         for name, entry in results["groups"].items()
         if name != OTHER or entry.get("rows") != 0
     ]
-
-
-def _title(text: str, below: str) -> alt.TitleParams:
-    # At the left, where a narrow screen shows it.
-    return alt.TitleParams(text=text, subtitle=below, anchor="start")
 
 
 def baseline(method: str) -> str:
@@ -91,6 +86,11 @@ def laws(results: Entry) -> dict[str, Entry]:
 
 def law_plot(results: Entry) -> alt.LayerChart:
     """For each coverage the probability to reach it, with the level that was asked for."""
+    return plots.framed(law_part(results))
+
+
+def law_part(results: Entry) -> alt.LayerChart:
+    """The same as a part of another plot."""
     found = laws(results)
     points = [
         {"method": name, "coverage": coverage, "probability": probability}
@@ -99,9 +99,8 @@ def law_plot(results: Entry) -> alt.LayerChart:
     ]
     bound = "" if all(law["exact"] for law in found.values()) else ", at least"
     how = f"dashed: the level {results['level']:g}" + ("; a lower bound under noise or bins" if bound else "")
-    words = _title("What the sets will cover", how)
-    level = alt.Chart(alt.Data(values=[{"level": results["level"]}]))
-    rule = level.mark_rule(color=plots.GREY, strokeDash=[4, 4], strokeWidth=2).encode(x="level:Q")
+    words = plots.titled("What the sets will cover", how)
+    rule = plots.level_rule(results["level"], axis="x")
     names = list(found)
     legend = alt.Legend(title=None, orient="bottom") if names != [results["method"]] else None
     line = alt.Chart(alt.Data(values=points)).mark_line(clip=True, strokeWidth=2.5)
@@ -114,13 +113,13 @@ def law_plot(results: Entry) -> alt.LayerChart:
         ),
         order="coverage:Q",
         color=alt.Color(
-            "method:N", scale=alt.Scale(domain=names, range=list(_COLOURS[: len(names)])), legend=legend
+            "method:N", scale=alt.Scale(domain=names, range=list(SEVERAL[: len(names)])), legend=legend
         ),
         strokeDash=alt.StrokeDash(
             "method:N", scale=alt.Scale(domain=names, range=list(_DASHES[: len(names)])), legend=legend
         ),
     )
-    return plots.framed(alt.layer(rule, lines).properties(width=_WIDTH, height=_HEIGHT, title=words))
+    return alt.layer(rule, lines).properties(width=_WIDTH, height=_HEIGHT, title=words)
 
 
 def _survival(law: Entry) -> list[tuple[float, float]]:
@@ -152,6 +151,11 @@ def law_alternative(results: Entry) -> str:
 
 def sizes_plot(held_out: Entry) -> alt.LayerChart:
     """How many sets hold how many classes."""
+    return plots.framed(sizes_part(held_out))
+
+
+def sizes_part(held_out: Entry) -> alt.LayerChart:
+    """The same as a part of another plot."""
     counts = [max(0.0, count) for count in held_out["size_counts"]]
     last = max(size for size, count in enumerate(counts) if count > 0)
     whole = sum(counts)
@@ -159,7 +163,7 @@ def sizes_plot(held_out: Entry) -> alt.LayerChart:
         {"from": size - 0.45, "to": size + 0.45, "share": count / whole}
         for size, count in enumerate(counts[: last + 1])
     ]
-    base = alt.Chart(alt.Data(values=bars)).mark_rect(color=plots.BLUE)
+    base = alt.Chart(alt.Data(values=bars)).mark_rect(color=BLUE)
     axis = alt.Axis(format="d", tickMinStep=1)
     chart = base.encode(
         x=alt.X(
@@ -172,8 +176,8 @@ def sizes_plot(held_out: Entry) -> alt.LayerChart:
         y=alt.Y("share:Q", title="share of rows", axis=alt.Axis(format="%")),
         y2=alt.datum(0),
     )
-    words = _title("Set sizes on held-out rows", sizes_words(held_out))
-    return plots.framed(alt.layer(chart).properties(width=_WIDTH, height=_HEIGHT * 0.7, title=words))
+    words = plots.titled("Set sizes on held-out rows", sizes_words(held_out))
+    return alt.layer(chart).properties(width=_WIDTH, height=_HEIGHT * 0.7, title=words)
 
 
 def sizes_words(held_out: Entry) -> str:
@@ -200,24 +204,25 @@ def sites_plot(results: Entry) -> alt.LayerChart:
     if not drawn:
         return plots.framed(plots.empty(title, "no site has a coverage"))
     order = list(dict.fromkeys([*(entry["site"] for entry in entries), "all rows"]))
-    x = alt.X("low:Q", title="coverage", axis=_FEW, scale=_around_marks(drawn, results["level"]))
-    colour = alt.Color(
-        "kind:N", legend=None, scale=alt.Scale(domain=["site", "all"], range=[plots.BLUE, "#1a1a1a"])
+    x = alt.X(
+        "low:Q", title="coverage", axis=alt.Axis(tickCount=4), scale=_around_marks(drawn, results["level"])
     )
+    colour = alt.Color("kind:N", legend=None, scale=alt.Scale(domain=["site", "all"], range=[BLUE, INK]))
     base = alt.Chart(alt.Data(values=drawn))
-    bars = base.mark_rule(strokeWidth=2, clip=True).encode(x=x, x2="high:Q", y=_named(order), color=colour)
+    bars = base.mark_rule(strokeWidth=2, clip=True).encode(
+        x=x, x2="high:Q", y=plots.named(order), color=colour
+    )
     points = base.mark_point(filled=True, size=50, opacity=1, clip=True).encode(
         x="value:Q",
-        y=_named(order),
+        y=plots.named(order),
         color=colour,
         shape=alt.Shape(
             "kind:N", legend=None, scale=alt.Scale(domain=["site", "all"], range=["square", "diamond"])
         ),
     )
-    level = alt.Chart(alt.Data(values=[{"level": results["level"]}]))
-    rule = level.mark_rule(color=plots.GREY, strokeDash=[4, 4], strokeWidth=2).encode(x="level:Q")
+    rule = plots.level_rule(results["level"], axis="x")
     some = f"; the {len(entries)} lowest of {len(entries) + left_out} sites" if left_out else ""
-    words = _title(title, f"dashed: the level {results['level']:g}{some}")
+    words = plots.titled(title, f"dashed: the level {results['level']:g}{some}")
     size = {"width": _WIDTH - 120, "height": _STEP * len(order)}
     return plots.framed(alt.layer(rule, bars, points).properties(title=words, **size))
 
@@ -232,11 +237,6 @@ def _mark(name: str, metric: Entry, kind: str) -> dict[str, Any] | None:
 def _around_marks(marks: Sequence[Entry], level: float) -> alt.Scale:
     ends = [{"coverage": mark[end]} for mark in marks for end in ("low", "high")]
     return _around(ends, level)
-
-
-def _named(order: Sequence[str]) -> alt.Y:
-    axis = alt.Axis(ticks=False, domain=False, labelLimit=160)
-    return alt.Y("name:N", sort=list(order), title=None, scale=alt.Scale(domain=list(order)), axis=axis)
 
 
 def sites_alternative(results: Entry) -> str:
@@ -279,12 +279,12 @@ def groups_plot(results: Entry) -> alt.LayerChart:
         scale=alt.Scale(domain=[low - room, high + 1.5 * room], nice=False, zero=False),
     )
     order = [entry["group"] for entry in entries]
-    points = base.mark_point(filled=True, color=plots.BLUE, size=70, opacity=1).encode(
-        x=x, y=_named(order), shape=shape
+    points = base.mark_point(filled=True, color=BLUE, size=70, opacity=1).encode(
+        x=x, y=plots.named(order), shape=shape
     )
     notes = ["triangle: the set holds everything"] if len(finite) < len(marks) else []
     notes += [f"the {len(entries)} widest of {len(entries) + left_out}"] if left_out else []
-    words = _title(title, "; ".join(notes))
+    words = plots.titled(title, "; ".join(notes))
     size = {"width": _WIDTH - 120, "height": _STEP * len(order)}
     return plots.framed(alt.layer(points).properties(title=words, **size))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from fedassay.reports import (
@@ -15,44 +16,98 @@ from fedassay.reports import (
     multiclass,
     multiclass_calibration,
 )
-from fedassay.reports.sheet import Document, Figure, Sheet
+from fedassay.reports.sheet import Document, Piece
+from fedassay.reports.study import Part, is_study
 
-_Contents = Callable[[Document], Iterator[Sheet | Figure]]
+_Contents = Callable[[Document], Iterator[Piece]]
 
-_TASKS: Mapping[str, tuple[str, _Contents]] = MappingProxyType(
+
+@dataclass(frozen=True, kw_only=True)
+class _Kind:
+    """What the report of a kind of task is called, alone and as a section among others, and what it holds."""
+
+    heading: str
+    section: str
+    contents: _Contents
+
+
+_TASKS: Mapping[str, _Kind] = MappingProxyType(
     {
-        "evaluate": ("Evaluation of a binary classifier", evaluation.contents),
-        "evaluate-classes": ("Evaluation of a classifier with several classes", multiclass.contents),
-        "calibrate": ("Calibration of a binary classifier", calibration.contents),
-        "calibrate-classes": (
-            "Calibration of a classifier with several classes",
-            multiclass_calibration.contents,
+        "evaluate": _Kind(
+            heading="Evaluation of a binary classifier", section="Evaluation", contents=evaluation.contents
         ),
-        "conformal": ("Conformal prediction", conformal.contents),
-        "ecdf": ("Distribution function", distribution.contents),
-        "quantiles": ("Quantiles", distribution.quantiles_only),
-        "infer": ("Regression", inference.contents),
-        "hosmer-lemeshow": ("Hosmer-Lemeshow test of a binary classifier", goodness.contents),
+        "evaluate-classes": _Kind(
+            heading="Evaluation of a classifier with several classes",
+            section="Evaluation",
+            contents=multiclass.contents,
+        ),
+        "calibrate": _Kind(
+            heading="Calibration of a binary classifier", section="Calibration", contents=calibration.contents
+        ),
+        "calibrate-classes": _Kind(
+            heading="Calibration of a classifier with several classes",
+            section="Calibration",
+            contents=multiclass_calibration.contents,
+        ),
+        "conformal": _Kind(
+            heading="Conformal prediction", section="Prediction sets", contents=conformal.contents
+        ),
+        "ecdf": _Kind(
+            heading="Distribution function", section="Distribution", contents=distribution.contents
+        ),
+        "quantiles": _Kind(heading="Quantiles", section="Quantiles", contents=distribution.quantiles_only),
+        "infer": _Kind(heading="Regression", section="Coefficients", contents=inference.contents),
+        "hosmer-lemeshow": _Kind(
+            heading="Hosmer-Lemeshow test of a binary classifier",
+            section="Hosmer-Lemeshow test",
+            contents=goodness.contents,
+        ),
     }
 )
 
 
 def heading(document: Document) -> str:
     """What the result is about."""
-    return _TASKS[_kind(document)][0]
+    if is_study(document):
+        parameters = document["parameters"]
+        return str(parameters.get("title") or parameters["study"])
+    return _TASKS[kind(document)].heading
 
 
-def contents(document: Document) -> Iterator[Sheet | Figure]:
-    """Tables and plots."""
-    return _TASKS[_kind(document)][1](document)
+def section(part: Part) -> str:
+    """The heading of a task among others; with its name where that says more.
+
+    Examples
+    --------
+    >>> conformal = {"task": "conformal", "results": {}}
+    >>> section(Part(name="conformal", document=conformal)), section(Part(name="wide", document=conformal))
+    ('Prediction sets', 'Prediction sets: wide')
+    """
+    found = kind(part.document)
+    title = _TASKS[found].section
+    return title if part.name in ("", found, part.document["task"]) else f"{title}: {part.name}"
+
+
+def contents(document: Document) -> Iterator[Piece]:
+    """Tables and plots of a single task."""
+    return _TASKS[kind(document)].contents(document)
 
 
 def verdict(document: Document) -> str:
-    """What to know before anything else, if the task has come to a verdict."""
-    return multiclass_calibration.verdict(document) if _kind(document) == "calibrate-classes" else ""
+    """What to know before anything else, if the task or the study has come to a verdict."""
+    if is_study(document):
+        return str(document["results"]["verdict"]["text"])
+    return multiclass_calibration.verdict(document) if kind(document) == "calibrate-classes" else ""
 
 
-def _kind(document: Document) -> str:
+def is_good(document: Document) -> bool:
+    """Whether the verdict asks for nothing: the calibrator is recommended, or the model of a study needs none."""
+    if is_study(document):
+        return document["results"]["verdict"]["needs_calibration"] is False
+    return bool(document["results"]["recommended"])
+
+
+def kind(document: Document) -> str:
     """The task; an evaluation or a calibration that has classes is one of its own."""
     task: str = document["task"]
     several = task in ("evaluate", "calibrate") and "classes" in document["results"]

@@ -8,7 +8,8 @@ from typing import Any
 
 import altair as alt
 
-from fedassay.reports import figures, plots
+from fedassay.reports import curves, figures, plots
+from fedassay.reports.palette import BAND_OPACITY, BLUE, INK, MUTED, RED
 from fedassay.reports.sheet import Cell, Document, Figure, Sheet, reasons
 
 ALL_SHOWN = 16
@@ -19,7 +20,7 @@ SOME_SHOWN = 10
 MOST_DRAWN = 1024
 """Points of a plot: more than it has pixels."""
 
-POSITIVE, NEGATIVE = "#b2182b", plots.BLUE
+POSITIVE, NEGATIVE = RED, BLUE
 _WIDTH, _HEIGHT = 700, 320
 
 
@@ -155,7 +156,7 @@ def overview(document: Document) -> alt.TopLevelMixin:
     results = document["results"]
     if "roc_curve" not in results:
         return plots.framed(distribution_plot(document))
-    return plots.framed(alt.hconcat(classes_plot(document), plots.roc_plot(document)))
+    return plots.framed(alt.hconcat(classes_plot(document), curves.roc(results)))
 
 
 def distribution_plot(document: Document) -> alt.LayerChart:
@@ -169,7 +170,7 @@ def distribution_plot(document: Document) -> alt.LayerChart:
     words = alt.TitleParams(
         text=title, subtitle=f"{results['level']:.0%} band for all points at once{marked}"
     )
-    layers = _curve(document, results, plots.BLUE) + rules
+    layers = _curve(document, results, BLUE) + rules
     return alt.layer(*layers).properties(width=_WIDTH, height=_HEIGHT, title=words)
 
 
@@ -200,7 +201,7 @@ def _curve(document: Document, results: Mapping[str, Any], colour: str) -> list[
     y = alt.Y("value:Q", title="share of rows up to here", scale=alt.Scale(domain=[0, 1]))
     ends = {"x": x, "y": alt.Y("lower:Q"), "y2": "upper:Q"}
     if len(points) > ALL_SHOWN:
-        band = base.mark_area(color=colour, opacity=0.2, clip=True).encode(**ends)
+        band = base.mark_area(color=colour, opacity=BAND_OPACITY, clip=True).encode(**ends)
         return [band, base.mark_line(color=colour, clip=True).encode(x=x, y=y, order="point:Q")]
     bars = base.mark_rule(color=colour, opacity=0.4, strokeWidth=6).encode(**ends)
     steps = base.mark_line(color=colour, interpolate="step-after", point=alt.OverlayMarkDef(color=colour))
@@ -230,9 +231,9 @@ def _quantile_rules(document: Document) -> list[alt.Chart]:
         marks.append({"point": entry["value"], "value": entry["quantile"], **ends})
     base = alt.Chart(alt.Data(values=marks))
     y = alt.Y("value:Q", scale=alt.Scale(domain=[0, 1]))
-    rules = base.mark_rule(color=plots.GREY, strokeDash=[4, 4], clip=True).encode(x="point:Q")
-    bars = base.mark_rule(color="#1a1a1a", strokeWidth=3, clip=True).encode(x="from:Q", x2="to:Q", y=y)
-    dots = base.mark_point(color="#1a1a1a", filled=True, size=40, clip=True).encode(x="point:Q", y=y)
+    rules = base.mark_rule(color=MUTED, strokeDash=[4, 4], clip=True).encode(x="point:Q")
+    bars = base.mark_rule(color=INK, strokeWidth=3, clip=True).encode(x="from:Q", x2="to:Q", y=y)
+    dots = base.mark_point(color=INK, filled=True, size=40, clip=True).encode(x="point:Q", y=y)
     return [rules, bars, dots]
 
 

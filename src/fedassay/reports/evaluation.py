@@ -2,28 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from fedassay.reports import comparisons, figures, forest, plots
-from fedassay.reports.sheet import Cell, Document, Figure, Sheet, metric_cell, reasons
+import altair as alt
+
+from fedassay.reports import comparisons, curves, figures, forest, plots, reliability_plots, score_plots
+from fedassay.reports.sheet import Cell, Document, Explorer, Figure, Piece, Sheet, metric_cell, reasons
+
+Results = Mapping[str, Any]
 
 _PARTS = ("sampling", "privacy", "discretisation")
 _HEADS = {"recall": "recall (sens.)"}
 """So that the table of thresholds fits 80 characters."""
 
 
-def contents(document: Document) -> Iterator[Sheet | Figure]:
-    """Curves, metrics, metrics at thresholds, then groups, sites and a second model if there are any."""
+def contents(document: Document) -> Iterator[Piece]:
+    """Curves, what each threshold would mean, metrics, then groups, sites and a second model if there are any."""
     results = document["results"]
-    yield Figure(draw=partial(plots.overview, document), alternative=_alternative(results))
+    yield from _curves(results)
+    if "operating_points" in results:
+        yield Explorer(points=results["operating_points"])
     yield overall(results)
     yield at_thresholds(results["thresholds"])
-    chart = forest.forest(results)
-    if chart is not None:
-        yield Figure(draw=lambda: chart, alternative="Forest plot")
+    if forest.planted(results):
+        for metric in forest.METRICS:
+            yield Figure(
+                draw=partial(forest.forest_of, results, metric),
+                alternative=forest.alternative(results, [metric]),
+            )
     yield from comparisons.sheets(results)
+
+
+def _curves(results: Results) -> Iterator[Figure]:
+    """Single plots, so that each page arranges them as it has room."""
+    drawn = [
+        (curves.roc, curves.roc_alternative, "roc"),
+        (curves.precision_recall, curves.precision_recall_alternative, "precision-recall"),
+        (reliability_plots.reliability, reliability_plots.reliability_alternative, ""),
+        (curves.net_benefit, curves.net_benefit_alternative, "threshold"),
+    ]
+    if "score_distribution" in results:
+        # On a logit axis the explorer would not know where its threshold is.
+        axis = "threshold" if results["score_distribution"].get("spacing") == "uniform" else ""
+        drawn.append((score_plots.score_distribution, score_plots.score_distribution_alternative, axis))
+    for draw, alternative, marks in drawn:
+        yield Figure(draw=partial(_framed, draw, results), alternative=alternative(results), marks=marks)
+
+
+def _framed(draw: Callable[[Results], alt.LayerChart], results: Results) -> alt.LayerChart:
+    return plots.framed(draw(results))
+
+
+def why_no_sites(document: Document) -> str:
+    """Why there is no plot with a line for each site."""
+    results = document["results"]
+    if results.get("sites_reason"):
+        return f"There is no line for each site: {results['sites_reason']}."
+    return (
+        "Nothing was asked about single sites or how much they differ. An evaluation that compares sites (per_site) "
+        f"says it, as far as {document['privacy']['trust_model']} lets it be known."
+    )
 
 
 def overall(results: Mapping[str, Any]) -> Sheet:
@@ -76,8 +116,3 @@ def at_thresholds(thresholds: list[Mapping[str, Any]]) -> Sheet:
 def _threshold(row: Mapping[str, Any]) -> Cell:
     moved = row["applied"] != row["threshold"]
     return Cell(text=f"{row['threshold']:.6g}", detail=f"applied {row['applied']:.6g}" if moved else "")
-
-
-def _alternative(results: Mapping[str, Any]) -> str:
-    auc, ece = results["roc_auc"], results["expected_calibration_error"]
-    return f"ROC curve, AUC {figures.value(auc)}; reliability diagram, ECE {figures.value(ece)}"

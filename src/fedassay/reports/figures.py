@@ -72,6 +72,22 @@ def value(metric: Mapping[str, Any]) -> str:
     return number(metric.get("value"), width=None if ends is None else ends[1] - ends[0])
 
 
+def told(metric: Mapping[str, Any]) -> str:
+    """A metric in a sentence: the value and its interval, or that there is none and why.
+
+    Examples
+    --------
+    >>> told({"value": 0.7912, "interval": [0.781, 0.802]}), told({"value": None, "reason": "there are no rows"})
+    ('0.791 (0.781 to 0.802)', 'undefined (there are no rows)')
+    >>> told({"value": 0.7912, "interval": None})
+    '0.7912'
+    """
+    if metric["value"] is None:
+        return f"undefined ({metric['reason']})"
+    ends = interval(metric)
+    return f"{value(metric)} ({ends})" if ends else value(metric)
+
+
 def p_value(p: float | None) -> str:
     """A p-value that is never rounded to zero.
 

@@ -2,48 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
 import altair as alt
 
-from fedassay.reports import figures
+from fedassay.reports import figures, plots
 from fedassay.reports.comparisons import groups_with_rows
-from fedassay.reports.plots import BLUE, GREY
+from fedassay.reports.palette import BLUE, INK, MUTED
 
 Results = Mapping[str, Any]
 
-_METRICS = ("roc_auc", "calibration_slope", "observed_expected_ratio")
-_WIDTH, _STEP = 220, 18
+METRICS = ("roc_auc", "calibration_slope", "observed_expected_ratio")
+_WIDTH, _STEP = 230, 18
 
 
 def forest(results: Results) -> alt.HConcatChart | None:
     """Three metrics side by side over sites or, without them, groups; None if there are neither."""
-    if results.get("sites") is not None:
-        what, entries = "site", list(results["sites"])
-        below = results["heterogeneity"]
-    elif "groups" in results:
-        what, entries, below = "group", groups_with_rows(results), {}
-    else:
+    if not planted(results):
         return None
+    drawn = [_chart(results, metric, labelled=place == 0) for place, metric in enumerate(METRICS)]
+    return plots.framed(alt.hconcat(*drawn))
+
+
+def forest_of(results: Results, metric: str) -> alt.LayerChart:
+    """One metric alone: fits a narrow page."""
+    return plots.framed(_chart(results, metric, labelled=True))
+
+
+def planted(results: Results) -> bool:
+    """Whether there are sites or groups to show."""
+    return results.get("sites") is not None or "groups" in results
+
+
+def alternative(results: Results, metrics: Sequence[str] = METRICS) -> str:
+    """The plot in words: how many, the lowest and the highest of each metric, and what they say together."""
+    what, entries = listed(results)
+    said = [_said(results, metric, what, entries) for metric in metrics]
+    return f"Forest plot of {figures.counted(len(entries), what)}: {'; '.join(said)}."
+
+
+def listed(results: Results) -> tuple[str, list[Mapping[str, Any]]]:
+    """What the lines are, ``site`` or ``group``, and what the results say of each."""
+    if results.get("sites") is not None:
+        return "site", list(results["sites"])
+    return "group", groups_with_rows(results)
+
+
+def _said(results: Results, metric: str, what: str, entries: Sequence[Mapping[str, Any]]) -> str:
+    known = [entry for entry in entries if entry[metric]["value"] is not None]
+    title = figures.TITLES[metric]
+    if not known:
+        return f"{title} is undefined in every {what}"
+    low, high = (pick(known, key=lambda entry: entry[metric]["value"]) for pick in (min, max))
+    between = (
+        f"{title} from {figures.value(low[metric])} ({low[what]}) to {figures.value(high[metric])} ({high[what]}), "
+        f"all rows {figures.told(results[metric])}"
+    )
+    pooled = _below(results).get(metric)
+    if pooled is None or pooled["value"] is None:
+        return between
+    return f"{between}, a new site {figures.interval({'interval': pooled['prediction_interval']})}"
+
+
+def _below(results: Results) -> Mapping[str, Any]:
+    """What sites say together."""
+    return results["heterogeneity"] if results.get("sites") is not None else {}
+
+
+def _chart(results: Results, metric: str, *, labelled: bool) -> alt.LayerChart:
+    what, entries = listed(results)
+    below = _below(results)
     names = [entry[what] for entry in entries]
     last = ["all rows", "mean of sites", "a new site"] if below else ["all rows"]
     order = [*names, *(name for name in last if name not in names)]
-    panels = []
-    for place, metric in enumerate(_METRICS):
-        marks = [_mark(entry[what], entry[metric], "one") for entry in entries]
-        marks += [_mark("all rows", results[metric], "all")]
-        if below and below[metric]["value"] is not None:
-            marks += [
-                _mark("mean of sites", below[metric], "all"),
-                _mark(
-                    "a new site", {**below[metric], "interval": below[metric]["prediction_interval"]}, "new"
-                ),
-            ]
-        drawn = [mark for mark in marks if mark is not None]
-        panels.append(_panel(drawn, figures.TITLES[metric], order, labelled=place == 0))
-    return alt.hconcat(*panels).configure_view(stroke=GREY)
+    marks = [_mark(entry[what], entry[metric], "one") for entry in entries]
+    marks += [_mark("all rows", results[metric], "all")]
+    if below and below[metric]["value"] is not None:
+        new = {**below[metric], "interval": below[metric]["prediction_interval"]}
+        marks += [_mark("mean of sites", below[metric], "all"), _mark("a new site", new, "new")]
+    drawn = [mark for mark in marks if mark is not None]
+    return _panel(drawn, figures.TITLES[metric], order, labelled=labelled)
 
 
 def _mark(name: str, metric: Mapping[str, Any], kind: str) -> dict[str, Any] | None:
@@ -54,17 +94,16 @@ def _mark(name: str, metric: Mapping[str, Any], kind: str) -> dict[str, Any] | N
 
 
 def _panel(marks: list[dict[str, Any]], title: str, order: list[str], *, labelled: bool) -> alt.LayerChart:
-    y = alt.Y(
-        "name:N",
-        sort=order,
-        title=None,
-        scale=alt.Scale(domain=order),
-        axis=alt.Axis(labels=labelled, ticks=False, domain=False, labelLimit=160),
+    y = plots.named(order, labels=labelled)
+    x = alt.X(
+        "low:Q",
+        title=title,
+        scale=alt.Scale(zero=False, nice=True, domain=_domain(marks)),
+        axis=alt.Axis(tickCount=5),
     )
-    x = alt.X("low:Q", title=title, scale=alt.Scale(zero=False, nice=True, domain=_domain(marks)))
     base = alt.Chart(alt.Data(values=marks))
     colour = alt.Color(
-        "kind:N", legend=None, scale=alt.Scale(domain=["one", "all", "new"], range=[BLUE, "#1a1a1a", GREY])
+        "kind:N", legend=None, scale=alt.Scale(domain=["one", "all", "new"], range=[BLUE, INK, MUTED])
     )
     bars = base.mark_rule(strokeWidth=2, clip=True).encode(x=x, x2="high:Q", y=y, color=colour)
     shape = alt.Shape(

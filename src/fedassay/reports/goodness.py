@@ -9,6 +9,7 @@ from typing import Any
 import altair as alt
 
 from fedassay.reports import figures, plots
+from fedassay.reports.palette import BLUE
 from fedassay.reports.sheet import Cell, Document, Figure, Sheet
 
 
@@ -77,7 +78,7 @@ def groups_plot(test: Mapping[str, Any]) -> alt.LayerChart:
     scale = alt.Scale(domain=[min(0.0, *rates), min(1.0, 1.05 * max(rates))] if rates else [0, 1])
     x = alt.X("expected:Q", title="expected rate", scale=scale)
     y = alt.Y("observed:Q", title="observed rate", scale=scale)
-    line = base.mark_line(color=plots.BLUE, point=True, clip=True).encode(x=x, y=y, order="expected:Q")
+    line = base.mark_line(color=BLUE, point=True, clip=True).encode(x=x, y=y, order="expected:Q")
     title = "Observed and expected rates"
     if test.get("p_value") is not None:
         title += f", {figures.p_equals(test['p_value'])}"

@@ -9,8 +9,8 @@ from typing import Any
 
 import altair as alt
 
-from fedassay.reports import figures
-from fedassay.reports.plots import BLUE, GREY
+from fedassay.reports import figures, plots
+from fedassay.reports.palette import BAND, BAND_OPACITY, BLUE
 
 Entry = Mapping[str, Any]
 
@@ -24,7 +24,7 @@ _MUCH = 25.0
 """Intervals whose widths differ by more than this factor cannot be read on one axis."""
 
 _INTERCEPT = "intercept"
-_WIDTH, _STEP = 420, 20
+_WIDTH, _STEP = 320, 20
 _SIDE, _HEIGHT = 220, 150
 
 
@@ -61,28 +61,24 @@ def forest_plot(results: Entry) -> alt.LayerChart:
     ]
     what = "coefficient, in its standard errors" if scaled else "coefficient"
     title = f"Coefficients with {_level(entries)} intervals"
-    return _lines(marks, alt.X("low:Q", title=what, scale=alt.Scale(zero=False)), title, at=0.0)
+    return _lines(
+        marks,
+        alt.X("low:Q", title=what, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6)),
+        title,
+        at=0.0,
+    )
 
 
 def _lines(marks: list[dict[str, Any]], x: alt.X, title: str, *, at: float) -> alt.LayerChart:
     order = [mark["name"] for mark in marks]
-    y = alt.Y(
-        "name:N",
-        sort=order,
-        title=None,
-        scale=alt.Scale(domain=order),
-        axis=alt.Axis(ticks=False, domain=False, labelLimit=200),
-    )
+    y = plots.named(order)
     base = alt.Chart(alt.Data(values=marks))
-    nothing = alt.Chart(alt.Data(values=[{"at": at}]))
-    rule = nothing.mark_rule(color=GREY, strokeDash=[4, 4]).encode(x="at:Q")
+    rule = plots.level_rule(at, axis="x")
     bars = base.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, x2="high:Q", y=y)
     points = base.mark_point(filled=True, size=50, opacity=1, color=BLUE).encode(x="value:Q", y=y)
     drawn = alt.layer(rule, bars, points)
-    framed: alt.LayerChart = drawn.properties(
-        width=_WIDTH, height=_STEP * max(1, len(order)), title=alt.TitleParams(text=title, anchor="start")
-    ).configure_view(stroke=GREY)
-    return framed
+    size = {"width": _WIDTH, "height": _STEP * max(1, len(order))}
+    return plots.framed(drawn.properties(title=plots.titled(title), **size))
 
 
 def forest_alternative(results: Entry) -> str:
@@ -134,9 +130,9 @@ def odds_alternative(results: Entry) -> str:
     said = []
     for entry in odds(results):
         value, (low, high) = entry["odds_ratio"]["value"], entry["odds_ratio"]["interval"]
-        said.append(
-            f"{entry['name']} {figures.amount(value)} ({figures.amount(low)} to {figures.amount(high)})"
-        )
+        width = None if None in (low, high) else high - low
+        shown = [figures.amount(number, width=width) for number in (value, low, high)]
+        said.append(f"{entry['name']} {shown[0]} ({shown[1]} to {shown[2]})")
     return f"Odds ratios with intervals on a logarithmic axis: {'; '.join(said)}."
 
 
@@ -146,12 +142,8 @@ def odds_alternative(results: Entry) -> str:
 def path_plot(results: Entry) -> alt.ConcatChart:
     """How the estimate and its interval changed with the rounds, one panel per coefficient."""
     panels = [_panel(results, place) for place in _shown(results)]
-    drawn: alt.ConcatChart = (
-        alt.concat(*panels, columns=3)
-        .properties(title=alt.TitleParams(text="Intervals over the rounds", anchor="start"))
-        .configure_view(stroke=GREY)
-    )
-    return drawn
+    title = plots.titled("Intervals over the rounds")
+    return plots.framed(alt.concat(*panels, columns=3).properties(title=title))
 
 
 def _shown(results: Entry) -> list[int]:
@@ -176,7 +168,7 @@ def _panel(results: Entry, place: int) -> alt.LayerChart:
     scale = alt.Scale(zero=False, nice=True, domain=_domain(points))
     base = alt.Chart(alt.Data(values=points))
     x = alt.X("round:Q", title="round", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(tickCount=4))
-    band = base.mark_area(color=BLUE, opacity=0.2, clip=True).encode(
+    band = base.mark_area(color=BAND, opacity=BAND_OPACITY, clip=True).encode(
         x=x, y=alt.Y("low:Q", title=None, scale=scale), y2="high:Q"
     )
     line = base.mark_line(color=BLUE, clip=True).encode(x=x, y=alt.Y("value:Q", scale=scale), order="round:Q")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fedassay.reports import figures, plots
+from fedassay.reports import figures, plots, reliability_plots
 from fedassay.reports.sheet import Cell, Document, Figure, Sheet, metric_cell, reasons
 
 TITLES = {
@@ -29,7 +29,7 @@ def contents(document: Document) -> Iterator[Sheet | Figure]:
     results = document["results"]
     error = figures.value(results["expected_calibration_error"])
     yield Figure(
-        draw=lambda: plots.framed(plots.reliability_plot(document, name="Top label")),
+        draw=lambda: plots.framed(reliability_plots.reliability(document["results"], name="Top label")),
         alternative=f"Reliability diagram of the most probable class, ECE {error}",
     )
     yield overall(document)

@@ -1,78 +1,156 @@
-"""A result as one self-contained page: plots, tables, privacy statement. Reads only the result's JSON."""
+"""A result as one self-contained page, of a study or of a single task. Reads only the result's JSON.
+
+The page asks nothing of any network: style, script, plots and numbers are in it, and its content security policy
+forbids the rest. It can be read without its script.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterator
+from functools import cache
 from html import escape
+from importlib import resources
 
-from fedassay.reports import figures, plots
-from fedassay.reports.contents import contents, heading, verdict
-from fedassay.reports.sheet import Cell, Document, Figure, Sheet
+from fedassay.reports import assumptions, budget, evaluation, explorer, facts, markup
+from fedassay.reports.contents import contents, heading, is_good, kind, section, verdict
+from fedassay.reports.key_numbers import key_numbers
+from fedassay.reports.palette import DARK, LIGHT
+from fedassay.reports.sheet import Document, Explorer, Figure, Sheet
+from fedassay.reports.study import Part, is_study, parts
 
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-       color: #1a1a1a; background: #fff; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .8rem; border-bottom: 1px solid #ccc; text-align: right; vertical-align: top; }
-th:first-child, td:first-child { text-align: left; }
-td small { display: block; color: #555; white-space: nowrap; }
-figure { display: inline-block; vertical-align: top; max-width: 100%; margin: 1rem 1rem 1rem 0; overflow-x: auto; }
-blockquote { border-left: 4px solid #2166ac; margin: 1rem 0; padding: .2rem 1rem; }
-.warning { border-left: 4px solid #b8860b; padding: .2rem 1rem; }
-.good { border-left: 4px solid #1b7837; padding: .2rem 1rem; }
-@media (max-width: 36rem) { table { font-size: .85rem; } th, td { padding: .3rem; } td small { white-space: normal; } }
-"""
+Block = tuple[str, str, str]
+"""The anchor of a section, its heading, and what is below it."""
 
 
 def page(document: Document) -> str:
     """The page as HTML text."""
+    blocks = list(_blocks(document))
     return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+        f"<meta http-equiv='Content-Security-Policy' content=\"{_policy()}\">"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>fedassay: {escape(document['task'])}</title><style>{_STYLE}</style></head><body>\n"
-        + "\n".join(_body(document))
-        + "\n</body></html>\n"
+        "<link rel='icon' href='data:,'>"
+        f"<title>{escape(heading(document))} - fedassay</title><style>{_style()}</style></head>\n"
+        "<body><a class='skip' href='#content'>Skip to the results</a>\n"
+        + "\n".join(_top(document, blocks))
+        + "\n<main id='content'>\n"
+        + "\n".join(_section(*block) for block in blocks)
+        + f"\n</main>\n<footer>Made with fedassay {escape(document['fedassay'])} from result.json alone.</footer>"
+        f"\n<script type='text/javascript'>{_script()}</script></body></html>\n"
     )
 
 
-def _body(document: Document) -> Iterator[str]:
+# --- what is in every page --------------------------------------------------------------------------------------------
+
+
+@cache
+def _file(name: str) -> str:
+    return (resources.files("fedassay.reports") / name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    return _file("explorer.js")
+
+
+def _style() -> str:
+    """The style sheet, with the colours of plots for both schemes; the light ones where a browser knows no other."""
+    plain = "".join(f"{name}:{colour};" for name, colour in LIGHT.items())
+    both = "".join(f"{name}:light-dark({colour},{DARK[name]});" for name, colour in LIGHT.items())
+    return f"{_file('style.css')}:root{{{plain}}}@supports (color:light-dark(#000,#fff)){{:root{{{both}}}}}"
+
+
+def _policy() -> str:
+    """Nothing may be loaded, and no script run but ours: not even one that found its way into a text."""
+    digest = base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
+
+
+# --- the top ----------------------------------------------------------------------------------------------------------
+
+
+def _top(document: Document, blocks: list[Block]) -> Iterator[str]:
+    yield "<header><div class='top'><div>"
     yield f"<h1>{escape(heading(document))}</h1>"
-    if verdict(document):
-        kind = "good" if document["results"]["recommended"] else "warning"
-        word, colon, why = verdict(document).partition(":")
-        yield f"<p class='{kind}'><strong>{escape(word + colon)}</strong>{escape(why)}</p>"
-    yield f"<p>{escape(_summary(document))}</p>"
+    model = document["parameters"].get("model") if is_study(document) else None
+    if model:
+        yield markup.paragraph(f"Model: {model}")
+    yield markup.paragraph(facts.summary(document), kind="about")
+    yield "</div><button type='button' data-theme-button hidden>Dark colours</button></div>"
+    yield _verdict(document)
+    yield markup.tiles(key_numbers(document))
     for warning in document["warnings"]:
-        yield f"<p class='warning'>{escape(warning)}</p>"
-    for part in contents(document):
-        yield _figure(part) if isinstance(part, Figure) else _sheet(part)
-    yield "<h2>Privacy</h2>"
-    yield f"<blockquote>{escape(document['privacy']['statement'])}</blockquote>"
-    yield f"<p>Made with fedassay {escape(document['fedassay'])}.</p>"
+        yield markup.paragraph(warning, kind="warning")
+    links = "".join(f"<li><a href='#{anchor}'>{escape(title)}</a></li>" for anchor, title, _ in blocks)
+    yield f"<nav aria-label='Contents'><ul>{links}</ul></nav></header>"
 
 
-def _figure(figure: Figure) -> str:
-    label = escape(figure.alternative, quote=True)
-    return f"<figure role='img' aria-label='{label}'>{plots.as_svg(figure.draw())}</figure>"
+def _verdict(document: Document) -> str:
+    """A study's is a paragraph; that of a task begins with a word that says it all."""
+    text = verdict(document)
+    if not text:
+        return ""
+    if is_study(document):
+        return markup.paragraph(text, kind="good verdict" if is_good(document) else "verdict")
+    word, colon, why = text.partition(":")
+    kind_of = "good" if is_good(document) else "warning"
+    return f"<p class='{kind_of}'><strong>{escape(word + colon)}</strong>{escape(why)}</p>"
 
 
-def _sheet(sheet: Sheet) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in sheet.head)
-    rows = "".join("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in sheet.rows)
-    notes = "".join(f"<p>{escape(note)}</p>" for note in sheet.notes)
-    table = f"<div class='wide'><table><tr>{head}</tr>{rows}</table></div>" if sheet.rows else ""
-    return f"<h2>{escape(sheet.title)}</h2>{table}{notes}"
+# --- sections ---------------------------------------------------------------------------------------------------------
 
 
-def _cell(cell: Cell) -> str:
-    detail = f"<small>{escape(cell.detail)}</small>" if cell.detail else ""
-    return f"<td>{escape(cell.text)}{detail}</td>"
+def _section(anchor: str, title: str, inside: str) -> str:
+    return (
+        f"<section id='{anchor}' class='{'task' if anchor.startswith('task') else 'about-it'}' "
+        f"aria-labelledby='{anchor}-title'><h2 id='{anchor}-title'>{escape(title)}</h2>{inside}</section>"
+    )
 
 
-def _summary(document: Document) -> str:
-    cohort, privacy = document["cohort"], document["privacy"]
-    rows = figures.rows(document)
-    terms = "" if privacy["epsilon"] is None else f" (ε = {privacy['epsilon']:g}, δ = {privacy['delta']:g})"
-    clients = figures.counted(cohort["clients"], "client")
-    return f"{clients} with {rows}, under {privacy['trust_model']}{terms}."
+def _blocks(document: Document) -> Iterator[Block]:
+    for part in parts(document):
+        anchor = markup.anchor("task", part.name or part.document["task"])
+        yield anchor, section(part), "\n".join(_task(part, anchor))
+    if is_study(document):
+        yield "budget", "Privacy budget", _budget(document)
+    yield "assumptions", "What was assumed", _assumptions(document)
+    yield "privacy", "Privacy", f"<blockquote>{escape(document['privacy']['statement'])}</blockquote>"
+    yield "run", "The run", markup.facts(facts.run(document))
+
+
+def _task(part: Part, place: str) -> Iterator[str]:
+    """The tables and plots of one task; a threshold explorer comes where its contents have it."""
+    document = part.document
+    waiting: list[Sheet | Figure] = []
+    for piece in contents(document):
+        if isinstance(piece, Explorer):
+            yield markup.body(waiting, place=f"{place}-curves")
+            yield explorer.explorer(piece.points, place=f"{place}-explorer")
+            waiting = []
+        else:
+            waiting.append(piece)
+    yield markup.body(waiting, place=place)
+    if kind(document) == "evaluate" and document["results"].get("sites") is None:
+        yield f"<h3>Sites</h3>{markup.paragraph(evaluation.why_no_sites(document), kind='note')}"
+
+
+def _budget(document: Document) -> str:
+    return (
+        markup.paragraph(budget.spent(document))
+        + markup.body(budget.contents(document), place="budget-by-task")
+        + "<details><summary>Every release, as the ledger has it</summary>"
+        + markup.sheet(budget.charges(document), name="budget-releases")
+        + "</details>"
+    )
+
+
+def _assumptions(document: Document) -> str:
+    """Tasks with their sentences; whom one has to trust is in the privacy statement."""
+    found = list(assumptions.assumptions(document))
+    said = "".join(
+        (f"<h3>{escape(title)}</h3>" if is_study(document) else "")
+        + f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in sentences)}</ul>"
+        for title, sentences in found
+    )
+    return said + "<p>Whom one has to trust, and with what, is said under <a href='#privacy'>Privacy</a>.</p>"

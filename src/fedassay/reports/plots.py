@@ -1,91 +1,127 @@
-"""The plots of a result, with bands. Read only the result's JSON; Altair draws them."""
+"""What all plots share: the look, the way into a page, the way into a file. Altair draws them."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+from xml.etree import ElementTree
 
 import altair as alt
 
 from fedassay.errors import UsageError
+from fedassay.reports.palette import BAND, BAND_OPACITY, BLUE, LIGHT, MUTED, THEME
 
-Document = Mapping[str, Any]
-Chart = TypeVar("Chart", alt.LayerChart, alt.HConcatChart)
+Chart = TypeVar("Chart", bound=alt.TopLevelMixin)
 
-BLUE, GREY = "#2166ac", "#999999"
-_SIDE, _LINE = 300, 48
-"""Pixels of a plot, and how many characters fit into them."""
+SUFFIXES = (".svg", ".png", ".pdf", ".html")
 
+SIDE = 300
+"""Pixels of a square plot."""
 
-def roc_plot(document: Document) -> alt.LayerChart:
-    """The ROC curve with its simultaneous band."""
-    curve = document["results"]["roc_curve"]
-    if not curve.get("fpr"):
-        return empty("ROC curve", curve["reason"])
-    points = [
-        {"fpr": fpr, "tpr": tpr, "lower": lower, "upper": upper}
-        for fpr, tpr, lower, upper in zip(
-            curve["fpr"], curve["tpr"], curve["lower"], curve["upper"], strict=True
-        )
-    ]
-    metric = document["results"]["roc_auc"]
-    title = "ROC curve" if metric["value"] is None else f"ROC curve, AUC {metric['value']:.3f}"
-    base = alt.Chart(alt.Data(values=points))
-    x = alt.X("fpr:Q", title="false positive rate", scale=alt.Scale(domain=[0, 1]))
-    y = alt.Y("tpr:Q", title="true positive rate", scale=alt.Scale(domain=[0, 1]))
-    band = base.mark_area(color=BLUE, opacity=0.2, clip=True).encode(x=x, y=alt.Y("lower:Q"), y2="upper:Q")
-    line = base.mark_line(color=BLUE, clip=True).encode(x=x, y=y, order="fpr:Q")
-    return square(alt.layer(diagonal(), band, line), title)
+_LINE = 44
+"""Characters that fit into them."""
 
+_READABLE = 0.7
+"""How far a plot may shrink before its words are too small."""
 
-def reliability_plot(document: Document, *, name: str = "Reliability") -> alt.LayerChart:
-    """Observed fraction against mean score in each bucket, with simultaneous bands."""
-    curve = document["results"]["reliability_curve"]
-    if not curve.get("mean_score"):
-        return empty(name, curve["reason"])
-    points = [
-        {"score": score, "observed": observed, "lower": lower, "upper": upper}
-        for score, observed, lower, upper in zip(
-            curve["mean_score"], curve["observed"], curve["lower"], curve["upper"], strict=True
-        )
-        if observed is not None
-    ]
-    metric = document["results"]["expected_calibration_error"]
-    title = name if metric["value"] is None else f"{name}, ECE {metric['value']:.3f}"
-    base = alt.Chart(alt.Data(values=points))
-    x = alt.X("score:Q", title="mean score", scale=alt.Scale(domain=[0, 1]))
-    y = alt.Y("observed:Q", title="observed fraction", scale=alt.Scale(domain=[0, 1]))
-    bars = base.mark_rule(color=BLUE, opacity=0.5, strokeWidth=3, clip=True).encode(
-        x=x, y=alt.Y("lower:Q"), y2="upper:Q"
-    )
-    line = base.mark_line(color=BLUE, point=True, clip=True).encode(x=x, y=y, order="score:Q")
-    return square(alt.layer(diagonal(), bars, line), title)
+_LONGEST, _WIDE = 180, 7.5
+"""Pixels of the longest name, and of a character in a wide font: the reader's is not the one measured here."""
 
-
-def overview(document: Document) -> alt.HConcatChart:
-    """ROC curve and reliability diagram beside each other."""
-    return framed(alt.hconcat(roc_plot(document), reliability_plot(document)))
+_VARIABLES = {colour: f"var({name}, {colour})" for name, colour in LIGHT.items()}
+_USE = re.compile(r"url\(#([^)]*)\)")
 
 
 def framed(chart: Chart) -> Chart:
-    """With a thin frame around each plot."""
-    return chart.configure_view(stroke=GREY)
+    """With the look of all plots. Last of all: a plot with a look cannot become a part of another."""
+    looked: Chart = chart.configure(**THEME)
+    return looked
 
 
-def save_overview(document: Document, path: Path) -> None:
-    """Write the overview as `.svg`, `.png` or `.html`."""
-    if path.suffix not in (".svg", ".png", ".html"):
-        raise UsageError(f"{path}: got suffix {path.suffix!r}, expected .svg, .png or .html.")
-    overview(document).save(str(path), **({"scale_factor": 2} if path.suffix == ".png" else {}))
+# --- into a page ------------------------------------------------------------------------------------------------------
 
 
-def as_svg(chart: alt.TopLevelMixin) -> str:
-    """A chart as SVG text, to be put into a page."""
+def as_svg(chart: alt.TopLevelMixin, *, key: str = "") -> str:
+    """A chart as SVG text to be put into a page.
+
+    It has no background. Its colours are those of the page, as CSS variables (`palette.LIGHT` names them), and the
+    light ones where the page has none. It has its own size where there is room, and shrinks until words would
+    be too small; what holds it should scroll (``overflow-x: auto``) where there is less. Ids are made from what is
+    drawn, so they differ from those of other plots; where a plot is on a page twice, each needs its `key`.
+
+    The same chart gives the same text. It is hidden from screen readers: whoever shows it says it in words.
+    """
     import vl_convert
 
-    return str(vl_convert.vegalite_to_svg(chart.to_json()))
+    spec = chart.to_dict(validate=False)  # twice as fast; tests save what is drawn here, and saving validates
+    spec["config"] = {**THEME, **spec.get("config", {}), "background": None}
+    text = json.dumps(spec)
+    root = ElementTree.fromstring(vl_convert.vegalite_to_svg(text))
+    # Vega numbers ids on and on over all charts.
+    found = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
+    mine = f"plot-{hashlib.sha256((key + text).encode()).hexdigest()[:10]}"
+    ids = {name: f"{mine}-{number}" for number, name in enumerate(found)}
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+        element.attrib = {
+            name: _in_a_page(name, value, ids)
+            for name, value in element.attrib.items()
+            if name != "role" and not name.startswith("aria-")
+        }
+    root.attrib = _of_the_root(float(root.attrib["width"]), float(root.attrib["height"]))
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _in_a_page(name: str, value: str, ids: Mapping[str, str]) -> str:
+    """An attribute with the page's colours, and with an id that no other plot has."""
+    if name in ("fill", "stroke"):
+        return _VARIABLES.get(value, value)
+    if name == "id":
+        return ids[value]
+    used = _USE.fullmatch(value)
+    return f"url(#{ids[used[1]]})" if used else value
+
+
+def _of_the_root(width: float, height: float) -> dict[str, str]:
+    style = f"width:{width:g}px;max-width:100%;min-width:{_READABLE * width:.0f}px;height:auto"
+    return {
+        "xmlns": "http://www.w3.org/2000/svg",
+        "viewBox": f"0 0 {width:g} {height:g}",
+        "style": style,
+        "fill": "none",
+        "aria-hidden": "true",
+        "focusable": "false",
+    }
+
+
+# --- into a file ------------------------------------------------------------------------------------------------------
+
+
+def save(chart: alt.TopLevelMixin, path: str | os.PathLike[str]) -> None:
+    """Write a chart for a paper or slides: ``.svg``, ``.png`` (two pixels for one), ``.pdf`` or ``.html``.
+
+    In light colours on white paper, whatever the page would look like. The file stands alone, except that
+    ``.html`` (where the chart can be looked into) loads Vega from the network.
+    """
+    target = Path(path)
+    if target.suffix not in SUFFIXES:
+        raise UsageError(
+            f"{target}: got suffix {target.suffix!r}, expected {', '.join(SUFFIXES[:-1])} or .html."
+        )
+    try:
+        chart.save(str(target), **({"scale_factor": 2} if target.suffix == ".png" else {}))
+    except OSError as error:
+        raise UsageError(
+            f"{target}: cannot be written ({error.strerror}); give a folder that exists."
+        ) from error
+
+
+# --- parts of plots ---------------------------------------------------------------------------------------------------
 
 
 def diagonal() -> alt.Chart:
@@ -93,17 +129,76 @@ def diagonal() -> alt.Chart:
     ends = [{"x": 0, "y": 0}, {"x": 1, "y": 1}]
     return (
         alt.Chart(alt.Data(values=ends))
-        .mark_line(color=GREY, strokeDash=[4, 4], clip=True)
+        .mark_line(color=MUTED, strokeDash=[4, 4], strokeWidth=1.5, clip=True)
         .encode(x="x:Q", y="y:Q")
     )
 
 
-def square(chart: alt.LayerChart, title: str) -> alt.LayerChart:
+def square(chart: alt.LayerChart, title: str | alt.TitleParams) -> alt.LayerChart:
     """With as many pixels up as across."""
-    return chart.properties(width=_SIDE, height=_SIDE, title=title)
+    return chart.properties(width=SIDE, height=SIDE, title=title)
+
+
+def titled(text: str, below: str = "") -> alt.TitleParams:
+    """A title at the left, where a narrow screen shows it, and a smaller line below it."""
+    return alt.TitleParams(text=text, anchor="start", **({"subtitle": below} if below else {}))
+
+
+def unit(field: str, title: str, *, channel: type[Any] = alt.X) -> Any:
+    """An axis from 0 to 1: for `alt.X` or `alt.Y`."""
+    return channel(field, title=title, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5))
+
+
+def named(order: Sequence[str], *, labels: bool = True) -> alt.Y:
+    """An axis of names, from above, with room for them whatever font the reader has."""
+    longest = max((len(name) for name in order), default=0) if labels else 0
+    axis = alt.Axis(
+        labels=labels,
+        ticks=False,
+        domain=False,
+        labelLimit=_LONGEST,
+        minExtent=min(_LONGEST, _WIDE * longest) if labels else 0,
+    )
+    return alt.Y("name:N", sort=list(order), title=None, scale=alt.Scale(domain=list(order)), axis=axis)
 
 
 def empty(title: str, reason: str) -> alt.LayerChart:
     """A plot of something that is not there, with the reason in its place."""
     note = alt.Chart(alt.Data(values=[{}])).mark_text(text=textwrap.wrap(reason, _LINE), align="center")
-    return square(alt.layer(note), title)
+    return square(alt.layer(note), titled(title))
+
+
+def points(curve: Mapping[str, Any], *names: str) -> list[dict[str, Any]]:
+    """The lists of a curve as one entry for each point.
+
+    Examples
+    --------
+    >>> points({"x": [0, 1], "y": [2, 3], "level": 0.95}, "x", "y")
+    [{'x': 0, 'y': 2}, {'x': 1, 'y': 3}]
+    """
+    columns = (curve[name] for name in names)
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def nearest(entries: Sequence[Mapping[str, Any]], name: str, value: float) -> Mapping[str, Any]:
+    """The point that is nearest to a value of this coordinate."""
+    return min(entries, key=lambda entry: abs(entry[name] - value))
+
+
+def band(entries: Sequence[Mapping[str, Any]], x: alt.X) -> alt.Chart:
+    """From `lower` to `upper`, around a single curve."""
+    base = alt.Chart(alt.Data(values=list(entries)))
+    area = base.mark_area(color=BAND, opacity=BAND_OPACITY, clip=True)
+    return area.encode(x=x, y=alt.Y("lower:Q"), y2="upper:Q")
+
+
+def line(entries: Sequence[Mapping[str, Any]], x: alt.X, y: alt.Y, *, order: str) -> alt.Chart:
+    """The curve itself."""
+    base = alt.Chart(alt.Data(values=list(entries))).mark_line(color=BLUE, strokeWidth=2, clip=True)
+    return base.encode(x=x, y=y, order=order)
+
+
+def level_rule(value: float, *, axis: str) -> alt.Chart:
+    """A dashed line all over the plot, at a value of the axis ``x`` or ``y``."""
+    base = alt.Chart(alt.Data(values=[{"at": value}]))
+    return base.mark_rule(color=MUTED, strokeDash=[4, 4], strokeWidth=1.5).encode(**{axis: "at:Q"})

@@ -33,10 +33,35 @@ class Sheet:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One plot, drawn where it can be seen, and the same in words."""
+    """One plot, drawn where it can be seen, and the same in words.
+
+    `marks` says what the threshold explorer of a page marks in it: a point of the ``roc`` or the
+    ``precision-recall`` curve, or the ``threshold`` on an axis from 0 to 1; nothing if empty.
+    """
 
     draw: Callable[[], alt.TopLevelMixin]
     alternative: str
+    marks: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explorer:
+    """What each threshold would mean, to be looked through on a page: the result's ``operating_points``."""
+
+    points: Mapping[str, Any]
+
+
+Piece = Sheet | Figure | Explorer
+"""Something that a report shows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyNumber:
+    """A number to know before any table: what it is, the number, its interval or what else belongs to it."""
+
+    label: str
+    text: str
+    detail: str = ""
 
 
 def metric_cell(metric: Mapping[str, Any]) -> Cell:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import Console
@@ -11,9 +11,11 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from fedassay.reports import figures
-from fedassay.reports.contents import contents, verdict
+from fedassay.reports import budget, figures
+from fedassay.reports.contents import contents, heading, is_good, verdict
+from fedassay.reports.key_numbers import key_numbers
 from fedassay.reports.sheet import Cell, Document, Sheet
+from fedassay.reports.study import is_study
 
 _UNBROKEN = re.compile(r"\S+ to\b|\S+")
 """What a line should not end within: words, and the first half of an interval."""
@@ -23,22 +25,49 @@ _GAP = 2
 
 
 def render(document: Document, console: Console) -> None:
-    """Print a result: the verdict if there is one, warnings, tables, the run, what it guarantees."""
+    """Print a result: the verdict if there is one, warnings, tables, the run, what it guarantees.
+
+    Of a study only the key numbers: its tables would fill many screens, and are in its report.
+    """
+    if is_study(document):
+        _print_title(document, console)
     if verdict(document):
         console.print(_marked(document), highlight=False)
     for warning in document["warnings"]:
         console.print(f"[yellow]Warning:[/] {escape(warning)}", highlight=False)
-    for part in contents(document):
-        if isinstance(part, Sheet):
-            print_sheet(part, console)
+    for piece in _study(document) if is_study(document) else contents(document):
+        if isinstance(piece, Sheet):
+            print_sheet(piece, console)
     console.print(_run(document), highlight=False)
     console.print(Panel(escape(document["privacy"]["statement"]), title="Privacy", title_align="left"))
+    if is_study(document):
+        console.print("Tables and plots: report.html. Every number: result.json.", highlight=False)
+
+
+def _print_title(document: Document, console: Console) -> None:
+    model = document["parameters"].get("model")
+    about = f": {escape(model)}" if model else ""
+    console.print(f"[bold]{escape(heading(document))}[/]{about}", highlight=False)
+
+
+def _study(document: Document) -> Iterator[Sheet]:
+    yield Sheet(
+        title="Key numbers",
+        head=("", "value", "interval"),
+        rows=tuple(
+            (Cell(text=one.label), Cell(text=one.text), Cell(text=one.detail))
+            for one in key_numbers(document)
+        ),
+        notes=(budget.spent(document),),
+    )
 
 
 def _marked(document: Document) -> str:
-    """The verdict, its first words in green or yellow."""
+    """The verdict. That of a task has its first words in green or yellow; that of a study is a paragraph."""
+    if is_study(document):
+        return escape(verdict(document))
     word, colon, why = verdict(document).partition(":")
-    colour = "green" if document["results"]["recommended"] else "yellow"
+    colour = "green" if is_good(document) else "yellow"
     return f"[bold {colour}]{escape(word + colon)}[/]{escape(why)}"
 
 

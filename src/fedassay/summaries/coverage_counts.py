@@ -14,9 +14,8 @@ from fedassay.errors import UsageError
 from fedassay.protocol import UNBOUNDED, Batch, Memory, Protection, Rows, Sensitivity, Total, Vector
 from fedassay.summaries.columns import column
 from fedassay.summaries.fixed_point import SUMS
-from fedassay.summaries.quantities import QUANTITIES, widths
+from fedassay.summaries.quantities import QUANTITIES, sets_of, widths
 from fedassay.summaries.scored import MOST_CLASSES, Thresholded, condition_columns, whole
-from fedassay.summaries.softmax_scores import sets
 
 Ints = NDArray[np.int64]
 
@@ -69,7 +68,7 @@ class CoverageCounts(Thresholded[dict[str, CoverageOf]]):
 
     Parameters
     ----------
-    classes : K, for ``lac``, ``aps`` and ``raps``, up to 1,024; 0 for other scores.
+    classes : K, for ``lac``, ``aps`` and ``raps``, up to 1,024; 2 for ``binary``; 0 for other scores.
     """
 
     name: ClassVar[str] = "coverage-counts"
@@ -78,8 +77,10 @@ class CoverageCounts(Thresholded[dict[str, CoverageOf]]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if QUANTITIES[self.quantity].is_softmax:
-            whole(self.classes, what="classes", least=1, most=MOST_CLASSES)
+        known = QUANTITIES[self.quantity]
+        if known.gives_sets:
+            least, most = (1, MOST_CLASSES) if known.classes is None else (known.classes, known.classes)
+            whole(self.classes, what="classes", least=least, most=most)
         elif self.classes != 0:
             raise UsageError(f"classes: got {self.classes} for {self.quantity}, expected none.")
         if self.by == "class" and self.classes and len(self.groups) != self.classes:
@@ -122,13 +123,11 @@ class CoverageCounts(Thresholded[dict[str, CoverageOf]]):
     def _set_sizes(self, batch: Batch, place: Ints) -> Ints | int:
         if not self.classes:
             return 0
-        logits = column(batch, "logits")
-        if logits.shape[1] != self.classes:
+        if QUANTITIES[self.quantity].is_softmax and column(batch, "logits").shape[1] != self.classes:
             return 0  # another model's; a refusal would say that there are rows
         limits = np.array(self.thresholds)
-        chosen = sets(
-            logits, limits if self.by == "class" else limits[place][:, None], self.quantity, self.parameters
-        )
+        limit = limits if self.by == "class" else limits[place][:, None]
+        chosen = sets_of(batch, limit, self.quantity, self.parameters)
         return np.asarray(np.count_nonzero(chosen, axis=1), dtype=np.int64)
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
@@ -265,7 +264,7 @@ class MeanWidth(Thresholded[dict[str, WidthSum]]):
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
         """What the widths depend on, and what tells groups apart."""
         ends = ("scale",) if self.quantity == "normalised" else ("lower", "upper")
-        return (*ends, *condition_columns(self.by))
+        return (*ends, *condition_columns(self.by, self.quantity))
 
     @property
     def length(self) -> int:

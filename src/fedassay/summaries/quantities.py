@@ -14,6 +14,7 @@ name            columns                     score
 ``lac``         class, logits               one minus the probability of the class (Sadinle et al. 2019)
 ``aps``         class, logits               probability of all more probable classes (Romano et al. 2020, with u = 0)
 ``raps``        class, logits               aps, and lambda for each rank after k_reg (Angelopoulos et al. 2021)
+``binary``      label, score                one minus the probability of the label, by the score or a calibrator of it
 ==============  ==========================  ==========================================================================
 """
 
@@ -30,9 +31,12 @@ from numpy.typing import ArrayLike, NDArray
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import Batch
 from fedassay.summaries import softmax_scores
+from fedassay.summaries.binary_scores import CLASSES, binary, binary_sets
 from fedassay.summaries.columns import column
+from fedassay.summaries.maps import map_from_numbers
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 Compute = Callable[[Batch, tuple[float, ...]], Floats]
 
 LARGEST_PENALTY = 1000.0
@@ -51,6 +55,8 @@ class Quantity:
     defaults : what they are if nothing is said.
     lower, upper : no score is outside; None where that depends on the data or, for ``raps``, on the parameters
         (`public_range`).
+    classes : how many classes there are, where that is always the same.
+    truth : the role of the column that says the true class.
     """
 
     name: str
@@ -60,11 +66,18 @@ class Quantity:
     defaults: tuple[float, ...] = ()
     lower: float | None = None
     upper: float | None = None
+    classes: int | None = None
+    truth: str = "class"
 
     @property
     def is_softmax(self) -> bool:
-        """Whether it is made of class probabilities, so that prediction sets are sets of classes."""
+        """Whether it is made of logits, one for each class."""
         return "logits" in self.columns
+
+    @property
+    def gives_sets(self) -> bool:
+        """Whether prediction sets are sets of classes, which have a size."""
+        return self.is_softmax or self.classes is not None
 
 
 def _number(batch: Batch, role: str) -> Floats:
@@ -132,6 +145,18 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
                 defaults=(0.01, 5.0),
                 lower=0.0,
             ),
+            Quantity(
+                name="binary",
+                columns=("label", "score"),
+                compute=lambda batch, parameters: binary(
+                    column(batch, "score"), column(batch, "label"), parameters
+                ),
+                parameters=("calibrator",),
+                lower=0.0,
+                upper=1.0,
+                classes=CLASSES,
+                truth="label",
+            ),
         )
     }
 )
@@ -140,6 +165,8 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
 def checked_quantity(name: str, parameters: Iterable[float] = ()) -> tuple[float, ...]:
     """The parameters of a quantity, the defaults if none are given.
 
+    Those of ``binary`` are a calibrator as `maps.numbers_of` writes it; none are the scores as they are.
+
     Examples
     --------
     >>> checked_quantity("raps"), checked_quantity("raps", [0.1, 2]), checked_quantity("cqr")
@@ -147,7 +174,7 @@ def checked_quantity(name: str, parameters: Iterable[float] = ()) -> tuple[float
     >>> checked_quantity("residual")
     Traceback (most recent call last):
     fedassay.errors.UsageError: conformity score: got 'residual', expected one of value, conformity, absolute, \
-normalised, cqr, lac, aps, raps.
+normalised, cqr, lac, aps, raps, binary.
     """
     if not isinstance(name, str) or name not in QUANTITIES:
         raise UsageError(f"conformity score: got {name!r}, expected one of {', '.join(QUANTITIES)}.")
@@ -155,6 +182,9 @@ normalised, cqr, lac, aps, raps.
     given = tuple(float(number) for number in parameters)
     if not given:
         return quantity.defaults
+    if name == "binary":
+        map_from_numbers(given)
+        return given
     if len(given) != len(quantity.defaults):
         wanted = f"{', '.join(quantity.parameters)}" if quantity.parameters else "none"
         raise UsageError(f"parameters of {name}: got {len(given)} numbers, expected {wanted}.")
@@ -206,6 +236,27 @@ def scores_of(batch: Batch, quantity: str, parameters: tuple[float, ...]) -> Flo
         scores = np.nan_to_num(scores, nan=np.finfo(np.float64).max)
     # Adding zero turns -0.0 into 0.0, so that the bits of two scores are ordered like the scores.
     return np.asarray(scores + 0.0, dtype=np.float64)
+
+
+def sets_of(batch: Batch, threshold: ArrayLike, quantity: str, parameters: tuple[float, ...]) -> Bools:
+    """Which classes are in the prediction set of each row: those that score at most the threshold (n x K).
+
+    For quantities that give sets. The true class is not read. Decided exactly as `scores_of` computes scores.
+
+    Parameters
+    ----------
+    threshold : a number, or one per class (an array of K), or one per row (an array of n x 1).
+
+    Examples
+    --------
+    >>> sets_of({"score": np.array([0.2, 0.6])}, 0.5, "binary", ()).tolist()
+    [[True, False], [False, True]]
+    """
+    if QUANTITIES[quantity].is_softmax:
+        return softmax_scores.sets(column(batch, "logits"), threshold, quantity, parameters)
+    if not QUANTITIES[quantity].gives_sets:
+        raise UsageError(f"prediction sets: got {quantity!r}, which scores no classes.")
+    return binary_sets(column(batch, "score"), threshold, parameters)
 
 
 def widths(columns: Batch, quantity: str, threshold: ArrayLike) -> Floats:

@@ -70,12 +70,20 @@ def condition_names(by: str, groups: tuple[str, ...]) -> tuple[str, ...]:
     return {"": (EVERYONE,), "class": groups, "group": (*groups, OTHER)}[by]
 
 
-def condition_columns(by: str) -> tuple[str, ...]:
-    """The roles of the columns that say in which group a row is."""
+def condition_columns(by: str, quantity: str) -> tuple[str, ...]:
+    """The roles of the columns that say in which group a row is; the class is where its score has it from.
+
+    Examples
+    --------
+    >>> condition_columns("class", "aps"), condition_columns("class", "binary"), condition_columns("", "aps")
+    (('class',), ('label',), ())
+    """
+    if by == "class":
+        return (QUANTITIES[quantity].truth,)
     return (by,) if by else ()
 
 
-def places(batch: Batch, by: str, groups: tuple[str, ...], rows: int) -> Ints:
+def places(batch: Batch, by: str, groups: tuple[str, ...], rows: int, *, quantity: str) -> Ints:
     """For each row the position of its group in `condition_names`.
 
     A class that was not asked about counts as the last one: whether a client refuses is seen, and must not depend on
@@ -83,18 +91,19 @@ def places(batch: Batch, by: str, groups: tuple[str, ...], rows: int) -> Ints:
 
     Examples
     --------
-    >>> places({"class": np.array([1, 0])}, "class", ("0", "1"), 2)
+    >>> places({"class": np.array([1, 0])}, "class", ("0", "1"), 2, quantity="lac")
     array([1, 0])
     """
     if not by:
         return np.zeros(rows, dtype=np.int64)
-    values = np.asarray(column(batch, by))
+    (role,) = condition_columns(by, quantity)
+    values = np.asarray(column(batch, role))
     if by == "group":
         if values.dtype != np.int64:
             raise DataError("groups: got a column that holds no fingerprints, expected 64-bit ones.")
         return group_of(values, groups)
     if values.dtype.kind not in "iu":
-        raise DataError(f"class: got a column of type {values.dtype}, expected whole numbers.")
+        raise DataError(f"{role}: got a column of type {values.dtype}, expected whole numbers.")
     return np.asarray(np.clip(values, 0, len(groups) - 1), dtype=np.int64)
 
 
@@ -141,7 +150,7 @@ class Scored(OfQuantity[S]):
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
         """What the score is computed from, and what tells groups apart."""
-        return tuple(dict.fromkeys((*super().columns, *condition_columns(self.by))))
+        return tuple(dict.fromkeys((*super().columns, *condition_columns(self.by, self.quantity))))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -150,7 +159,7 @@ class Scored(OfQuantity[S]):
 
     def places(self, batch: Batch, rows: int) -> Ints:
         """The position of each row's group in `names`."""
-        return places(batch, self.by, self.groups, rows)
+        return places(batch, self.by, self.groups, rows, quantity=self.quantity)
 
     def collected(self, rows: Rows) -> tuple[Floats, ...]:
         """All scores of each group, in memory."""

@@ -84,7 +84,7 @@ class ValueSummary(Summary[Distribution]):
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
         """Those of the scalar, and what tells rows apart."""
-        apart = ("label",) if self.labelled else condition_columns(self.by)
+        apart = ("label",) if self.labelled else condition_columns(self.by, self.quantity)
         return tuple(dict.fromkeys((*QUANTITIES[self.quantity].columns, *apart)))
 
     @property
@@ -161,7 +161,7 @@ class ValueSummary(Summary[Distribution]):
         """The class of each row, None if there is one only."""
         if self.labelled:
             return 1 - _checked(np.asarray(column(batch, "label")))
-        return places(batch, self.by, self.groups, rows) if self.by else None
+        return places(batch, self.by, self.groups, rows, quantity=self.quantity) if self.by else None
 
     def read(self, total: Total) -> Distribution:
         """One row per class."""

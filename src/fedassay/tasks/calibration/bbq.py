@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
+from fedassay.summaries.maps import Steps
 from fedassay.tasks.calibration.binning import (
     Binning,
     Indices,
@@ -27,7 +28,6 @@ from fedassay.tasks.calibration.binning import (
     prefix_of,
 )
 from fedassay.tasks.calibration.fitted import Fitted
-from fedassay.tasks.calibration.maps import Steps
 from fedassay.tasks.evaluation.evidence import Evidence, Floats
 
 PRIOR_ROWS = 2.0

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from scipy.special import log_ndtr
 
-from fedassay.tasks.calibration.maps import EPSILON
+from fedassay.summaries.maps import EPSILON
 from fedassay.tasks.evaluation.evidence import ENOUGH, Evidence, Floats
 from fedassay.tasks.evaluation.metric import Undefined
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from fedassay.summaries.maps import EPSILON, Map
 from fedassay.tasks.calibration.binning import supported_scores
-from fedassay.tasks.calibration.maps import EPSILON, Map
 from fedassay.tasks.evaluation.evidence import Evidence, Floats
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from fedassay.errors import UsageError
+from fedassay.summaries.maps import Steps
 from fedassay.tasks.calibration.binning import Binning, binning_of, finest_number
 from fedassay.tasks.calibration.fitted import Fitted
-from fedassay.tasks.calibration.maps import Steps
 from fedassay.tasks.evaluation.evidence import Evidence
 
 

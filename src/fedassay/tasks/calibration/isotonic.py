@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import isotonic_regression
 
+from fedassay.summaries.maps import Points
 from fedassay.tasks.calibration.binning import Binning, Indices, binning_of, finest_number
 from fedassay.tasks.calibration.fitted import Fitted
-from fedassay.tasks.calibration.maps import Points
 from fedassay.tasks.evaluation.evidence import Evidence, Floats
 
 

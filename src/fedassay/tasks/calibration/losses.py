@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from fedassay.tasks.calibration.maps import EPSILON
+from fedassay.summaries.maps import EPSILON
 from fedassay.tasks.calibration.recalibrated import Recalibrated
 from fedassay.tasks.evaluation.evidence import Evidence, Floats
 from fedassay.tasks.evaluation.intervals import Estimate, bounded, unbounded

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
+from fedassay.summaries.maps import EPSILON, Map
 from fedassay.tasks.calibration.binning import Indices, equi_depth, monotone_prefix
-from fedassay.tasks.calibration.maps import EPSILON, Map
 from fedassay.tasks.evaluation.evidence import Evidence, Floats
 
 

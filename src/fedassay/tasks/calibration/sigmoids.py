@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedassay.summaries.maps import Sigmoid
 from fedassay.tasks.calibration.binning import supported_scores
 from fedassay.tasks.calibration.fitted import Fitted
 from fedassay.tasks.calibration.logistic import Logistic, require_overlap
-from fedassay.tasks.calibration.maps import Sigmoid
 from fedassay.tasks.evaluation.evidence import Evidence, Floats
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedassay.coverage.law import checked_level
 from fedassay.errors import UsageError
 from fedassay.protocol import Part, Setting, Step
+from fedassay.summaries.maps import map_from_json, numbers_of
 from fedassay.summaries.quantities import QUANTITIES, checked_quantity, public_range
 from fedassay.summaries.scored import EVERYONE, checked_condition, condition_names
 from fedassay.tasks.conformal import judged, ways
@@ -39,7 +40,7 @@ class Conformal:
         everything. Known for the scores of classes, and needed for others.
     bins : how many public points.
     by, groups : a threshold for each ``class`` or each declared ``group``, with the guarantee for each.
-    classes : how many classes there are, for sets of classes.
+    classes : how many classes there are, for sets of classes; always 2 for ``binary``.
     held_out : whether a part of the rows is kept to measure coverage and size of the sets.
     report_level : the confidence level of intervals.
 
@@ -76,17 +77,22 @@ class Conformal:
         object.__setattr__(self, "parameters", checked_quantity(self.quantity, self.parameters))
         object.__setattr__(self, "score_range", _checked_range(self.score_range))
         object.__setattr__(self, "groups", checked_condition(self.by, self.groups))
+        if self.classes is None:
+            object.__setattr__(self, "classes", QUANTITIES[self.quantity].classes)
         if self.bins is not None and (type(self.bins) is not int or not 2 <= self.bins <= MOST_POINTS):
             raise UsageError(f"bins: got {self.bins}, expected a whole number from 2 to 2^20.")
         self._check_combination()
 
     def _check_combination(self) -> None:
         """Refuse what each makes sense, but not together."""
-        if self.by == "class" and not QUANTITIES[self.quantity].is_softmax:
+        known = QUANTITIES[self.quantity]
+        if self.by == "class" and not known.gives_sets:
             raise UsageError(
                 f"conditional class: the score {self.quantity} knows no classes, expected one of class probabilities "
-                "(lac, aps, raps); use a group."
+                "(lac, aps, raps, binary); use a group."
             )
+        if known.classes not in (None, self.classes):
+            raise UsageError(f"classes: got {self.classes} for {self.quantity}, expected {known.classes}.")
         if self.by == "class" and self.classes not in (None, len(self.groups)):
             raise UsageError(
                 f"groups: got {len(self.groups)} for {self.classes} classes, expected one for each."
@@ -117,11 +123,34 @@ class Conformal:
         """The parts of the rows that have a threshold of their own."""
         return condition_names(self.by, self.groups)
 
+    def calibrated(self, map_json: Mapping[str, Any]) -> Conformal:
+        """The same task on what a calibrator makes of the scores.
+
+        The guarantee holds for a calibrator that was fitted without the rows that this task asks about: it is then as
+        much a part of the model as what came before it.
+
+        Parameters
+        ----------
+        map_json : a map as `Map.to_json` writes it, such as the one in the results of a calibration.
+        """
+        if self.quantity != "binary":
+            raise UsageError(
+                f"calibrated: got the score {self.quantity}, expected binary, whose scores a map of probabilities fits."
+            )
+        if self.parameters:
+            raise UsageError("calibrated: the scores are calibrated already, expected scores as they are.")
+        return replace(self, parameters=numbers_of(map_from_json(map_json)))
+
+    @property
+    def _score(self) -> dict[str, Any]:
+        score: dict[str, Any] = {"name": self.quantity, "parameters": list(self.parameters)}
+        return {**score, "calibrated": bool(self.parameters)} if self.quantity == "binary" else score
+
     # --- steps ----------------------------------------------------------------------------------------------
 
     def steps(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
         """Ask once for what the threshold needs, and once more where held-out rows are to be judged."""
-        if self.held_out and self.classes is None and QUANTITIES[self.quantity].is_softmax:
+        if self.held_out and self.classes is None and QUANTITIES[self.quantity].gives_sets:
             raise UsageError(
                 "classes: got none, expected how many the model has, to count the sizes of sets; give --classes."
             )
@@ -130,7 +159,7 @@ class Conformal:
         results: dict[str, Any] = {
             "method": method,
             "level": self.level,
-            "score": {"name": self.quantity, "parameters": list(self.parameters)},
+            "score": self._score,
             "by": self.by,
             **self._described(found),
             **({} if sites is None else {"sites": sites}),

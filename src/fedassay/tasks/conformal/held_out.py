@@ -123,7 +123,7 @@ class Asked:
 
     @property
     def _counts(self) -> CoverageCounts:
-        classes = (self.task.classes or 0) if QUANTITIES[self.task.quantity].is_softmax else 0
+        classes = (self.task.classes or 0) if QUANTITIES[self.task.quantity].gives_sets else 0
         return CoverageCounts(**self._fields, classes=classes)
 
     @property

@@ -117,7 +117,7 @@ class _Judged:
 
     def _entry(self, name: str, counts: CoverageOf, widths: Mapping[str, WidthSum] | None) -> dict[str, Any]:
         entry = self._described(counts, parts=1)
-        if not QUANTITIES[self.task.quantity].is_softmax:
+        if not QUANTITIES[self.task.quantity].gives_sets:
             width = None if widths is None else widths[name]
             entry["mean_size"] = self._width(self.thresholds[name], width).to_json()
         return entry
@@ -127,7 +127,7 @@ class _Judged:
             "rows": counts.rows,
             "coverage": self._coverage(counts, parts=parts).to_json(),
         }
-        if QUANTITIES[self.task.quantity].is_softmax:
+        if QUANTITIES[self.task.quantity].gives_sets:
             entry["mean_size"] = self._size(counts, parts=parts).to_json()
             entry["size_counts"] = [float(number) for number in counts.sizes]
         return entry

@@ -36,6 +36,9 @@ RATIOS: Mapping[str, _Ratio] = {
     ),
 }
 
+PREDICTED_POSITIVES = _Ratio(numerator=(1, 0, 1, 0), denominator=(1, 1, 1, 1), counted="rows")
+"""The share of the rows at or above the threshold: how many would be acted upon."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Confusion:
@@ -92,10 +95,15 @@ class Confusion:
 
 
 @estimator
+def ratio_metric(confusion: Confusion, ratio: _Ratio, *, level: float = LEVEL) -> Metric:
+    """A ratio of counts, in [0, 1]."""
+    estimate, D = confusion.estimate(ratio)
+    return bounded(estimate, size=D, level=level)
+
+
 def decision_metric(confusion: Confusion, name: str, *, level: float = LEVEL) -> Metric:
     """One of accuracy, precision, recall, specificity and f1."""
-    estimate, D = confusion.estimate(RATIOS[name])
-    return bounded(estimate, size=D, level=level)
+    return ratio_metric(confusion, RATIOS[name], level=level)
 
 
 @estimator

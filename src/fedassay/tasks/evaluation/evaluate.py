@@ -22,10 +22,12 @@ from fedassay.tasks.evaluation.evidence import Evidence
 from fedassay.tasks.evaluation.groups import by_group
 from fedassay.tasks.evaluation.lockstep import Flow, together
 from fedassay.tasks.evaluation.metric import LEVEL, Metric
+from fedassay.tasks.evaluation.operating_points import operating_points
 from fedassay.tasks.evaluation.ranking import average_precision, roc_auc
 from fedassay.tasks.evaluation.ratios import brier_score, log_loss, observed_expected_ratio, prevalence
 from fedassay.tasks.evaluation.recalibration import calibration_intercept, calibration_slope
 from fedassay.tasks.evaluation.resolution import least_noisy, most_telling
+from fedassay.tasks.evaluation.score_distribution import score_distribution
 from fedassay.tasks.evaluation.sites import by_site
 from fedassay.tasks.evaluation.stored import histogram_to_json, threshold_entry
 from fedassay.tasks.evaluation.versus import against
@@ -139,6 +141,8 @@ class Evaluate:
             "precision_recall_curve": curves.precision_recall_curve(evidence, level=self.level),
             "reliability_curve": curves.reliability_curve(equi_depth, level=self.level),
             "net_benefit_curve": curves.net_benefit_curve(evidence, level=self.level),
+            "operating_points": operating_points(evidence, level=self.level),
+            "score_distribution": score_distribution(evidence),
             "buckets": equi_depth.to_json(),
             "histogram": {"rows": evidence.rows, **histogram_to_json(released.value, released.noise)},
         }

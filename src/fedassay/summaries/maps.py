@@ -1,18 +1,18 @@
 """What a calibrator does to a score: a step function, a line through points, or a sigmoid.
 
 A map is plain numbers: it is written to JSON and read back bit for bit, and applying it executes no code from
-the file. Everything in [0, 1] goes to [0, 1].
+the file. Everything in [0, 1] goes to [0, 1]. As a row of numbers it is part of a question (`numbers_of`).
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,10 @@ Floats = NDArray[np.float64]
 
 EPSILON = float(np.finfo(np.float64).eps)
 """Logarithms of scores are taken no closer to 0 and 1 than this, as in scikit-learn's log loss."""
+
+MOST_NUMBERS = 1 << 17
+"""No map in a question is longer: enough for a value and an edge of each of 2^15 score bins, twice over, and about a
+megabyte on the wire."""
 
 
 class Map(ABC):
@@ -39,6 +43,15 @@ class Map(ABC):
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """As plain values; `map_from_json` reads it."""
+
+    @abstractmethod
+    def to_numbers(self) -> tuple[float, ...]:
+        """As numbers in a row, without its kind; `from_numbers` reads it."""
+
+    @classmethod
+    @abstractmethod
+    def from_numbers(cls, numbers: tuple[float, ...]) -> Self:
+        """The map that `to_numbers` was called on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +95,16 @@ class Steps(Map):
         """See `Map`."""
         return {"kind": self.kind, "edges": list(self.edges), "values": list(self.values)}
 
+    def to_numbers(self) -> tuple[float, ...]:
+        """The edges, then the values."""
+        return (*self.edges, *self.values)
+
+    @classmethod
+    def from_numbers(cls, numbers: tuple[float, ...]) -> Self:
+        """See `Map`."""
+        edges = len(numbers) // 2  # there is one value more
+        return cls(edges=numbers[:edges], values=numbers[edges:])
+
 
 @dataclass(frozen=True, kw_only=True)
 class Points(Map):
@@ -109,11 +132,22 @@ class Points(Map):
 
     def __call__(self, scores: Floats) -> Floats:
         """See `Map`."""
-        return np.asarray(np.interp(scores, self.scores, self.values))
+        # A line may round to just above the value at its end.
+        return np.clip(np.interp(scores, self.scores, self.values), 0.0, 1.0)
 
     def to_json(self) -> dict[str, Any]:
         """See `Map`."""
         return {"kind": self.kind, "scores": list(self.scores), "values": list(self.values)}
+
+    def to_numbers(self) -> tuple[float, ...]:
+        """The scores, then the values."""
+        return (*self.scores, *self.values)
+
+    @classmethod
+    def from_numbers(cls, numbers: tuple[float, ...]) -> Self:
+        """See `Map`."""
+        points = len(numbers) // 2
+        return cls(scores=numbers[:points], values=numbers[points:])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +182,23 @@ class Sigmoid(Map):
         """See `Map`."""
         return {"kind": self.kind, "a": self.a, "b": self.b, "c": self.c}
 
+    def to_numbers(self) -> tuple[float, ...]:
+        """a, b and c."""
+        return (self.a, self.b, self.c)
 
-MAPS: Mapping[str, type[Map]] = MappingProxyType({kind.kind: kind for kind in (Steps, Points, Sigmoid)})
+    @classmethod
+    def from_numbers(cls, numbers: tuple[float, ...]) -> Self:
+        """See `Map`."""
+        if len(numbers) != 3:
+            raise UsageError(f"sigmoid: got {len(numbers)} numbers, expected three: a, b and c.")
+        a, b, c = numbers
+        return cls(a=a, b=b, c=c)
+
+
+_KINDS: tuple[type[Map], ...] = (Steps, Points, Sigmoid)
+"""A kind is written as its place here: new ones go to the end."""
+
+MAPS: Mapping[str, type[Map]] = MappingProxyType({kind.kind: kind for kind in _KINDS})
 
 
 def map_from_json(content: object) -> Map:
@@ -161,6 +210,47 @@ def map_from_json(content: object) -> Map:
     Sigmoid(a=1.0, b=1.0, c=0.5)
     """
     return one_of(MAPS, content)
+
+
+def numbers_of(one: Map) -> tuple[float, ...]:
+    """The map as numbers in a row, of which the first says its kind; `map_from_numbers` reads it bit for bit.
+
+    Raises `UsageError` for a map of more than `MOST_NUMBERS`.
+
+    Examples
+    --------
+    >>> numbers_of(Steps(edges=(0.5,), values=(0.1, 0.8)))
+    (0.0, 0.5, 0.1, 0.8)
+    """
+    return _short_enough((float(_KINDS.index(type(one))), *one.to_numbers()))
+
+
+def map_from_numbers(numbers: Iterable[float]) -> Map | None:
+    """The map that `numbers_of` was called on; None for no numbers, which stand for scores as they are.
+
+    Anything else is refused with a sentence: each kind of map checks what it is made of.
+
+    Examples
+    --------
+    >>> map_from_numbers([2.0, 1.0, 1.0, 0.5]), map_from_numbers(())
+    (Sigmoid(a=1.0, b=1.0, c=0.5), None)
+    """
+    given = _short_enough(tuple(numbers))
+    if not given:
+        return None
+    if given[0] not in range(len(_KINDS)):
+        raise UsageError(
+            f"map: got {given[0]!r} as its kind, expected a whole number from 0 to {len(_KINDS) - 1}."
+        )
+    return _KINDS[int(given[0])].from_numbers(given[1:])
+
+
+def _short_enough(numbers: tuple[float, ...]) -> tuple[float, ...]:
+    if len(numbers) > MOST_NUMBERS:
+        raise UsageError(
+            f"map: got {len(numbers):,} numbers, expected at most {MOST_NUMBERS:,}; calibrate with fewer bins."
+        )
+    return numbers
 
 
 def _numbers(what: str, given: object, *, strictly_inside: bool = False) -> tuple[float, ...]:

@@ -1,0 +1,215 @@
+"""Run a whole study from its file: look up what a simulation may, share the budget, ask, and say what came of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from fedassay.agenda import Agenda
+from fedassay.api.classes import look_up
+from fedassay.api.prediction_sets import warnings_about
+from fedassay.api.terms import Roles, Terms
+from fedassay.data.feature_names import feature_names
+from fedassay.errors import FedassayError, UsageError
+from fedassay.journal import FileJournal, Journal, MemoryJournal
+from fedassay.planning import PlannedStudy, StudyExpectation, plan_study
+from fedassay.privacy.randomness import SecureRandomness
+from fedassay.result import Result
+from fedassay.runtimes.in_process import Progress
+from fedassay.simulation import Simulation, simulate
+from fedassay.study.afford import opened_books, require_affordable
+from fedassay.study.file import StudyFile
+from fedassay.study.folder import JOURNAL
+from fedassay.study.runtimes import InProcess
+from fedassay.tasks.conformal import Conformal
+
+
+def run_study(
+    study: StudyFile | str | os.PathLike[str],
+    *,
+    folder: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Run a simulated study: all its tasks over one federation, under one budget.
+
+    Parameters
+    ----------
+    study : the file, or what was read from it.
+    folder : where its journal is kept. A run that broke off goes on from there when it is called again: nothing is
+        asked, or charged, twice. Without one, everything is in memory.
+    progress : called with the leg, the clients done and the clients in all.
+
+    Returns
+    -------
+    A `Result` of the task ``study``: ``result["tasks"]`` has the results of each task under its name,
+    ``result["verdict"]`` and ``result["budget"]`` what they say and what they cost together. `fedassay run` writes all
+    artefacts of it.
+
+    Raises
+    ------
+    UsageError
+        If the study runs between real sites, which `fedassay run` does.
+    Refused
+        Before the first message, if the ledger of the study says that it cannot be afforded.
+    """
+    file = study if isinstance(study, StudyFile) else StudyFile.read(Path(study))
+    if file.data is None:
+        raise UsageError(
+            f"{file.path}: it runs on {file.runtime.name}, between sites; use the command fedassay run."
+        )
+    if folder is None:
+        return _conduct(file, MemoryJournal(), progress)
+    journal = FileJournal(Path(folder) / JOURNAL)
+    try:
+        return _conduct(file, journal, progress)
+    finally:
+        journal.close()
+
+
+def _conduct(file: StudyFile, journal: Journal, progress: Progress | None) -> Result:
+    assert file.data is not None
+    key = _settled(file, journal)
+    runtime = file.runtime
+    simulation = Simulation(
+        seed=getattr(runtime, "seed", None),
+        mode=runtime.mode if isinstance(runtime, InProcess) else "auto",  # type: ignore[arg-type]
+        carrier="in-process" if isinstance(runtime, InProcess) else "flower",
+        held_out=file.holdout,
+        split_key=key,
+        progress=progress,
+    )
+    terms = Terms.of(file.trust, file.budget, file.protection, simulation)
+    columns = terms.roles(file.data.owner, **file.data.columns)
+    agenda = file.agenda(shares=recommended_shares(file))
+    books = opened_books(file)
+    require_affordable(file, agenda, books)
+    known, warnings = _looked_up(file, terms, columns)
+    agenda = file.agenda(shares={item.name: item.share for item in agenda.items}, known=known)
+    result = simulate(
+        agenda,
+        file.source,
+        columns=columns.names,
+        client=columns.client,
+        trust=file.trust,
+        budget=file.budget,
+        protection=file.protection,
+        parameters=described(file),
+        simulation=simulation,
+        journal=journal,
+        ledger=books.ledger,
+        dataset=books.dataset,
+        name=file.name,
+    )
+    return finished(result, agenda, more=warnings)
+
+
+def _settled(file: StudyFile, journal: Journal) -> bytes:
+    """The key that splits rows, the same when a run goes on; a journal of another study is refused."""
+    begun = journal.find("study")
+    if begun is None:
+        if journal.entries():
+            raise UsageError("journal: it does not belong to a study; give another folder.")
+        seed = getattr(file.runtime, "seed", None)
+        key = SecureRandomness().bytes(32) if seed is None else Simulation(seed=seed).key_of_split()
+        begun = {"kind": "study", "digest": file.digest, "split": key}
+        journal.append(begun)
+    if begun["digest"] != file.digest:
+        raise UsageError(
+            f"{file.path}: the folder holds a run of this study as it was before the file changed; give another folder "
+            "with --out, or begin anew with --fresh (which asks, and spends, again)."
+        )
+    split: bytes = begun["split"]
+    return split
+
+
+def recommended_shares(file: StudyFile) -> dict[str, float] | None:
+    """The shares that the planner recommends for a file that gives none; None where nothing depends on them.
+
+    Nor where the planner cannot say: what is expected of the data is not said, or not enough of it. Then they are
+    equal.
+    """
+    if file.gives_shares or file.expected is None or not file.trust.private:
+        return None
+    try:
+        study = PlannedStudy(
+            expectation=StudyExpectation.of(file.expected),
+            trust=file.trust,
+            budget=file.budget,
+            protection=file.protection,
+            holdout=file.holdout,
+        )
+        return plan_study(file.agenda(), study).shares
+    except FedassayError as error:
+        raise file.problem(("expected",), f"no shares follow from it: {error}") from error
+
+
+def _looked_up(
+    file: StudyFile, terms: Terms, columns: Roles
+) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
+    """What is public and was not said, by task, and what to say about it."""
+    wanted = {name for task in file.tasks for name in task.looked_up}
+    found: dict[str, Any] = {}
+    warnings: tuple[str, ...] = ()
+    if "classes" in wanted:
+        roles = Roles(
+            names={role: columns.names[role] for role in ("class", "logits")}, client=columns.client
+        )
+        classes = look_up(file.source, roles)
+        found["classes"], warnings = classes.classes, classes.warnings(terms.trust)
+    if "features" in wanted:
+        found["features"] = list(feature_names(columns.names["features"], file.source))
+    known = {task.name: {name: found[name] for name in task.looked_up} for task in file.tasks}
+    return known, warnings
+
+
+def described(file: StudyFile) -> dict[str, Any]:
+    """The `parameters` of a study's result: what its file says, but for what stands elsewhere in the result."""
+    data = None
+    if file.data is not None:
+        given = {
+            name: getattr(file.data, name) for name in ("path", "query", "client", "partition", "clients")
+        }
+        data = {name: value for name, value in given.items() if value is not None}
+        data["path"] = _public_path(file.data.path)
+    return {
+        "study": file.name,
+        "title": file.title,
+        "model": file.model,
+        "data": data,
+        "columns": {} if file.data is None else dict(file.data.columns),
+        "split": {"holdout": file.holdout} if file.simulated else None,
+        "seed": getattr(file.runtime, "seed", None),
+        "rows_per_client": file.protection.rows_per_client,
+        "training": None if file.training is None else asdict(file.training),
+        "expected": None if file.expected is None else dict(file.expected),
+    }
+
+
+def _public_path(path: str) -> str:
+    """Without the password of a database, and without the folders of whoever ran it."""
+    if "://" in path:
+        scheme, _, rest = path.partition("://")
+        return f"{scheme}://{rest.rpartition('@')[2]}"
+    return Path(path).name
+
+
+def finished(result: Result, agenda: Agenda, *, more: tuple[str, ...] = ()) -> Result:
+    """The result with what its tasks want to be known."""
+    found: dict[str, None] = dict.fromkeys((*result.warnings, *more))
+    for item in agenda.items:
+        results = _results(result, agenda, item.name)
+        found |= dict.fromkeys(str(note) for note in results.get("notes", ()))
+        made = item.made
+        if isinstance(made, Conformal):
+            found |= dict.fromkeys(f"{item.name}: {text}" for text in warnings_about(results, made))
+    return replace(result, warnings=tuple(found))
+
+
+def _results(result: Result, agenda: Agenda, name: str) -> Mapping[str, Any]:
+    if result.task == agenda.items[0].task:
+        return result.results
+    results: Mapping[str, Any] = result.results["tasks"][name]["results"]
+    return results

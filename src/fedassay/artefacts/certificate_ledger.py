@@ -1,0 +1,171 @@
+"""The ledger part of a certificate: the releases of a study, and whether they add up to what is said of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fedassay.artefacts.stored import entries, named_entries, number, words
+from fedassay.errors import FedassayError, UsageError
+from fedassay.privacy.ledger import Charge, compose
+from fedassay.protocol import NO_NOISE, Neighbours, Part, Unit
+
+KEYS = ("budget", "delta", "spent", "remaining", "head", "entries")
+ENTRY_KEYS = (
+    *("id", "task", "summary", "part", "law", "scale", "l1", "l2", "trust_model", "unit", "neighbours"),
+    *("shuffled_epsilon", "shuffled_delta", "sampled", "epsilon"),
+)
+
+TOLERANCE = 1e-6
+"""Two versions of the numerical libraries may differ by this much in an epsilon, relative to it."""
+
+_MOST = 100_000
+"""Entries of one study: more are not read."""
+
+_Plain = Mapping[str, Any]
+
+
+def ledger_of(budget: _Plain, *, head: str | None) -> dict[str, Any]:
+    """The ledger part from the `results.budget` of a study's document and the head of the coordinator's ledger."""
+    return {
+        "budget": budget["epsilon"],
+        "delta": budget["delta"],
+        "spent": budget["spent"],
+        "remaining": budget["remaining"],
+        "head": head,
+        "entries": [dict(charge) for charge in budget["charges"]],
+    }
+
+
+def composed(ledger: _Plain) -> float:
+    """The epsilon that the entries compose to at the ledger's delta, computed anew from their noise laws.
+
+    Raises `UsageError` if an entry is not one. Infinite if one of them has no noise.
+    """
+    delta = 0.0 if ledger["delta"] is None else number(ledger["delta"], "delta")
+    return _epsilon([charge_of_entry(entry) for entry in ledger["entries"]], delta)
+
+
+def doubts(content: object, privacy: _Plain) -> Iterator[str]:
+    """Everything that is wrong with a ledger part beside the privacy part of the same certificate: a sentence each.
+
+    Any JSON may come; nothing is raised.
+    """
+    try:
+        ledger = entries(content, KEYS, "ledger")
+        charges = _charges(ledger)
+    except UsageError as error:
+        yield f"ledger: {error}"
+        return
+    if (ledger["budget"], ledger["delta"]) != (privacy["epsilon"], privacy["delta"]):
+        yield "ledger: budget and delta are not the epsilon and delta of the privacy statement."
+    yield from _strangers(charges, privacy)
+    if ledger["budget"] is None:
+        yield from _without_noise(ledger, charges)
+    else:
+        yield from _with_noise(ledger, charges)
+
+
+def charge_of_entry(content: object) -> Charge:
+    """An entry as the accountant sees it; what is none is refused with one sentence (`UsageError`).
+
+    Examples
+    --------
+    >>> entry = dict.fromkeys(ENTRY_KEYS) | {"id": "1", "task": "evaluate", "summary": "score-histogram", "part": "all",
+    ...     "law": "discrete-laplace", "scale": 4.0, "l1": 2.0, "l2": 2.0, "trust_model": "server-dp",
+    ...     "unit": "example", "neighbours": "add-remove"}
+    >>> round(compose([charge_of_entry(entry)], 0.0), 3)
+    0.5
+    """
+    entry = entries(content, ENTRY_KEYS, "entries")
+    missing = {"scale": 0.0, "l1": math.inf, "l2": math.inf} if entry["law"] == NO_NOISE.law else {}
+    missing |= {"shuffled_epsilon": 0.0, "shuffled_delta": 0.0, "sampled": 1.0}
+    numbers: dict[str, Any] = {
+        name: missing[name] if entry[name] is None and name in missing else number(entry[name], name)
+        for name in ("scale", "l1", "l2", "shuffled_epsilon", "shuffled_delta", "sampled")
+    }
+    texts: dict[str, Any] = {
+        name: words(entry[name], name) for name in ("task", "summary", "law", "trust_model")
+    }
+    try:
+        return Charge(
+            id=words(entry["id"], "id"),
+            dataset="",
+            study="",
+            part=Part(entry["part"]),
+            unit=Unit(entry["unit"]),
+            neighbours=Neighbours(entry["neighbours"]),
+            **numbers,
+            **texts,
+        )
+    except (FedassayError, ValueError, ArithmeticError) as error:
+        raise UsageError(
+            f"the entry {entry['id']!r} is not a release that fedassay could have made ({error})"
+        ) from error
+
+
+def _charges(ledger: _Plain) -> list[tuple[Charge, _Plain]]:
+    """The entries as charges, each with what it says of itself."""
+    for name in ("budget", "delta", "spent", "remaining"):
+        if ledger[name] is not None:
+            number(ledger[name], name)
+    if ledger["head"] is not None:
+        words(ledger["head"], "head")
+    found = ledger["entries"]
+    if not isinstance(found, list) or len(found) > _MOST:
+        raise UsageError(f"the entry 'entries' is no list of at most {_MOST:,} releases.")
+    return [(charge_of_entry(one), named_entries(one, "entries")) for one in found]
+
+
+def _strangers(charges: list[tuple[Charge, _Plain]], privacy: _Plain) -> Iterator[str]:
+    promised = tuple(privacy[name] for name in ("trust_model", "unit", "neighbours"))
+    for charge, _ in charges:
+        if (charge.trust_model, str(charge.unit), str(charge.neighbours)) != promised:
+            yield (
+                f"ledger: the entry {charge.id!r} has another trust model, unit or neighbours than the privacy "
+                "statement."
+            )
+    if len({charge.id for charge, _ in charges}) < len(charges):
+        yield "ledger: two entries have the same id, and every release has one of its own."
+
+
+def _without_noise(ledger: _Plain, charges: list[tuple[Charge, _Plain]]) -> Iterator[str]:
+    if any(ledger[name] is not None for name in ("spent", "remaining")):
+        yield "ledger: got an epsilon that was spent although there is no budget, expected none."
+    for charge, entry in charges:
+        if not charge.exact or entry["epsilon"] is not None:
+            yield f"ledger: the entry {charge.id!r} has noise or an epsilon although the study has none."
+
+
+def _with_noise(ledger: _Plain, charges: list[tuple[Charge, _Plain]]) -> Iterator[str]:
+    budget, delta, spent, remaining = (ledger[name] for name in ("budget", "delta", "spent", "remaining"))
+    if None in (delta, spent, remaining):
+        yield "ledger: got a budget without delta, spent and remaining, expected all of them."
+        return
+    if spent > budget:
+        yield f"ledger: got epsilon {spent:.6g} spent, more than the budget of {budget:.6g}."
+    if not _agree(budget - spent, remaining, size=budget):
+        yield f"ledger: {remaining:.6g} is said to remain, but {budget:.6g} less {spent:.6g} is not that."
+    total = _epsilon([charge for charge, _ in charges], delta)
+    if not _agree(total, spent, size=spent):
+        yield f"ledger: epsilon {spent:.6g} is said to be spent, but the entries compose to {total:.6g}."
+    alone: dict[Charge, float] = {}
+    for charge, entry in charges:
+        if charge.kind not in alone:
+            alone[charge.kind] = _epsilon([charge], delta)
+        said = entry["epsilon"]
+        if not isinstance(said, int | float) or not _agree(alone[charge.kind], said, size=alone[charge.kind]):
+            yield f"ledger: the entry {charge.id!r} has another epsilon than its noise has."
+
+
+def _epsilon(charges: list[Charge], delta: float) -> float:
+    """What charges compose to; infinite, as for a release without noise, where it cannot be computed."""
+    try:
+        return compose(charges, delta)
+    except (FedassayError, ValueError, ArithmeticError):
+        return math.inf
+
+
+def _agree(one: float, other: float, *, size: float) -> bool:
+    return math.isclose(one, other, rel_tol=0.0, abs_tol=TOLERANCE * abs(size))

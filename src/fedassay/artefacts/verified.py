@@ -1,0 +1,249 @@
+"""Whether a folder is still what its certificate says: every check, and all that is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from fedassay.artefacts.certificate import CERTIFICATE, KEY_OF_THE_STUDY, RESULT, asked_of
+from fedassay.artefacts.certificate_ledger import doubts
+from fedassay.artefacts.certificate_reading import PROMISED, Certificate, parsed_result
+from fedassay.artefacts.hashed import HashedFile, content_of, hashed
+from fedassay.artefacts.stored import LARGEST
+from fedassay.crypto.identity import fingerprint, key_to_text
+from fedassay.data.findings import shown
+from fedassay.errors import UsageError
+
+ARTEFACTS = ("result.json", "report.html", "model_card.md", "calibrator.json", "conformal.json", "study.toml")
+"""What a study may leave besides the certificate, and a JSON file under the name of each task."""
+
+_SHOWN_STRANGERS = 5
+
+
+class Outcome(StrEnum):
+    """What a check has found; a note is worth knowing and neither."""
+
+    HOLDS = "holds"
+    WRONG = "wrong"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One check: of a file (or the key, or the ledger), what came out, and why, in one sentence."""
+
+    what: str
+    outcome: Outcome
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """All checks of a folder. What the certificate claims is None, or nothing, if it cannot be read.
+
+    Parameters
+    ----------
+    files : the names of the files that the certificate covers, without its own.
+    """
+
+    folder: str
+    checks: tuple[Check, ...]
+    study: str | None = None
+    public: bytes | None = None
+    files: tuple[str, ...] = ()
+
+    @property
+    def wrong(self) -> tuple[Check, ...]:
+        """What does not hold."""
+        return tuple(check for check in self.checks if check.outcome is Outcome.WRONG)
+
+    @property
+    def holds(self) -> bool:
+        """Whether every check holds."""
+        return not self.wrong
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "folder": self.folder,
+            "study": self.study,
+            "key": None if self.public is None else key_to_text(self.public),
+            "fingerprint": None if self.public is None else fingerprint(self.public),
+            "holds": self.holds,
+            "checks": [asdict(check) | {"outcome": str(check.outcome)} for check in self.checks],
+        }
+
+
+def check(folder: Path, *, key: bytes | None = None) -> Verified:
+    """Check a folder against its certificate. Nothing in it is believed, executed or followed out of it.
+
+    Guarantee: if everything holds, then the holder of the certificate's key signed this certificate, the listed files
+    are byte for byte what they were then (SHA-256), the releases compose to the stated epsilon at the stated delta,
+    within the budget, by an accountant that runs here and now, and `result.json` says the same.
+    Assumption: whose key it is, is known by other means and given as `key`; without it anybody could have signed.
+
+    Raises
+    ------
+    UsageError
+        If there is no such folder, or no certificate in it. Everything else that is wrong is told, not raised.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: there is no such folder, expected one that `fedassay run` has written.")
+    if not (folder / CERTIFICATE).is_symlink() and not (folder / CERTIFICATE).exists():
+        raise UsageError(
+            f"{folder}: there is no {CERTIFICATE} in it, expected a folder that `fedassay run` has written."
+        )
+    try:
+        certificate = Certificate.of(content_of(folder, CERTIFICATE, largest=LARGEST))
+    except UsageError as error:
+        text = str(error).removeprefix(f"{CERTIFICATE}: ")
+        return Verified(folder=str(folder), checks=(_wrong(CERTIFICATE, text),))
+    checks = (
+        *_signature(certificate, key),
+        *(_file(folder, one) for one in certificate.files),
+        *_absent(certificate),
+        *_strangers(folder, certificate),
+        *_ledger(certificate),
+        *_result(folder, certificate),
+    )
+    return Verified(
+        folder=str(folder),
+        checks=checks,
+        study=certificate.study,
+        public=certificate.public,
+        files=tuple(one.name for one in certificate.files),
+    )
+
+
+def _wrong(what: str, text: str) -> Check:
+    return Check(what=what, outcome=Outcome.WRONG, text=text)
+
+
+def _note(what: str, text: str) -> Check:
+    return Check(what=what, outcome=Outcome.NOTE, text=text)
+
+
+def _holds(what: str, text: str) -> Check:
+    return Check(what=what, outcome=Outcome.HOLDS, text=text)
+
+
+def _signature(certificate: Certificate, key: bytes | None) -> Iterator[Check]:
+    if certificate.signature_holds:
+        yield _holds(CERTIFICATE, "Unchanged since it was signed.")
+    else:
+        yield _wrong(
+            CERTIFICATE, "The signature does not fit: it was changed after it was signed, or never signed."
+        )
+    signer = fingerprint(certificate.public)
+    if key is None:
+        yield _note("key", f"Signed with {signer}; whose key that is was not checked (--key).")
+    elif key == certificate.public:
+        yield _holds("key", f"Signed with the expected key, {signer}.")
+    else:
+        yield _wrong("key", f"{CERTIFICATE} is signed with {signer}, expected {fingerprint(key)}.")
+    if certificate.made_for_this_study:
+        yield _note("key", KEY_OF_THE_STUDY)
+
+
+def _file(folder: Path, listed: HashedFile) -> Check:
+    try:
+        found = hashed(folder, listed.name)
+    except UsageError as error:
+        return _wrong(listed.name, str(error).removeprefix(f"{listed.name}: "))
+    if found == listed:
+        return _holds(listed.name, f"Unchanged: {listed.bytes:,} bytes, SHA-256 {listed.sha256[:16]}...")
+    return _wrong(
+        listed.name,
+        f"Changed since it was certified: {found.bytes:,} bytes, SHA-256 {found.sha256[:16]}..., expected "
+        f"{listed.bytes:,} bytes, {listed.sha256[:16]}...",
+    )
+
+
+def _absent(certificate: Certificate) -> Iterator[Check]:
+    """Where the certificate does not cover what the study is about."""
+    if not any(one.name == RESULT for one in certificate.files):
+        yield _wrong(RESULT, "The certificate does not cover it, and without it certifies nothing.")
+
+
+def _strangers(folder: Path, certificate: Certificate) -> Iterator[Check]:
+    """Files that nobody certified: wrong if they could be taken for artefacts of this study, else worth a note."""
+    listed = {one.name for one in certificate.files} | {CERTIFICATE}
+    try:
+        others = sorted(path.name for path in folder.iterdir() if path.name not in listed)
+    except OSError as error:
+        yield _wrong("other files", f"The folder cannot be listed ({error.strerror}).")
+        return
+    known = {*ARTEFACTS, *(f"{name}.json" for name in certificate.tasks)}
+    for name in others:
+        if name in known:
+            yield _wrong(name, "It is not among the certified files, but would be taken for one of them.")
+    rest = [name for name in others if name not in known]
+    if rest:
+        more = f" and {len(rest) - _SHOWN_STRANGERS} more" if len(rest) > _SHOWN_STRANGERS else ""
+        names = ", ".join(shown(name) for name in rest[:_SHOWN_STRANGERS])
+        yield _note("other files", f"Not covered by the certificate: {names}{more}.")
+
+
+def _ledger(certificate: Certificate) -> Iterator[Check]:
+    if certificate.privacy["simulated"]:
+        yield _note("privacy", "A simulation: nothing was protected by it; see the statement.")
+    found = [text.removeprefix("ledger: ") for text in doubts(certificate.ledger, certificate.privacy)]
+    yield from (_wrong("ledger", text[0].upper() + text[1:]) for text in found)
+    if found:
+        return
+    ledger: Mapping[str, Any] = certificate.content["ledger"]
+    releases = len(ledger["entries"])
+    if ledger["budget"] is None:
+        yield _holds("ledger", f"{releases} releases without noise: no differential privacy is promised.")
+        return
+    yield _holds(
+        "ledger",
+        f"{releases} releases compose to epsilon {ledger['spent']:.6g} at delta {ledger['delta']:.3g}, within the "
+        f"budget of {ledger['budget']:.6g}.",
+    )
+
+
+def _result(folder: Path, certificate: Certificate) -> Iterator[Check]:
+    """Whether `result.json` says of itself what the certificate says of it."""
+    try:
+        document = parsed_result(content_of(folder, RESULT, largest=LARGEST))
+    except UsageError as error:
+        yield _wrong(RESULT, str(error).removeprefix(f"{RESULT}: "))
+        return
+    different = list(_differences(document, certificate))
+    for name in different:
+        yield _wrong(RESULT, f"Its entry {name} is not what the certificate says.")
+    if not different:
+        yield _holds(RESULT, "Says the same about privacy, budget and parameters.")
+
+
+def _differences(document: Mapping[str, Any], certificate: Certificate) -> Iterator[str]:
+    content = certificate.content
+    for name in ("parameters", "fedassay"):
+        if document.get(name) != content[name]:
+            yield name
+    if _entry(document, "parameters").get("study") != certificate.study:
+        yield "parameters.study"
+    privacy, results = _entry(document, "privacy"), _entry(document, "results")
+    for name in PROMISED:
+        if name not in privacy or privacy[name] != certificate.privacy[name]:
+            yield f"privacy.{name}"
+    budget, ledger = _entry(results, "budget"), _entry(content, "ledger")
+    pairs = {"epsilon": "budget", "charges": "entries"} | {
+        one: one for one in ("delta", "spent", "remaining")
+    }
+    for name, other in pairs.items():
+        if name not in budget or budget[name] != ledger.get(other):
+            yield f"results.budget.{name}"
+    tasks = _entry(results, "tasks")
+    if not all(isinstance(one, dict) for one in tasks.values()) or asked_of(tasks) != content["tasks"]:
+        yield "results.tasks"
+
+
+def _entry(content: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The entry, if it is one with named entries; else one without any."""
+    found = content.get(name)
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,176 @@
+"""`fedassay init`: a first study from a data file, after a few questions."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fedassay.cli import options
+from fedassay.cli.init_questions import Asker, ask_columns, ask_tasks, ask_terms, check_free, roles_given
+from fedassay.cli.init_tasks import affordable, parameters_of, tasks_of
+from fedassay.data.check import CheckReport
+from fedassay.data.check import check as check_data
+from fedassay.data.findings import Severity
+from fedassay.data.sources import source_named
+from fedassay.data.sql import is_url
+from fedassay.errors import DataError, UsageError
+from fedassay.files import write_atomically
+from fedassay.study.file import StudyFile
+from fedassay.study.first import SIMULATED_CLIENTS, Draft
+from fedassay.study.guess import Look, look_at
+from fedassay.study.schema import schema_text
+from fedassay.trust import TRUST_MODELS
+
+_DELTA = 1e-6
+_MOST_SHOWN = 30
+
+
+def init(
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DATA]",
+            help="A .parquet, .csv or .npz file, a folder with one file per site, or a database URL with --query.",
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The study file to write.")] = Path("study.toml"),
+    query: Annotated[
+        str | None, typer.Option(help="With a database URL: the SELECT whose rows are used.")
+    ] = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ROLE=COLUMN", help="A column in its role, such as score=p; may be repeated."),
+    ] = None,
+    client: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column that names the client; - if there is none.")
+    ] = None,
+    privacy: Annotated[
+        str | None, typer.Option(help="Trust model: " + ", ".join(TRUST_MODELS) + ". Default: secure-sum.")
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Budget of all tasks together. Default: 1.")] = None,
+    task: Annotated[
+        list[str] | None, typer.Option(help="What to ask; may be repeated. Default: what the columns allow.")
+    ] = None,
+    level: Annotated[float | None, typer.Option(help="Coverage of prediction sets. Default: 0.9.")] = None,
+    name: Annotated[str | None, typer.Option(help="Of the study. Default: that of the data.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: options and defaults.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it is there.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Write study.schema.json beside it, by which editors help.")
+    ] = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write a first study: look at a data file, ask a few questions, and say what to do next."""
+    if not yes and not sys.stdin.isatty():
+        raise UsageError(
+            "init: nobody is there to answer; give --yes, and options for what is not the default."
+        )
+    asker = Asker(console=Console(quiet=quiet), silent=yes)
+    given = roles_given(role or [])
+    data = data if data is not None else asker.one("Which file holds the rows?", None)
+    if data is None:
+        raise UsageError("DATA: missing; give a file, a folder or a database URL.")
+    check_free(out, asker, force=force)
+    source = source_named(data, query)
+    look = look_at(source)
+    _show_columns(look, asker.console)
+    columns, owner = ask_columns(look, asker, given, client)
+    report = check_data(source, client=owner, columns=columns)
+    _complain(report, asker.console)
+    dealt = owner is None and look.sites is None
+    profile = _profile(report, dealt=dealt)
+    trust, budget = ask_terms(asker, privacy, epsilon)
+    chosen = ask_tasks(asker, task, tasks_of(columns))
+    if "conformal" in chosen and level is None:
+        level = asker.number("What share of new rows shall prediction sets cover?", 0.9)
+    draft = Draft(
+        name=name or _name(data),
+        path=data if is_url(data) else os.path.relpath(data, out.absolute().parent),
+        query=query,
+        client=owner,
+        dealt=dealt,
+        columns=columns,
+        trust=trust,
+        epsilon=budget,
+        delta=_DELTA,
+        tasks=chosen,
+        parameters=parameters_of(chosen, source, columns, level=level),
+        expected=_expected(profile, columns),
+        schema="./study.schema.json" if schema else None,
+    )
+    draft, left_out = affordable(draft, out, profile, insist=bool(task))
+    study = StudyFile.parse(draft.text(), out)
+    write_atomically(out, draft.text())
+    if schema:
+        write_atomically(out.absolute().parent / "study.schema.json", schema_text())
+    _say(study, left_out, asker.console)
+
+
+def _name(data: str) -> str:
+    """A name for the study from that of the data."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(data.partition("?")[0]).stem).strip("._-")
+    return stem[:40] or "study"
+
+
+def _profile(report: CheckReport, *, dealt: bool) -> dict[str, Any]:
+    """What the rows look like once they are at clients."""
+    profile: dict[str, Any] = dict(report.profile)
+    if dealt:
+        rows = profile["rows"]
+        clients = min(SIMULATED_CLIENTS, rows)
+        profile |= {"clients": clients, "largest_client": math.ceil(rows / clients)}
+    return profile
+
+
+def _expected(profile: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, float]:
+    found: dict[str, float] = {name: profile[name] for name in ("rows", "clients") if name in profile}
+    if "score" in columns and 0 < profile.get("prevalence", 0) < 1:
+        found |= {"prevalence": float(f"{profile['prevalence']:.2g}"), "auc": 0.8}
+    if "logits" in columns and "classes" in profile:
+        found["classes"] = profile["classes"]
+    return found
+
+
+# --- words ------------------------------------------------------------------------------------------------------
+
+
+def _show_columns(look: Look, console: Console) -> None:
+    console.print(f"[bold]{escape(look.label)}[/]: what the first rows look like", highlight=False)
+    table = Table()
+    for heading in ("column", "looks like", "different"):
+        table.add_column(heading)
+    for column in look.columns[:_MOST_SHOWN]:
+        table.add_row(escape(column.name), column.words, f"{column.distinct:,}" if column.distinct else "?")
+    console.print(table)
+    if len(look.columns) > _MOST_SHOWN:
+        console.print(f".. and {len(look.columns) - _MOST_SHOWN} more columns.")
+
+
+def _complain(report: CheckReport, console: Console) -> None:
+    """What `fedassay check` says: errors stop, warnings are shown."""
+    for finding in report.findings:
+        if finding.severity is Severity.ERROR:
+            raise DataError(finding.sentence())
+        if finding.severity is Severity.WARNING:
+            console.print(f"[yellow]warning[/] {escape(finding.sentence())}", highlight=False, soft_wrap=True)
+
+
+def _say(study: StudyFile, left_out: Mapping[str, str], console: Console) -> None:
+    for task, reason in left_out.items():
+        console.print(f"Left out: {task}. {escape(reason)}", highlight=False, soft_wrap=True)
+    for text in (
+        f"Written: {study.path} ({', '.join(study.names)} under {study.trust.name}). Its comments say what to change.",
+        f"What to expect of it:  fedassay plan study {study.path}",
+        f"Run it:                fedassay run {study.path}",
+    ):
+        console.print(escape(text), highlight=False, soft_wrap=True)

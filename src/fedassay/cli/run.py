@@ -1,0 +1,112 @@
+"""`fedassay run`: a whole study from one file, and all that it leaves behind."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fedassay.api.study import described, finished, recommended_shares, run_study
+from fedassay.cli import options, output
+from fedassay.cli import run_between_sites as between
+from fedassay.crypto.identity import Identity
+from fedassay.reports.terminal import render
+from fedassay.result import Result
+from fedassay.study.afford import opened_books
+from fedassay.study.file import StudyFile
+from fedassay.study.folder import Signed, Written, prepare, write_folder
+from fedassay.study.runtimes import FileDrop, FlowerDeployment
+
+
+def run(
+    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the results. Default: the name of the study, beside its file."),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            help="Private key that signs the certificate. Default: one that is made for this study."
+        ),
+    ] = None,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Begin anew: forget an earlier run, and spend again."),
+    ] = False,
+    close: Annotated[
+        bool,
+        typer.Option(
+            "--close", help="By files: go on without the sites that have not answered the open pass."
+        ),
+    ] = False,
+    mlflow: Annotated[
+        str | None, typer.Option(metavar="URI", help="Log the study to this MLflow tracking server too.")
+    ] = None,
+    json: options.JsonFile = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Run a study: evaluate, calibrate, conformalise and judge under one budget, then write report and certificate.
+
+    A study that broke off, or waits for sites, goes on when the command is called again.
+    """
+    output.check_writable(json)
+    file = StudyFile.read(study)
+    folder = file.path.absolute().parent / file.name if out is None else out
+    console = Console(quiet=quiet, stderr=json == "-")
+    identity = _identity(file, key)
+    prepare(folder, fresh=fresh)
+    result = _result(file, folder, console, close=close, quiet=quiet)
+    if result is None:
+        return
+    signed = Signed(identity=identity, ledger_head=opened_books(file).head, training=file.training)
+    written = write_folder(folder, result, study_text=study.read_text(encoding="utf-8"), signed=signed)
+    if mlflow is not None:
+        from fedassay.integrations.mlflow import log_study  # an extra, imported only if asked for
+
+        log_study(folder, tracking_uri=mlflow)
+    _deliver(result, written, json=json, console=console)
+
+
+def _identity(file: StudyFile, key: Path | None) -> Identity | None:
+    """Who signs: whoever was named, the coordinator of a study by files, or nobody in particular."""
+    if key is None and isinstance(file.runtime, FileDrop):
+        key = file.runtime.key
+    return None if key is None else Identity.load(key)
+
+
+def _result(file: StudyFile, folder: Path, console: Console, *, close: bool, quiet: bool) -> Result | None:
+    """The result, or None if sites have yet to answer."""
+    if file.simulated:
+        with output.progress(quiet=quiet) as advance:
+            return run_study(file, folder=folder, progress=advance)
+    agenda = file.agenda(shares=recommended_shares(file))
+    if isinstance(file.runtime, FileDrop):
+        found = between.by_files(file, file.runtime, agenda, close=close, console=console)
+    else:
+        assert isinstance(file.runtime, FlowerDeployment)
+        found = between.on_flower(file, file.runtime, agenda, quiet=quiet)
+    if found is None:
+        return None
+    study = found.parameters["study"]
+    return finished(replace(found, parameters={**described(file), "study": study}), agenda)
+
+
+def _deliver(result: Result, written: Written, *, json: str | None, console: Console) -> None:
+    if json == "-":
+        sys.stdout.write(result.to_json())
+    elif json is not None:
+        result.save(json)
+    render(result.to_dict(), console)
+    for text in written.missing:
+        console.print(f"Not written: {text}", highlight=False, soft_wrap=True, markup=False)
+    others = ", ".join(name for name in written.files if name != written.report.name)
+    console.print(f"Report: {written.report}", highlight=False, soft_wrap=True, markup=False)
+    console.print(f"Beside it: {others}", highlight=False, soft_wrap=True, markup=False)
+    console.print(
+        f"Check them: fedassay verify {written.folder}", highlight=False, soft_wrap=True, markup=False
+    )

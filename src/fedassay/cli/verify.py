@@ -1,0 +1,95 @@
+"""`fedassay verify`: is a study's folder still what its certificate says?"""
+
+from __future__ import annotations
+
+import json as json_module
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fedassay.artefacts.verified import Outcome, Verified, check
+from fedassay.cli import options
+from fedassay.cli.output import check_writable
+from fedassay.crypto.identity import key_from_text
+from fedassay.errors import UsageError
+from fedassay.files import write_atomically
+
+DOES_NOT_HOLD = 5
+"""The exit code if something does not hold, as of an audit that has found something."""
+
+_LONGEST_KEY_FILE = 10_000
+_COLOURS = {Outcome.HOLDS: "green", Outcome.WRONG: "bold red", Outcome.NOTE: "yellow"}
+_KEY = r"[A-Za-z0-9+/]{43}="
+_LINE = re.compile(rf'\s*(?:({_KEY})|[^="]*=\s*"({_KEY})")\s*')
+
+
+def verify(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What `fedassay run` has left.")],
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY|FILE",
+            help="The public key that must have signed: as `fedassay keys` prints it, or a file with it.",
+        ),
+    ] = None,
+    json: options.JsonFile = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Check a study's certificate: signature, files, and whether what was spent adds up.
+
+    Ends with exit code 5 if something does not hold.
+    """
+    check_writable(json)
+    found = check(folder, key=None if key is None else public_key(key))
+    text = json_module.dumps(found.to_dict(), indent=2) + "\n"
+    if json == "-":
+        sys.stdout.write(text)
+    elif json is not None:
+        write_atomically(Path(json), text)
+    _render(found, Console(quiet=quiet, stderr=json == "-"))
+    if not found.holds:
+        raise typer.Exit(DOES_NOT_HOLD)
+
+
+def public_key(text: str) -> bytes:
+    """A public key, from its text or from a file that holds it (or the line that `fedassay keys` prints)."""
+    given = text
+    if _LINE.fullmatch(text) is None:
+        try:
+            with Path(text).open(encoding="ascii") as file:
+                given = file.read(_LONGEST_KEY_FILE)
+        except (OSError, ValueError):
+            given = ""
+    if given.startswith("fedassay private key"):
+        raise UsageError(
+            f"--key {text}: got a private key, expected a public one; do not give that file away."
+        )
+    found = _LINE.fullmatch(given)
+    if found is None:
+        raise UsageError(
+            f"--key {text}: expected a public key as `fedassay keys` prints it, or a file with that line only."
+        )
+    return key_from_text(found[1] or found[2], whose="--key")
+
+
+def _render(found: Verified, console: Console) -> None:
+    table = Table(title=f"{escape(found.study or found.folder)}", title_justify="left", title_style="bold")
+    for name in ("what", "outcome", "why"):
+        table.add_column(name, overflow="fold", no_wrap=name == "outcome")
+    for one in found.checks:
+        colour = _COLOURS[one.outcome]
+        table.add_row(escape(one.what), f"[{colour}]{one.outcome}[/]", escape(one.text))
+    console.print(table)
+    if found.holds:
+        console.print(
+            f"[green]Everything holds[/] in {escape(found.folder)}.", highlight=False, soft_wrap=True
+        )
+        return
+    names = ", ".join(dict.fromkeys(one.what for one in found.wrong))
+    console.print(f"[bold red]Does not hold:[/] {escape(names)}", highlight=False, soft_wrap=True)

@@ -1,0 +1,359 @@
+"""The plan of a study: how to split its budget over the tasks, what each will know, and what would be enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from fedassay.agenda import Agenda, Item
+from fedassay.errors import FedassayError, UsageError
+from fedassay.planning.evaluation import unused_rows
+from fedassay.planning.study_expectation import PlannedStudy
+from fedassay.planning.study_forecast import Forecast, Foreseen
+from fedassay.planning.study_forecast_classes import ClassCalibrationForecast, ClassEvaluationForecast
+from fedassay.planning.study_forecast_rows import (
+    ConformalForecast,
+    DistributionForecast,
+    InferenceForecast,
+    QuantilesForecast,
+)
+from fedassay.planning.study_forecast_scores import (
+    CalibrationForecast,
+    EvaluationForecast,
+    GroupTestForecast,
+)
+from fedassay.planning.study_inverse import StudyInverse, inverse_of
+from fedassay.planning.study_shares import Curve, Uses, best_shares, cheapest_change, equal_shares
+from fedassay.planning.trust_table import TrustRow, trust_table
+from fedassay.planning.verdict import Verdict, in_words
+from fedassay.run import rehearse
+
+FORECASTS: Mapping[str, type[Forecast[Any]]] = MappingProxyType(
+    {
+        "evaluate": EvaluationForecast,
+        "evaluate-classes": ClassEvaluationForecast,
+        "calibrate": CalibrationForecast,
+        "calibrate-classes": ClassCalibrationForecast,
+        "conformal": ConformalForecast,
+        "ecdf": DistributionForecast,
+        "quantiles": QuantilesForecast,
+        "hosmer-lemeshow": GroupTestForecast,
+        "infer": InferenceForecast,
+    }
+)
+"""Kind of task to what predicts it."""
+
+Targets = Mapping[str, Mapping[str, float]]
+"""By task, what is small enough by metric."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskPlan:
+    """What to expect of one task.
+
+    Parameters
+    ----------
+    share : that is planned with; `recommended` the one that the planner would take.
+    rows : that it fits on, or asks about.
+    metrics : by name; `decisive` are those that its share was chosen for, and that its verdict is about.
+    refused : why a run would not even begin it.
+    """
+
+    name: str
+    kind: str
+    share: float
+    recommended: float
+    rows: float
+    metrics: Mapping[str, Foreseen]
+    decisive: tuple[str, ...]
+    refused: str | None = None
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """Of what decides."""
+        found = {name: self.metrics[name].verdict for name in self.decisive if name in self.metrics}
+        return {name: verdict for name, verdict in found.items() if verdict is not None}
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of what decides; not decidable if nothing is known about it."""
+        if self.refused is not None:
+            return Verdict.NOT_ENOUGH
+        return worst_of(list(self.verdicts.values()))
+
+    @property
+    def ratio(self) -> float:
+        """The worst of what decides, as a part of its target."""
+        return max((self.metrics[name].ratio for name in self.verdicts), default=0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "task": self.kind,
+            "share": self.share,
+            "recommended_share": self.recommended,
+            "rows": self.rows,
+            "metrics": {name: one.to_dict() for name, one in self.metrics.items()},
+            "decisive": list(self.decisive),
+            "refused": self.refused,
+            "verdict": str(self.verdict),
+        }
+
+
+def worst_of(verdicts: list[Verdict]) -> Verdict:
+    """Not enough if one is; else not decidable if one is, or if there is none."""
+    for worse in (Verdict.NOT_ENOUGH, Verdict.UNDECIDABLE):
+        if worse in verdicts:
+            return worse
+    return Verdict.ENOUGH if verdicts else Verdict.UNDECIDABLE
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyPlan:
+    """What to expect of a study.
+
+    Parameters
+    ----------
+    tasks : by name, in the order of the study.
+    given : whether shares were given; else those that are recommended are planned with.
+    inverse : what would be enough, for each target that was given (without any, for the first that decides).
+    trust_models : the same study under each of them.
+    """
+
+    study: PlannedStudy
+    tasks: Mapping[str, TaskPlan]
+    given: bool
+    inverse: tuple[StudyInverse, ...]
+    trust_models: tuple[TrustRow, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """That are recommended."""
+        return {name: one.recommended for name, one in self.tasks.items()}
+
+    @property
+    def outcome(self) -> Verdict:
+        """Of the whole study: that of its worst task."""
+        return worst_of([one.verdict for one in self.tasks.values()])
+
+    @property
+    def verdict(self) -> str:
+        """One line."""
+        return in_words(
+            {
+                f"{name}.{metric}": verdict
+                for name, one in self.tasks.items()
+                for metric, verdict in one.verdicts.items()
+            }
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain JSON."""
+        return {
+            "plan": "study",
+            "assumptions": self.study.to_dict(),
+            "outcome": str(self.outcome),
+            "verdict": self.verdict,
+            "shares_given": self.given,
+            "tasks": {name: one.to_dict() for name, one in self.tasks.items()},
+            "inverse": [one.to_dict() for one in self.inverse],
+            "trust_models": [one.to_dict() for one in self.trust_models],
+            "warnings": list(self.warnings),
+        }
+
+
+def plan_study(
+    agenda: Agenda,
+    study: PlannedStudy,
+    *,
+    shares: Mapping[str, float] | None = None,
+    targets: Mapping[str, float] | None = None,
+) -> StudyPlan:
+    """Predict every task of a study from what is public and assumed, and recommend shares of the budget; no data.
+
+    Assumed: what the plans of single tasks assume; rows are in the parts of a study with their probabilities.
+
+    Parameters
+    ----------
+    agenda : its tasks; their shares are not looked at.
+    study : what is expected of the data, and the terms.
+    shares : those that are given, by task; without them, what is recommended is planned with.
+    targets : what is small enough, such as ``{"evaluate.roc_auc": 0.01}``. The split is chosen for the targets of a
+        task where there are some, and for what most would ask of it otherwise. The inverse question is answered for
+        them, at the planned shares.
+
+    Examples
+    --------
+    >>> from fedassay.agenda import Agenda, Item
+    >>> from fedassay.planning.study_expectation import StudyExpectation
+    >>> from fedassay.protocol import Budget
+    >>> from fedassay.trust import ServerDP
+    >>> agenda = Agenda(items=tuple(Item(name=n, task=n, parameters={}, share=0.5) for n in ("evaluate", "calibrate")))
+    >>> expected = StudyExpectation(rows=20_000, clients=10, prevalence=0.2, auc=0.8)
+    >>> plan = plan_study(agenda, PlannedStudy(expectation=expected, trust=ServerDP(), budget=Budget(epsilon=1)))
+    >>> sum(plan.shares.values()), str(plan.outcome)
+    (1.0, 'enough data')
+    """
+    planning = _Planning(agenda=agenda, study=study, targets=_by_task(agenda, targets or {}))
+    recommended = planning.recommended
+    planned = recommended if shares is None else planning.checked(shares)
+    tasks = {
+        item.name: planning.task(item, planned[item.name], recommended[item.name]) for item in agenda.items
+    }
+    return StudyPlan(
+        study=study,
+        tasks=tasks,
+        given=shares is not None,
+        inverse=planning.inverse(planned),
+        trust_models=planning.trust_models(planned),
+        warnings=(*unused_rows(study), *planning.warnings(tasks)),
+    )
+
+
+def predict_tasks(
+    agenda: Agenda,
+    study: PlannedStudy,
+    *,
+    shares: Mapping[str, float],
+    targets: Mapping[str, float] | None = None,
+) -> dict[str, TaskPlan]:
+    """What `plan_study` predicts of each task with these shares, without recommending any."""
+    planning = _Planning(agenda=agenda, study=study, targets=_by_task(agenda, targets or {}))
+    planned = planning.checked(shares)
+    return {item.name: planning.task(item, planned[item.name], planned[item.name]) for item in agenda.items}
+
+
+def recommended_shares(agenda: Agenda, study: PlannedStudy) -> dict[str, float]:
+    """The shares that `plan_study` would recommend, without the rest of the plan."""
+    return _Planning(agenda=agenda, study=study, targets={}).recommended
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Planning:
+    agenda: Agenda
+    study: PlannedStudy
+    targets: Targets
+
+    @cached_property
+    def forecasts(self) -> dict[str, Forecast[Any]]:
+        return {item.name: FORECASTS[item.task](name=item.name, task=item.made) for item in self.agenda.items}
+
+    @property
+    def uses(self) -> Uses:
+        return {
+            item.name: {atom for part in self.agenda.parts(item) for atom in part.atoms}
+            for item in self.agenda.items
+        }
+
+    def given(self, name: str) -> Mapping[str, float]:
+        return self.targets.get(name, {})
+
+    def share_of(self, item: Item, share: float) -> PlannedStudy:
+        """What this task gets of the study."""
+        return replace(self.study, share=share, fits_on=self.agenda.fits_on(item))
+
+    @cached_property
+    def recommended(self) -> dict[str, float]:
+        if len(self.agenda.items) == 1 or not self.study.trust.private:
+            return equal_shares(self.uses)
+        return best_shares({item.name: self._curve(item) for item in self.agenda.items}, self.uses)
+
+    def _curve(self, item: Item) -> Curve:
+        forecast, given = self.forecasts[item.name], self.given(item.name)
+
+        def ratio(share: float) -> float:
+            try:
+                return forecast.ratio(self.share_of(item, share), given)
+            except FedassayError:
+                if share == 1:  # refused whatever the share
+                    raise
+                return float("inf")
+
+        return Curve.of(ratio)
+
+    def checked(self, shares: Mapping[str, float]) -> Mapping[str, float]:
+        if set(shares) != set(self.uses):
+            raise UsageError(
+                f"shares: got those of {', '.join(shares)}, expected one of each task: {', '.join(self.uses)}."
+            )
+        change = cheapest_change(shares, self.uses)
+        if change:
+            raise UsageError(f"shares: they add up to more than the budget; {change}.")
+        return shares
+
+    def task(self, item: Item, share: float, recommended: float) -> TaskPlan:
+        forecast, given, gets = self.forecasts[item.name], self.given(item.name), self.share_of(item, share)
+        return TaskPlan(
+            name=item.name,
+            kind=item.task,
+            share=share,
+            recommended=recommended,
+            rows=gets.rows * gets.part_of(self.agenda.parts(item)[0]),
+            metrics=forecast.foreseen(gets, given),
+            decisive=tuple(forecast.decisive(given)),
+            refused=_refusal(item, gets),
+        )
+
+    def _first(self) -> tuple[Item, str, float]:
+        """What a study is mostly about: the first that decides of its first task."""
+        item = self.agenda.items[0]
+        name, target = next(iter(self.forecasts[item.name].decisive(self.given(item.name)).items()))
+        return item, name, target
+
+    def inverse(self, shares: Mapping[str, float]) -> tuple[StudyInverse, ...]:
+        wanted = [
+            (item, name, target)
+            for item in self.agenda.items
+            for name, target in self.given(item.name).items()
+        ] or [self._first()]
+        return tuple(
+            inverse_of(self.forecasts[item.name], self.share_of(item, shares[item.name]), name, target)
+            for item, name, target in wanted
+        )
+
+    def trust_models(self, shares: Mapping[str, float]) -> tuple[TrustRow, ...]:
+        _, metric, _ = self._first()
+        tasks = [
+            (self.forecasts[item.name], self.share_of(item, shares[item.name])) for item in self.agenda.items
+        ]
+        return trust_table(tasks, metric)
+
+    def warnings(self, tasks: Mapping[str, TaskPlan]) -> tuple[str, ...]:
+        found = [note for item in self.agenda.items for note in self.forecasts[item.name].notes(self.study)]
+        if not self.study.trust.private and len(tasks) > 1:
+            found.append(
+                f"{self.study.trust.name} adds no noise and spends no budget: shares are equal, and do not matter."
+            )
+        for name, one in tasks.items():
+            if one.refused is not None:
+                found.append(f"A run would refuse {name}: {one.refused}")
+            reasons = {m.reason for key, m in one.metrics.items() if key in one.decisive and m.reason}
+            found += [f"{name}: {reason.rstrip('.')}." for reason in sorted(reasons)]
+        return tuple(found)
+
+
+def _refusal(item: Item, gets: PlannedStudy) -> str | None:
+    try:
+        rehearse(item.made, gets.setting)
+    except FedassayError as problem:
+        return str(problem)
+    return None
+
+
+def _by_task(agenda: Agenda, targets: Mapping[str, float]) -> Targets:
+    names = [item.name for item in agenda.items]
+    found: dict[str, dict[str, float]] = {}
+    for key, width in targets.items():
+        task, _, metric = key.partition(".")
+        if task not in names or not metric:
+            first = FORECASTS[agenda.items[0].task].main[0]
+            raise UsageError(
+                f"target: got {key!r}, expected TASK.METRIC, such as {names[0]}.{first}; the tasks are "
+                f"{', '.join(names)}."
+            )
+        found.setdefault(task, {})[metric] = width
+    return found

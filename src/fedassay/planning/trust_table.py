@@ -1,0 +1,203 @@
+"""The same study under each trust model: who learns what, what it takes, and how sure one will be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from fedassay.errors import FedassayError
+from fedassay.planning.expectation import PlannedRelease
+from fedassay.planning.study_expectation import PlannedStudy
+from fedassay.planning.study_forecast import Forecast
+from fedassay.protocol import Budget, Protection, Sum, TrustModel, Unit
+from fedassay.run import rehearse
+from fedassay.summaries.score_histogram import ScoreHistogram
+from fedassay.trust import TRUST_MODELS
+
+USUAL = Budget(epsilon=1.0, delta=1e-6)
+"""What trust models with noise are shown with, where the study has no budget."""
+
+_MOST_TRIED = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Secrecy:
+    """Who learns what under a trust model, and what that rests on.
+
+    `rounds` is how often a client has to answer for one release.
+    """
+
+    server: str
+    readers: str
+    rests_on: str
+    rounds: int
+
+
+SECRECY: Mapping[str, Secrecy] = MappingProxyType(
+    {
+        "plain": Secrecy(
+            server="each exact summary",
+            readers="the exact result",
+            rests_on="server and readers are trusted with both",
+            rounds=1,
+        ),
+        "secure-sum": Secrecy(
+            server="exact totals over clients",
+            readers="the exact result",
+            rests_on="enough clients are honest; totals are not noisy, and no promise is made about them",
+            rounds=4,
+        ),
+        "distributed-dp": Secrecy(
+            server="noisy totals (ε, δ)",
+            readers="the same",
+            rests_on="enough clients are honest and add their share of the noise",
+            rounds=4,
+        ),
+        "local-dp": Secrecy(
+            server="noisy messages (ε, δ)",
+            readers="the same",
+            rests_on="nobody else; the client's own machine",
+            rounds=1,
+        ),
+        "server-dp": Secrecy(
+            server="each exact summary",
+            readers="noisy totals (ε, δ)",
+            rests_on="the server is trusted with exact numbers and adds the noise",
+            rounds=1,
+        ),
+        "two-server": Secrecy(
+            server="noisy totals (ε, δ)",
+            readers="the same",
+            rests_on="two servers do not collude",
+            rounds=1,
+        ),
+        "shuffle": Secrecy(
+            server="messages without sender (ε, δ)",
+            readers="the same",
+            rests_on="server and shuffler do not collude",
+            rounds=1,
+        ),
+    }
+)
+"""In short what docs/explanation/threat-model.md says at length."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustRow:
+    """One trust model.
+
+    Parameters
+    ----------
+    chosen : whether it is the one of the study.
+    clients, servers : the fewest clients, and how many servers it needs.
+    instead : what would have to be changed in the protection of the study; None if nothing.
+    width : of the study's main number under it, with `budget`; infinite where it will have no value.
+    reason : why the study cannot be run under it with its terms; None if it can.
+    """
+
+    name: str
+    chosen: bool
+    secrecy: Secrecy
+    clients: int
+    servers: int
+    budget: Budget | None
+    metric: str
+    width: float = math.inf
+    instead: str | None = None
+    reason: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "trust_model": self.name,
+            "chosen": self.chosen,
+            "server_learns": self.secrecy.server,
+            "readers_learn": self.secrecy.readers,
+            "rests_on": self.secrecy.rests_on,
+            "needs": {"clients": self.clients, "servers": self.servers, "rounds": self.secrecy.rounds},
+            "epsilon": None if self.budget is None else self.budget.epsilon,
+            "delta": None if self.budget is None else self.budget.delta,
+            "possible": self.reason is None,
+            "instead": self.instead,
+            "metric": self.metric,
+            "width": self.width if math.isfinite(self.width) else None,
+            **({} if self.reason is None else {"reason": self.reason}),
+        }
+
+
+Tasks = Sequence[tuple[Forecast[Any], PlannedStudy]]
+"""Each task of a study with what it gets of it, the one that is shown first."""
+
+
+def trust_table(tasks: Tasks, metric: str) -> tuple[TrustRow, ...]:
+    """This number of the first task under each trust model, all else as planned.
+
+    A trust model that refuses one of the tasks cannot carry the study. Of others than the chosen one it is tried
+    whether it could with a bound on the rows of a client, or with the unit client, and then said.
+    """
+    return tuple(_row(kind, tasks, metric) for kind in TRUST_MODELS.values())
+
+
+def _row(kind: type[TrustModel], tasks: Tasks, metric: str) -> TrustRow:
+    main, planned = tasks[0]
+    chosen = planned.trust.name == kind.name
+    trust = planned.trust if chosen else kind()
+    budget = (planned.budget or USUAL) if trust.private else None
+    row = TrustRow(
+        name=kind.name,
+        chosen=chosen,
+        secrecy=SECRECY[kind.name],
+        clients=fewest_clients_of(trust, planned, budget),
+        servers=max(1, trust.helpers_needed),
+        budget=budget,
+        metric=f"{main.name}.{metric}",
+    )
+    problems = []
+    for protection, instead in _protections(planned, chosen=chosen):
+        who = main.name
+        try:
+            for forecast, study in tasks:
+                who = forecast.name
+                rehearse(forecast.task, under(study, trust, budget, protection).setting)
+            found = main.at(under(planned, trust, budget, protection), (metric,))
+        except FedassayError as problem:
+            problems.append(f"{who}: {problem}")
+            continue
+        return replace(row, instead=instead, width=found[metric].width if metric in found else math.inf)
+    return replace(row, reason=problems[0])
+
+
+def under(
+    study: PlannedStudy, trust: TrustModel, budget: Budget | None, protection: Protection
+) -> PlannedStudy:
+    """The same study under other terms."""
+    return replace(study, trust=trust, budget=budget, protection=protection)
+
+
+def _protections(planned: PlannedStudy, *, chosen: bool) -> list[tuple[Protection, str | None]]:
+    """The protection of the study, and those that ask for more, with what to change."""
+    own, each = planned.protection, math.ceil(planned.expectation.rows / planned.expectation.clients)
+    tried: list[tuple[Protection, str | None]] = [(own, None)]
+    if not chosen and own.rows_per_client is None:
+        tried.append((replace(own, rows_per_client=each), f"rows_per_client = {each}"))
+    if not chosen and own.unit is not Unit.CLIENT:
+        bound = own.rows_per_client or each
+        changed = 'unit = "client"' + (f", rows_per_client = {each}" if own.rows_per_client is None else "")
+        tried.append((replace(own, unit=Unit.CLIENT, rows_per_client=bound), changed))
+    return tried
+
+
+def fewest_clients_of(trust: TrustModel, planned: PlannedRelease, budget: Budget | None) -> int:
+    """With how many clients a trust model begins to answer a simple sum; 1 where other terms stand against it."""
+    probe = Sum(of=ScoreHistogram(transform="uniform", height=2))
+    setting = replace(planned, trust=trust, budget=budget).setting.whole
+    for clients in range(1, _MOST_TRIED):
+        try:
+            replace(setting, clients=clients).plan(probe)
+        except FedassayError:
+            continue
+        return clients
+    return 1

@@ -1,0 +1,63 @@
+"""Who took part, what ran, and with which versions. Reads only the result's JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fedassay.reports import figures
+from fedassay.reports.sheet import Document
+from fedassay.reports.study import is_study
+
+
+def summary(document: Document) -> str:
+    """Clients, rows and trust model in one line."""
+    cohort, privacy = document["cohort"], document["privacy"]
+    terms = "" if privacy["epsilon"] is None else f" (ε = {privacy['epsilon']:g}, δ = {privacy['delta']:g})"
+    clients = figures.counted(cohort["clients"], "client")
+    return f"{clients} with {figures.rows(document)}, under {privacy['trust_model']}{terms}."
+
+
+def run(document: Document) -> tuple[tuple[str, str], ...]:
+    """Everything that is known of the run: names, and what they are."""
+    return (*_study(document), *_run(document))
+
+
+def _study(document: Document) -> Iterator[tuple[str, str]]:
+    if not is_study(document):
+        return
+    given = document["parameters"]
+    yield "study", str(given["study"])
+    if given.get("data"):
+        yield (
+            "data",
+            ", ".join(f"{name} {value}" for name, value in given["data"].items() if value is not None),
+        )
+    if given.get("columns"):
+        yield "columns", ", ".join(f"{role}: {_listed(column)}" for role, column in given["columns"].items())
+    if given.get("split"):
+        yield "held out", f"{given['split']['holdout']:.0%} of the units"
+    if given.get("seed") is not None:
+        yield "seed", str(given["seed"])
+
+
+def _listed(column: object) -> str:
+    return ", ".join(map(str, column)) if isinstance(column, list) else str(column)
+
+
+def _run(document: Document) -> Iterator[tuple[str, str]]:
+    cohort, runtime, privacy = document["cohort"], document["runtime"], document["privacy"]
+    yield "clients", f"{cohort['clients']:,}"
+    if cohort["dropped"]:
+        yield "clients lost on the way", f"{cohort['dropped']:,}"
+    yield "rows", figures.rows(document)
+    if cohort["truncated"]:
+        yield "rows left out by the bound on a client's rows", f"{cohort['truncated']:,}"
+    yield "trust model", privacy["trust_model"]
+    yield "protected", f"one {privacy['unit']} ({privacy['neighbours']})"
+    yield "simulated", "yes: one process held all rows" if privacy["simulated"] else "no: a release"
+    yield "runtime", f"{runtime['name']} ({runtime['mode']})"
+    yield "rounds", f"{runtime['rounds']:,}"
+    yield "bytes per client", f"{runtime['bytes_per_client']:,}"
+    if runtime["seconds"] is not None:
+        yield "seconds", f"{runtime['seconds']:.1f}"
+    yield "fedassay", document["fedassay"]

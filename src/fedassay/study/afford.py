@@ -1,0 +1,222 @@
+"""Can a study be afforded? Judged against the ledger before the first message, with the cheapest way out.
+
+The ledger itself judges every release when it is made. But a study that is refused half-way has spent half of its
+budget for nothing, so the whole of it is judged first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fedassay.agenda import Agenda, Item
+from fedassay.errors import BudgetExceeded, FedassayError
+from fedassay.privacy import renyi
+from fedassay.privacy.accounting import GAUSSIAN, LAPLACE
+from fedassay.privacy.database_ledger import DatabaseLedger
+from fedassay.privacy.ledger import Charge, Ledger, MemoryLedger, compose
+from fedassay.protocol import ATOMS, Budget, Part, Setting
+from fedassay.run import rehearse
+from fedassay.study.file import StudyFile
+from fedassay.study.runtimes import FileDrop
+
+_STEPS = 40
+"""Halvings of the search for the largest epsilon that fits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Books:
+    """A ledger, the name under which a study charges it, and what all studies together may spend."""
+
+    ledger: Ledger
+    dataset: str
+    cap: Budget | None = None
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """What was spent on these rows before."""
+        recorded: Sequence[Charge] = getattr(self.ledger, "charges", ())
+        return tuple(one for one in recorded if one.dataset == self.dataset)
+
+    @property
+    def head(self) -> str | None:
+        """The hash at the end of the ledger, if it is one that lasts."""
+        return self.ledger.head if isinstance(self.ledger, DatabaseLedger) else None
+
+
+def opened_books(study: StudyFile) -> Books:
+    """The ledger that a study names; one in memory for a simulation that names none."""
+    section, runtime = study.ledger, study.runtime
+    cap, place = section.cap, section.place
+    if isinstance(runtime, FileDrop):
+        home = runtime.home
+        beside = str(home / "ledger.sqlite") if place is None else _place(study, place)
+        ledger: Ledger = DatabaseLedger(beside, cap, allow_exact=True, anchor=home / "ledger.head")
+    elif place is None:
+        ledger = MemoryLedger(None)
+    else:
+        anchor = study.path.absolute().parent / "ledger.head" if "://" in place else None
+        ledger = DatabaseLedger(_place(study, place), cap, allow_exact=True, anchor=anchor)
+    return Books(ledger=ledger, dataset=section.dataset, cap=cap)
+
+
+def _place(study: StudyFile, place: str) -> str:
+    return place if "://" in place else str(study.path.absolute().parent / Path(place))
+
+
+def require_affordable(
+    study: StudyFile, agenda: Agenda, books: Books, *, clients: int = 0, own: frozenset[str] = frozenset()
+) -> None:
+    """Refuse a study that its ledger would refuse at some point, before anybody is asked.
+
+    Assumption: tasks that ask several times spend what their share allows; for them what is foreseen is at least what
+    they will be charged, as far as releases of one budget compose like Gaussian (or, for delta = 0, Laplace) noise.
+    The ledger, which judges each release exactly, has the last word.
+
+    Parameters
+    ----------
+    clients : how many there will be, 0 if that is not known yet.
+    own : ids of charges that this very study has made before it broke off; they do not count twice.
+    """
+    cap, budget = books.cap, study.budget
+    if cap is None or budget is None:
+        return
+    before = [one for one in books.charges if not one.exact and str(one.id) not in own]
+    setting = replace(study.setting(clients), protection=study.protection)
+    needed = _total(before, foreseen(agenda, setting), cap)
+    if needed <= cap.epsilon:
+        return
+    raise study_refused(study, agenda, setting, before=before, cap=cap, needed=needed)
+
+
+def foreseen(agenda: Agenda, setting: Setting) -> list[Charge]:
+    """What a study will be charged: the first release of each task as planned, and the rest of its share."""
+    charges: list[Charge] = []
+    for item, job in zip(agenda.items, agenda.jobs(setting), strict=True):
+        first = rehearse(job.task, job.setting)
+        plans = [job.setting.plan(query) for query in first]
+        charges += [
+            Charge.of(plan, id=f"{item.name}/{place}", dataset="", study="")
+            for place, plan in enumerate(plans)
+        ]
+        asked = dict.fromkeys(ATOMS, 0.0)
+        for plan in plans:
+            for atom in plan.query.part.atoms:
+                asked[atom] += plan.query.share
+        charges += _rest(item, agenda, setting, asked)
+    return charges
+
+
+def _rest(item: Item, agenda: Agenda, setting: Setting, asked: Mapping[Part, float]) -> list[Charge]:
+    """What a task may still spend on each atom after its first step."""
+    atoms = {atom for part in agenda.parts(item) for atom in part.atoms}
+    left = {atom: item.share - asked[atom] for atom in atoms}
+    return [
+        _share_of(setting, share, atom, name=f"{item.name}/{atom}")
+        for atom, share in left.items()
+        if share > 1e-9 * item.share
+    ]
+
+
+def _share_of(setting: Setting, share: float, part: Part, *, name: str) -> Charge:
+    """A release that spends this share of the budget on these rows."""
+    budget = setting.budget
+    assert budget is not None
+    pure = budget.delta == 0
+    scale = (
+        1 / (share * budget.epsilon)
+        if pure
+        else math.sqrt(1 / (2 * share * renyi.rho_of(budget.epsilon, budget.delta)))
+    )
+    return Charge(
+        id=name,
+        dataset="",
+        study="",
+        law=LAPLACE if pure else GAUSSIAN,
+        scale=scale,
+        l1=1.0,
+        l2=1.0,
+        trust_model=setting.trust.name,
+        part=part,
+        unit=setting.protection.unit,
+        neighbours=setting.protection.neighbours,
+    )
+
+
+def _total(before: Sequence[Charge], more: Sequence[Charge], cap: Budget) -> float:
+    return compose([*before, *more], cap.delta)
+
+
+# --- the way out ------------------------------------------------------------------------------------------
+
+
+def study_refused(
+    study: StudyFile,
+    agenda: Agenda,
+    setting: Setting,
+    *,
+    before: Sequence[Charge],
+    cap: Budget,
+    needed: float,
+) -> BudgetExceeded:
+    """The refusal, with what would make the study affordable: what changes least first."""
+    spent = compose(before, cap.delta)
+    ways = [
+        *_less_epsilon(agenda, setting, before, cap),
+        *_fewer_tasks(agenda, setting, before, cap),
+        *([f"a total of {_up(needed):.3g} in [ledger]"] if math.isfinite(needed) else []),
+    ]
+    where = study.document.where(("privacy", "epsilon"))
+    amount = f"{needed:.3g}" if math.isfinite(needed) else "without end"
+    out = f"Cheapest change: {ways[0]}." if ways else "Nothing of it fits: nothing is left."
+    others = f" Others: {'; '.join(ways[1:])}." if len(ways) > 1 else ""
+    return BudgetExceeded(
+        f"{where}: the study cannot be afforded, and nobody was asked: with what was spent on {study.ledger.dataset} "
+        f"before ({spent:.3g}) it would come to {amount} of {cap.epsilon:.3g} at delta {cap.delta:.3g}. {out}{others}"
+    )
+
+
+def _less_epsilon(agenda: Agenda, setting: Setting, before: Sequence[Charge], cap: Budget) -> list[str]:
+    """The largest epsilon of the study that fits, to three digits."""
+    budget = setting.budget
+    assert budget is not None
+
+    def fits(epsilon: float) -> bool:
+        other = replace(setting, budget=replace(budget, epsilon=epsilon))
+        try:
+            return _total(before, foreseen(agenda, other), cap) <= cap.epsilon
+        except FedassayError:
+            return False
+
+    low, high = 0.0, budget.epsilon
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+        if high - low < 1e-3 * high:
+            break
+    shown = float(f"{low:.3g}") if low else 0.0
+    shown = shown if shown <= low else float(f"{low * 0.995:.3g}")
+    if shown <= 0 or not fits(shown):
+        return []
+    return [f"epsilon = {shown:g} instead of {budget.epsilon:g} in [privacy]"]
+
+
+def _fewer_tasks(agenda: Agenda, setting: Setting, before: Sequence[Charge], cap: Budget) -> list[str]:
+    """The task of the smallest share without which the others fit as they are."""
+    for item in sorted(agenda.items, key=lambda one: one.share):
+        left = tuple(one for one in agenda.items if one is not item and one.after != item.name)
+        if not left:
+            continue
+        try:
+            if _total(before, foreseen(Agenda(items=left), setting), cap) <= cap.epsilon:
+                return [f"leave out [tasks.{item.name}]"]
+        except FedassayError:
+            continue
+    return []
+
+
+def _up(value: float) -> float:
+    step: float = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return math.ceil(value / step) * step

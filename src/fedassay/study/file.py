@@ -1,0 +1,233 @@
+"""A study as it is written down: several tasks over one federation under one budget, in one TOML file.
+
+`docs/how-to/study.md` explains every section, `study/schema.json` is the JSON Schema. What is unknown, of the wrong
+type or out of range is refused with file and line: a misspelt entry must not be one that silently is not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fedassay.agenda import Agenda
+from fedassay.data.sql import Database
+from fedassay.errors import UsageError
+from fedassay.protocol import Budget, Protection, Setting, TrustModel
+from fedassay.study.asked import NONE, StudyTask, Surroundings, read_task
+from fedassay.study.entries import Document, Section
+from fedassay.study.reading import read_data, read_ledger, read_privacy, read_runtime, source_of
+from fedassay.study.runtimes import Runtime
+from fedassay.study.sections import DataSection, ExpectedSection, Heading, LedgerSection, SplitSection
+
+SECTIONS = ("data", "privacy", "runtime", "ledger", "split", "expected", "tasks")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyFile:
+    """What a study file says, checked.
+
+    Parameters
+    ----------
+    path : the file.
+    name, title, model : what the study is about.
+    data : the rows of a simulation; None in a release.
+    trust, budget, protection : of the whole study; no budget where no noise is added.
+    training : what the training of the model has cost, if somebody says so.
+    runtime : what carries the messages.
+    ledger : where what is spent is recorded, and what all studies of these rows may spend.
+    holdout : the share of the units that is kept to judge what is fitted; in a release sites decide themselves.
+    expected : what is expected of the data, None if nothing is said.
+    tasks : in the order of the file.
+    """
+
+    path: Path
+    name: str
+    title: str | None
+    model: str | None
+    data: DataSection | None
+    trust: TrustModel
+    budget: Budget | None
+    protection: Protection
+    training: Budget | None
+    runtime: Runtime
+    ledger: LedgerSection
+    holdout: float
+    expected: Mapping[str, Any] | None
+    tasks: tuple[StudyTask, ...]
+    document: Document = field(repr=False, compare=False)
+
+    @classmethod
+    def read(cls, path: Path | str) -> StudyFile:
+        """Read a study file; whatever is wrong with it is one sentence that names the line."""
+        return cls.of(Document.read(Path(path)))
+
+    @classmethod
+    def parse(cls, text: str, path: Path | str = "study.toml") -> StudyFile:
+        """The same for a text; paths in it are relative to that of the file."""
+        return cls.of(Document.parse(text, Path(path)))
+
+    @classmethod
+    def of(cls, document: Document) -> StudyFile:
+        """What a document says."""
+        root = document.root
+        heading = root.made(Heading, besides=SECTIONS)
+        runtime = read_runtime(root.section("runtime"))
+        data = read_data(root, runtime)
+        privacy = read_privacy(root.section("privacy"))
+        split = root.section("split").made(SplitSection)
+        if "split" in root and not runtime.simulated:
+            raise root.problem(
+                "split", f"[split] is for simulations; with {runtime.name} sites decide themselves."
+            )
+        expected = root.section("expected").made(ExpectedSection).given
+        study = cls(
+            path=document.path,
+            name=heading.name,
+            title=heading.title,
+            model=heading.model,
+            data=data,
+            trust=privacy.model,
+            budget=privacy.budget,
+            protection=privacy.protection,
+            training=privacy.training,
+            runtime=runtime,
+            ledger=read_ledger(root, runtime),
+            holdout=split.holdout,
+            expected=expected or None,
+            tasks=_tasks(root.section("tasks"), data, split.holdout),
+            document=document,
+        )
+        study._check_together()
+        return study
+
+    def _check_together(self) -> None:
+        if self.data is not None:
+            self._check_used(self.data)
+        try:
+            self.agenda()
+        except UsageError as error:
+            raise self.problem(("tasks",), str(error)) from error
+
+    def _check_used(self, data: DataSection) -> None:
+        used = {role for task in self.tasks for role in task.roles}
+        for role in data.columns:
+            if role not in used:
+                hint = _UNUSED.get(role, "leave it out, or add a task that does")
+                raise self.problem(("data", "columns", role), f"no task reads the role {role}; {hint}.")
+
+    # --- for whoever runs it ------------------------------------------------------------------------------------
+
+    @property
+    def source(self) -> Path | Database | None:
+        """Where the rows of a simulation are; nothing is opened yet."""
+        return None if self.data is None else source_of(self.data, self.path)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it is a simulation, of which nothing is really released."""
+        return self.runtime.simulated
+
+    def setting(self, clients: int) -> Setting:
+        """The setting of the whole study."""
+        return Setting(trust=self.trust, protection=self.protection, budget=self.budget, clients=clients)
+
+    def agenda(
+        self,
+        *,
+        shares: Mapping[str, float] | None = None,
+        known: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Agenda:
+        """What the study asks.
+
+        Parameters
+        ----------
+        shares : by task, used where the file gives none. Without them, equal ones, as large as they can be.
+        known : by task, the parameters that were looked up (`StudyTask.looked_up`).
+        """
+        known = known or {}
+        given = {task.name: task.share for task in self.tasks if task.share is not None} or dict(shares or {})
+
+        def agenda(share: Mapping[str, float]) -> Agenda:
+            return Agenda(
+                items=tuple(task.item(share[task.name], known.get(task.name)) for task in self.tasks)
+            )
+
+        if given:
+            return agenda(given)
+        equal = 1 / len(self.tasks)
+        most = max(agenda(dict.fromkeys(self.names, equal)).spent().values())
+        # Not all tasks ask about the same rows.
+        return agenda(dict.fromkeys(self.names, min(1.0, equal / most)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tasks."""
+        return tuple(task.name for task in self.tasks)
+
+    @property
+    def gives_shares(self) -> bool:
+        """Whether the file says how the budget is shared."""
+        return all(task.share is not None for task in self.tasks)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what the file says: the same for other comments and spaces, and for another order of entries.
+
+        The order of tasks counts.
+        """
+        content = {**self.document.content, "tasks": list(self.document.content["tasks"].items())}
+        text = json.dumps(content, sort_keys=True, ensure_ascii=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def problem(self, key: tuple[str | int, ...], wrong: str) -> UsageError:
+        """An error about an entry, with file and line: ``study.problem(("privacy", "epsilon"), "..")``."""
+        return self.document.problem(key, wrong)
+
+
+_UNUSED = {
+    "group": 'leave it out, or name the groups: groups = ["A", "B"] in [tasks.evaluate]',
+    "versus": "leave it out, or compare with it: versus = true in [tasks.evaluate]",
+}
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------
+
+
+def _tasks(section: Section, data: DataSection | None, holdout: float) -> tuple[StudyTask, ...]:
+    if not section.entries:
+        raise section.document.problem((), "a study needs tasks; give a section such as [tasks.evaluate].")
+    around = Surroundings(columns=None if data is None else data.columns, holdout=holdout)
+    tasks = [read_task(section.section(name), name, around) for name in section.entries]
+    without = [task.name for task in tasks if task.share is None]
+    if without and len(without) < len(tasks):
+        raise section.section(without[0]).problem(
+            None, "has no share, but other tasks have; give all of them one, or none."
+        )
+    return tuple(_after(section.section(task.name), task, tasks) for task in tasks)
+
+
+def _after(section: Section, task: StudyTask, tasks: list[StudyTask]) -> StudyTask:
+    """The task with the calibration that it builds on, if there is one that it can build on."""
+    if task.after is not None:
+        return replace(task, after=None) if task.after == NONE else task
+    binary = (
+        task.kind == "conformal" and task.parameters["quantity"] == "binary" and task.parameters["held_out"]
+    )
+    found = [one for one in tasks if one.kind == "calibrate"]
+    if not binary or not found:
+        return task
+    if len(found) > 1:
+        names = ", ".join(one.name for one in found)
+        raise section.problem(
+            None, f'could build on {names}; name one (after = "{found[0].name}"), or "{NONE}".'
+        )
+    if tasks.index(found[0]) > tasks.index(task):
+        raise section.problem(
+            None,
+            f'builds on [tasks.{found[0].name}], which stands below it; move it above, or give after = "{NONE}".',
+        )
+    return replace(task, after=found[0].name)

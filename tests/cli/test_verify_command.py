@@ -1,0 +1,96 @@
+"""`fedassay verify`: what it prints, and with which exit code it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certified_folders import OWNER, STRANGER, certified, content_of_certificate, document, forge
+from command_line import call
+from fedassay.crypto.identity import fingerprint, key_to_text
+
+KEY = key_to_text(OWNER.public)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return certified(tmp_path / "study")
+
+
+def test_a_folder_that_holds(capsys: Any, folder: Path) -> None:
+    code, out, _ = call(capsys, "verify", folder, "--key", KEY)
+    text = " ".join(out.split())
+    assert code == 0
+    assert "Everything holds" in text
+    assert fingerprint(OWNER.public).split()[0] in text
+    assert "3 releases compose to epsilon 1" in text.replace("│ ", "").replace("  ", " ")
+
+
+def test_a_changed_file_is_named(capsys: Any, folder: Path) -> None:
+    (folder / "report.html").write_text("changed")
+    code, out, _ = call(capsys, "verify", folder)
+    assert code == 5
+    assert "Does not hold: report.html" in out
+
+
+def test_without_a_certificate_it_is_wrong_use(capsys: Any, tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "absent"):
+        code, _, err = call(capsys, "verify", place)
+        assert code == 2
+        assert str(place) in err.replace("\n", "")
+
+
+@pytest.mark.parametrize("form", ["{key}", 'hospital-a = "{key}"', "{key}\n"])
+def test_the_expected_key_comes_as_text_or_in_a_file(
+    capsys: Any, folder: Path, tmp_path: Path, form: str
+) -> None:
+    (tmp_path / "owner.pub").write_text(form.format(key=KEY))
+    (tmp_path / "stranger.pub").write_text(form.format(key=key_to_text(STRANGER.public)))
+    assert call(capsys, "verify", folder, "--key", tmp_path / "owner.pub", "--quiet")[0] == 0
+    code, out, _ = call(capsys, "verify", folder, "--key", tmp_path / "stranger.pub")
+    assert code == 5
+    assert "Does not hold: key" in out
+
+
+def test_what_is_no_public_key_is_refused(capsys: Any, folder: Path, tmp_path: Path) -> None:
+    OWNER.save(tmp_path / "private.key")
+    (tmp_path / "two.pub").write_text(f"{KEY}\n{KEY}\n")
+    for given, words in (
+        (tmp_path / "private.key", "got a private key"),
+        (tmp_path / "two.pub", "expected a public key"),
+        ("nonsense", "expected a public key"),
+        (tmp_path, "expected a public key"),
+    ):
+        code, _, err = call(capsys, "verify", folder, "--key", given)
+        assert code == 2
+        assert words in err
+
+
+def test_a_forgery_is_found_by_the_key(capsys: Any, folder: Path) -> None:
+    forge(folder, content_of_certificate(folder))
+    assert call(capsys, "verify", folder)[0] == 0
+    assert call(capsys, "verify", folder, "--key", KEY)[0] == 5
+
+
+def test_json_says_the_same(capsys: Any, folder: Path, tmp_path: Path) -> None:
+    (folder / "model_card.md").unlink()
+    code, out, err = call(capsys, "verify", folder, "--json", "-")
+    found = json.loads(out)
+    assert code == 5
+    assert found["holds"] is False
+    assert found["key"] == KEY
+    assert [one["what"] for one in found["checks"] if one["outcome"] == "wrong"] == ["model_card.md"]
+    assert "Does not hold: model_card.md" in err
+    assert call(capsys, "verify", folder, "--json", tmp_path / "checks.json", "--quiet") == (5, "", "")
+    assert json.loads((tmp_path / "checks.json").read_text()) == found
+
+
+def test_names_from_a_stranger_are_no_markup(capsys: Any, tmp_path: Path) -> None:
+    content = document()
+    content["parameters"]["study"] = "[red]spring[/red]"
+    code, out, _ = call(capsys, "verify", certified(tmp_path / "study", content))
+    assert code == 0
+    assert "[red]spring[/red]" in out

@@ -1,0 +1,181 @@
+"""The report of a study: its tasks as single results, key numbers, budget, assumptions, and the terminal."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import fedassay
+from fedassay.errors import UsageError
+from fedassay.reports import budget, figures
+from fedassay.reports.assumptions import assumptions
+from fedassay.reports.contents import heading, section, verdict
+from fedassay.reports.facts import run
+from fedassay.reports.key_numbers import key_numbers
+from fedassay.reports.study import parts, sub_document
+from fedassay.reports.terminal import render
+from study_documents import SHARES, study_document
+
+
+def printed(content: dict[str, Any], *, width: int = 160) -> str:
+    console = Console(file=StringIO(), width=width)
+    render(content, console)
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def test_a_task_of_a_study_is_a_document_of_its_own() -> None:
+    study = study_document()
+    found = sub_document(study, "conformal95")
+    assert found["task"] == "conformal"
+    assert found["results"] == study["results"]["tasks"]["conformal95"]["results"]
+    assert found["parameters"]["level"] == 0.95
+    assert found["privacy"] == study["privacy"]
+    with pytest.raises(
+        UsageError, match="'x': the study has no such task, expected one of evaluate, calibrate"
+    ):
+        sub_document(study, "x")
+
+
+def test_tasks_are_read_in_an_order_of_their_own() -> None:
+    study = study_document()
+    study["results"]["tasks"] = dict(reversed(study["results"]["tasks"].items()))
+    assert [part.name for part in parts(study)] == [
+        "evaluate",
+        "calibrate",
+        "conformal95",
+        "conformal",
+        "infer",
+    ]
+    assert [section(part) for part in parts(study)] == [
+        "Evaluation",
+        "Calibration",
+        "Prediction sets: conformal95",
+        "Prediction sets",
+        "Coefficients",
+    ]
+    single = sub_document(study, "calibrate")
+    (part,) = parts(single)
+    assert (part.name, section(part), part.document) == ("", "Calibration", single)
+
+
+def test_a_study_is_called_by_its_title_or_its_name() -> None:
+    study = study_document()
+    assert heading(study) == "Readmission within 30 days"
+    study["parameters"]["title"] = None
+    assert heading(study) == "readmission-spring"
+    assert verdict(study) == study["results"]["verdict"]["text"]
+
+
+def test_key_numbers_are_those_of_the_result() -> None:
+    study = study_document()
+    tasks = {name: entry["results"] for name, entry in study["results"]["tasks"].items()}
+    found = {number.label: number for number in key_numbers(study)}
+    assert found["ROC AUC"].text == figures.value(tasks["evaluate"]["roc_auc"])
+    assert figures.interval(tasks["evaluate"]["roc_auc"]) in found["ROC AUC"].detail
+    slopes = found["calibration slope, before and after calibration"]
+    before, after = (tasks["calibrate"][part]["calibration_slope"] for part in ("before", "after"))
+    assert slopes.text == f"{figures.value(before)} → {figures.value(after)}"
+    assert figures.interval(after) in slopes.detail
+    covered = found["conformal95: coverage on held-out rows; asked: 95%"]
+    assert covered.text == figures.value(tasks["conformal95"]["held_out"]["coverage"])
+    away = [
+        one["name"]
+        for one in tasks["infer"]["coefficients"]
+        if one["interval"][0] > 0 or one["interval"][1] < 0
+    ]
+    assert "severity" in away
+    assert found["coefficients away from 0"].text == f"{len(set(away) - {'intercept'})} of 2"
+    assert found["privacy budget spent (ε)"].text == f"{study['results']['budget']['spent']:.3g} of 8"
+    assert "calibration slope" not in found  # the calibration says it
+
+
+def test_an_evaluation_alone_says_its_slope_and_what_is_undefined_why() -> None:
+    study = study_document()
+    single = sub_document(study, "evaluate")
+    single["results"]["roc_auc"] = {
+        "value": None,
+        "interval": None,
+        "level": 0.95,
+        "reason": "one class only",
+    }
+    found = {number.label: number for number in key_numbers(single)}
+    assert (found["ROC AUC"].text, found["ROC AUC"].detail) == ("-", "one class only")
+    assert found["calibration slope"].text == figures.value(single["results"]["calibration_slope"])
+    assert "privacy budget spent (ε)" not in found
+
+
+@pytest.mark.parametrize("noise", [True, False])
+def test_the_budget_is_told_by_task_and_by_release(noise: bool) -> None:
+    study = study_document(noise=noise)
+    sheet, releases = budget.by_task(study), budget.charges(study)
+    assert [row[0].text for row in sheet.rows] == list(SHARES)
+    assert [row[1].text for row in sheet.rows] == [f"{share:.3g}" for share in SHARES.values()]
+    assert sum(int(row[-1].text) for row in sheet.rows) == len(releases.rows) == 7
+    assert all(len(row) == len(sheet.head) for row in sheet.rows)
+    assert all(len(row) == len(releases.head) for row in releases.rows)
+    said = budget.spent(study)
+    assert ("ε = 6.8 of 8 was spent, at δ = 1e-06; 1.2 is left." in said) == noise
+    assert ("no differential privacy is promised" in said) == (not noise)
+    assert len(list(budget.contents(study))) == (2 if noise else 1)
+
+
+def test_assumptions_are_said_once_and_come_from_the_result_where_it_has_them() -> None:
+    study = study_document(noise=False)
+    found = dict(assumptions(study))
+    assert list(found) == ["Evaluation", "Calibration", "Prediction sets", "Coefficients"]
+    sentences = [text for texts in found.values() for text in texts]
+    assert len(set(sentences)) == len(sentences)
+    promised = study["results"]["tasks"]["conformal"]["results"]["guarantee"]["assumption"]
+    assert found["Prediction sets"] == (f"{promised[0].upper()}{promised[1:]}.",)
+    assert any("sites are exchangeable" in text for text in found["Evaluation"])
+    assert not any("exchangeable" in text for text in dict(assumptions(study_document()))["Evaluation"])
+    fit = study["results"]["tasks"]["infer"]["results"]["fit"]
+    fit["errors"] = "clients"
+    assert (
+        "Clients are independent of each other; rows of one client need not be."
+        in dict(assumptions(study))["Coefficients"]
+    )
+
+
+def test_facts_of_the_run() -> None:
+    study = study_document()
+    study["cohort"] |= {"dropped": 3, "truncated": 120}
+    study["parameters"]["columns"] = {"label": "y", "features": ["a", "b"]}
+    found = dict(run(study))
+    assert found["study"] == "readmission-spring"
+    assert found["columns"] == "label: y, features: a, b"
+    assert found["clients lost on the way"] == "3"
+    assert found["rows left out by the bound on a client's rows"] == "120"
+    assert found["fedassay"] == fedassay.__version__
+    study["parameters"] |= {"data": None, "split": None, "seed": None}
+    study["privacy"]["simulated"] = False
+    study["runtime"]["seconds"] = None
+    found = dict(run(study))
+    assert not {"data", "held out", "seed", "seconds"} & set(found)
+    assert found["simulated"] == "no: a release"
+
+
+@pytest.mark.parametrize("noise", [True, False])
+def test_a_terminal_shows_key_numbers_and_where_to_look(noise: bool) -> None:
+    study = study_document(noise=noise)
+    study["warnings"] = ["[bold]look[/] here"]
+    text = " ".join(printed(study).split())
+    assert text.startswith("Readmission within 30 days: readmission-net 2.1 Calibrate the model")
+    assert "Warning: [bold]look[/] here" in text
+    for number in key_numbers(study):
+        assert f"{number.label} {number.text} {number.detail}" in text
+    assert budget.spent(study) in text
+    assert text.endswith("Tables and plots: report.html. Every number: result.json.")
+    narrow = printed(study, width=80)
+    assert "…" not in narrow
+    assert max(len(line.rstrip()) for line in narrow.splitlines()) <= 80
+
+
+def test_a_study_without_a_verdict_has_none() -> None:
+    study = study_document()
+    study["results"]["verdict"] = {"needs_calibration": None, "text": ""}
+    study["parameters"]["model"] = None
+    assert printed(study).splitlines()[:2] == ["Readmission within 30 days", "Key numbers"]

@@ -1,0 +1,202 @@
+"""Sets of 0 and 1 over a federation: every method and trust model, against what is computed by hand from all rows."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import fedassay
+from conformal_drive import drive, setting_of
+from fedassay.errors import UsageError
+from fedassay.summaries.maps import Map, Points, Sigmoid, Steps, numbers_of
+from fedassay.tasks.catalogue import task_of
+from fedassay.tasks.conformal import Conformal
+from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, Shuffle, TwoServer
+
+SITES = 5
+MAPS: dict[str, Map] = {
+    "steps": Steps(edges=(0.3, 0.6), values=(0.1, 0.4, 0.8)),
+    "points": Points(scores=(0.1, 0.35, 0.9), values=(0.05, 0.5, 0.7)),
+    "sigmoid": Sigmoid(a=1.3, b=0.7, c=-0.2),
+}
+
+
+def rows(number: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
+    """Scores that are too sure of themselves, and labels of which a third are 1."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=number) - 0.8
+    return {"site": np.arange(number) % SITES, "p": expit(2 * z), "y": (rng.random(number) < expit(z)) * 1}
+
+
+def conformity(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.where(y == 1, 1 - p, p)
+
+
+def split(scores: np.ndarray, level: float = 0.9) -> float:
+    return float(np.sort(scores)[math.ceil((len(scores) + 1) * level - 1e-9) - 1])
+
+
+TERMS = {"client": "site", "score": "p", "label": "y"}
+
+
+@pytest.mark.parametrize("trust", [fedassay.Plain(), fedassay.SecureSum()], ids=lambda trust: trust.name)
+def test_the_threshold_is_that_of_all_rows(trust: Any) -> None:
+    data = rows()
+    by_hand = conformity(data["p"], data["y"])
+    result = fedassay.conformal(data, **TERMS, method="pooled", trust=trust)
+    assert split(by_hand) <= result["threshold"] + 1e-12 <= split(by_hand) + result["step"] + 1e-9
+    assert result["score"] == {"name": "binary", "parameters": [], "calibrated": False}
+    assert result.warnings == ()  # the range is known, nothing is looked up
+    if trust.name == "plain":
+        ell, k = fedassay.conformal(data, **TERMS, trust=trust)["pair"]
+        own = [np.sort(by_hand[data["site"] == site])[ell - 1] for site in range(SITES)]
+        assert fedassay.conformal(data, **TERMS, trust=trust)["threshold"] == np.sort(own)[k - 1]
+
+
+def test_each_label_is_as_if_there_were_no_other() -> None:
+    data = rows(1500)
+    terms = {**TERMS, "trust": fedassay.Plain()}
+    both = fedassay.conformal(data, conditional="class", **terms)
+    assert (list(both["groups"]), both["by"]) == (["0", "1"], "class")
+    for label in (0, 1):
+        keep = data["y"] == label
+        alone = fedassay.conformal({name: column[keep] for name, column in data.items()}, **terms)
+        for key in ("threshold", "pair", "rows", "guarantee"):
+            assert both["groups"][str(label)][key] == alone[key], key
+    assert (
+        both["groups"]["0"]["threshold"] < both["groups"]["1"]["threshold"]
+    )  # the rare label is the harder one
+
+
+SETTINGS = {
+    "plain": setting_of(Plain(), clients=SITES),
+    "secure-sum": setting_of(SecureSum(), clients=SITES),
+    "server-dp": setting_of(ServerDP(), clients=SITES, epsilon=4.0),
+    "distributed-dp": setting_of(DistributedDP(), clients=SITES, epsilon=4.0),
+    "two-server": setting_of(TwoServer(), clients=SITES, epsilon=4.0, rows_per_client=200),
+    "local-dp": setting_of(LocalDP(), clients=SITES, epsilon=9.0, rows_per_client=200),
+    "shuffle": setting_of(Shuffle(), clients=SITES, epsilon=9.0, rows_per_client=200),
+}
+METHODS = {
+    "plain": ("qq", "qq-paper", "average", "pooled", "weighted", "local"),
+    "secure-sum": ("qq", "pooled", "weighted"),
+    "local-dp": ("qq", "qq-paper"),
+    "shuffle": ("qq", "qq-paper"),
+}
+CELLS = [(setting, method) for setting in SETTINGS for method in METHODS.get(setting, ("pooled", "weighted"))]
+
+
+def clients_of(data: dict[str, np.ndarray], p: np.ndarray) -> list[dict[str, np.ndarray]]:
+    return [
+        {"score": p[data["site"] == site], "label": data["y"][data["site"] == site].astype(np.int8)}
+        for site in range(SITES)
+    ]
+
+
+@pytest.mark.parametrize(("setting", "method"), CELLS)
+def test_a_calibrated_task_is_the_task_on_calibrated_scores(setting: str, method: str) -> None:
+    """Whoever calibrates the column first, or has the task do it, gets the same threshold to the last bit."""
+    data, found = rows(), set()
+    for name, one in MAPS.items():
+        task = Conformal(method=method, quantity="binary", bins=None if setting == "plain" else 64)
+        inside = drive(task.calibrated(one.to_json()), SETTINGS[setting], clients_of(data, data["p"]), seed=3)
+        before = drive(task, SETTINGS[setting], clients_of(data, one(data["p"])), seed=3)
+        assert inside["score"] == {"name": "binary", "parameters": list(numbers_of(one)), "calibrated": True}
+        assert {**inside, "score": None} == {**before, "score": None}, name
+        json.dumps(inside, allow_nan=False)
+        if method != "local":
+            assert inside["threshold"] is not None
+            assert 0.2 < inside["threshold"] <= 1.0
+        found.add(json.dumps([inside["threshold"], inside.get("sites")]))
+    assert len(found) > 1  # it does matter what scores go through
+
+
+@pytest.mark.parametrize("conditional", ["", "class"])
+@pytest.mark.parametrize("trust", [fedassay.Plain(), fedassay.SecureSum()], ids=lambda trust: trust.name)
+def test_held_out_sets_by_counting(trust: Any, conditional: str) -> None:
+    data = rows(1500, seed=1)
+    result = fedassay.conformal(
+        data,
+        **TERMS,
+        conditional=conditional,
+        holdout=0.4,
+        trust=trust,
+        simulation=fedassay.Simulation(seed=1, mode="auto" if trust.name == "plain" else "aggregate"),
+    )
+    held = result["held_out"]
+    counts = np.array(held["size_counts"])
+    assert (len(counts), counts.sum()) == (3, held["rows"])
+    assert held["mean_size"]["value"] == pytest.approx(counts @ np.arange(3) / counts.sum())
+    assert 0.84 < held["coverage"]["value"] < 0.95
+    if not conditional:
+        (direct,) = [one for one in result["comparison"] if one["found"]]
+        assert held["coverage"]["value"] == pytest.approx(direct["coverage"])
+        assert held["mean_size"]["value"] == pytest.approx(direct["mean_size"])
+    else:
+        assert (
+            sum(np.array(one["size_counts"]) for one in held["groups"].values()).tolist() == counts.tolist()
+        )
+    made = fedassay.ConformalPredictor.of(result)
+    assert (made.classes, made.by, made.gives_sets) == (2, conditional, True)
+    fresh = rows(20_000, seed=2)
+    members = made.predict_set(score=fresh["p"])
+    assert members[np.arange(20_000), fresh["y"]].mean() == pytest.approx(held["coverage"]["value"], abs=0.05)
+    assert members.sum(axis=1).mean() == pytest.approx(held["mean_size"]["value"], abs=0.08)
+
+
+def test_the_number_of_classes_is_known_and_no_other_is_taken() -> None:
+    assert Conformal(quantity="binary").classes == 2
+    assert Conformal(quantity="lac").classes is None
+    assert task_of("conformal", {"quantity": "binary", "by": "class", "groups": ["0", "1"]}).names == (
+        "0",
+        "1",
+    )
+    for fields, message in (
+        ({"classes": 3}, "classes: got 3 for binary, expected 2"),
+        ({"by": "class", "groups": ("0", "1", "2")}, "groups: got 3 for 2 classes"),
+        ({"by": "class", "groups": ("0",)}, "groups: got 1 for 2 classes"),
+        ({"parameters": (7.0,)}, "map: got 7.0 as its kind"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            Conformal(quantity="binary", **fields)
+
+
+def test_only_scores_as_they_are_can_be_calibrated() -> None:
+    one = MAPS["sigmoid"].to_json()
+    calibrated = Conformal(quantity="binary", level=0.8).calibrated(one)
+    assert calibrated == Conformal(quantity="binary", level=0.8, parameters=numbers_of(MAPS["sigmoid"]))
+    with pytest.raises(UsageError, match="the scores are calibrated already"):
+        calibrated.calibrated(one)
+    with pytest.raises(UsageError, match="got the score lac, expected binary"):
+        Conformal(quantity="lac").calibrated(one)
+    with pytest.raises(UsageError, match="map: expected an object"):
+        Conformal(quantity="binary").calibrated({"kind": "python"})
+    assert replace(calibrated, parameters=()) == Conformal(quantity="binary", level=0.8)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"score": "p"}, "got the columns score, expected one of"),
+        ({"score": "p", "label": "y", "logits": "p"}, "got the columns label, logits, score"),
+        ({"score": "p", "label": "y", "sets": "aps"}, "sets: got 'aps' without logits"),
+    ],
+)
+def test_columns_that_fit_no_score_are_refused(columns: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        fedassay.conformal(rows(50), client="site", **columns)
+
+
+@pytest.mark.parametrize(("name", "column", "message"), [("p", 1.5, "score"), ("y", 2, "label")])
+def test_rows_that_are_no_probability_or_no_label_are_named(name: str, column: float, message: str) -> None:
+    data = rows(200)
+    data[name] = data[name].astype(np.float64)
+    data[name][17] = column
+    with pytest.raises(fedassay.errors.DataError, match=rf"column '{name}' \({message}\).*row 17"):
+        fedassay.conformal(data, **TERMS, trust=fedassay.Plain())
