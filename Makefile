@@ -6,7 +6,7 @@ STAMP = $(VENV)/.installed
 
 .PHONY: demo test test-full check docs figures bench clean
 
-demo: $(STAMP) ## the main job: 40 simulated hospitals under six trust models
+demo: $(STAMP) ## the main job: a whole study over 40 simulated hospitals, then six trust models side by side
 	$(BIN)/fedassay demo
 
 test: $(STAMP) ## what CI runs: a small dose of everything

@@ -21,7 +21,13 @@ class Lock:
     """
 
     def __init__(self, path: Path) -> None:
-        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._descriptor: int | None = None
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise UsageError(
+                f"{path}: cannot be written ({error.strerror}); give a folder that can."
+            ) from error
         deadline = time.monotonic() + PATIENCE
         while True:
             try:

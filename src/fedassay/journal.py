@@ -20,6 +20,9 @@ from fedassay.errors import ProtocolError
 from fedassay.files import Lock, sync_folder
 from fedassay.protocol import Message
 
+EXCHANGED = ("begun", "continued", "heard", "released")
+"""The kinds of entries that the driver writes; whoever keeps the journal may write others beside them."""
+
 
 class Journal(ABC):
     """An append-only list of entries; those of one exchange are found by their key without a search through all."""
@@ -47,6 +50,10 @@ class Journal(ABC):
         wanted = {"kind": kind, **key}
         among = self._places.get(key["key"], []) if "key" in key else self._entries
         return next((entry for entry in among if all(entry.get(k) == v for k, v in wanted.items())), None)
+
+    def exchanged(self) -> list[Message]:
+        """What was recorded about exchanges; nothing if nobody was asked yet."""
+        return [entry for entry in self._entries if entry["kind"] in EXCHANGED]
 
     def answered(self, clients: int) -> int:
         """How many of so many clients were never missing when they were asked; 0 if nobody was asked.
@@ -89,7 +96,7 @@ class FileJournal(Journal):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = Lock(path.with_name(path.name + ".lock"))
+        self._lock = Lock(lock_of(path))
         known, sound, self._last = _read(path.read_bytes() if path.exists() else b"")
         super().__init__(known)
         if path.exists() and path.stat().st_size != sound:
@@ -113,6 +120,11 @@ class FileJournal(Journal):
         sync_folder(self.path.parent)
         self._last = last
         self._keep(wire.decode(data))
+
+
+def lock_of(path: Path) -> Path:
+    """The file whose lock says that somebody uses this journal."""
+    return path.with_name(path.name + ".lock")
 
 
 _HEAD = 8 + 32 + 32

@@ -50,6 +50,8 @@ class Simulation:
     policy : what every client allows; None if everything is, as nothing is really released.
     asker : the public key that clients are to take for that of whoever asks; nobody signs in a simulation.
     disclosure : what is done to exact totals before anything is computed from them.
+    again : above 0 for a run that goes on with what another has begun: all of it, clients included, then draws anew, as
+        noise of releases before and after the break must have nothing to do with each other.
     """
 
     seed: int | None = None
@@ -61,6 +63,7 @@ class Simulation:
     policy: Policy | None = None
     asker: str | None = None
     disclosure: Disclosure | None = None
+    again: int = 0
 
     def __post_init__(self) -> None:
         if self.seed is not None and self.seed < 0:
@@ -77,11 +80,16 @@ class Simulation:
 
     def randomness(self) -> SecureRandomness | SimulatedRandomness:
         """The source of all randomness of this simulation."""
-        return SecureRandomness() if self.seed is None else SimulatedRandomness(self.seed)
+        if self.seed is None:
+            return SecureRandomness()
+        source = SimulatedRandomness(self.seed)
+        return source if not self.again else source.child(f"again/{self.again}")
 
     def key_of_split(self) -> bytes:
-        """The key that decides which units are held out."""
-        return self.randomness().child("split").bytes(32) if self.split_key is None else self.split_key
+        """The key that decides which units are held out; the same for a run that goes on."""
+        if self.split_key is not None:
+            return self.split_key
+        return replace(self, again=0).randomness().child("split").bytes(32)
 
     def carry(
         self, federation: Federation, body: Callable[[Any], T], *, two_servers: bool, single: bool = False
@@ -156,6 +164,7 @@ def simulate(
     journal: Journal | None = None,
     ledger: Ledger | None = None,
     dataset: str = "federation",
+    before: Callable[[Setting], None] | None = None,
 ) -> Result:
     """Run any tasks over simulated clients; the same for all of them.
 
@@ -164,6 +173,7 @@ def simulate(
     name : of the study that clients and ledgers are told; that of the task, if nothing is said.
     journal : one that lasts lets a simulation that broke off go on; then nothing is asked, and charged, twice.
     ledger, dataset : where to record what is spent, and under which name; None keeps it in memory.
+    before : called with the setting when everything is known that is public, and nobody was asked: it may refuse.
     """
     started = time.perf_counter()
     # What can be refused without looking at the data is refused before they are opened.
@@ -175,12 +185,12 @@ def simulate(
     federation = load(data, client=client, columns=columns)
     protection = trust.with_one_row_each(protection) if federation.one_row_each else protection
     setting = Setting(trust=trust, protection=protection, budget=budget, clients=federation.client_count)
+    if before is not None:
+        before(setting)
     kept = MemoryJournal() if journal is None else journal
     receipts: dict[str | bytes, Charge] = {}
-    # What goes on draws anew: noise of releases before and after the break must have nothing to do with each other.
-    randomness = simulation.randomness().child(
-        "server" if not kept.entries() else f"server/{len(kept.entries())}"
-    )
+    simulation = replace(simulation, again=len(kept.exchanged()))
+    randomness = simulation.randomness().child("server")
 
     def body(runtime: Any) -> tuple[Any, dict[str, Any]]:
         try:

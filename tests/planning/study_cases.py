@@ -13,8 +13,9 @@ from scipy.special import ndtri
 
 from binormal import Population
 from fedassay.agenda import Agenda, Item
-from fedassay.planning.study import TaskPlan, predict_tasks
+from fedassay.planning.study import predict_tasks
 from fedassay.planning.study_expectation import HELD_OUT, PlannedStudy, StudyExpectation
+from fedassay.planning.study_plan import TaskPlan
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Batch, Budget, Part, Plan, Protection, Query, Released, Setting, TrustModel
 from fedassay.run import Job

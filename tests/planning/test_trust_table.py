@@ -9,8 +9,7 @@ import pytest
 
 from fedassay import Simulation, evaluate
 from fedassay.agenda import Agenda
-from fedassay.planning import plan_study
-from fedassay.planning.study import FORECASTS
+from fedassay.planning.study import FORECASTS, predict_tasks
 from fedassay.planning.study_expectation import PlannedStudy, StudyExpectation
 from fedassay.planning.trust_table import SECRECY, TrustRow, trust_table
 from fedassay.protocol import Budget, Protection
@@ -47,8 +46,8 @@ def test_widths_are_those_of_a_plan() -> None:
             budget=Budget(epsilon=1, delta=1e-6) if kind.private else None,
             protection=Protection(rows_per_client=500),
         )
-        planned = plan_study(agenda, study)
-        assert rows[name].width == planned.tasks["evaluate"].metrics["roc_auc"].width
+        planned = predict_tasks(agenda, study, shares={"evaluate": 1.0})
+        assert rows[name].width == planned["evaluate"].metrics["roc_auc"].width
         assert (rows[name].instead, rows[name].reason) == (None, None)
     assert rows["secure-sum"].width < rows["server-dp"].width < rows["two-server"].width
     assert rows["two-server"].width < rows["local-dp"].width

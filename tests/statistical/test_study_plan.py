@@ -69,8 +69,8 @@ ORDINARY = [
         {"evaluate": 0.4, "ecdf": 0.6},
         protection=Protection(rows_per_client=500),
     ),
-    alone(LocalDP(), pure(6), 30_000, {"evaluate": 0.5, "calibrate": 0.5}),
-    alone(Shuffle(), approximate(1), 30_000, {"evaluate": 0.5, "conformal": 0.5}),
+    alone(LocalDP(), pure(6), 20_000, {"evaluate": 0.5, "calibrate": 0.5}),
+    alone(Shuffle(), approximate(1), 20_000, {"evaluate": 0.5, "conformal": 0.5}),
     case(SecureSum(), None, 4_000, 10, EVERYTHING),
 ]
 MORE = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -13,17 +14,18 @@ from fedassay.api.classes import look_up
 from fedassay.api.prediction_sets import warnings_about
 from fedassay.api.terms import Roles, Terms
 from fedassay.data.feature_names import feature_names
+from fedassay.data.partition import Partition
 from fedassay.errors import FedassayError, UsageError
 from fedassay.journal import FileJournal, Journal, MemoryJournal
-from fedassay.planning import PlannedStudy, StudyExpectation, plan_study
+from fedassay.planning import PlannedStudy, StudyExpectation, recommended_shares
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.result import Result
 from fedassay.runtimes.in_process import Progress
 from fedassay.simulation import Simulation, simulate
 from fedassay.study.afford import opened_books, require_affordable
 from fedassay.study.file import StudyFile
-from fedassay.study.folder import JOURNAL
-from fedassay.study.runtimes import InProcess
+from fedassay.study.folder import JOURNAL, prepare
+from fedassay.study.runtimes import InProcess, Runtime
 from fedassay.tasks.conformal import Conformal
 
 
@@ -62,6 +64,7 @@ def run_study(
         )
     if folder is None:
         return _conduct(file, MemoryJournal(), progress)
+    prepare(Path(folder))
     journal = FileJournal(Path(folder) / JOURNAL)
     try:
         return _conduct(file, journal, progress)
@@ -82,10 +85,9 @@ def _conduct(file: StudyFile, journal: Journal, progress: Progress | None) -> Re
         progress=progress,
     )
     terms = Terms.of(file.trust, file.budget, file.protection, simulation)
-    columns = terms.roles(file.data.owner, **file.data.columns)
-    agenda = file.agenda(shares=recommended_shares(file))
+    columns = terms.roles(_dealt(file.data.owner, runtime, key), **file.data.columns)
+    agenda = file.agenda(shares=shares_of(file))
     books = opened_books(file)
-    require_affordable(file, agenda, books)
     known, warnings = _looked_up(file, terms, columns)
     agenda = file.agenda(shares={item.name: item.share for item in agenda.items}, known=known)
     result = simulate(
@@ -102,16 +104,34 @@ def _conduct(file: StudyFile, journal: Journal, progress: Progress | None) -> Re
         ledger=books.ledger,
         dataset=books.dataset,
         name=file.name,
+        before=lambda setting: require_affordable(file, agenda, books, setting, own=_begun(journal)),
     )
     return finished(result, agenda, more=warnings)
 
 
+def _dealt(owner: str | Partition | None, runtime: Runtime, key: bytes) -> str | Partition | None:
+    """How rows become clients: without a seed dealt by the key of the split, so alike when a run goes on."""
+    if not isinstance(owner, Partition) or getattr(runtime, "seed", None) is not None:
+        return owner
+    return owner.seeded(int.from_bytes(hashlib.sha256(b"partition" + key).digest()[:8]))
+
+
+def _begun(journal: Journal) -> frozenset[str]:
+    """The exchanges of this study for which the ledger may have been charged already, as charges name them."""
+    return frozenset(entry["exchange"].hex() for entry in journal.exchanged() if entry["kind"] == "begun")
+
+
 def _settled(file: StudyFile, journal: Journal) -> bytes:
-    """The key that splits rows, the same when a run goes on; a journal of another study is refused."""
-    begun = journal.find("study")
-    if begun is None:
-        if journal.entries():
-            raise UsageError("journal: it does not belong to a study; give another folder.")
+    """The key that splits rows, the same when a run goes on; a journal of another study is refused.
+
+    A file that has changed before anybody was asked, after a refusal say, begins anew.
+    """
+    settled = [entry for entry in journal.entries() if entry["kind"] == "study"]
+    begun = settled[-1] if settled else None
+    asked = bool(journal.exchanged())
+    if begun is None and asked:
+        raise UsageError("journal: it does not belong to a study; give another folder.")
+    if begun is None or (begun["digest"] != file.digest and not asked):
         seed = getattr(file.runtime, "seed", None)
         key = SecureRandomness().bytes(32) if seed is None else Simulation(seed=seed).key_of_split()
         begun = {"kind": "study", "digest": file.digest, "split": key}
@@ -125,7 +145,7 @@ def _settled(file: StudyFile, journal: Journal) -> bytes:
     return split
 
 
-def recommended_shares(file: StudyFile) -> dict[str, float] | None:
+def shares_of(file: StudyFile) -> dict[str, float] | None:
     """The shares that the planner recommends for a file that gives none; None where nothing depends on them.
 
     Nor where the planner cannot say: what is expected of the data is not said, or not enough of it. Then they are
@@ -141,7 +161,12 @@ def recommended_shares(file: StudyFile) -> dict[str, float] | None:
             protection=file.protection,
             holdout=file.holdout,
         )
-        return plan_study(file.agenda(), study).shares
+        expected = {"classes": study.expectation.classes}
+        known = {
+            task.name: {name: expected[name] for name in task.looked_up if expected.get(name) is not None}
+            for task in file.tasks
+        }
+        return recommended_shares(file.agenda(known=known), study)
     except FedassayError as error:
         raise file.problem(("expected",), f"no shares follow from it: {error}") from error
 

@@ -1,4 +1,4 @@
-"""`fedassay demo`: forty simulated hospitals, evaluated under the trust models that make a difference to them."""
+"""`fedassay demo`: a whole study over forty simulated hospitals, and the same model under other trust models."""
 
 from __future__ import annotations
 
@@ -6,46 +6,110 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import pyarrow as pa
 import typer
+from pyarrow import parquet
 from rich.console import Console
+from rich.rule import Rule
 
 from fedassay import api
+from fedassay.api.study import run_study
 from fedassay.cli import options, output
 from fedassay.data.hospitals import hospitals
-from fedassay.errors import UsageError
 from fedassay.files import write_atomically
 from fedassay.protocol import Budget, Neighbours, Protection, TrustModel
 from fedassay.reports.curves import save_overview
-from fedassay.reports.page import page
 from fedassay.reports.side_by_side import print_side_by_side
+from fedassay.reports.terminal import render
 from fedassay.simulation import Simulation
+from fedassay.study.file import StudyFile
+from fedassay.study.folder import Signed, prepare, write_folder
 from fedassay.trust import TRUST_MODELS, Shuffle, TwoServer
 
 EPSILON = 1.0
 SHOWN = {name: kind for name, kind in TRUST_MODELS.items() if kind is not Shuffle}
 """For hospitals with many rows each, shuffled messages have to be as noisy as those of local-dp."""
 
+SCORES = "scores.parquet"
+
+STUDY = f"""\
+# What `fedassay demo` runs. Change it and run it again: fedassay run hospitals.toml
+name = "hospitals"
+title = "A risk model in 40 hospitals"
+model = "risk-model 1.0 (simulated)"
+
+[data]
+path = "{SCORES}"
+client = "hospital"
+
+[data.columns]
+score = "risk"
+label = "outcome"
+
+[privacy]
+trust = "distributed-dp" # noise that the hospitals add together, under the masks of a secure sum
+epsilon = {EPSILON}
+delta = 1e-6
+
+[runtime]
+seed = {{seed}} # a simulation may be repeated; a release takes no seed
+
+[expected] # from this the planner shares the budget among the tasks, before a row is read
+rows = 200000
+clients = 40
+prevalence = 0.25
+auc = 0.8
+
+[tasks.evaluate] # every metric with its interval
+thresholds = [0.2, 0.5]
+
+[tasks.calibrate] # does it need a calibrator? judged on rows that the calibrator has not seen
+
+[tasks.conformal] # sets that hold the truth with probability 0.9, from rows that neither has seen
+level = 0.9
+"""
+
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the results, the picture and the page.")] = Path(
-        "demo-output"
-    ),
+    out: Annotated[Path, typer.Option(help="Folder for the study and what it leaves.")] = Path("demo-output"),
     seed: Annotated[int, typer.Option(help="Makes the demo repeatable.")] = 1,
     quiet: options.Quiet = False,
 ) -> None:
-    """Evaluate a miscalibrated model on 40 simulated hospitals, 200,000 patients, six trust models."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"--out {out}: cannot be created ({error.strerror}); give another folder."
-        ) from error
-    console = Console()
+    """Assay a miscalibrated model in 40 simulated hospitals, 200,000 patients: one study, then six trust models."""
+    prepare(out)
+    console = Console(quiet=quiet)
     data = hospitals(seed=seed)
-    if not quiet:
-        console.print(
-            f"40 hospitals, {len(data['risk']):,} patients, one model, no row leaves its hospital.\n"
-        )
+    parquet.write_table(pa.table(data), out / SCORES)
+    write_atomically(out / "hospitals.toml", STUDY.format(seed=seed))
+    console.print(f"40 hospitals, {len(data['risk']):,} patients, one model, no row leaves its hospital.")
+    console.print(Rule("One study: evaluate, calibrate, conformalise and judge, for ε = 1"))
+    folder = _study(out, console, quiet=quiet)
+    console.print(Rule("The same model under other trust models (evaluation only)"))
+    documents = _side_by_side(data, out, seed=seed, quiet=quiet)
+    print_side_by_side(documents, console)
+    for text in (
+        "",
+        f"The study:   {out / 'hospitals.toml'}",
+        f"Its folder:  {folder} (fedassay verify {folder} checks it)",
+        f"Read this:   {(folder / 'report.html').absolute().as_uri()}",
+    ):
+        console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+def _study(out: Path, console: Console, *, quiet: bool) -> Path:
+    """Run the study as `fedassay run` does; the folder that it leaves."""
+    file = StudyFile.read(out / "hospitals.toml")
+    folder = out / file.name
+    prepare(folder, fresh=True)
+    with output.progress(quiet=quiet) as advance:
+        result = run_study(file, folder=folder, progress=advance)
+    write_folder(folder, result, study_text=file.path.read_text(encoding="utf-8"), signed=Signed())
+    render(result.to_dict(), console)
+    return folder
+
+
+def _side_by_side(data: Any, out: Path, *, seed: int, quiet: bool) -> dict[str, dict[str, Any]]:
+    """The evaluation under each trust model, as documents; each is written too."""
     documents: dict[str, dict[str, Any]] = {}
     for name, kind in SHOWN.items():
         with output.progress(quiet=quiet) as advance:
@@ -61,14 +125,8 @@ def demo(
             )
         result.save(out / f"{name}.json")
         documents[name] = result.to_dict()
-    shown = documents["secure-sum"]
-    save_overview(shown, out / "result.svg")
-    write_atomically(out / "report.html", page(shown))
-    if not quiet:
-        print_side_by_side(documents, console)
-        console.print(
-            f"\nPlots and tables: {out / 'report.html'}. Every number: {out}/*.json.", highlight=False
-        )
+    save_overview(documents["secure-sum"], out / "result.svg")
+    return documents
 
 
 def _terms(kind: type[TrustModel], simulation: Simulation) -> dict[str, Any]:

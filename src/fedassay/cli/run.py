@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fedassay.api.study import described, finished, recommended_shares, run_study
+from fedassay.api.study import described, finished, run_study, shares_of
 from fedassay.cli import options, output
 from fedassay.cli import run_between_sites as between
 from fedassay.crypto.identity import Identity
+from fedassay.errors import UsageError
 from fedassay.reports.terminal import render
 from fedassay.result import Result
 from fedassay.study.afford import opened_books
@@ -56,6 +57,8 @@ def run(
     """
     output.check_writable(json)
     file = StudyFile.read(study)
+    text = study.read_text(encoding="utf-8")  # now: whoever changes it while it runs changes the next one
+    _check_options(file, fresh=fresh, close=close)
     folder = file.path.absolute().parent / file.name if out is None else out
     console = Console(quiet=quiet, stderr=json == "-")
     identity = _identity(file, key)
@@ -64,12 +67,25 @@ def run(
     if result is None:
         return
     signed = Signed(identity=identity, ledger_head=opened_books(file).head, training=file.training)
-    written = write_folder(folder, result, study_text=study.read_text(encoding="utf-8"), signed=signed)
+    written = write_folder(folder, result, study_text=text, signed=signed)
     if mlflow is not None:
         from fedassay.integrations.mlflow import log_study  # an extra, imported only if asked for
 
         log_study(folder, tracking_uri=mlflow)
     _deliver(result, written, json=json, console=console)
+
+
+def _check_options(file: StudyFile, *, fresh: bool, close: bool) -> None:
+    """Refuse options that would do nothing here: somebody counts on them."""
+    if fresh and not file.simulated:
+        raise UsageError(
+            f"--fresh: what sites have answered cannot be forgotten; begin a new study under another name than "
+            f"{file.name}" + (" with another drop." if isinstance(file.runtime, FileDrop) else ".")
+        )
+    if close and not isinstance(file.runtime, FileDrop):
+        raise UsageError(
+            f"--close: it is for studies by files, this one runs on {file.runtime.name}; leave it out."
+        )
 
 
 def _identity(file: StudyFile, key: Path | None) -> Identity | None:
@@ -84,7 +100,7 @@ def _result(file: StudyFile, folder: Path, console: Console, *, close: bool, qui
     if file.simulated:
         with output.progress(quiet=quiet) as advance:
             return run_study(file, folder=folder, progress=advance)
-    agenda = file.agenda(shares=recommended_shares(file))
+    agenda = file.agenda(shares=shares_of(file))
     if isinstance(file.runtime, FileDrop):
         found = between.by_files(file, file.runtime, agenda, close=close, console=console)
     else:

@@ -13,6 +13,7 @@ from fedassay.cli.file_drop_study import Proposal, conclude
 from fedassay.cli.flower import submitted
 from fedassay.cli.options import Terms
 from fedassay.crypto.identity import Identity
+from fedassay.errors import UsageError
 from fedassay.result import Result
 from fedassay.runtimes.file_drop import FileDropRuntime, Waiting, folders
 from fedassay.runtimes.flower.study import Study
@@ -39,8 +40,13 @@ def by_files(
             proposal,
             runtime.roster,
             console,
-            before=lambda clients: require_affordable(file, agenda, books, clients=clients),
+            before=lambda clients: require_affordable(file, agenda, books, file.setting(clients)),
         )
+        if begun.announcement.study.rpartition("-")[0] != file.name:  # a suffix makes it unlike all others
+            raise UsageError(
+                f"{runtime.drop}: holds the study {begun.announcement.study}, expected {file.name}; give each study "
+                "a drop of its own."
+            )
         carrier = FileDropRuntime(begun, close=close)
         try:
             result = conclude(begun, carrier, ledger=books.ledger, dataset=books.dataset)

@@ -230,23 +230,25 @@ class Columns:
 
     def _check_each_once(self) -> None:
         features = self.named(FEATURES) if FEATURES in self.names else ()
-        seen: dict[str, str] = {}
+        seen: dict[str, list[str]] = {}
         for role, name in self.names.items():
             if role == FEATURES:
                 continue
-            if name in seen:
-                raise UsageError(
-                    f"columns: got {name!r} as {seen[name]} and as {role}, expected two different columns."
-                )
-            seen[name] = role
+            for other in seen.get(name, ()):
+                if not _of_different_tasks(role, other):
+                    raise UsageError(
+                        f"columns: got {name!r} as {other} and as {role}, expected two different columns."
+                    )
+            seen.setdefault(name, []).append(role)
         if self.client is not None:
-            seen.setdefault(self.client, CLIENT)
+            seen.setdefault(self.client, []).append(CLIENT)
         for name in features:
-            if name in seen:
-                raise UsageError(
-                    f"columns: got {name!r} as {seen[name]} and as feature, expected two different columns; leave it "
-                    "out of the features."
-                )
+            for other in seen.get(name, ()):
+                if other in (*_TRUTHS, "offset", CLIENT):
+                    raise UsageError(
+                        f"columns: got {name!r} as {other} and as feature, expected two different columns; leave it "
+                        "out of the features."
+                    )
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -314,6 +316,25 @@ class Columns:
         if role == FEATURES:
             return numbering_problem(name, existing, what=what, one="feature", each="feature", fewest=1)
         return numbering_problem(name, existing, what=what)
+
+
+_TRUTHS = ("label", "target", "class")
+_GUESSES = ("score", "prediction")
+
+
+def _of_different_tasks(role: str, other: str) -> bool:
+    """Whether one column may play both roles, because no task reads both: a study has tasks of several kinds.
+
+    Examples
+    --------
+    >>> _of_different_tasks("label", "target"), _of_different_tasks("score", "label")
+    (True, False)
+    """
+    return (
+        {role, other} <= {*_TRUTHS}
+        or {role, other} <= {*_GUESSES}
+        or ("value" in (role, other) and "label" not in (role, other))
+    )
 
 
 def _columns_in(role: Role, name: str, existing: Sequence[str]) -> tuple[str, ...]:

@@ -18,8 +18,9 @@ from fedassay.planning.expectation import Expectation, PlannedRelease, Size, Stu
 from fedassay.planning.inference import InferencePlan, plan_inference
 from fedassay.planning.multiclass import MulticlassPlan, plan_multiclass
 from fedassay.planning.rehearsed_classes import ClassStudy
-from fedassay.planning.study import StudyPlan, plan_study, recommended_shares
+from fedassay.planning.study import plan_study, recommended_shares
 from fedassay.planning.study_expectation import PlannedStudy, StudyExpectation
+from fedassay.planning.study_plan import StudyPlan
 from fedassay.planning.study_shares import cheapest_change
 from fedassay.planning.typical_classes import ClassExpectation
 from fedassay.planning.typical_regression import Regression

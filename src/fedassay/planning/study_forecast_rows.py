@@ -185,3 +185,9 @@ class InferenceForecast(Forecast[Infer]):
             )
             for name in names
         }
+
+    def notes(self, study: PlannedStudy) -> tuple[str, ...]:
+        """See `Forecast`."""
+        if self.task.features:
+            return ()
+        return (f"{self.name}: which features there are is not said; predicted for one.",)

@@ -69,7 +69,7 @@ class Curve:
         if share in self.shares or math.isinf(self.ratios[place - 1]):
             return self.ratios[self.shares.index(share) if share in self.shares else place - 1]
         (low, high), (left, right) = self.ratios[place - 1 : place + 1], self.shares[place - 1 : place + 1]
-        return low * (high / low) ** (math.log(share / left) / math.log(right / left))
+        return float(low * (high / low) ** (math.log(share / left) / math.log(right / left)))
 
     def smallest_share(self, ratio: float) -> float:
         """With which the ratio is reached; infinite if none does.
@@ -86,7 +86,7 @@ class Curve:
         if place == 0 or math.isinf(self.ratios[place - 1]):
             return self.shares[place]
         (high, low), (left, right) = self.ratios[place - 1 : place + 1], self.shares[place - 1 : place + 1]
-        return right * (left / right) ** (math.log(ratio / low) / math.log(high / low))
+        return float(right * (left / right) ** (math.log(ratio / low) / math.log(high / low)))
 
 
 def load(shares: Mapping[str, float], uses: Uses) -> dict[Part, float]:

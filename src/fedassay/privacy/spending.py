@@ -13,6 +13,7 @@ from fedassay.protocol import Budget
 _LEFT_OUT = ("dataset", "study", "asker", "fingerprint")
 """What is the same for all charges of a run, or nobody else's business."""
 
+_OF_NOISE = ("scale", "l1", "l2", "shuffled_epsilon", "shuffled_delta", "sampled")
 _NAMED = tuple(field.name for field in fields(Charge) if field.name not in _LEFT_OUT)
 
 
@@ -37,8 +38,11 @@ def spending(charges: Iterable[Charge], budget: Budget | None) -> dict[str, Any]
 
 
 def _entry(charge: Charge, budget: Budget | None) -> dict[str, Any]:
+    """One release under the name that its task has in the study; what only noise has is None without it."""
     alone = math.inf if budget is None else compose([charge], budget.delta)
-    return {**{name: _plain(getattr(charge, name)) for name in _NAMED}, "epsilon": _plain(alone)}
+    entry = {name: _plain(getattr(charge, name)) for name in _NAMED}
+    entry |= dict.fromkeys(_OF_NOISE) if charge.exact else {}
+    return {**entry, "task": charge.task.rpartition(":")[2], "epsilon": _plain(alone)}
 
 
 def _plain(value: Any) -> Any:

@@ -25,7 +25,7 @@ def spent(document: Document) -> str:
             f"There was no budget to spend: under {document['privacy']['trust_model']} totals are exact, and no "
             "differential privacy is promised."
         )
-    left = "nothing is left" if budget["remaining"] <= 0 else f"{figures.error(budget['remaining'])} is left"
+    left = f"{figures.left(budget['remaining'], budget['epsilon'])} is left"
     return (
         f"ε = {budget['spent']:.3g} of {budget['epsilon']:g} was spent, at δ = {budget['delta']:g}; {left}. "
         "Tasks on different rows do not add up: what counts is the most that any one row has met."

@@ -112,6 +112,17 @@ def error(value: float) -> str:
     return f"{value:.2g}" if value < 10 else f"{value:,.0f}"
 
 
+def left(remaining: float, of: float) -> str:
+    """What is left of a budget; scales are rounded up, so that a trace always is.
+
+    Examples
+    --------
+    >>> left(0.25, 1.0), left(1.4e-8, 1.0)
+    ('0.25', 'nothing')
+    """
+    return error(remaining) if remaining > 1e-4 * of else "nothing"
+
+
 _MOST_DECIMALS = 8
 
 

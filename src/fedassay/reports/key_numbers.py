@@ -143,7 +143,7 @@ def _budget(budget: Results) -> Iterator[KeyNumber]:
     if budget["epsilon"] is None:
         yield KeyNumber(label="privacy budget", text="none", detail="exact totals, no noise")
         return
-    left = f"{figures.error(budget['remaining'])} left" if budget["remaining"] > 0 else "nothing left"
+    left = f"{figures.left(budget['remaining'], budget['epsilon'])} left"
     yield KeyNumber(
         label="privacy budget spent (ε)",
         text=f"{budget['spent']:.3g} of {budget['epsilon']:g}",

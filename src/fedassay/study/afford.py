@@ -67,7 +67,7 @@ def _place(study: StudyFile, place: str) -> str:
 
 
 def require_affordable(
-    study: StudyFile, agenda: Agenda, books: Books, *, clients: int = 0, own: frozenset[str] = frozenset()
+    study: StudyFile, agenda: Agenda, books: Books, setting: Setting, *, own: frozenset[str] = frozenset()
 ) -> None:
     """Refuse a study that its ledger would refuse at some point, before anybody is asked.
 
@@ -77,14 +77,13 @@ def require_affordable(
 
     Parameters
     ----------
-    clients : how many there will be, 0 if that is not known yet.
-    own : ids of charges that this very study has made before it broke off; they do not count twice.
+    setting : of the whole study, with all that is known when it begins.
+    own : exchanges that this very study has begun before it broke off, in hex; their charges do not count twice.
     """
-    cap, budget = books.cap, study.budget
-    if cap is None or budget is None:
+    cap = books.cap
+    if cap is None or setting.budget is None:
         return
-    before = [one for one in books.charges if not one.exact and str(one.id) not in own]
-    setting = replace(study.setting(clients), protection=study.protection)
+    before = [one for one in books.charges if not one.exact and str(one.id).partition("/")[0] not in own]
     needed = _total(before, foreseen(agenda, setting), cap)
     if needed <= cap.epsilon:
         return
@@ -165,11 +164,12 @@ def study_refused(
     spent = compose(before, cap.delta)
     ways = [
         *_less_epsilon(agenda, setting, before, cap),
-        *_fewer_tasks(agenda, setting, before, cap),
+        *_fewer_tasks(study, agenda, setting, before=before, cap=cap),
         *([f"a total of {_up(needed):.3g} in [ledger]"] if math.isfinite(needed) else []),
+        *_in_the_ledger(study, agenda, setting, before=before, cap=cap),
     ]
     where = study.document.where(("privacy", "epsilon"))
-    amount = f"{needed:.3g}" if math.isfinite(needed) else "without end"
+    amount = f"{needed:.3g}" if math.isfinite(needed) else "more than any epsilon"
     out = f"Cheapest change: {ways[0]}." if ways else "Nothing of it fits: nothing is left."
     others = f" Others: {'; '.join(ways[1:])}." if len(ways) > 1 else ""
     return BudgetExceeded(
@@ -203,17 +203,50 @@ def _less_epsilon(agenda: Agenda, setting: Setting, before: Sequence[Charge], ca
     return [f"epsilon = {shown:g} instead of {budget.epsilon:g} in [privacy]"]
 
 
-def _fewer_tasks(agenda: Agenda, setting: Setting, before: Sequence[Charge], cap: Budget) -> list[str]:
-    """The task of the smallest share without which the others fit as they are."""
+def _fewer_tasks(
+    study: StudyFile, agenda: Agenda, setting: Setting, *, before: Sequence[Charge], cap: Budget
+) -> list[str]:
+    """The task of the smallest share without which the others fit as they are.
+
+    Where the file gives no shares, those that stay would get the share of the one that goes: that helps nobody.
+    """
+    if not study.gives_shares:
+        return []
     for item in sorted(agenda.items, key=lambda one: one.share):
-        left = tuple(one for one in agenda.items if one is not item and one.after != item.name)
-        if not left:
-            continue
+        if any("after" in study.document.content["tasks"][one.name] for one in _built_on(item, agenda)):
+            continue  # what names it would have to change too
+        # As the file would be read without it: what builds on it would stand alone.
+        left = tuple(
+            replace(one, after=None) if one.after == item.name else one
+            for one in agenda.items
+            if one is not item
+        )
         try:
-            if _total(before, foreseen(Agenda(items=left), setting), cap) <= cap.epsilon:
+            if left and _total(before, foreseen(Agenda(items=left), setting), cap) <= cap.epsilon:
                 return [f"leave out [tasks.{item.name}]"]
         except FedassayError:
             continue
+    return []
+
+
+def _built_on(item: Item, agenda: Agenda) -> list[Item]:
+    return [one for one in agenda.items if one.after == item.name]
+
+
+def _in_the_ledger(
+    study: StudyFile, agenda: Agenda, setting: Setting, *, before: Sequence[Charge], cap: Budget
+) -> list[str]:
+    """What to change where no epsilon is enough, whatever was spent before."""
+    protection = setting.protection
+    kinds = {(one.unit, one.neighbours) for one in before} - {(protection.unit, protection.neighbours)}
+    if kinds:
+        unit, neighbours = sorted(kinds)[0]
+        return [
+            f"another dataset in [ledger], as on {study.ledger.dataset} budget was spent per {unit} under "
+            f"{neighbours}, which adds up with nothing else"
+        ]
+    if cap.delta == 0 and not math.isfinite(_total([], foreseen(agenda, setting), cap)):
+        return [f"delta = {setting.budget.delta if setting.budget else 0:g} in [ledger], beside its epsilon"]
     return []
 
 

@@ -6,16 +6,21 @@ Written in an order in which nothing is ever wrong: the certificate goes first i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedassay.artefacts.calibrators import calibrator_of
 from fedassay.artefacts.certificate import CERTIFICATE, RESULT, certify
+from fedassay.artefacts.certificate_reading import Certificate
 from fedassay.artefacts.conformal import ConformalPredictor
+from fedassay.artefacts.hashed import content_of, hashed
+from fedassay.artefacts.stored import LARGEST
 from fedassay.crypto.identity import Identity
 from fedassay.errors import DataError, UsageError
-from fedassay.files import write_atomically
+from fedassay.files import Lock, write_atomically
+from fedassay.journal import lock_of
 from fedassay.protocol import Budget
 from fedassay.reports.model_card import model_card
 from fedassay.reports.page import page
@@ -58,16 +63,18 @@ def prepare(folder: Path, *, fresh: bool = False) -> None:
             f"{folder}: cannot be created ({error.strerror}); give another with --out."
         ) from error
     if fresh:
+        lock = Lock(lock_of(folder / JOURNAL))  # not while somebody goes on with it
         (folder / JOURNAL).unlink(missing_ok=True)
+        lock.close()
 
 
 def write_folder(folder: Path, result: Result, *, study_text: str, signed: Signed) -> Written:
     """Write all artefacts of a study.
 
     Guarantee: a certificate in the folder is always that of the files beside it: an old one is removed before the
-    first of them changes.
+    first of them changes, and so is what it covered, as an old calibrator could be taken for one of this study.
     """
-    (folder / CERTIFICATE).unlink(missing_ok=True)
+    _forget(folder)
     result.save(folder / RESULT)
     document = result.to_dict()
     write_atomically(folder / STUDY, study_text)
@@ -84,6 +91,19 @@ def write_folder(folder: Path, result: Result, *, study_text: str, signed: Signe
         training=signed.training,
     )
     return Written(folder=folder, files=(*files, CERTIFICATE), missing=tuple(missing))
+
+
+def _forget(folder: Path) -> None:
+    """Remove an earlier certificate, and the files still as it says that this study might not write again."""
+    try:
+        earlier = Certificate.of(content_of(folder, CERTIFICATE, largest=LARGEST)).files
+    except UsageError:
+        earlier = ()
+    (folder / CERTIFICATE).unlink(missing_ok=True)
+    for file in earlier:
+        with suppress(UsageError):
+            if file.name not in (RESULT, REPORT, CARD, STUDY) and hashed(folder, file.name) == file:
+                (folder / file.name).unlink(missing_ok=True)
 
 
 def _usable(folder: Path, result: Result) -> tuple[list[str], list[str]]:
@@ -110,10 +130,11 @@ def artefact_name(name: str, kind: str) -> str:
 
     Examples
     --------
-    >>> artefact_name("calibrate", "calibrate"), artefact_name("strict", "conformal")
+    >>> artefact_name("calibrate", "calibrate-classes"), artefact_name("strict", "conformal")
     ('calibrator.json', 'strict.json')
     """
-    return "calibrator.json" if name == kind and kind != "conformal" else f"{name}.json"
+    fitted = kind.removesuffix("-classes")
+    return "calibrator.json" if name == fitted and fitted == "calibrate" else f"{name}.json"
 
 
 def _alone(result: Result, entry: Mapping[str, Any]) -> Result:

@@ -1,0 +1,113 @@
+"""`fedassay plan study` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from fedassay.cli.plan_study import study
+from fedassay.errors import UsageError
+
+STUDY = """
+name = "spring"
+[data]
+path = "scores.parquet"
+client = "hospital"
+[data.columns]
+score = "p"
+label = "y"
+[privacy]
+trust = "server-dp"
+epsilon = 1.0
+[expected]
+rows = 8000
+clients = 10
+prevalence = 0.3
+auc = 0.8
+[tasks.evaluate]
+height = 6
+[tasks.calibrate]
+height = 6
+method = "platt"
+"""
+
+
+def call(tmp_path: Path, text: str, *arguments: str) -> tuple[str, str]:
+    app = typer.Typer()
+    app.command()(study)
+    file = tmp_path / "study.toml"
+    file.write_text(text, encoding="utf-8")
+    result = CliRunner().invoke(app, [str(file), *arguments], catch_exceptions=True)
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout, result.stderr
+
+
+def test_a_study_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out, _ = call(tmp_path, STUDY, "--target", "evaluate.accuracy=0.02")
+    assert "8,000 rows at 10 clients, 0.3 of them positive, AUC 0.8, 30% held out; server-dp, ε = 1" in out
+    for words in (
+        *("evaluate: 8,000 rows, 0.", "calibrate: 5,600 rows, 0.", "accuracy*", "held-out Brier*"),
+        *("Recommended shares: evaluate 0.", "For evaluate.accuracy within 0.02: ε ≥ ", "server-dp*"),
+        *("two-server: with rows_per_client = 800 in [privacy].", "± of evaluate.accuracy"),
+    ):
+        assert words in out
+    # Tables fit; sentences are left to the terminal.
+    assert all(len(line) <= 80 for line in out.splitlines() if line.startswith("  "))
+    assert out.strip().splitlines()[-1].startswith("Enough data for")
+
+
+def test_as_json(tmp_path: Path) -> None:
+    out, err = call(tmp_path, STUDY, "--json", "-", "--quiet")
+    plan = json.loads(out)
+    assert (plan["plan"], plan["study"], err) == ("study", "spring", "")
+    assert plan["assumptions"]["rows"] == 8000
+    call(tmp_path, STUDY, "--json", str(tmp_path / "plan.json"), "--quiet")
+    assert json.loads((tmp_path / "plan.json").read_text()) == plan
+
+
+def test_options_come_before_the_file(tmp_path: Path) -> None:
+    arguments = ["--rows", "900", "--clients", "3", "--prevalence", "0.5", "--auc", "0.7"]
+    plan = json.loads(call(tmp_path, STUDY, *arguments, "--json", "-", "--quiet")[0])
+    assumed = plan["assumptions"]
+    assert [assumed[name] for name in ("rows", "clients", "prevalence", "auc")] == [900, 3, 0.5, 0.7]
+
+
+def test_given_shares_are_planned_with(tmp_path: Path) -> None:
+    given = STUDY.replace("[tasks.evaluate]", "[tasks.evaluate]\nshare = 0.9").replace(
+        "[tasks.calibrate]", "[tasks.calibrate]\nshare = 0.1"
+    )
+    plan = json.loads(call(tmp_path, given, "--json", "-", "--quiet")[0])
+    assert plan["shares_given"]
+    assert plan["tasks"]["evaluate"]["share"] == 0.9
+    assert plan["tasks"]["evaluate"]["recommended_share"] < 0.9
+    out, _ = call(tmp_path, given)
+    assert "Recommended shares instead of those given: evaluate 0." in out
+
+
+@pytest.mark.parametrize(
+    ("left_out", "arguments", "said"),
+    [
+        ("auc = 0.8\n", (), "evaluate: got no auc, expected what you think it will be"),
+        ("rows = 8000\n", (), "study: got no rows, .* give --rows, or put it into"),
+        ("", ("--target", "evaluate.roc_auc"), "got 'evaluate.roc_auc', expected TASK.METRIC=WIDTH"),
+        ("", ("--target", "conformal.excess=0.1"), "the tasks are evaluate, calibrate"),
+    ],
+)
+def test_what_is_missing_is_one_sentence(
+    left_out: str, arguments: tuple[Any, ...], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        call(tmp_path, STUDY.replace(left_out, ""), *arguments)
+
+
+def test_too_few_clients_are_a_wrong_number(tmp_path: Path) -> None:
+    few = STUDY.replace("server-dp", "distributed-dp").replace("clients = 10", "clients = 2")
+    with pytest.raises(UsageError, match="clients"):
+        call(tmp_path, few)
