@@ -43,7 +43,9 @@ def api_page(package: ModuleType = fedassay) -> str:
     ]
     left = dict(names)
     for title, homes in (*SECTIONS, ("Others", ("",))):
-        here = {name: left.pop(name) for name, found in names.items() if name in left and _lives(found, homes)}
+        here = {
+            name: left.pop(name) for name, found in names.items() if name in left and _lives(found, homes)
+        }
         if here:
             lines += [f"## {title}", ""]
         for name in sorted(here, key=str.lower):
@@ -92,7 +94,8 @@ def called(name: str, found: Any, *, wide: int = _WIDE) -> str:
 
     Examples
     --------
-    >>> def mean(values: "list[float]", *, weight: "float" = 1.0) -> "float": ...
+    >>> def mean(values: list[float], *, weight: float = 1.0) -> float:
+    ...     return weight * sum(values)
     >>> called("mean", mean)
     'mean(values: list[float], *, weight: float = 1.0) -> float'
     """
@@ -115,12 +118,14 @@ def called(name: str, found: Any, *, wide: int = _WIDE) -> str:
 
 
 def _parameter(one: inspect.Parameter) -> str:
-    stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+    stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
     typed = "" if one.annotation is one.empty else f": {_type(one.annotation)}"
     if one.default is one.empty:
         return f"{stars}{one.name}{typed}"
     # A default that is made anew each time, or that is no plain value, has no text to type.
-    plain = isinstance(one.default, str | int | float | tuple | type(None)) and not isinstance(one.default, Enum)
+    plain = isinstance(one.default, str | int | float | tuple | type(None)) and not isinstance(
+        one.default, Enum
+    )
     return f"{stars}{one.name}{typed} = {repr(one.default) if plain else '...'}"
 
 
@@ -129,11 +134,11 @@ def _type(annotation: Any) -> str:
 
 
 def described(text: str) -> list[str]:
-    """A docstring as Markdown: sections in bold, their entries as lists, examples as code.
+    r"""A docstring as Markdown: sections in bold, their entries as lists, examples as code.
 
     Examples
     --------
-    >>> described("What.\\n\\nParameters\\n----------\\nx : a number,\\n    in bits.")
+    >>> described("What.\n\nParameters\n----------\nx : a number,\n    in bits.")
     ['What.', '', '**Parameters**', '', '- `x`: a number, in bits.', '']
     """
     lines, made, listed = text.splitlines(), [], False

@@ -16,11 +16,12 @@ def commands_page(program: typer.Typer = app) -> str:
     lines = [
         "# Commands",
         "",
-        "Generated from the code (`make docs`); a test fails when it is out of date. `fedassay COMMAND --help` shows the",
-        "same in a terminal.",
+        "Generated from the code (`make docs`); a test fails when it is out of date. `fedassay COMMAND --help` shows",
+        "the same in a terminal.",
         "",
-        "Exit codes: 0 success; 2 wrong usage or input, with one sentence that says what to do; 3 refused by a policy or a",
-        "budget; 4 the federation failed, too few clients for instance; 5 an audit, or `fedassay verify`, has found something.",
+        "Exit codes: 0 success; 2 wrong usage or input, with one sentence that says what to do; 3 refused by a policy",
+        "or a budget; 4 the federation failed, too few clients for instance; 5 an audit, or `fedassay verify`, has",
+        "found something.",
         "",
     ]
     for name, command in _all(whole, "fedassay"):
@@ -47,7 +48,7 @@ def _command(name: str, command: click.Command) -> Iterator[str]:
         yield ""
     options = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
     if options:
-        yield from ("| option | | |", "|---|---|---|")
+        yield from ("| option | takes | meaning |", "|---|---|---|")
         yield from (f"| {_names(one)} | {_takes(one)} | {_said(one)} |" for one in options)
         yield ""
 

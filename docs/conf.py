@@ -25,8 +25,10 @@ smartquotes = False  # two hyphens before an option must stay two
 html_theme = "furo"
 html_title = f"fedassay {VERSION}"
 html_copy_source = False
+html_use_index = False
 html_show_sphinx = False
 
+_ABOVE = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md"}
 _HEADING = re.compile(r"^## (.+)$|^- \[([^\]]+)\]\(([\w/-]+)\.md\)", re.MULTILINE)
 
 
@@ -44,11 +46,11 @@ def navigation(front: str) -> Iterator[str]:
 
 
 def _read(_app: Any, page: str, source: list[str]) -> None:
-    """The front page gets the side bar; the changelog is the one at the top of the repository."""
+    """The front page gets the side bar; some pages stand at the top of the repository."""
     if page == "index":
         source[0] += "\n".join(navigation(source[0]))
-    elif page == "changelog":
-        source[0] = (_HERE.parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    elif page in _ABOVE:
+        source[0] = (_HERE.parent / _ABOVE[page]).read_text(encoding="utf-8")
 
 
 def setup(app: Any) -> dict[str, bool]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -19,10 +20,13 @@ from scipy.special import expit
 import fedassay
 from fedassay.planning import Expectation, Study, plan_evaluation
 from fedassay.protocol import TrustModel
+from fedassay.tasks.evaluation import Evaluate
 
 BUDGET = fedassay.Budget(epsilon=1.0, delta=1e-8)
 ONE_ROW_EACH = fedassay.Protection(unit=fedassay.Unit.CLIENT, rows_per_client=1)
-TRUST_MODELS = (fedassay.LocalDP(), fedassay.Shuffle())
+TRUST_MODELS: tuple[TrustModel, ...] = (fedassay.LocalDP(), fedassay.Shuffle())
+HEIGHT = 8
+"""2^8 score bins."""
 
 
 def phones(count: int) -> dict[str, np.ndarray]:
@@ -32,20 +36,17 @@ def phones(count: int) -> dict[str, np.ndarray]:
     return {"score": expit(wish + rng.normal(0.0, 0.6, count)), "taken": rng.random(count) < expit(wish)}
 
 
-def plan(count: int, trust: TrustModel) -> int:
-    """Say what an AUC would be worth, without data; the height of the histogram (2^height bins) to ask for."""
+def plan(count: int, trust: TrustModel) -> None:
+    """What would an AUC be worth? No data are needed for that, only what one expects of them."""
     expected = Expectation(rows=count, clients=count, prevalence=0.3, auc=0.8)
     study = Study(expectation=expected, trust=trust, budget=BUDGET, protection=ONE_ROW_EACH)
-    planned = plan_evaluation(study, targets={"roc_auc": 0.02})
-    width = planned.predicted["roc_auc"].half_width
-    epsilon = planned.inverse[0].epsilon
-    enough = "no epsilon is enough" if epsilon.value is None else f"epsilon {epsilon.value:.2g} would be enough"
-    height = planned.recommended.histogram.height
-    print(f"  {trust.name:10} AUC within {width:.4f} (for 0.02, {enough}); best with 2^{height} score bins")
-    return height
+    planned = plan_evaluation(study, task=Evaluate(height=HEIGHT), targets={"roc_auc": 0.02})
+    width, epsilon = planned.predicted["roc_auc"].half_width, planned.inverse[0].epsilon.value
+    enough = "no epsilon is enough" if epsilon is None else f"epsilon {epsilon:.2g} is enough"
+    print(f"  {trust.name:10} AUC within {width:.4f}; for 0.02, {enough}")
 
 
-def evaluate(data: dict[str, np.ndarray], trust: TrustModel, height: int | None = None) -> None:
+def evaluate(data: dict[str, np.ndarray], trust: TrustModel) -> None:
     """One simulated release; without a column that names the client, every row is a client."""
     started = time.perf_counter()
     result = fedassay.evaluate(
@@ -55,26 +56,33 @@ def evaluate(data: dict[str, np.ndarray], trust: TrustModel, height: int | None 
         trust=trust,
         budget=BUDGET if trust.private else None,
         protection=ONE_ROW_EACH,
-        height=height,
+        height=HEIGHT,
         simulation=fedassay.Simulation(seed=1, mode="aggregate"),
     )
-    auc, slope = result["roc_auc"], result["calibration_slope"]
+    seconds = time.perf_counter() - started
     print(
-        f"  {trust.name:10} AUC {auc['value']:.4f} ({auc['interval'][0]:.4f} to {auc['interval'][1]:.4f}), "
-        f"calibration slope {slope['value']:.3f} ({slope['interval'][0]:.3f} to {slope['interval'][1]:.3f}), "
-        f"{time.perf_counter() - started:.1f} s"
+        f"  {trust.name:10} AUC {shown(result['roc_auc'])}, calibration slope {shown(result['calibration_slope'])}, "
+        f"{seconds:.1f} s"
     )
+
+
+def shown(metric: dict[str, Any]) -> str:
+    """A number with its interval; under much noise there may be none, with a reason."""
+    if metric["value"] is None:
+        return f"unknown ({metric['reason']})"
+    lower, upper = metric["interval"]
+    return f"{metric['value']:.4f} ({lower:.4f} to {upper:.4f})"
 
 
 def main(count: int) -> None:
     """Plan, then simulate; the exact answer comes last, for comparison only."""
     print(f"{count:,} phones with one row each, epsilon {BUDGET.epsilon:g}. Before anybody is asked:")
-    heights = [plan(count, trust) for trust in TRUST_MODELS]
+    for trust in TRUST_MODELS:
+        plan(count, trust)
     data = phones(count)
     print("Simulated:")
-    for trust, height in zip(TRUST_MODELS, heights, strict=True):
-        evaluate(data, trust, height)
-    evaluate(data, fedassay.SecureSum())
+    for trust in (*TRUST_MODELS, fedassay.SecureSum()):
+        evaluate(data, trust)
 
 
 if __name__ == "__main__":

@@ -80,11 +80,12 @@ def describe_cohort(
 ) -> dict[str, Any]:
     """The `cohort` part of a result; `truncated` is known to a simulation only."""
     nobody = answered == 0  # nobody was asked, because asking was of no use
+    rows = _rows(results)
     return {
         "clients": answered,
         "dropped": 0 if nobody else asked - answered,
         "truncated": truncated,
-        "rows": _rows(results),
+        "rows": None if rows is None else max(0, rows),  # noise can take an estimate below
     }
 
 

@@ -26,7 +26,7 @@ from fedassay.protocol import Budget, Protection, Rows, Setting, Sum, TrustModel
 from fedassay.result import Result, describe_cohort, describe_privacy
 from fedassay.run import run
 from fedassay.runtimes import disclosed
-from fedassay.runtimes.in_process import SERVERS, Aggregate, Faithful, Progress
+from fedassay.runtimes.in_process import SERVERS, Aggregate, Faithful, Progress, require_sum
 
 Mode = Literal["auto", "faithful", "aggregate"]
 Carrier = Literal["in-process", "flower"]
@@ -182,6 +182,9 @@ def simulate(
     profile = simulation.disclosure
     if profile is not None:
         disclosed.require(profile, trust, first)
+    if simulation.mode == "aggregate":
+        for query in first:
+            require_sum(query)
     federation = load(data, client=client, columns=columns)
     protection = trust.with_one_row_each(protection) if federation.one_row_each else protection
     setting = Setting(trust=trust, protection=protection, budget=budget, clients=federation.client_count)

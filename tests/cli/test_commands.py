@@ -14,6 +14,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from command_line import call
+from fedassay.artefacts import verified
 from fedassay.trust import TRUST_MODELS
 from trust_terms import terms
 
@@ -300,14 +301,25 @@ def test_check_is_content_with_a_good_file(capsys: Any, csv: Path) -> None:
     assert "4,000" in out
 
 
-def test_demo_compares_trust_models(capsys: Any, tmp_path: Path) -> None:
-    code, out, _ = call(capsys, "demo", "--out", tmp_path / "demo")
+def test_demo_runs_a_study_and_compares_trust_models(capsys: Any, tmp_path: Path) -> None:
+    out_folder = tmp_path / "demo"
+    code, out, _ = call(capsys, "demo", "--out", out_folder)
     assert code == 0
     for name in set(TRUST_MODELS) - {"shuffle"}:
         assert name in out
-        jsonschema.validate(json.loads((tmp_path / "demo" / f"{name}.json").read_text()), SCHEMA)
-    assert (tmp_path / "demo" / "report.html").exists()
-    assert (tmp_path / "demo" / "result.svg").exists()
+        jsonschema.validate(json.loads((out_folder / f"{name}.json").read_text()), SCHEMA)
+    assert (out_folder / "result.svg").exists()
+    study = out_folder / "hospitals"
+    document = json.loads((study / "result.json").read_text())
+    jsonschema.validate(document, SCHEMA)
+    assert list(document["results"]["tasks"]) == ["evaluate", "calibrate", "conformal"]
+    assert document["results"]["verdict"]["needs_calibration"] is True
+    assert document["results"]["budget"]["spent"] <= 1
+    assert document["results"]["verdict"]["text"] in (study / "report.html").read_text()
+    assert (study / "calibrator.json").exists()
+    assert (study / "conformal.json").exists()
+    assert verified.check(study).holds
+    assert f"Read this:   {(study / 'report.html').as_uri()}" in out.splitlines()
 
 
 def test_version(capsys: Any) -> None:

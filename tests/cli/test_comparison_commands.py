@@ -88,7 +88,10 @@ def test_sites_in_the_document_on_the_terminal_and_on_the_page(
         assert "By group" in text
         assert "Between sites" in text
         assert ("By site" in text) == (trust == "plain")
-    assert page.count("<svg") == 2
+    planted = "site" if trust == "plain" else "group"  # without single sites, groups are drawn
+    for metric in ("ROC AUC", "Calibration slope", "Observed / expected"):
+        assert page.count(f">{metric} by {planted}<") == 1
+    assert page.count("Forest plot of") == 3
     assert "Warning: The groups were taken from the data" in out
     if trust == "plain":
         assert [site["site"] for site in document["results"]["sites"]] == [f"s{i}" for i in range(6)]

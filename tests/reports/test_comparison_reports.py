@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from io import StringIO
 from typing import Any
@@ -61,16 +62,23 @@ CASES: dict[str, tuple[dict[str, Any], list[str], bool]] = {
 }
 
 
+@functools.cache
+def case(name: str) -> tuple[dict[str, Any], str]:
+    """The document of a case, to be read, and its page."""
+    content = document(**CASES[name][0])
+    return content, page(content)
+
+
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_every_comparison_has_its_tables_and_plots(name: str) -> None:
-    options, titles, planted = CASES[name]
-    content = document(**options)
+    _, titles, planted = CASES[name]
+    content, html = case(name)
     results = content["results"]
     made = list(sheets(results))
     assert [sheet.title for sheet in made] == titles
     for sheet in made:
         assert all(len(row) == len(sheet.head) for row in sheet.rows)
-    text, html = printed(content), page(content)
+    text = printed(content)
     for title in titles:
         assert title in text
         assert f">{title}</h3>" in html
@@ -80,15 +88,14 @@ def test_every_comparison_has_its_tables_and_plots(name: str) -> None:
 
 
 def test_names_from_the_data_cannot_become_markup() -> None:
-    content = document(by="sex")
+    content, html = case("groups")
     assert "[b]<F>" in printed(content)
-    html = page(content)
     assert "<F>" not in html
     assert "[b]&lt;F&gt;" in html
 
 
 def test_numbers_of_the_tables_are_those_of_the_document() -> None:
-    content = document(per_site=True, trust=fedassay.Plain())
+    content, _ = case("sites")
     by_site, between = sheets(content["results"])
     for row, site in zip(by_site.rows, content["results"]["sites"], strict=True):
         assert row[0].text == site["site"]
@@ -101,7 +108,7 @@ def test_numbers_of_the_tables_are_those_of_the_document() -> None:
 
 
 def test_what_is_not_there_is_explained_once() -> None:
-    content = document(by="sex", **NOISE)
+    content, _ = case("groups that drown")
     (sheet,) = sheets(content["results"])
     assert all(note.split(":")[1].strip() == "not enough evidence" for note in sheet.notes)
     assert len(set(sheet.notes)) == len(sheet.notes) > 0

@@ -469,7 +469,7 @@ def test_what_sites_sent_and_their_own_thresholds() -> None:
         ["b", "5", "6", "∞"],
     ]
     assert sheet.notes == ("b: 5 rows are few",)
-    promise = sheets["Sets that cover 0.9, by local of absolute residual"]
+    promise = sheets["Sets that cover 0.9: local, by absolute residual"]
     assert promise.rows[0][1].text == "one per site"
 
 

@@ -29,7 +29,7 @@ TASK = {"CoverageDisplay": "conformal"}
 MARKS = {
     "BudgetDisplay": {"rect": 6, "text": 6, "rule": 1},
     "CoefficientsDisplay": {"symbol": 2, "rule": 3},
-    "CoverageDisplay": {"line": 2, "rect": 3, "rule": 1},
+    "CoverageDisplay": {"line": 1, "rect": 3, "rule": 1},
     "ForestDisplay": {"symbol": 33, "rule": 33},
     "NetBenefitDisplay": {"area": 1, "line": 3},
     "PrecisionRecallDisplay": {"area": 1, "line": 1, "rule": 1},
@@ -110,11 +110,13 @@ def test_attributes_of_the_other_tasks() -> None:
     assert list(forest.names) == [site["site"] for site in sites]
     assert list(forest.metrics["roc_auc"]) == [site["roc_auc"] for site in sites]
     spent: Any = shown("BudgetDisplay")
-    budget = study(noise=True)["results"]["budget"]
+    noisy = study(noise=True)["results"]
+    budget = noisy["budget"]
     assert [spent.epsilon, spent.delta, spent.spent, spent.remaining] == [
         budget[name] for name in ("epsilon", "delta", "spent", "remaining")
     ]
-    assert set(spent.by_task) == set(results)
+    assert list(spent.by_task) == list(noisy["tasks"])
+    assert spent.by_task == budget["by_task"]
 
 
 def test_a_result_its_document_and_its_file_show_the_same(tmp_path: Path) -> None:

@@ -65,10 +65,10 @@ def read(html: str) -> Reader:
 def html_of(name: str) -> str:
     if name in ("noisy", "exact"):
         return study_page(noise=name == "noisy")
-    return page(sub_document(study_document(), name))
+    return page(sub_document(study_document(noise=name != "infer"), name))
 
 
-PAGES = ("noisy", "exact", "evaluate", "calibrate", "infer")
+PAGES = ("noisy", "exact", "evaluate", "calibrate", "ecdf", "infer")
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -135,14 +135,14 @@ def test_it_can_be_read_by_ear(name: str) -> None:
 
 
 def test_sections_of_a_study_come_in_the_order_in_which_they_are_read() -> None:
-    for name, sites in (("noisy", False), ("exact", True)):
+    for name, last, sites in (("noisy", "Distribution", False), ("exact", "Coefficients", True)):
         titles = re.findall(r"<h2 [^>]*>([^<]*)</h2>", html_of(name))
         assert titles == [
             "Evaluation",
             "Calibration",
             "Prediction sets",
             "Prediction sets: conformal95",
-            "Coefficients",
+            last,
             "Privacy budget",
             "What was assumed",
             "Privacy",
@@ -150,6 +150,7 @@ def test_sections_of_a_study_come_in_the_order_in_which_they_are_read() -> None:
         ]
         assert ("Nothing was asked about single sites" in html_of(name)) == (not sites)
         assert html_of(name).count("Forest plot of 8 sites") == 3 * sites
+        assert ("Distribution of age" in html_of(name)) == (last == "Distribution")
         assert study_document(noise=name == "noisy")["results"]["verdict"]["text"] in html_of(name)
     assert re.findall(r"<h2 [^>]*>([^<]*)</h2>", html_of("calibrate")) == [
         "Calibration",
@@ -197,7 +198,7 @@ def test_the_explorer_holds_the_numbers_of_the_result() -> None:
 def test_the_explorer_has_a_table_for_those_without_scripts() -> None:
     html = html_of("evaluate")
     table = html.split("<details open>")[1].split("</details>")[0]
-    thresholds = re.findall(r"<th scope='row'>([\d.]+)", table)
+    thresholds = re.findall(r"<th scope='row'[^>]*>([\d.]+)", table)
     assert thresholds == [f"{place / 20:.2f}" for place in range(1, 20)]
     assert "<div class='live' hidden>" in html
 

@@ -28,7 +28,7 @@ from fedassay.reports.displays import RocCurveDisplay
 from fedassay.reports.sheet import Figure
 from fedassay.reports.study import parts
 from pictures import png
-from study_documents import study_document
+from study_documents import study_document, study_page
 
 COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}\b|rgba?\(|hsla?\(")
 VARIABLE = re.compile(r"var\((--plot-[a-z]+), (#[0-9a-f]{6})\)")
@@ -53,19 +53,20 @@ def figures_of(document: dict[str, Any]) -> list[Figure]:
 
 @pytest.fixture(scope="module")
 def drawn() -> list[str]:
-    """Every plot of the page of a study, the budget among them."""
-    noisy, exact = study(noise=True), study()
-    charts = [figure.draw() for figure in figures_of(exact)]
-    charts.append(plots.framed(budget_plots.budget(noisy["results"])))
-    charts.append(forest.forest(exact["results"]["tasks"]["evaluate"]["results"]))
-    return [plots.as_svg(chart) for chart in charts]
+    """Every plot of the pages of two studies, and a forest of three metrics."""
+    shown = [
+        re.findall(r"<svg.*?</svg>", study_page(noise=noise), flags=re.DOTALL) for noise in (True, False)
+    ]
+    planted = forest.forest(results_of("evaluate"))
+    assert planted is not None
+    return [*shown[0], *shown[1], plots.as_svg(planted)]
 
 
 # --- in a page --------------------------------------------------------------------------------------------------------
 
 
 def test_every_colour_is_the_pages_to_decide(drawn: list[str]) -> None:
-    assert len(drawn) >= 12
+    assert len(drawn) >= 2 * 12
     for text in drawn:
         assert not COLOUR.search(VARIABLE.sub("", text))
         painted = set(re.findall(r' (?:fill|stroke)="([^"]*)"', text))
@@ -163,8 +164,10 @@ def test_files_stand_alone_in_light_colours(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_is_refused(tmp_path: Path) -> None:
     chart = plots.framed(plots.empty("nothing", "there is nothing"))
-    with pytest.raises(UsageError, match="got suffix '.tiff', expected .svg, .png, .pdf or .html"):
+    with pytest.raises(UsageError, match="got suffix '.tiff', expected .svg, .png or .pdf"):
         plots.save(chart, tmp_path / "plot.tiff")
+    with pytest.raises(UsageError, match="got suffix '.html'"):  # it would load Vega from the network
+        plots.save(chart, tmp_path / "plot.html")
     with pytest.raises(UsageError, match="cannot be written"):
         plots.save(chart, tmp_path / "nowhere" / "plot.svg")
 
@@ -282,18 +285,16 @@ def test_crowded_scores_have_a_logit_axis() -> None:
     )
 
 
-def test_tasks_on_different_rows_are_not_added_up() -> None:
+def test_bars_are_what_each_task_costs_alone_and_all_together() -> None:
     results = study_document(noise=True)["results"]
-    charges = results["budget"]["charges"]
     spent = budget_plots.spent_by_task(results)
+    assert spent == results["budget"]["by_task"]
     assert list(spent) == list(results["tasks"])
-    both = [charge["epsilon"] for charge in charges if charge["task"] == "calibrate"]
-    assert len(both) == 2
-    assert spent["calibrate"] == pytest.approx(max(both))
-    charges.append({**charges[0], "part": "held-out", "epsilon": 0.25})
-    assert budget_plots.spent_by_task(results)["evaluate"] == pytest.approx(spent["evaluate"] + 0.25)
     bars = layers(budget_plots.budget(results), "bar")[0]["data"]["values"]
-    assert bars[-1]["epsilon"] == results["budget"]["spent"]
+    assert [bar["epsilon"] for bar in bars] == [*spent.values(), results["budget"]["spent"]]
+    assert max(spent.values()) < results["budget"]["spent"] < sum(spent.values())
+    del results["budget"]["by_task"]["ecdf"]  # nothing was released
+    assert budget_plots.spent_by_task(results)["ecdf"] == 0
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

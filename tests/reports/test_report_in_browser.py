@@ -96,8 +96,13 @@ _DRAWN = """figures => figures.map(figure => {
   const svg = figure.querySelector("svg"), box = svg.getBoundingClientRect();
   const marks = [...svg.querySelectorAll("path")].filter(path => path.getTotalLength() > 1);
   const words = [...svg.querySelectorAll("text")].filter(text => text.getBoundingClientRect().width > 0);
-  return {id: figure.id, width: box.width, height: box.height, marks: marks.length, words: words.length};
+  const boxes = words.map(text => [text.textContent, text.getBoundingClientRect()]);
+  const over = boxes.flatMap(([one, a], at) => boxes.slice(at + 1)
+    .filter(([, b]) => a.left < b.right && b.left < a.right && a.top + 3 < b.bottom && b.top + 3 < a.bottom)
+    .map(([other]) => [one, other]));
+  return {id: figure.id, width: box.width, height: box.height, marks: marks.length, words: words.length, over};
 })"""
+"""What is in each plot; boxes of letters are higher than what is seen of them, so three pixels may overlap."""
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -110,8 +115,17 @@ def test_every_plot_is_drawn(opened: Opener, noise: bool) -> None:
         assert figure["height"] > 60, figure
         assert figure["marks"] >= 3, figure
         assert figure["words"] >= 3, figure
+        assert figure["over"] == [], figure  # no word on another
     assert seen.quiet, (seen.complaints, seen.requests)
     assert len(seen.requests) == 1
+    # A plot in which a word covers another is noticed.
+    seen.page.evaluate(
+        """() => {
+          const [one, other] = document.querySelectorAll("figure .role-axis-label text");
+          other.setAttribute("transform", one.getAttribute("transform"));
+        }"""
+    )
+    assert len(seen.page.eval_on_selector_all("figure", _DRAWN)[0]["over"]) == 1
 
 
 # --- the threshold explorer -------------------------------------------------------------------------------------------

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from importlib.resources import files
 from io import StringIO
 from typing import Any
 
+import jsonschema
 import pytest
 from rich.console import Console
 
@@ -17,7 +20,9 @@ from fedassay.reports.facts import run
 from fedassay.reports.key_numbers import key_numbers
 from fedassay.reports.study import parts, sub_document
 from fedassay.reports.terminal import render
-from study_documents import SHARES, study_document
+from study_documents import EPSILON, shares, study_document
+
+SCHEMA = json.loads((files("fedassay.reports") / "result.schema.json").read_text(encoding="utf-8"))
 
 
 def printed(content: dict[str, Any], *, width: int = 160) -> str:
@@ -26,12 +31,22 @@ def printed(content: dict[str, Any], *, width: int = 160) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
+@pytest.mark.parametrize("noise", [True, False])
+def test_a_study_has_the_published_form(noise: bool) -> None:
+    study = study_document(noise=noise)
+    jsonschema.validate(study, SCHEMA)
+    study["results"]["budget"]["by_task"] = None if noise else {}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(study, SCHEMA)
+
+
 def test_a_task_of_a_study_is_a_document_of_its_own() -> None:
     study = study_document()
     found = sub_document(study, "conformal95")
     assert found["task"] == "conformal"
     assert found["results"] == study["results"]["tasks"]["conformal95"]["results"]
     assert found["parameters"]["level"] == 0.95
+    assert found["parameters"]["score"] == "risk"
     assert found["privacy"] == study["privacy"]
     with pytest.raises(
         UsageError, match="'x': the study has no such task, expected one of evaluate, calibrate"
@@ -39,22 +54,23 @@ def test_a_task_of_a_study_is_a_document_of_its_own() -> None:
         sub_document(study, "x")
 
 
-def test_tasks_are_read_in_an_order_of_their_own() -> None:
-    study = study_document()
+@pytest.mark.parametrize(("noise", "last"), [(True, "ecdf"), (False, "infer")])
+def test_tasks_are_read_in_an_order_of_their_own(noise: bool, last: str) -> None:
+    study = study_document(noise=noise)
     study["results"]["tasks"] = dict(reversed(study["results"]["tasks"].items()))
     assert [part.name for part in parts(study)] == [
         "evaluate",
         "calibrate",
         "conformal95",
         "conformal",
-        "infer",
+        last,
     ]
     assert [section(part) for part in parts(study)] == [
         "Evaluation",
         "Calibration",
         "Prediction sets: conformal95",
         "Prediction sets",
-        "Coefficients",
+        {"ecdf": "Distribution", "infer": "Coefficients"}[last],
     ]
     single = sub_document(study, "calibrate")
     (part,) = parts(single)
@@ -81,15 +97,21 @@ def test_key_numbers_are_those_of_the_result() -> None:
     assert figures.interval(after) in slopes.detail
     covered = found["conformal95: coverage on held-out rows; asked: 95%"]
     assert covered.text == figures.value(tasks["conformal95"]["held_out"]["coverage"])
-    away = [
-        one["name"]
-        for one in tasks["infer"]["coefficients"]
-        if one["interval"][0] > 0 or one["interval"][1] < 0
-    ]
-    assert "severity" in away
-    assert found["coefficients away from 0"].text == f"{len(set(away) - {'intercept'})} of 2"
+    (median,) = tasks["ecdf"]["quantiles"]
+    assert float(found["quantile 0.5"].text) == pytest.approx(median["value"], abs=5e-4)
     assert found["privacy budget spent (ε)"].text == f"{study['results']['budget']['spent']:.3g} of 8"
+    assert found["privacy budget spent (ε)"].detail == "at δ = 1e-06; nothing left"
     assert "calibration slope" not in found  # the calibration says it
+
+
+def test_key_numbers_of_a_regression_are_how_many_features_matter() -> None:
+    study = study_document(noise=False)
+    entries = study["results"]["tasks"]["infer"]["results"]["coefficients"]
+    away = {one["name"] for one in entries if one["interval"][0] > 0 or one["interval"][1] < 0}
+    assert away == {"intercept", "severity"}  # the age was drawn without looking at the outcome
+    found = {number.label: number for number in key_numbers(study)}
+    assert found["coefficients away from 0"].text == "1 of 2"
+    assert found["privacy budget"].text == "none"
 
 
 def test_an_evaluation_alone_says_its_slope_and_what_is_undefined_why() -> None:
@@ -111,13 +133,21 @@ def test_an_evaluation_alone_says_its_slope_and_what_is_undefined_why() -> None:
 def test_the_budget_is_told_by_task_and_by_release(noise: bool) -> None:
     study = study_document(noise=noise)
     sheet, releases = budget.by_task(study), budget.charges(study)
-    assert [row[0].text for row in sheet.rows] == list(SHARES)
-    assert [row[1].text for row in sheet.rows] == [f"{share:.3g}" for share in SHARES.values()]
-    assert sum(int(row[-1].text) for row in sheet.rows) == len(releases.rows) == 7
+    asked, spent = shares(noise=noise), study["results"]["budget"]
+    assert [row[0].text for row in sheet.rows] == list(asked)
+    assert [row[1].text for row in sheet.rows] == [f"{share:.3g}" for share in asked.values()]
+    assert sum(int(row[-1].text) for row in sheet.rows) == len(releases.rows) == len(spent["charges"])
+    assert [row[-2].text for row in sheet.rows][1:3] == [
+        "first half of the fit rows, held-out rows",
+        "second half of the fit rows, held-out rows",
+    ]
+    if noise:  # a share of 0.3 under a delta is not 0.3 of epsilon
+        assert [row[2].text for row in sheet.rows] == [f"{spent['by_task'][name]:.3g}" for name in asked]
+        assert spent["by_task"]["evaluate"] > 0.3 * EPSILON
     assert all(len(row) == len(sheet.head) for row in sheet.rows)
     assert all(len(row) == len(releases.head) for row in releases.rows)
     said = budget.spent(study)
-    assert ("ε = 6.8 of 8 was spent, at δ = 1e-06; 1.2 is left." in said) == noise
+    assert ("ε = 8 of 8 was spent, at δ = 1e-06; nothing is left." in said) == noise
     assert ("no differential privacy is promised" in said) == (not noise)
     assert len(list(budget.contents(study))) == (2 if noise else 1)
 
@@ -143,10 +173,10 @@ def test_assumptions_are_said_once_and_come_from_the_result_where_it_has_them() 
 def test_facts_of_the_run() -> None:
     study = study_document()
     study["cohort"] |= {"dropped": 3, "truncated": 120}
-    study["parameters"]["columns"] = {"label": "y", "features": ["a", "b"]}
     found = dict(run(study))
     assert found["study"] == "readmission-spring"
-    assert found["columns"] == "label: y, features: a, b"
+    assert found["data"] == "path scores.parquet, client hospital"
+    assert found["columns"] == "score: risk, label: outcome, value: age"
     assert found["clients lost on the way"] == "3"
     assert found["rows left out by the bound on a client's rows"] == "120"
     assert found["fedassay"] == fedassay.__version__

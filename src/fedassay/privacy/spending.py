@@ -21,28 +21,43 @@ def spending(charges: Iterable[Charge], budget: Budget | None) -> dict[str, Any]
     """The budget of a study, what its releases add up to, and each of them; None where there is no noise.
 
     Guarantee: `spent` is `ledger.compose` of the charges at the budget's delta, so what a ledger with these charges
-    says, and what anybody can compute again from the entries.
+    says, and what anybody can compute again from the entries. `by_task` is the same of the charges of each task alone;
+    under a delta these add up to more than `spent`.
     """
     charges = list(charges)
     entries = [_entry(charge, budget) for charge in charges]
     if budget is None:
-        return {"epsilon": None, "delta": None, "spent": None, "remaining": None, "charges": entries}
+        unknown = dict.fromkeys(("epsilon", "delta", "spent", "remaining", "by_task"))
+        return {**unknown, "charges": entries}
     spent = compose(charges, budget.delta)
     return {
         "epsilon": budget.epsilon,
         "delta": budget.delta,
         "spent": spent if math.isfinite(spent) else None,
         "remaining": max(0.0, budget.epsilon - spent),
+        "by_task": _by_task(charges, budget),
         "charges": entries,
     }
 
 
+def _by_task(charges: Iterable[Charge], budget: Budget) -> dict[str, Any]:
+    found: dict[str, list[Charge]] = {}
+    for charge in charges:
+        found.setdefault(_name(charge), []).append(charge)
+    return {name: _plain(compose(mine, budget.delta)) for name, mine in found.items()}
+
+
+def _name(charge: Charge) -> str:
+    """Of its task in the study."""
+    return charge.task.rpartition(":")[2]
+
+
 def _entry(charge: Charge, budget: Budget | None) -> dict[str, Any]:
-    """One release under the name that its task has in the study; what only noise has is None without it."""
+    """One release; what only noise has is None without it."""
     alone = math.inf if budget is None else compose([charge], budget.delta)
     entry = {name: _plain(getattr(charge, name)) for name in _NAMED}
     entry |= dict.fromkeys(_OF_NOISE) if charge.exact else {}
-    return {**entry, "task": charge.task.rpartition(":")[2], "epsilon": _plain(alone)}
+    return {**entry, "task": _name(charge), "epsilon": _plain(alone)}
 
 
 def _plain(value: Any) -> Any:

@@ -16,6 +16,11 @@ _PARTS = {
     "held-out": "held-out rows",
 }
 
+_ALONE = (
+    "ε alone is what the releases of a task cost without the others. Where δ is above 0, all together cost less than "
+    "these add up to."
+)
+
 
 def spent(document: Document) -> str:
     """How much of how much, in a sentence."""
@@ -44,20 +49,23 @@ def contents(document: Document) -> Iterator[Sheet | Figure]:
 
 
 def by_task(document: Document) -> Sheet:
-    """The share of each task, the rows that it asked, and how many releases that took."""
-    budget, tasks = document["results"]["budget"], document["results"]["tasks"]
+    """The share of each task, its cost alone, the rows that it asked, and how many releases that took."""
+    results = document["results"]
+    noise = budget_plots.has_noise(results)
     return Sheet(
         title="By task",
-        head=("task", "share", *([] if budget["epsilon"] is None else ["ε allowed"]), "rows", "releases"),
-        rows=tuple(_task(name, entry, budget) for name, entry in tasks.items()),
+        head=("task", "share", *(["ε alone"] if noise else []), "rows", "releases"),
+        rows=tuple(_task(name, results) for name in results["tasks"]),
+        notes=(_ALONE,) if noise else (),
     )
 
 
-def _task(name: str, entry: Mapping[str, Any], budget: Mapping[str, Any]) -> tuple[Cell, ...]:
-    mine = [charge for charge in budget["charges"] if charge["task"] == name]
+def _task(name: str, results: Mapping[str, Any]) -> tuple[Cell, ...]:
+    mine = [charge for charge in results["budget"]["charges"] if charge["task"] == name]
     asked = dict.fromkeys(_PARTS.get(charge["part"], charge["part"]) for charge in mine)
-    allowed = [] if budget["epsilon"] is None else [f"{entry['share'] * budget['epsilon']:.3g}"]
-    texts = (name, f"{entry['share']:.3g}", *allowed, ", ".join(asked) or "-", f"{len(mine):,}")
+    alone = [f"{budget_plots.spent_by_task(results)[name]:.3g}"] if budget_plots.has_noise(results) else []
+    share = f"{results['tasks'][name]['share']:.3g}"
+    texts = (name, share, *alone, ", ".join(asked) or "-", f"{len(mine):,}")
     return tuple(Cell(text=text) for text in texts)
 
 

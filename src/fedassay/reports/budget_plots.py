@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import altair as alt
@@ -12,11 +11,6 @@ from fedassay.reports import plots
 from fedassay.reports.palette import BLUE, INK, MUTED
 
 Results = Mapping[str, Any]
-
-_ATOMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"all": ("first-fit", "second-fit", "held-out"), "fit": ("first-fit", "second-fit")}
-)
-"""Parts that consist of others: what is asked of different rows does not add up."""
 
 TOGETHER = "together"
 _WIDTH, _STEP = 300, 26
@@ -28,23 +22,15 @@ def has_noise(results: Results) -> bool:
 
 
 def spent_by_task(results: Results) -> dict[str, float]:
-    """The epsilon of each task alone: that of its charges on one part of the rows, added up, where most was spent.
-
-    Adding up is an upper bound (basic composition); that of all tasks together is composed more tightly, so it may be
-    less than their sum. A task whose charges are unknown or without noise has spent nothing.
+    """The epsilon of each task alone, in the order of the study; 0 for one that released nothing.
 
     Examples
     --------
-    >>> charges = [{"task": "a", "part": "fit", "epsilon": 1.0}, {"task": "a", "part": "held-out", "epsilon": 0.5}]
-    >>> spent_by_task({"tasks": {"a": {}, "b": {}}, "budget": {"charges": charges}})
-    {'a': 1.0, 'b': 0.0}
+    >>> spent_by_task({"tasks": {"a": {}, "b": {}}, "budget": {"by_task": {"b": 1.0}}})
+    {'a': 0.0, 'b': 1.0}
     """
-    spent: dict[str, dict[str, float]] = {name: {} for name in results["tasks"]}
-    for charge in results["budget"]["charges"]:
-        of_task = spent.setdefault(charge["task"], {})
-        for atom in _ATOMS.get(charge["part"], (charge["part"],)):
-            of_task[atom] = of_task.get(atom, 0.0) + (charge["epsilon"] or 0.0)
-    return {name: max(parts.values(), default=0.0) for name, parts in spent.items()}
+    alone = results["budget"]["by_task"] or {}
+    return {name: alone.get(name) or 0.0 for name in results["tasks"]}
 
 
 def budget(results: Results) -> alt.LayerChart:

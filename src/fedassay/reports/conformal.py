@@ -84,7 +84,7 @@ def promise(results: Entry) -> Sheet:
     if results.get("infinite"):
         meaning = "The threshold is infinite: a set holds everything, and is of no use."
     return Sheet(
-        title=f"Sets that cover {results['level']:g}, by {results['method']} of {score(results)}",
+        title=f"Sets that cover {results['level']:g}: {results['method']}, by {score(results)}",
         head=("", "value"),
         rows=tuple((Cell(text=name), Cell(text=text)) for name, text in rows),
         notes=(meaning, *notes),

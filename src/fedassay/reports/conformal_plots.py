@@ -21,7 +21,10 @@ MOST_LAWS = 6
 """Curves that can still be told apart."""
 
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2], [4, 4], [1, 3])
-_WIDTH, _HEIGHT, _STEP = 380, 240, 18
+_WIDTH, _HEIGHT, _STEP = 300, 220, 18
+_LINES = 260
+"""Pixels of a plot that has names beside it."""
+
 _FEW = alt.Axis(tickCount=5)
 
 
@@ -212,7 +215,7 @@ def sites_plot(results: Entry) -> alt.LayerChart:
     bars = base.mark_rule(strokeWidth=2, clip=True).encode(
         x=x, x2="high:Q", y=plots.named(order), color=colour
     )
-    points = base.mark_point(filled=True, size=50, opacity=1, clip=True).encode(
+    points = base.mark_point(filled=True, size=50, opacity=1).encode(
         x="value:Q",
         y=plots.named(order),
         color=colour,
@@ -223,7 +226,7 @@ def sites_plot(results: Entry) -> alt.LayerChart:
     rule = plots.level_rule(results["level"], axis="x")
     some = f"; the {len(entries)} lowest of {len(entries) + left_out} sites" if left_out else ""
     words = plots.titled(title, f"dashed: the level {results['level']:g}{some}")
-    size = {"width": _WIDTH - 120, "height": _STEP * len(order)}
+    size = {"width": _LINES, "height": _STEP * len(order)}
     return plots.framed(alt.layer(rule, bars, points).properties(title=words, **size))
 
 
@@ -285,7 +288,7 @@ def groups_plot(results: Entry) -> alt.LayerChart:
     notes = ["triangle: the set holds everything"] if len(finite) < len(marks) else []
     notes += [f"the {len(entries)} widest of {len(entries) + left_out}"] if left_out else []
     words = plots.titled(title, "; ".join(notes))
-    size = {"width": _WIDTH - 120, "height": _STEP * len(order)}
+    size = {"width": _LINES, "height": _STEP * len(order)}
     return plots.framed(alt.layer(points).properties(title=words, **size))
 
 

@@ -14,7 +14,7 @@ from fedassay.reports.reliability_plots import reliability
 
 Results = Mapping[str, Any]
 
-_WIDTH, _HEIGHT = 360, 260
+_WIDTH, _HEIGHT = 300, 240
 _ROOM = 0.4
 """How far below zero a plot of net benefits reaches, as a share of how far it reaches above."""
 

@@ -21,7 +21,7 @@ MOST_DRAWN = 1024
 """Points of a plot: more than it has pixels."""
 
 POSITIVE, NEGATIVE = RED, BLUE
-_WIDTH, _HEIGHT = 700, 320
+_WIDTH, _HEIGHT = 420, 300
 
 
 def quantiles_only(document: Document) -> Iterator[Sheet | Figure]:
@@ -167,9 +167,7 @@ def distribution_plot(document: Document) -> alt.LayerChart:
         return plots.empty(title, results["reason"])
     rules = _quantile_rules(document)
     marked = "; dots: quantiles with their intervals" if rules else ""
-    words = alt.TitleParams(
-        text=title, subtitle=f"{results['level']:.0%} band for all points at once{marked}"
-    )
+    words = plots.titled(title, f"{results['level']:.0%} band for all points at once{marked}")
     layers = _curve(document, results, BLUE) + rules
     return alt.layer(*layers).properties(width=_WIDTH, height=_HEIGHT, title=words)
 
@@ -184,7 +182,7 @@ def classes_plot(document: Document) -> alt.LayerChart:
     title = f"Distribution of {_value(document)}"
     if not layers:
         return plots.empty(title, results["positives"].get("reason", "there are no rows"))
-    words = alt.TitleParams(text=title, subtitle="positives red, negatives blue, with their bands")
+    words = plots.titled(title, "positives red, negatives blue, with their bands")
     return alt.layer(*layers).properties(width=_HEIGHT, height=_HEIGHT, title=words)
 
 
@@ -197,8 +195,8 @@ def _curve(document: Document, results: Mapping[str, Any], colour: str) -> list[
         for i in thinned(len(points), MOST_DRAWN)
     ]
     base = alt.Chart(alt.Data(values=values))
-    x = alt.X("point:Q", title=_value(document), scale=_scale(document))
-    y = alt.Y("value:Q", title="share of rows up to here", scale=alt.Scale(domain=[0, 1]))
+    x = alt.X("point:Q", title=_value(document), scale=_scale(document), axis=alt.Axis(tickCount=7))
+    y = plots.unit("value:Q", "share of rows up to here", channel=alt.Y)
     ends = {"x": x, "y": alt.Y("lower:Q"), "y2": "upper:Q"}
     if len(points) > ALL_SHOWN:
         band = base.mark_area(color=colour, opacity=BAND_OPACITY, clip=True).encode(**ends)

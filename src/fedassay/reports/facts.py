@@ -33,15 +33,11 @@ def _study(document: Document) -> Iterator[tuple[str, str]]:
             ", ".join(f"{name} {value}" for name, value in given["data"].items() if value is not None),
         )
     if given.get("columns"):
-        yield "columns", ", ".join(f"{role}: {_listed(column)}" for role, column in given["columns"].items())
+        yield "columns", ", ".join(f"{role}: {column}" for role, column in given["columns"].items())
     if given.get("split"):
         yield "held out", f"{given['split']['holdout']:.0%} of the units"
     if given.get("seed") is not None:
         yield "seed", str(given["seed"])
-
-
-def _listed(column: object) -> str:
-    return ", ".join(map(str, column)) if isinstance(column, list) else str(column)
 
 
 def _run(document: Document) -> Iterator[tuple[str, str]]:

@@ -27,8 +27,12 @@ def forest(results: Results) -> alt.HConcatChart | None:
 
 
 def forest_of(results: Results, metric: str) -> alt.LayerChart:
-    """One metric alone: fits a narrow page."""
-    return plots.framed(_chart(results, metric, labelled=True))
+    """One metric alone, with a title: fits a narrow page."""
+    level, title = results[metric].get("level"), figures.TITLES[metric]
+    words = plots.titled(
+        f"{title[0].upper()}{title[1:]} by {listed(results)[0]}", f"{level:.0%} intervals" if level else ""
+    )
+    return plots.framed(_chart(results, metric, labelled=True).properties(title=words))
 
 
 def planted(results: Results) -> bool:
@@ -111,7 +115,7 @@ def _panel(marks: list[dict[str, Any]], title: str, order: list[str], *, labelle
         legend=None,
         scale=alt.Scale(domain=["one", "all", "new"], range=["square", "diamond", "circle"]),
     )
-    points = base.mark_point(filled=True, size=50, opacity=1, clip=True).encode(
+    points = base.mark_point(filled=True, size=50, opacity=1).encode(
         x="value:Q", y=y, color=colour, shape=shape
     )
     return alt.layer(bars, points).properties(width=_WIDTH, height=_STEP * len(order))

@@ -205,7 +205,7 @@ def path_alternative(results: Entry) -> str:
 
 
 def _level(entries: Sequence[Entry]) -> str:
-    return f"{100 * entries[0]['level']:g} %"
+    return f"{100 * entries[0]['level']:g}%"
 
 
 def _amount(value: float, interval: Sequence[float]) -> str:

@@ -15,6 +15,9 @@ _UNSAFE = re.compile(r"[^a-z0-9]+")
 _SHORT = 24
 """Characters of a cell that holds numbers, which are kept on one line; longer ones are words."""
 
+_NAME = 16
+"""Characters of a name at the side of a table that is kept on one line."""
+
 
 def anchor(*words: str) -> str:
     """A name for a place in the page.
@@ -92,7 +95,10 @@ def _row(row: Iterable[Cell]) -> str:
     cells = (
         f"<td{_class('words' if len(cell.text) > _SHORT else '')}>{_inside(cell)}</td>" for cell in others
     )
-    return f"<th scope='row'>{_inside(first)}</th>" + "".join(cells)
+    return (
+        f"<th scope='row'{_class('name' if len(first.text) <= _NAME else '')}>{_inside(first)}</th>"
+        + "".join(cells)
+    )
 
 
 def _inside(cell: Cell) -> str:

@@ -71,6 +71,8 @@ THEME: Mapping[str, Any] = MappingProxyType(
             "titleFontSize": 12,
             "titleFontWeight": "normal",
             "titlePadding": 8,
+            "labelSeparation": 6,
+            "labelFlush": False,  # the labels at the ends would be moved towards their neighbours
         },
         "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "titleFontSize": 12},
         "header": {"labelColor": INK, "titleColor": INK},

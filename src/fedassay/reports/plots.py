@@ -19,7 +19,7 @@ from fedassay.reports.palette import BAND, BAND_OPACITY, BLUE, LIGHT, MUTED, THE
 
 Chart = TypeVar("Chart", bound=alt.TopLevelMixin)
 
-SUFFIXES = (".svg", ".png", ".pdf", ".html")
+SUFFIXES = (".svg", ".png", ".pdf")
 
 SIDE = 300
 """Pixels of a square plot."""
@@ -103,15 +103,15 @@ def _of_the_root(width: float, height: float) -> dict[str, str]:
 
 
 def save(chart: alt.TopLevelMixin, path: str | os.PathLike[str]) -> None:
-    """Write a chart for a paper or slides: ``.svg``, ``.png`` (two pixels for one), ``.pdf`` or ``.html``.
+    """Write a chart for a paper or slides: ``.svg``, ``.png`` (two pixels for one) or ``.pdf``.
 
-    In light colours on white paper, whatever the page would look like. The file stands alone, except that
-    ``.html`` (where the chart can be looked into) loads Vega from the network.
+    In light colours on white paper, whatever the page would look like. The file stands alone; so there is no ``.html``,
+    which would load Vega from the network.
     """
     target = Path(path)
     if target.suffix not in SUFFIXES:
         raise UsageError(
-            f"{target}: got suffix {target.suffix!r}, expected {', '.join(SUFFIXES[:-1])} or .html."
+            f"{target}: got suffix {target.suffix!r}, expected {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}."
         )
     try:
         chart.save(str(target), **({"scale_factor": 2} if target.suffix == ".png" else {}))
@@ -156,6 +156,7 @@ def named(order: Sequence[str], *, labels: bool = True) -> alt.Y:
         labels=labels,
         ticks=False,
         domain=False,
+        labelPadding=6,
         labelLimit=_LONGEST,
         minExtent=min(_LONGEST, _WIDE * longest) if labels else 0,
     )

@@ -15,7 +15,7 @@ from fedassay.reports.palette import BLUE, ORANGE
 Results = Mapping[str, Any]
 
 CLASSES = ("negatives", "positives")
-_WIDTH, _HEIGHT = 360, 220
+_WIDTH, _HEIGHT = 300, 220
 _TITLE = "Scores of both classes"
 _ENOUGH_TICKS = 3
 

@@ -40,14 +40,16 @@ def is_study(document: Document) -> bool:
 def sub_document(document: Document, name: str) -> Document:
     """A task of a study as the document that the task alone would have.
 
-    Privacy, cohort, runtime and warnings are those of the whole study: epsilon is that of all tasks together.
+    Privacy, cohort, runtime and warnings are those of the whole study: epsilon is that of all tasks together. Its
+    parameters name the columns of the study too.
 
     Examples
     --------
     >>> entry = {"task": "evaluate", "parameters": {"level": 0.9}, "results": {"roc_auc": {"value": 0.8}}}
-    >>> found = sub_document({"task": "study", "results": {"tasks": {"first": entry}}, "warnings": []}, "first")
-    >>> found["task"], found["results"]["roc_auc"]["value"]
-    ('evaluate', 0.8)
+    >>> asked = {"study": "spring", "columns": {"score": "risk"}}
+    >>> found = sub_document({"task": "study", "parameters": asked, "results": {"tasks": {"first": entry}}}, "first")
+    >>> found["task"], found["parameters"], found["results"]["roc_auc"]["value"]
+    ('evaluate', {'score': 'risk', 'level': 0.9}, 0.8)
     """
     tasks = document["results"]["tasks"]
     if name not in tasks:
@@ -56,7 +58,7 @@ def sub_document(document: Document, name: str) -> Document:
     return {
         **document,
         "task": entry["task"],
-        "parameters": entry["parameters"],
+        "parameters": {**(document["parameters"].get("columns") or {}), **entry["parameters"]},
         "results": entry["results"],
     }
 

@@ -26,6 +26,7 @@ from fedassay.protocol import (
     Part,
     Party,
     Plan,
+    Query,
     Randomness,
     Released,
     Rows,
@@ -150,7 +151,7 @@ class Aggregate:
         """Measure all rows at once, then let the trust model draw what its protocol would have released."""
         exchange = errand.exchange
         for plan in exchange.plans:
-            _require_sum(plan)
+            require_sum(plan.query)
         self._left_out = {}
         totals = []
         for plan, task in zip(exchange.plans, exchange.tasks, strict=True):
@@ -210,8 +211,8 @@ class Aggregate:
         return limit_rows(rows, protection.rows_per_client, self._randomness)
 
 
-def _require_sum(plan: Plan) -> None:
-    query = plan.query
+def require_sum(query: Query[Any]) -> None:
+    """Refuse what cannot be drawn in aggregate."""
     if not isinstance(query, Sum):
         raise UnsupportedQuery(
             f"{type(query).__name__} of {query.of.name}: only sums can be drawn in aggregate; use the faithful mode."

@@ -7,19 +7,17 @@ budget for nothing, so the whole of it is judged first.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedassay.agenda import Agenda, Item
 from fedassay.errors import BudgetExceeded, FedassayError
-from fedassay.privacy import renyi
-from fedassay.privacy.accounting import GAUSSIAN, LAPLACE
 from fedassay.privacy.database_ledger import DatabaseLedger
 from fedassay.privacy.ledger import Charge, Ledger, MemoryLedger, compose
-from fedassay.protocol import ATOMS, Budget, Part, Setting
-from fedassay.run import rehearse
+from fedassay.protocol import Budget, Setting
 from fedassay.study.file import StudyFile
+from fedassay.study.foreseen import foreseen
 from fedassay.study.runtimes import FileDrop
 
 _STEPS = 40
@@ -71,9 +69,9 @@ def require_affordable(
 ) -> None:
     """Refuse a study that its ledger would refuse at some point, before anybody is asked.
 
-    Assumption: tasks that ask several times spend what their share allows; for them what is foreseen is at least what
-    they will be charged, as far as releases of one budget compose like Gaussian (or, for delta = 0, Laplace) noise.
-    The ledger, which judges each release exactly, has the last word.
+    Assumption: that of `foreseen`. The ledger, which judges each release exactly, has the last word.
+
+    Edge cases: where nothing was spent before, a total that covers the budget of the study is always enough.
 
     Parameters
     ----------
@@ -84,68 +82,17 @@ def require_affordable(
     if cap is None or setting.budget is None:
         return
     before = [one for one in books.charges if not one.exact and str(one.id).partition("/")[0] not in own]
+    if not before and setting.budget.epsilon <= cap.epsilon and setting.budget.delta <= cap.delta:
+        return
     needed = _total(before, foreseen(agenda, setting), cap)
     if needed <= cap.epsilon:
         return
     raise study_refused(study, agenda, setting, before=before, cap=cap, needed=needed)
 
 
-def foreseen(agenda: Agenda, setting: Setting) -> list[Charge]:
-    """What a study will be charged: the first release of each task as planned, and the rest of its share."""
-    charges: list[Charge] = []
-    for item, job in zip(agenda.items, agenda.jobs(setting), strict=True):
-        first = rehearse(job.task, job.setting)
-        plans = [job.setting.plan(query) for query in first]
-        charges += [
-            Charge.of(plan, id=f"{item.name}/{place}", dataset="", study="")
-            for place, plan in enumerate(plans)
-        ]
-        asked = dict.fromkeys(ATOMS, 0.0)
-        for plan in plans:
-            for atom in plan.query.part.atoms:
-                asked[atom] += plan.query.share
-        charges += _rest(item, agenda, setting, asked)
-    return charges
-
-
-def _rest(item: Item, agenda: Agenda, setting: Setting, asked: Mapping[Part, float]) -> list[Charge]:
-    """What a task may still spend on each atom after its first step."""
-    atoms = {atom for part in agenda.parts(item) for atom in part.atoms}
-    left = {atom: item.share - asked[atom] for atom in atoms}
-    return [
-        _share_of(setting, share, atom, name=f"{item.name}/{atom}")
-        for atom, share in left.items()
-        if share > 1e-9 * item.share
-    ]
-
-
-def _share_of(setting: Setting, share: float, part: Part, *, name: str) -> Charge:
-    """A release that spends this share of the budget on these rows."""
-    budget = setting.budget
-    assert budget is not None
-    pure = budget.delta == 0
-    scale = (
-        1 / (share * budget.epsilon)
-        if pure
-        else math.sqrt(1 / (2 * share * renyi.rho_of(budget.epsilon, budget.delta)))
-    )
-    return Charge(
-        id=name,
-        dataset="",
-        study="",
-        law=LAPLACE if pure else GAUSSIAN,
-        scale=scale,
-        l1=1.0,
-        l2=1.0,
-        trust_model=setting.trust.name,
-        part=part,
-        unit=setting.protection.unit,
-        neighbours=setting.protection.neighbours,
-    )
-
-
-def _total(before: Sequence[Charge], more: Sequence[Charge], cap: Budget) -> float:
-    return compose([*before, *more], cap.delta)
+def _total(before: Sequence[Charge], cases: Sequence[Sequence[Charge]], cap: Budget) -> float:
+    """What the dearest case comes to, together with what was spent before."""
+    return max(compose([*before, *more], cap.delta) for more in cases)
 
 
 # --- the way out ------------------------------------------------------------------------------------------

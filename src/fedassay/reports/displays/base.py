@@ -57,7 +57,7 @@ class Display(ABC):
         return plots.framed(self.draw().properties(description=self.alternative))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the plot to a file that stands alone: ``.png``, ``.svg``, ``.pdf``; or ``.html``, see `plots.save`."""
+        """Write the plot to a file that stands alone: ``.png``, ``.svg`` or ``.pdf``."""
         plots.save(self.chart, path)
 
     def _repr_html_(self) -> str:

@@ -61,7 +61,7 @@ class BudgetDisplay(Display):
 
     @property
     def by_task(self) -> Mapping[str, float]:
-        """By each task alone, see `budget_plots.spent_by_task`."""
+        """By each task alone; under a delta these add up to more than was spent."""
         return budget_plots.spent_by_task(self.results)
 
     def draw(self) -> alt.LayerChart:

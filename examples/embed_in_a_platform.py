@@ -1,0 +1,155 @@
+"""A federated platform carries fedassay's messages itself: here over HTTP, there over whatever it has.
+
+    python examples/embed_in_a_platform.py [FOLDER]
+
+A platform brings two things. At a site: bytes in, bytes out (`Client.answer`); the site's own file says which rows,
+which policy, which budget, whose keys. At the server: a runtime that delivers requests and brings back what arrives
+(`ask`). What is asked, who adds which noise, what is masked and what is charged to which ledger is none of its
+business, and the same for all runtimes.
+
+Real transports add TLS, and check who sends: then hand the checked public key on, `answer(request, asker=..)`, so that
+policies can name those who may ask.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import urllib.request
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pandas as pd
+
+import fedassay
+from fedassay.agenda import Agenda, Run
+from fedassay.client import Client
+from fedassay.crypto.identity import Identity, key_to_text
+from fedassay.data.hospitals import hospitals
+from fedassay.privacy.ledger import Charge, MemoryLedger
+from fedassay.privacy.randomness import SecureRandomness
+from fedassay.protocol import Party, Setting
+from fedassay.run import run
+from fedassay.runtimes.messaging import MessagingRuntime
+from fedassay.sites import SiteFile
+
+TRUST = fedassay.DistributedDP()
+BUDGET = fedassay.Budget(epsilon=1.0, delta=1e-6)
+SITES = 4
+
+SITE = """\
+name = "{name}"
+dataset = "{name}/admissions"
+data = "scores.parquet"
+key = "site.key"
+state = "state"
+
+[columns]
+score = "risk"
+label = "outcome"
+
+[policy]
+trust_models = ["distributed-dp"]
+tasks = ["evaluate"]
+smallest_cohort = 3
+total = {{ epsilon = 1.0, delta = 1e-6 }}
+
+[roster]
+{roster}
+"""
+
+
+def settle(folder: Path) -> list[Client]:
+    """Each site with its rows, keys and rules, as it would be set up on its own machine."""
+    rows = pd.DataFrame(hospitals(clients=SITES, patients=8000, seed=1))
+    sites = {name: folder / name for name in sorted(rows.hospital.unique())}
+    keys = {name: Identity.draw(SecureRandomness()) for name in sites}
+    roster = "\n".join(f'{name} = "{key_to_text(key.public)}"' for name, key in keys.items())
+    for name, place in sites.items():
+        place.mkdir(parents=True)
+        keys[name].save(place / "site.key")
+        rows[rows.hospital == name].to_parquet(place / "scores.parquet")
+        (place / "site.toml").write_text(SITE.format(name=name, roster=roster), encoding="utf-8")
+    return [SiteFile.read(place / "site.toml").open() for place in sites.values()]
+
+
+def serve(client: Client) -> HTTPServer:
+    """The platform's half at a site."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            reply = client.answer(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(reply)))
+            self.end_headers()
+            self.wfile.write(reply)
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+class OverHttp(MessagingRuntime):
+    """The platform's half at the server: site names to addresses."""
+
+    simulated = False  # a release: seeds are refused
+
+    def __init__(self, addresses: Mapping[str, str]) -> None:
+        super().__init__()
+        self._addresses = addresses
+
+    @property
+    def clients(self) -> Sequence[str]:
+        """The names of all sites."""
+        return list(self._addresses)
+
+    def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Mapping[str, bytes]:
+        """Send all requests at once; who does not answer in time is a dropout, which the protocol survives."""
+
+        def post(name: str) -> tuple[str, bytes | None]:
+            try:
+                with urllib.request.urlopen(self._addresses[name], requests[name], timeout=30) as reply:
+                    return name, reply.read()
+            except OSError:
+                return name, None
+
+        print(f"  leg {leg}: {sum(map(len, requests.values())):,} bytes to {len(requests)} {to}")
+        with ThreadPoolExecutor(len(requests)) as pool:
+            return {name: reply for name, reply in pool.map(post, requests) if reply is not None}
+
+
+def main(folder: Path) -> None:
+    """Set up the sites, ask them for an evaluation, and show what it has cost them."""
+    clients = settle(folder)
+    servers = {client.name: serve(client) for client in clients}
+    runtime = OverHttp({name: f"http://127.0.0.1:{one.server_port}" for name, one in servers.items()})
+    agenda = Agenda.of("evaluate", {"thresholds": [0.2]})
+    setting = Setting(trust=TRUST, protection=fedassay.Protection(), budget=BUDGET, clients=len(clients))
+    receipts: dict[str | bytes, Charge] = {}
+    print(f"{len(clients)} sites, {TRUST.name}, epsilon {BUDGET.epsilon:g}:")
+    outcome = run(
+        agenda.jobs(setting),
+        runtime=runtime,
+        ledger=MemoryLedger(BUDGET),  # a real coordinator has one that lasts: DatabaseLedger
+        randomness=SecureRandomness(),
+        study="spring",
+        receipts=receipts,
+    )
+    results = agenda.results(outcome, Run(clients=runtime.clients, budget=BUDGET, receipts=receipts))
+    auc = results["roc_auc"]
+    print(f"AUC {auc['value']:.3f} ({auc['interval'][0]:.3f} to {auc['interval'][1]:.3f}).")
+    for client in clients:
+        spent = client.site.ledger.spent(client.site.dataset, BUDGET.delta)
+        print(f"The ledger of {client.name}: epsilon {spent:.3g} of {BUDGET.epsilon:g} is spent.")
+    for server in servers.values():
+        server.shutdown()
+        server.server_close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "platform"))

@@ -1,0 +1,93 @@
+"""What a study will be charged, as far as that is known before anybody is asked.
+
+The first release of every task is planned as it will be. What comes later depends on answers; known is only the share
+of the budget that is left for it, and how trust models turn a share into noise. So there are several cases: one in
+which all later releases get the noise of sums that one row moves in one place, and one of those that it moves in many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from fedassay.agenda import Agenda, Item
+from fedassay.privacy import accounting
+from fedassay.privacy.ledger import Charge
+from fedassay.protocol import ATOMS, Budget, Part, Plan, Sensitivity, Setting
+from fedassay.run import rehearse
+from fedassay.trust.distributed_dp import DistributedDP
+
+_FEW, _MANY = Sensitivity(l1=1.0, l2=1.0), Sensitivity(l1=64.0, l2=8.0)
+"""Of a sum that one row moves in one place, which gets Laplace noise, and in many, which gets Gaussian or Skellam noise
+if there is a delta."""
+
+_WHOLE = 1 - 1e-9
+"""From here on a pure epsilon is the whole share of an epsilon: rounding."""
+
+
+def foreseen(agenda: Agenda, setting: Setting) -> tuple[list[Charge], ...]:
+    """What a study will be charged, in each case; what it is charged in the end costs about as much as the dearest.
+
+    Guarantee: first releases are charged as they will be, if they are asked in this setting. Shares of the rest are
+    complete: no task is charged for more (`run.Purse`).
+    Assumption: later releases have the noise laws of one of the cases; a mixture of them can cost a little more.
+    """
+    cases: tuple[list[Charge], ...] = ([], [])
+    for item, job in zip(agenda.items, agenda.jobs(setting), strict=True):
+        plans = [job.setting.plan(query) for query in rehearse(job.task, job.setting)]
+        first = [
+            Charge.of(plan, id=f"{item.name}/{place}", dataset="", study="")
+            for place, plan in enumerate(plans)
+        ]
+        for shape, charges in zip((_FEW, _MANY), cases, strict=True):
+            charges += first
+            for atom, share in _left(item, agenda, plans).items():
+                charges += _rest(setting, shape, atom, share, first=list(zip(plans, first, strict=True)))
+    return cases
+
+
+def _left(item: Item, agenda: Agenda, plans: Sequence[Plan]) -> Mapping[Part, float]:
+    """What a task may still spend on each atom after its first step; nothing if it has nothing to ask."""
+    if not plans:
+        return {}
+    atoms = {atom for part in agenda.parts(item) for atom in part.atoms}
+    asked = {
+        atom: math.fsum(plan.query.share for plan in plans if atom in plan.query.part.atoms) for atom in atoms
+    }
+    left = {atom: min(1.0, item.share - asked[atom]) for atom in ATOMS if atom in atoms}
+    return {atom: share for atom, share in left.items() if share > 1e-9 * item.share}
+
+
+def _rest(
+    setting: Setting, shape: Sensitivity, part: Part, share: float, *, first: Sequence[tuple[Plan, Charge]]
+) -> list[Charge]:
+    """Releases that spend this share on these rows, made like the first ones of the task."""
+    budget = setting.budget
+    assert budget is not None
+    plan, like = first[0]
+    if like.sampled < 1:  # then all releases are of the same share
+        return [replace(like, part=part)] * math.ceil(share / plan.query.share * _WHOLE)
+    if like.shuffled is not None:
+        part_of = Budget(epsilon=share * budget.epsilon, delta=share * budget.delta)
+        return [replace(like, part=part, shuffled_epsilon=part_of.epsilon, shuffled_delta=part_of.delta)]
+    if budget.delta == 0 or any(_is_pure(one, charge, budget) for one, charge in first):
+        # Randomised response is the dearest of all releases with this epsilon.
+        return [
+            replace(
+                like, part=part, law=accounting.LAPLACE, scale=1 / (share * budget.epsilon), l1=1.0, l2=1.0
+            )
+        ]
+    calibrate = (
+        accounting.calibrate_shared if isinstance(setting.trust, DistributedDP) else accounting.calibrate
+    )
+    noise = calibrate(budget, shape, share)
+    return [replace(like, part=part, law=noise.law, scale=noise.scale, l1=shape.l1, l2=shape.l2)]
+
+
+def _is_pure(plan: Plan, charge: Charge, budget: Budget) -> bool:
+    """Whether shares of a pure epsilon are spent although there is a delta, as with unary encoding."""
+    if plan.query.share == 1 or charge.law not in (accounting.LAPLACE, accounting.UNARY, accounting.CHOICE):
+        return False
+    spent = (1.0 if charge.law == accounting.UNARY else charge.l1) / charge.scale
+    return spent >= _WHOLE * plan.query.share * budget.epsilon

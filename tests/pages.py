@@ -1,0 +1,62 @@
+"""Pages of the documentation, as a person reads them who does what they say."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fedassay.cli import run_command
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+LEFT_OUT = "…"
+
+Block = tuple[str, str]
+"""The language of a block of code, and its text."""
+
+
+def blocks(page: str) -> list[Block]:
+    """The blocks of code of a page, or of a part of one, in order."""
+    return re.findall(r"^```(\w*)\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+
+
+def with_what_is_shown(page: str) -> Iterator[tuple[str, str, str]]:
+    """The blocks to be executed, each with what the page shows directly after it, if it does."""
+    found = blocks(page)
+    for place, (language, text) in enumerate(found):
+        if language:
+            after = found[place + 1] if place + 1 < len(found) else ("none", "")
+            yield language, text, after[1] if after[0] == "" else ""
+
+
+def typed(text: str) -> None:
+    """Type commands of fedassay, each of which must succeed."""
+    for line in text.splitlines():
+        command, *arguments = shlex.split(line, comments=True)
+        assert command == "fedassay"
+        assert run_command(arguments) == 0, line
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def assert_shown(promised: str, said: str) -> None:
+    """What a page shows was said, in this order; `…` stands for anything, and lines may break elsewhere."""
+    rest = words(said)
+    for wanted in filter(None, map(words, promised.split(LEFT_OUT))):
+        assert wanted in rest, f"the page shows {wanted!r}, the command said:\n{said}"
+        rest = rest.partition(wanted)[2]
+
+
+def follow(page: str, capsys: Any) -> None:
+    """Do what a page says: execute its Python, type its commands, compare what they say."""
+    for language, text, promised in with_what_is_shown(page):
+        capsys.readouterr()
+        if language == "python":
+            exec(compile(text, "page", "exec"), {})
+        elif language == "sh":
+            typed(text)
+        assert_shown(promised, capsys.readouterr().out)
