@@ -6,7 +6,7 @@ STAMP = $(VENV)/.installed
 # One more than the two cores of CI: tests of deployments mostly wait.
 WORKERS ?= 3
 
-.PHONY: demo test test-full check docs figures bench clean
+.PHONY: demo test test-full check docs site figures bench clean
 
 demo: $(STAMP) ## the main job: a whole study over 40 simulated hospitals, then six trust models side by side
 	$(BIN)/fedassay demo
@@ -28,6 +28,9 @@ check: $(STAMP) ## lint, types, import directions, doctests, generated pages
 docs: $(STAMP) ## rewrite the pages that are generated from the code
 	$(BIN)/python docs/generate.py
 
+site: $(STAMP) ## the documentation as a site in site/: works offline, every warning is an error
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -d site/.trees docs site
+
 figures: $(STAMP) ## curves and tables of docs/experiments, from real data (FEDASSAY_DATA); an hour and a half
 	$(BIN)/python -m experiments.three_privacy_models
 	$(BIN)/python -m experiments.distributions
@@ -45,4 +48,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) demo-output
+	rm -rf $(VENV) demo-output site

@@ -8,13 +8,18 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from api_page import api_page
+from commands_page import commands_page
+
 from fedassay.cells import cells_page
 from fedassay.study.page import study_page
 from fedassay.study.schema import SCHEMA_FILE, schema_text
 
 _REFERENCE = Path(__file__).parent / "reference"
 PAGES = {
+    _REFERENCE / "api.md": api_page,
     _REFERENCE / "cells.md": cells_page,
+    _REFERENCE / "commands.md": commands_page,
     _REFERENCE / "study.md": study_page,
     SCHEMA_FILE: schema_text,
 }

@@ -13,15 +13,18 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
+from fedassay.api.study import conduct, run_study
 from fedassay.journal import FileJournal, Journal
 from fedassay.privacy.database_ledger import DatabaseLedger
 from fedassay.privacy.ledger import Charge, compose
 from fedassay.privacy.shuffling import cost_of
 from fedassay.protocol import ATOMS, Part, Plan
+from fedassay.result import Result
 from fedassay.run import Errand
-from fedassay.runtimes.in_process import Aggregate
+from fedassay.runtimes.in_process import Aggregate, Progress
 from fedassay.runtimes.messaging import MessagingRuntime
-from fedassay.study.folder import JOURNAL
+from fedassay.study.file import StudyFile
+from fedassay.study.folder import JOURNAL, prepare
 
 ROWS = "rows.csv"
 LEDGER = "ledger.sqlite"
@@ -88,6 +91,14 @@ def place(folder: Path, text: str, frame: pd.DataFrame | None = None) -> Path:
         (rows() if frame is None else frame).to_csv(folder / ROWS, index=False)
     (folder / "study.toml").write_text(text)
     return folder / "study.toml"
+
+
+def conducted(path: Path, out: Path | None = None, progress: Progress | None = None) -> Result:
+    """Run the study of a file, with its journal in a folder if one is named; no artefacts are written."""
+    if out is None:
+        return run_study(path, progress=progress)
+    prepare(out)
+    return conduct(StudyFile.read(path), out, progress=progress)
 
 
 # --- what clients were asked ------------------------------------------------------------------------------

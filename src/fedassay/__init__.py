@@ -11,7 +11,7 @@ __version__ = version.VERSION
 if TYPE_CHECKING:
     from fedassay.api import calibrate, conformal, ecdf, evaluate, hosmer_lemeshow, infer, quantiles
     from fedassay.api.regression import FederatedRegression
-    from fedassay.api.study import run_study
+    from fedassay.api.study import run_study, verify
     from fedassay.artefacts.calibrator import Calibrator
     from fedassay.artefacts.calibrators import load_calibrator
     from fedassay.artefacts.class_calibrator import ClassCalibrator
@@ -83,12 +83,13 @@ __all__ = [
     "quantiles",
     "run_study",
     "value_at",
+    "verify",
 ]
 
 _HOMES = {
     "fedassay.api": ("calibrate", "conformal", "ecdf", "evaluate", "hosmer_lemeshow", "infer", "quantiles"),
     "fedassay.api.regression": ("FederatedRegression",),
-    "fedassay.api.study": ("run_study",),
+    "fedassay.api.study": ("run_study", "verify"),
     "fedassay.artefacts.calibrator": ("Calibrator",),
     "fedassay.artefacts.calibrators": ("load_calibrator",),
     "fedassay.artefacts.class_calibrator": ("ClassCalibrator",),

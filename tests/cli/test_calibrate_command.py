@@ -146,9 +146,9 @@ def test_a_page_with_both_reliability_diagrams(capsys: Any, csv: Path, tmp_path:
     code, _, _ = call(capsys, "calibrate", csv, *COLUMNS, "--report", report, "-q", "--seed", 1)
     page = report.read_text()
     assert code == 0
-    assert "<title>fedassay: calibrate</title>" in page
-    assert "Before, ECE" in page
-    assert "After, ECE" in page
+    assert "<title>Calibration of a binary classifier - fedassay</title>" in page
+    assert page.count(">Reliability, before and after<") == 1
+    assert re.search(r"ECE before 0\.\d{3}, after 0\.\d{3}", page)
     assert "Recommended: on held-out rows" in page
     assert "https://" not in page
 

@@ -201,7 +201,7 @@ def test_tables_are_printed_and_files_written(capsys: Any, csv: Path, tmp_path: 
         assert words in out
     results = json.loads(target.read_text())["results"]
     page = report.read_text()
-    assert "<title>fedassay: ecdf</title>" in page
+    assert "<title>Distribution function - fedassay</title>" in page
     assert page.count("<svg") == 1
     assert "https://" not in page
     # What was not asked before can be asked later, for nothing.

@@ -12,14 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedassay.api.study import run_study
 from fedassay.errors import BudgetExceeded
 from fedassay.privacy.accounting import GAUSSIAN, LAPLACE
 from fedassay.privacy.database_ledger import DatabaseLedger
 from fedassay.privacy.ledger import Charge, compose
 from fedassay.protocol import Part, Unit
 from ledgers import charge
-from study_runs import LEDGER, charges, journal_of, place, rows, study_text, watched
+from study_runs import LEDGER, charges, conducted, journal_of, place, rows, study_text, watched
 
 TASKS: dict[str, dict[str, Any]] = {
     "evaluate": {},
@@ -99,7 +98,7 @@ def refusal(case: Case, folder: Path, **changes: Any) -> str | None:
     path = place(folder, case.text(**changes))
     with watched() as asked:
         try:
-            run_study(path, folder=folder / "out" / f"{len(list(folder.glob('out/*')))}")
+            conducted(path, folder / "out" / f"{len(list(folder.glob('out/*')))}")
         except BudgetExceeded as error:
             why = str(error)
         else:
@@ -178,13 +177,13 @@ def test_the_folder_of_a_refused_study_takes_the_changed_file(tmp_path: Path) ->
     with pytest.raises(
         BudgetExceeded, match=r"study.toml, line 10: .*Cheapest change: epsilon = "
     ) as refused:
-        run_study(tmp_path / "study.toml", folder=tmp_path / "out")
+        conducted(tmp_path / "study.toml", tmp_path / "out")
     with journal_of(tmp_path / "out") as journal:
         assert [entry["kind"] for entry in journal.entries()] == ["study"]
     less = EPSILON.search(str(refused.value))
     assert less is not None
     place(tmp_path, study(ledger={"epsilon": 4.0, "delta": 1e-6}, epsilon=float(less[1])))
-    result = run_study(tmp_path / "study.toml", folder=tmp_path / "out")
+    result = conducted(tmp_path / "study.toml", tmp_path / "out")
     assert result["budget"]["epsilon"] == float(less[1])
 
 
@@ -193,7 +192,7 @@ def test_where_shares_are_not_given_leaving_a_task_out_is_not_proposed(tmp_path:
     place(tmp_path, study({"evaluate": {}, "ecdf": TASKS["ecdf"]}, ledger={"epsilon": 4.0, "delta": 1e-6}))
     DatabaseLedger(tmp_path / LEDGER, None).charge([SPENT])
     with pytest.raises(BudgetExceeded) as refused:
-        run_study(tmp_path / "study.toml")
+        conducted(tmp_path / "study.toml")
     assert "leave out" not in str(refused.value)
 
 
@@ -204,7 +203,7 @@ def test_a_calibration_that_others_name_is_not_left_out(tmp_path: Path) -> None:
         place(tmp_path, study(small, ledger={"epsilon": 4.2, "delta": 1e-6}))
         DatabaseLedger(tmp_path / LEDGER, None).charge([SPENT])
         with pytest.raises(BudgetExceeded, match=rf"leave out \[tasks\.{proposed}\]"):
-            run_study(tmp_path / "study.toml")
+            conducted(tmp_path / "study.toml")
 
 
 def test_a_total_without_delta_is_told_to_have_one(tmp_path: Path) -> None:
@@ -212,9 +211,9 @@ def test_a_total_without_delta_is_told_to_have_one(tmp_path: Path) -> None:
     with pytest.raises(
         BudgetExceeded, match=r"more than any epsilon of 4 .*change: delta = 1e-06 in \[ledger\]"
     ):
-        run_study(tmp_path / "study.toml")
+        conducted(tmp_path / "study.toml")
     place(tmp_path, study(ledger={"epsilon": 4.0, "delta": 1e-6}))
-    assert run_study(tmp_path / "study.toml")["budget"]["spent"] <= 4
+    assert conducted(tmp_path / "study.toml")["budget"]["spent"] <= 4
 
 
 def test_what_was_spent_for_other_units_adds_up_with_nothing(tmp_path: Path) -> None:
@@ -223,9 +222,9 @@ def test_what_was_spent_for_other_units_adds_up_with_nothing(tmp_path: Path) -> 
     with pytest.raises(
         BudgetExceeded, match=r"another dataset in \[ledger\], as on rows .* per client under"
     ):
-        run_study(tmp_path / "study.toml")
+        conducted(tmp_path / "study.toml")
     place(tmp_path, study(ledger={"epsilon": 9.0, "delta": 1e-6, "dataset": "others"}))
-    assert run_study(tmp_path / "study.toml")["budget"]["spent"] <= 4
+    assert conducted(tmp_path / "study.toml")["budget"]["spent"] <= 4
 
 
 def test_where_each_row_is_a_client_two_studies_add_up(tmp_path: Path) -> None:
@@ -235,10 +234,10 @@ def test_where_each_row_is_a_client_two_studies_add_up(tmp_path: Path) -> None:
     )
     place(tmp_path, text.replace('client = "site"\n', ""), rows(2, 20))
     for _ in range(2):
-        run_study(tmp_path / "study.toml")
+        conducted(tmp_path / "study.toml")
     assert {one.unit for one in charges(tmp_path)} == {Unit.CLIENT}
     with pytest.raises(BudgetExceeded, match=r"it would come to 6 of 5 .*epsilon = 1 instead of 2"):
-        run_study(tmp_path / "study.toml")
+        conducted(tmp_path / "study.toml")
 
 
 class Stopped(Exception):
@@ -255,15 +254,15 @@ def test_a_study_that_goes_on_does_not_pay_twice(tmp_path: Path, monkeypatch: py
             raise Stopped
 
     with pytest.raises(Stopped):
-        run_study(tmp_path / "study.toml", folder=tmp_path / "out", progress=stop)
+        conducted(tmp_path / "study.toml", tmp_path / "out", stop)
     paid = charges(tmp_path)
     assert len(paid) > 3
     with monkeypatch.context() as broken:
         broken.setattr("fedassay.api.study._begun", lambda journal: frozenset())
         with pytest.raises(BudgetExceeded):
-            run_study(tmp_path / "study.toml", folder=tmp_path / "out")
-    result = run_study(tmp_path / "study.toml", folder=tmp_path / "out")
+            conducted(tmp_path / "study.toml", tmp_path / "out")
+    result = conducted(tmp_path / "study.toml", tmp_path / "out")
     assert charges(tmp_path)[: len(paid)] == paid
     assert [one.id for one in charges(tmp_path)][1:] == [one["id"] for one in result["budget"]["charges"]]
     with pytest.raises(BudgetExceeded):  # another study does pay
-        run_study(tmp_path / "study.toml")
+        conducted(tmp_path / "study.toml")

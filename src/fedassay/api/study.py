@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ from fedassay.agenda import Agenda
 from fedassay.api.classes import look_up
 from fedassay.api.prediction_sets import warnings_about
 from fedassay.api.terms import Roles, Terms
+from fedassay.artefacts.verified import Verified, check
+from fedassay.crypto.identity import Identity, key_from_text
 from fedassay.data.feature_names import feature_names
 from fedassay.data.partition import Partition
+from fedassay.data.sql import Database
 from fedassay.errors import FedassayError, UsageError
 from fedassay.journal import FileJournal, Journal, MemoryJournal
 from fedassay.planning import PlannedStudy, StudyExpectation, recommended_shares
@@ -24,15 +28,21 @@ from fedassay.runtimes.in_process import Progress
 from fedassay.simulation import Simulation, simulate
 from fedassay.study.afford import opened_books, require_affordable
 from fedassay.study.file import StudyFile
-from fedassay.study.folder import JOURNAL, prepare
+from fedassay.study.folder import JOURNAL, Signed, prepare, write_folder
 from fedassay.study.runtimes import InProcess, Runtime
 from fedassay.tasks.conformal import Conformal
+
+FINISHED = "finished"
+"""The last entry of a study's journal."""
+
+_OF_THE_RUN = ("cohort", "runtime")
 
 
 def run_study(
     study: StudyFile | str | os.PathLike[str],
     *,
     folder: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Run a simulated study: all its tasks over one federation, under one budget.
@@ -40,15 +50,16 @@ def run_study(
     Parameters
     ----------
     study : the file, or what was read from it.
-    folder : where its journal is kept. A run that broke off goes on from there when it is called again: nothing is
-        asked, or charged, twice. Without one, everything is in memory.
+    folder : where its journal and, at the end, all its artefacts are written, as by `fedassay run`. A run that broke
+        off goes on from there when it is called again: nothing is asked, or charged, twice. Without one, everything is
+        in memory.
+    key : the file of a private key that signs the certificate; one that is made for this study, if nothing is said.
     progress : called with the leg, the clients done and the clients in all.
 
     Returns
     -------
     A `Result` of the task ``study``: ``result["tasks"]`` has the results of each task under its name,
-    ``result["verdict"]`` and ``result["budget"]`` what they say and what they cost together. `fedassay run` writes all
-    artefacts of it.
+    ``result["verdict"]`` and ``result["budget"]`` what they say and what they cost together.
 
     Raises
     ------
@@ -64,10 +75,59 @@ def run_study(
         )
     if folder is None:
         return _conduct(file, MemoryJournal(), progress)
+    identity = None if key is None else Identity.load(Path(key))
     prepare(Path(folder))
-    journal = FileJournal(Path(folder) / JOURNAL)
+    result = conduct(file, Path(folder), progress=progress)
+    signed = Signed(identity=identity, ledger_head=opened_books(file).head, training=file.training)
+    write_folder(Path(folder), result, study_text=file.text, signed=signed)
+    return result
+
+
+def verify(folder: str | os.PathLike[str], *, key: str | None = None) -> Verified:
+    """Check the certificate of a study's folder: signature, files, and whether what was spent adds up.
+
+    Parameters
+    ----------
+    key : the public key that must have signed, as `fedassay keys` prints it.
+
+    Returns
+    -------
+    A `Verified`: ``holds``, and ``wrong`` with what does not.
+    """
+    return check(Path(folder), key=None if key is None else key_from_text(key, whose="whoever signed"))
+
+
+def conduct(file: StudyFile, folder: Path, *, progress: Progress | None = None) -> Result:
+    """Run a simulated study with its journal in this folder, or go on with it; nothing else is written."""
+    journal = FileJournal(folder / JOURNAL)
     try:
-        return _conduct(file, journal, progress)
+        result = _conduct(file, journal, progress)
+        noted = journal.find(FINISHED)
+        if noted is None:
+            journal.append(
+                {
+                    "kind": FINISHED,
+                    "time": datetime.now(UTC).isoformat(timespec="seconds"),
+                    **{name: dict(getattr(result, name)) for name in _OF_THE_RUN},
+                    "warnings": list(result.warnings),
+                }
+            )
+            return result
+        # What can only be known while clients are asked is as it was then.
+        kept = {name: noted[name] for name in _OF_THE_RUN}
+        return replace(result, **kept, warnings=tuple(noted["warnings"]))
+    finally:
+        journal.close()
+
+
+def finished_on(folder: Path) -> str | None:
+    """When the study in this folder was finished, in UTC; None if it was not."""
+    if not (folder / JOURNAL).exists():
+        return None
+    journal = FileJournal(folder / JOURNAL)
+    try:
+        noted = journal.find(FINISHED)
+        return None if noted is None else str(noted["time"])
     finally:
         journal.close()
 
@@ -126,6 +186,7 @@ def _settled(file: StudyFile, journal: Journal) -> bytes:
 
     A file that has changed before anybody was asked, after a refusal say, begins anew.
     """
+    data = _fingerprint(file.source)
     settled = [entry for entry in journal.entries() if entry["kind"] == "study"]
     begun = settled[-1] if settled else None
     asked = bool(journal.exchanged())
@@ -134,15 +195,34 @@ def _settled(file: StudyFile, journal: Journal) -> bytes:
     if begun is None or (begun["digest"] != file.digest and not asked):
         seed = getattr(file.runtime, "seed", None)
         key = SecureRandomness().bytes(32) if seed is None else Simulation(seed=seed).key_of_split()
-        begun = {"kind": "study", "digest": file.digest, "split": key}
+        begun = {"kind": "study", "digest": file.digest, "split": key, "data": data}
         journal.append(begun)
     if begun["digest"] != file.digest:
         raise UsageError(
             f"{file.path}: the folder holds a run of this study as it was before the file changed; give another folder "
             "with --out, or begin anew with --fresh (which asks, and spends, again)."
         )
+    if begun["data"] != data:
+        raise UsageError(
+            f"{file.path}: the data have changed since this study was run; bring the old ones back, give another "
+            "folder with --out, or begin anew with --fresh (which asks, and spends, again)."
+        )
     split: bytes = begun["split"]
     return split
+
+
+def _fingerprint(source: Path | Database | None) -> bytes | None:
+    """The hash of the files of a simulation; None of a database, whose rows nobody looks at for that."""
+    if not isinstance(source, Path):
+        return None
+    files = sorted(source.iterdir()) if source.is_dir() else [source]
+    found = hashlib.sha256()
+    for path in files:
+        if path.is_file():
+            found.update(path.name.encode() + b"\0")
+            with path.open("rb") as file:
+                found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.digest()
 
 
 def shares_of(file: StudyFile) -> dict[str, float] | None:
@@ -161,12 +241,9 @@ def shares_of(file: StudyFile) -> dict[str, float] | None:
             protection=file.protection,
             holdout=file.holdout,
         )
-        expected = {"classes": study.expectation.classes}
-        known = {
-            task.name: {name: expected[name] for name in task.looked_up if expected.get(name) is not None}
-            for task in file.tasks
-        }
-        return recommended_shares(file.agenda(known=known), study)
+        return recommended_shares(
+            file.agenda(known=file.expected_parameters(study.expectation.classes)), study
+        )
     except FedassayError as error:
         raise file.problem(("expected",), f"no shares follow from it: {error}") from error
 

@@ -23,7 +23,7 @@ from fedassay.reports.side_by_side import print_side_by_side
 from fedassay.reports.terminal import render
 from fedassay.simulation import Simulation
 from fedassay.study.file import StudyFile
-from fedassay.study.folder import Signed, prepare, write_folder
+from fedassay.study.folder import prepare
 from fedassay.trust import TRUST_MODELS, Shuffle, TwoServer
 
 EPSILON = 1.0
@@ -103,7 +103,6 @@ def _study(out: Path, console: Console, *, quiet: bool) -> Path:
     prepare(folder, fresh=True)
     with output.progress(quiet=quiet) as advance:
         result = run_study(file, folder=folder, progress=advance)
-    write_folder(folder, result, study_text=file.path.read_text(encoding="utf-8"), signed=Signed())
     render(result.to_dict(), console)
     return folder
 

@@ -57,13 +57,7 @@ def study(
 def planned(file: StudyFile, expected: Mapping[str, Any], target: list[str] | None = None) -> StudyPlan:
     """The plan of a study file, with these expectations instead of its own."""
     expectation = StudyExpectation.of({**(file.expected or {}), **expected})
-    known = {"classes": expectation.classes}
-    agenda = file.agenda(
-        known={
-            task.name: {name: known[name] for name in task.looked_up if known.get(name) is not None}
-            for task in file.tasks
-        }
-    )
+    agenda = file.agenda(known=file.expected_parameters(expectation.classes))
     return plan_study(
         agenda,
         PlannedStudy(

@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fedassay.api.study import described, finished, run_study, shares_of
+from fedassay.api.study import conduct, described, finished, finished_on, shares_of
 from fedassay.cli import options, output
 from fedassay.cli import run_between_sites as between
+from fedassay.cli.run_promising import require_promising
 from fedassay.crypto.identity import Identity
 from fedassay.errors import UsageError
 from fedassay.reports.terminal import render
@@ -48,6 +49,9 @@ def run(
     mlflow: Annotated[
         str | None, typer.Option(metavar="URI", help="Log the study to this MLflow tracking server too.")
     ] = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Run what the planner expects to measure nothing well enough.")
+    ] = False,
     json: options.JsonFile = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -57,17 +61,25 @@ def run(
     """
     output.check_writable(json)
     file = StudyFile.read(study)
-    text = study.read_text(encoding="utf-8")  # now: whoever changes it while it runs changes the next one
     _check_options(file, fresh=fresh, close=close)
     folder = file.path.absolute().parent / file.name if out is None else out
     console = Console(quiet=quiet, stderr=json == "-")
     identity = _identity(file, key)
     prepare(folder, fresh=fresh)
+    before = finished_on(folder)
+    if before is not None:
+        console.print(
+            f"This study was finished on {before}: it is shown from its journal, and nothing is asked, or spent, again "
+            "(--fresh begins anew).",
+            highlight=False,
+        )
+    elif not anyway:
+        require_promising(file, console)
     result = _result(file, folder, console, close=close, quiet=quiet)
     if result is None:
         return
     signed = Signed(identity=identity, ledger_head=opened_books(file).head, training=file.training)
-    written = write_folder(folder, result, study_text=text, signed=signed)
+    written = write_folder(folder, result, study_text=file.text, signed=signed)
     if mlflow is not None:
         from fedassay.integrations.mlflow import log_study  # an extra, imported only if asked for
 
@@ -99,7 +111,7 @@ def _result(file: StudyFile, folder: Path, console: Console, *, close: bool, qui
     """The result, or None if sites have yet to answer."""
     if file.simulated:
         with output.progress(quiet=quiet) as advance:
-            return run_study(file, folder=folder, progress=advance)
+            return conduct(file, folder, progress=advance)
     agenda = file.agenda(shares=shares_of(file))
     if isinstance(file.runtime, FileDrop):
         found = between.by_files(file, file.runtime, agenda, close=close, console=console)

@@ -48,6 +48,7 @@ class Document:
     path: Path
     content: Mapping[str, Any]
     places: Mapping[Key, Place] = field(repr=False)
+    text: str = field(repr=False)
 
     @classmethod
     def read(cls, path: Path) -> Document:
@@ -73,7 +74,7 @@ class Document:
             where = f", line {match[1]}, column {match[2]}" if match else ""
             wrong = _PLACE.sub("", str(error))
             raise UsageError(f"{path}{where}: is not TOML ({wrong}); correct it there.") from error
-        return cls(path=path, content=content, places=key_places(text))
+        return cls(path=path, content=content, places=key_places(text), text=text)
 
     def where(self, key: Key) -> str:
         """The file, and the line of an entry or, where it is missing, of what it would be in."""

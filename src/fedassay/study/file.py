@@ -127,6 +127,11 @@ class StudyFile:
         return None if self.data is None else source_of(self.data, self.path)
 
     @property
+    def text(self) -> str:
+        """The file as it was read."""
+        return self.document.text
+
+    @property
     def simulated(self) -> bool:
         """Whether it is a simulation, of which nothing is really released."""
         return self.runtime.simulated
@@ -162,6 +167,13 @@ class StudyFile:
         most = max(agenda(dict.fromkeys(self.names, equal)).spent().values())
         # Not all tasks ask about the same rows.
         return agenda(dict.fromkeys(self.names, min(1.0, equal / most)))
+
+    def expected_parameters(self, classes: int | None) -> dict[str, dict[str, Any]]:
+        """By task, what would be looked up and is expected: how many classes there are."""
+        known = {} if classes is None else {"classes": classes}
+        return {
+            task.name: {name: known[name] for name in task.looked_up if name in known} for task in self.tasks
+        }
 
     @property
     def names(self) -> tuple[str, ...]:
