@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 import typer
 
-from fedassay.cli import app
+from fedassay.cli.commands import app
 
 
 def commands_page(program: typer.Typer = app) -> str:

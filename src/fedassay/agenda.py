@@ -136,6 +136,11 @@ class Agenda:
                 f"{item.name}: only prediction sets of a binary classifier (score and label, with held-out rows) can "
                 f"build on a calibration; leave out after = {item.after!r}."
             )
+        if made.parameters:
+            raise UsageError(
+                f"{item.name}: its scores have a calibrator of their own (parameters), expected none where it builds "
+                f"on {item.after!r}; leave one of them out."
+            )
 
     @classmethod
     def of(cls, task: str, parameters: Mapping[str, Any]) -> Agenda:

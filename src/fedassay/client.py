@@ -117,8 +117,18 @@ class Client(Endpoint):
             raise
         except Exception as error:
             raise PolicyRefusal(f"policy: it failed ({error!r}), so that everything is refused.") from error
+        self._require_apart(request.plans)
         for plan in request.plans:
             self._require_roles(plan)
+
+    def _require_apart(self, plans: tuple[Plan, ...]) -> None:
+        """Refuse what would undo a disclosure profile: hidden counts of a part are those of all rows less the rest."""
+        parts = {plan.query.part for plan in plans if is_seen(plan.setting.trust.name)}
+        if self._rules.disclosure is not None and Part.ALL in parts and len(parts) > 1:
+            raise PolicyRefusal(
+                "policy: got questions about all rows and about parts of them, whose hidden small counts could be "
+                "subtracted; expected one or the other, in studies of their own."
+            )
 
     def agree(self, opened: Envelope) -> None:
         """Charge the site's ledger, within what the policy allows in total; it may refuse, and then nothing is sent."""

@@ -17,6 +17,10 @@ from fedassay.trust.doubts import MOST_DOUBTS
 log = logging.getLogger("fedassay.helper")
 
 
+KEPT_EXCHANGES = 64
+"""More than a study has tasks: each may go on later from what a server keeps (`Points`)."""
+
+
 class Helper(Endpoint):
     """Drives the helper half of trust models that have one."""
 
@@ -32,7 +36,7 @@ class Helper(Endpoint):
     ) -> None:
         super().__init__(
             name,
-            store=store if store is not None else Store(),
+            store=store if store is not None else Store(kept=KEPT_EXCHANGES),
             summaries=summaries,
             trust_models=trust_models,
         )

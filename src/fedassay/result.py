@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedassay.errors import UsageError
 from fedassay.files import write_atomically
 from fedassay.protocol import Setting
 from fedassay.version import VERSION
 
+STUDY = "study"
+"""The task of a result that holds those of several."""
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
     """Everything that a run says, in the order of the public contract.
 
@@ -24,7 +28,7 @@ class Result:
 
     task: str
     parameters: Mapping[str, Any]
-    results: Mapping[str, Any] = field(repr=False)
+    results: Mapping[str, Any]
     privacy: Mapping[str, Any]
     cohort: Mapping[str, Any]
     runtime: Mapping[str, Any]
@@ -32,8 +36,59 @@ class Result:
     fedassay: str = VERSION
 
     def __getitem__(self, name: str) -> Any:
-        """A metric or curve of the task by its name, such as ``result["roc_auc"]``."""
-        return self.results[name]
+        """A metric or curve of the task by its name, such as ``result["roc_auc"]``.
+
+        A study has tasks: ``result.task_result("evaluate")["roc_auc"]``.
+        """
+        try:
+            return self.results[name]
+        except KeyError:
+            raise KeyError(self._where(name)) from None
+
+    def __repr__(self) -> str:
+        """Which result it is; the numbers are in `results`."""
+        named = {"study": self.parameters["study"]} if self.task == STUDY else {}
+        about = {
+            "task": self.task,
+            **named,
+            "trust_model": self.privacy["trust_model"],
+            "clients": self.cohort["clients"],
+        }
+        return f"Result({', '.join(f'{name}={value!r}' for name, value in about.items())})"
+
+    def task_result(self, name: str) -> Result:
+        """The result of one task of a study, as if it had been asked alone.
+
+        Privacy, cohort, runtime and warnings are those of the whole study: epsilon is that of all tasks together.
+        """
+        if self.task != STUDY:
+            raise UsageError(f"task {name!r}: the result is that of one task, {self.task}; use it as it is.")
+        tasks = self.results["tasks"]
+        if name not in tasks:
+            raise UsageError(
+                f"task {name!r}: the study has no such task, expected one of {', '.join(tasks)}."
+            )
+        entry = tasks[name]
+        columns = self.parameters.get("columns") or {}
+        return replace(
+            self,
+            task=entry["task"],
+            parameters={**columns, **entry["parameters"]},
+            results=entry["results"],
+        )
+
+    def _where(self, name: str) -> str:
+        """What to say of an entry that is not there; of a study, in which of its tasks it is."""
+        tasks = self.results.get("tasks", {}) if self.task == STUDY else {}
+        if name in tasks:
+            return f'{name}: it is a task of the study, see result.task_result("{name}")'
+        found = [task for task, entry in tasks.items() if name in entry["results"]]
+        if found:
+            places = " or ".join(f'result["tasks"]["{task}"]["results"]["{name}"]' for task in found)
+            return f'{name}: the result is that of a study; see {places}, or result.task_result("{found[0]}")'
+        return (
+            f"{name}: the result of {self.task} has no such entry, expected one of {', '.join(self.results)}"
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Result:

@@ -111,3 +111,61 @@ def test_too_few_clients_are_a_wrong_number(tmp_path: Path) -> None:
     few = STUDY.replace("server-dp", "distributed-dp").replace("clients = 10", "clients = 2")
     with pytest.raises(UsageError, match="clients"):
         call(tmp_path, few)
+
+
+# --- words that are explained -----------------------------------------------------------------------------------
+
+WITHOUT_NOISE = STUDY.replace('trust = "server-dp"\nepsilon = 1.0\n', "")
+
+
+def test_words_of_the_tables_are_explained(tmp_path: Path) -> None:
+    out, _ = call(tmp_path, WITHOUT_NOISE + "[tasks.conformal]\n")
+    for line in (
+        "*: what the verdict depends on.",
+        "target: what is usually near enough; --target TASK.METRIC=WIDTH asks for something else.",
+        "brier_excess: by how much the Brier score of calibrated probabilities will exceed the best possible.",
+        "spread: how much the coverage of the sets varies",
+        "excess: by how much the sets cover more than the level",
+        "shortfall: how far below the level",
+        "rows of calibrate, conformal: 30% of all are held out to judge what is fitted; of the others, the calibration "
+        "gets one half and what builds on it the other.",
+    ):
+        assert f"\n{line}" in out
+
+
+def test_only_words_that_appear_are_explained(tmp_path: Path) -> None:
+    out, _ = call(tmp_path, WITHOUT_NOISE.partition("[tasks.calibrate]")[0])
+    for word in ("spread: ", "excess: ", "rows of "):
+        assert word not in out
+    assert "Trust models that add noise are shown with ε = 1, δ = 1e-06: the study names no budget." in out
+
+
+def test_rows_that_are_not_halved(tmp_path: Path) -> None:
+    out, _ = call(tmp_path, STUDY)
+    assert "\nrows of calibrate: 30% of all are held out to judge what is fitted.\n" in out
+    assert "\n*: what the verdict and the recommended shares depend on.\n" in out
+    assert "are shown with ε" not in out
+
+
+CLASSES = """
+name = "species"
+[data]
+path = "z.npz"
+[data.columns]
+class = "y"
+logits = "z"
+[expected]
+rows = 4000
+clients = 10
+classes = 3
+accuracy = 0.8
+[tasks.evaluate]
+"""
+
+
+def test_why_two_servers_cannot_is_said_in_plain_words(tmp_path: Path) -> None:
+    out, _ = call(tmp_path, CLASSES)
+    assert (
+        "two-server: not possible. evaluate: the two servers can only count rows that fall into places" in out
+    )
+    assert "class-statistics" not in out

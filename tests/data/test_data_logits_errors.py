@@ -99,7 +99,7 @@ def test_a_bad_entry_of_a_numbered_column(tmp_path: Path) -> None:
     text = sentence(tmp_path / "a.csv", columns=COLUMNS)
     assert (
         "columns 'z1' to 'z3' (logits): got 2 rows with a bad value in 3 rows, the first in row 1 "
-        "(counting from 0): 'x' in column 'z2', expected"
+        "(counting from 0): 'x' in column 'z2' (line 3 of the file), expected"
     ) in text
 
 

@@ -12,7 +12,9 @@ from rich.console import Console
 
 import fedassay
 from calibration_rows import crooked
+from fedassay.reports import calibration
 from fedassay.reports.page import page
+from fedassay.reports.sheet import Notice
 from fedassay.reports.terminal import render
 
 
@@ -44,11 +46,12 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
 def test_table_and_page_are_made_from_every_document(name: str) -> None:
     content = document(**DOCUMENTS[name])
     text, html = printed(content), page(content)
+    known = content["results"]["before"]["log_loss"]["value"] is not None
     for words in (text, html):
-        assert "log loss" in words
+        assert ("Brier score" in words) == known
         assert "ecommended: " in words
     assert html.startswith("<!doctype html>")
-    assert html.count("<svg") == 1
+    assert html.count("<svg") == html.count("<table>") == (1 if known else 0)
     assert "…" not in printed(content, width=80)
 
 
@@ -59,6 +62,22 @@ def test_the_table_shows_before_after_and_the_change() -> None:
     assert f"slope {results['parameters']['slope']:.3g}" in text
     for part in ("before", "after", "difference"):
         assert f"{results[part]['log_loss']['value']:.3f}"[:5] in text
+
+
+def test_what_nothing_is_known_of_is_left_out_and_all_of_it_is_one_box() -> None:
+    content = document(method="platt")
+    for part in ("after", "difference"):
+        for metric in content["results"][part].values():
+            metric |= {"value": None, "interval": None, "reason": "there is no calibrator"}
+    content["results"]["before"]["roc_auc"] |= {"value": None, "interval": None, "reason": "one class"}
+    sheet = calibration.sheet(content)
+    assert sheet.head == ("on held-out rows", "before")
+    assert "ROC AUC" not in {row[0].text for row in sheet.rows}
+    assert "ROC AUC: one class" in sheet.notes
+    content = document(**DOCUMENTS["more noise than rows"])
+    (box,) = calibration.contents(content)
+    assert box == Notice(text=content["results"]["reason"])
+    assert page(content).count("<p class='missing'>") == 2  # the key numbers, and the section
 
 
 def test_text_from_a_document_cannot_become_markup() -> None:

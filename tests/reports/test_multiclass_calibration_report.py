@@ -153,7 +153,7 @@ def test_the_verdict_comes_first_and_reasons_once(name: str) -> None:
     for part in ("before", "after", "difference"):
         for metric in results[part].values():
             if metric["value"] is None:
-                assert text.count(metric["reason"]) == 1
+                assert text.count(metric["reason"]) + text.count(MERGED) == 1
     for warning in content["warnings"]:
         assert text.count(warning) == 1
 
@@ -225,11 +225,14 @@ def test_a_rise_has_its_sign() -> None:
 def test_the_title_names_method_solver_and_temperature() -> None:
     content = document("temperature")
     temperature = content["results"]["temperature"]["value"]
-    title = f"Calibration of 4 classes by temperature (solver exact; temperature {temperature:.3g})"
+    title = f"Calibration of 4 classes by a temperature of {temperature:.3g}, fitted to sums over all clients"
     assert title in parts(content)[0]
     assert f"Temperature {temperature:.3g}, above 1:" in said(content)
     assert "over-confident" in said(content)
-    assert "Calibration of 4 classes by bbq (solver counts)" in parts(document("bbq"))[0]
+    binned = "Calibration of 4 classes by Bayesian binning of each class (BBQ), fitted to counts of all clients"
+    assert binned in parts(document("bbq"))[0]
+    assert set(multiclass_calibration.METHODS) == set(METHODS) - {AUTO}
+    assert set(multiclass_calibration.SOLVERS) == {*SOLVERS, COUNTED} - {AUTO}
     assert "Temperature" not in said(document("bbq"))
 
 

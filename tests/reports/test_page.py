@@ -147,8 +147,9 @@ def test_sections_of_a_study_come_in_the_order_in_which_they_are_read() -> None:
             "What was assumed",
             "Privacy",
             "The run",
+            "What to do next",
         ]
-        assert ("Nothing was asked about single sites" in html_of(name)) == (not sites)
+        assert ("write per_site = true under [tasks.evaluate] in the study" in html_of(name)) == (not sites)
         assert html_of(name).count("Forest plot of 8 sites") == 3 * sites
         assert ("Distribution of age" in html_of(name)) == (last == "Distribution")
         assert study_document(noise=name == "noisy")["results"]["verdict"]["text"] in html_of(name)

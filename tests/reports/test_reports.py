@@ -49,7 +49,7 @@ DOCUMENTS = {
 def test_every_report_is_made_from_every_document(name: str, tmp_path: Any) -> None:
     content = DOCUMENTS[name]()
     text, html = printed(content), page(content)
-    assert "ROC AUC" in text
+    assert "ROC AUC" in text or "Nothing is known of the model" in text
     assert html.startswith("<!doctype html>")
     assert html.rstrip().endswith("</html>")
     for suffix in (".svg", ".png"):

@@ -17,7 +17,7 @@ from fedassay.reports import budget, figures
 from fedassay.reports.assumptions import assumptions
 from fedassay.reports.contents import heading, section, verdict
 from fedassay.reports.facts import run
-from fedassay.reports.key_numbers import key_numbers
+from fedassay.reports.key_numbers import key_numbers, unknown
 from fedassay.reports.study import parts, sub_document
 from fedassay.reports.terminal import render
 from study_documents import EPSILON, shares, study_document
@@ -89,9 +89,9 @@ def test_key_numbers_are_those_of_the_result() -> None:
     study = study_document()
     tasks = {name: entry["results"] for name, entry in study["results"]["tasks"].items()}
     found = {number.label: number for number in key_numbers(study)}
-    assert found["ROC AUC"].text == figures.value(tasks["evaluate"]["roc_auc"])
-    assert figures.interval(tasks["evaluate"]["roc_auc"]) in found["ROC AUC"].detail
-    slopes = found["calibration slope, before and after calibration"]
+    assert found["ROC AUC on all rows"].text == figures.value(tasks["evaluate"]["roc_auc"])
+    assert figures.interval(tasks["evaluate"]["roc_auc"]) in found["ROC AUC on all rows"].detail
+    slopes = found["calibration slope on held-out rows before and after calibration"]
     before, after = (tasks["calibrate"][part]["calibration_slope"] for part in ("before", "after"))
     assert slopes.text == f"{figures.value(before)} → {figures.value(after)}"
     assert figures.interval(after) in slopes.detail
@@ -101,7 +101,9 @@ def test_key_numbers_are_those_of_the_result() -> None:
     assert float(found["quantile 0.5"].text) == pytest.approx(median["value"], abs=5e-4)
     assert found["privacy budget spent (ε)"].text == f"{study['results']['budget']['spent']:.3g} of 8"
     assert found["privacy budget spent (ε)"].detail == "at δ = 1e-06; nothing left"
-    assert "calibration slope" not in found  # the calibration says it
+    slope = found["calibration slope on all rows"]
+    assert slope.text == figures.value(tasks["evaluate"]["calibration_slope"])
+    assert unknown(study) == ""
 
 
 def test_key_numbers_of_a_regression_are_how_many_features_matter() -> None:
@@ -124,8 +126,10 @@ def test_an_evaluation_alone_says_its_slope_and_what_is_undefined_why() -> None:
         "reason": "one class only",
     }
     found = {number.label: number for number in key_numbers(single)}
-    assert (found["ROC AUC"].text, found["ROC AUC"].detail) == ("-", "one class only")
-    assert found["calibration slope"].text == figures.value(single["results"]["calibration_slope"])
+    assert "ROC AUC on all rows" not in found
+    assert unknown(single) == "Not known: ROC AUC on all rows: one class only."
+    slope = found["calibration slope on all rows"]
+    assert slope.text == figures.value(single["results"]["calibration_slope"])
     assert "privacy budget spent (ε)" not in found
 
 

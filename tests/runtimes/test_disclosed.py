@@ -13,13 +13,14 @@ import pandas as pd
 import pytest
 
 import fedassay
-from fedassay.agenda import Agenda
-from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.agenda import Agenda, Item
+from fedassay.errors import Refused, UnsupportedQuery, UsageError
 from fedassay.journal import MemoryJournal
 from fedassay.privacy.disclosure import PROFILES
-from fedassay.protocol import Budget
-from fedassay.runtimes.disclosed import profile_of, settled
-from fedassay.simulation import Simulation
+from fedassay.privacy.site_policy import SitePolicy
+from fedassay.protocol import Budget, Protection, Setting
+from fedassay.runtimes.disclosed import profile_of, require, settled
+from fedassay.simulation import Simulation, simulate
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
@@ -158,3 +159,32 @@ def test_a_coordinator_on_flower_publishes_protected_totals(
     assert document["results"] == json.loads(oracle.to_json())["results"]
     with pytest.raises(UsageError, match="began with minimum-5"):
         Coordinator(file=written('"minimum-11"')).release(study, None, **quiet)  # type: ignore[arg-type]
+
+
+def study(*tasks: str) -> Agenda:
+    return Agenda(items=tuple(Item(name=task, task=task, parameters={}, share=0.5) for task in tasks))
+
+
+def test_what_could_be_subtracted_is_not_asked_together() -> None:
+    """Counts of the held-out rows that are hidden are those of all rows less those of the fit rows."""
+    setting = Setting(trust=SecureSum(), protection=Protection(), budget=None, clients=5)
+    for tasks in (("evaluate", "hosmer-lemeshow"), ("calibrate",)):
+        require(FIVE, SecureSum(), study(*tasks).rehearse(setting))
+    with pytest.raises(UsageError, match="could be subtracted"):
+        require(FIVE, SecureSum(), study("evaluate", "calibrate").rehearse(setting))
+
+
+@pytest.mark.parametrize("hides", [True, False])
+def test_a_site_that_hides_small_counts_answers_no_questions_that_undo_it(hides: bool) -> None:
+    data = rows()
+    rules = SitePolicy(trust_models=frozenset({"plain"}), disclosure=FIVE if hides else None)
+    simulation = Simulation(seed=1, mode="faithful", policy=rules)
+    terms: dict[str, Any] = {
+        **{"columns": {"score": "p", "label": "y"}, "client": "site", "trust": Plain(), "budget": None},
+        **{"protection": Protection(), "parameters": {}, "simulation": simulation},
+    }
+    if not hides:
+        assert simulate(study("evaluate", "calibrate"), data, **terms).cohort["dropped"] == 0
+        return
+    with pytest.raises(Refused, match="could be subtracted"):
+        simulate(study("evaluate", "calibrate"), data, **terms)

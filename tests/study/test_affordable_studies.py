@@ -21,7 +21,7 @@ from ledgers import charge
 from study_runs import LEDGER, charges, conducted, journal_of, place, rows, study_text, watched
 
 TASKS: dict[str, dict[str, Any]] = {
-    "evaluate": {},
+    "evaluate": {"height": 5},
     "calibrate": {"method": "platt"},
     "conformal": {"level": 0.8},
     "hosmer-lemeshow": {"method": "corrected", "groups": 4},
@@ -230,7 +230,11 @@ def test_what_was_spent_for_other_units_adds_up_with_nothing(tmp_path: Path) -> 
 def test_where_each_row_is_a_client_two_studies_add_up(tmp_path: Path) -> None:
     """The unit that is protected then is more than the file asks for."""
     text = study(
-        {"evaluate": {}}, ledger={"epsilon": 5.0, "delta": 0.0}, trust="local-dp", epsilon=2.0, delta=0.0
+        {"evaluate": {"height": 4}},
+        ledger={"epsilon": 5.0, "delta": 0.0},
+        trust="local-dp",
+        epsilon=2.0,
+        delta=0.0,
     )
     place(tmp_path, text.replace('client = "site"\n', ""), rows(2, 20))
     for _ in range(2):

@@ -90,7 +90,7 @@ def test_shares_of_the_file_win_over_those_of_the_planner() -> None:
     assert [item.share for item in study.agenda(shares=shares).items] == [0.4, 0.3, 0.2, 0.1]
     assert [item.share for item in StudyFile.parse(BINARY).agenda(shares=shares).items] == [0.25] * 4
     assert refusal(text.replace("share = 0.4", "share = 0.6")).startswith(
-        f"study.toml, line {line_of(text, '[tasks.evaluate]')}: shares: those of tasks"
+        f"study.toml, line {line_of(text, 'share = 0.4')}: share: evaluate 0.6 + calibrate 0.3 + "
     )
 
 

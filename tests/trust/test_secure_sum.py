@@ -111,7 +111,7 @@ def test_the_statement_names_the_numbers_and_the_assumptions():
         "lies about its own values is not detected",
     ):
         assert words in text
-    assert "3 others, 2 of whom can remove them: 1 clients may" in SecureSum().statement(setting(4))
+    assert "3 others, 2 of whom can remove them: 1 client may fall" in SecureSum().statement(setting(4))
     assert "0 clients may fall silent" in SecureSum(minimum_cohort=4).statement(setting(4))
     assert "With" not in SecureSum().statement(setting(0))
 

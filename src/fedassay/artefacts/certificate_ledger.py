@@ -47,10 +47,11 @@ def composed(ledger: _Plain) -> float:
     return _epsilon([charge_of_entry(entry) for entry in ledger["entries"]], delta)
 
 
-def doubts(content: object, privacy: _Plain) -> Iterator[str]:
+def doubts(content: object, privacy: _Plain, tasks: Mapping[str, str] | None = None) -> Iterator[str]:
     """Everything that is wrong with a ledger part beside the privacy part of the same certificate: a sentence each.
 
-    Any JSON may come; nothing is raised.
+    Any JSON may come; nothing is raised. With `tasks`, by name and kind, every release must be of one of them, and
+    each must have one; prediction sets may be found without asking anybody.
     """
     try:
         ledger = entries(content, KEYS, "ledger")
@@ -61,6 +62,8 @@ def doubts(content: object, privacy: _Plain) -> Iterator[str]:
     if (ledger["budget"], ledger["delta"]) != (privacy["epsilon"], privacy["delta"]):
         yield "ledger: budget and delta are not the epsilon and delta of the privacy statement."
     yield from _strangers(charges, privacy)
+    if tasks is not None:
+        yield from _unknown(charges, tasks)
     if ledger["budget"] is None:
         yield from _without_noise(ledger, charges)
     else:
@@ -130,6 +133,15 @@ def _strangers(charges: list[tuple[Charge, _Plain]], privacy: _Plain) -> Iterato
         yield "ledger: two entries have the same id, and every release has one of its own."
 
 
+def _unknown(charges: list[tuple[Charge, _Plain]], tasks: Mapping[str, str]) -> Iterator[str]:
+    """Releases of tasks that were not asked, and tasks without one: whoever leaves it out understates the cost."""
+    released = {charge.task for charge, _ in charges}
+    for name in sorted(released.difference(tasks)):
+        yield f"ledger: it has a release of {name!r}, which is no task of the study."
+    for name in sorted(name for name, kind in tasks.items() if name not in released and kind != "conformal"):
+        yield f"ledger: it has no release of the task {name!r}."
+
+
 def _without_noise(ledger: _Plain, charges: list[tuple[Charge, _Plain]]) -> Iterator[str]:
     if any(ledger[name] is not None for name in ("spent", "remaining")):
         yield "ledger: got an epsilon that was spent although there is no budget, expected none."
@@ -155,7 +167,7 @@ def _with_noise(ledger: _Plain, charges: list[tuple[Charge, _Plain]]) -> Iterato
         if charge.kind not in alone:
             alone[charge.kind] = _epsilon([charge], delta)
         said = entry["epsilon"]
-        if not isinstance(said, int | float) or not _agree(alone[charge.kind], said, size=alone[charge.kind]):
+        if not isinstance(said, float) or not _agree(alone[charge.kind], said, size=alone[charge.kind]):
             yield f"ledger: the entry {charge.id!r} has another epsilon than its noise has."
 
 

@@ -7,10 +7,18 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedassay.artefacts.certificate import FORMAT, KEYS, KIND, PURPOSE
+from fedassay.artefacts.certificate import (
+    FORMAT,
+    KEY_OF_SOMEBODY,
+    KEY_OF_THE_STUDY,
+    KEYS,
+    KIND,
+    MEANING,
+    PURPOSE,
+)
 from fedassay.artefacts.hashed import HashedFile
 from fedassay.artefacts.stored import entries, named_entries, number, truth, words
-from fedassay.crypto.identity import key_from_text, key_to_text, verifies
+from fedassay.crypto.identity import fingerprint, key_from_text, key_to_text, verifies
 from fedassay.errors import UsageError
 
 _TAIL = re.compile(rb',\n  "signature": "([0-9a-f]{128})"\n\}\n\Z')
@@ -27,7 +35,8 @@ class Certificate:
     public: bytes
     made_for_this_study: bool
     files: tuple[HashedFile, ...]
-    tasks: tuple[str, ...]
+    tasks: dict[str, str]
+    """Name to kind."""
     privacy: dict[str, Any] = field(repr=False)
     ledger: object = field(repr=False)
     content: dict[str, Any] = field(repr=False)
@@ -52,13 +61,19 @@ class Certificate:
         public = key_from_text(key["public"], whose="the certificate")
         if key_to_text(public) != key["public"]:
             raise UsageError("the public key is not written as `fedassay keys` writes it.")
+        own = truth(key["made_for_this_study"], "made_for_this_study")
+        fixed = (MEANING, KEY_OF_THE_STUDY if own else KEY_OF_SOMEBODY, fingerprint(public))
+        if (given["meaning"], key["meaning"], key["fingerprint"]) != fixed:
+            raise UsageError(
+                "what it says of itself and of its key is not what fedassay writes; it was changed."
+            )
         return cls(
             study=words(given["study"], "study"),
             created=words(given["created"], "created"),
             public=public,
-            made_for_this_study=truth(key["made_for_this_study"], "made_for_this_study"),
+            made_for_this_study=own,
             files=_files(given["files"]),
-            tasks=tuple(words(name, "tasks") for name in named_entries(given["tasks"], "tasks")),
+            tasks=_tasks(given["tasks"]),
             privacy=_privacy(given["privacy"]),
             ledger=given["ledger"],
             content=given,
@@ -70,6 +85,14 @@ class Certificate:
     def signature_holds(self) -> bool:
         """Whether the holder of the stated key has signed the file as it is."""
         return verifies(self.public, PURPOSE, self.signed, self.signature)
+
+
+def _tasks(content: object) -> dict[str, str]:
+    found = named_entries(content, "tasks")
+    return {
+        words(name, "tasks"): words(named_entries(one, "tasks").get("task"), "task")
+        for name, one in found.items()
+    }
 
 
 def parsed_result(raw: bytes) -> dict[str, Any]:

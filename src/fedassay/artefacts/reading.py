@@ -108,3 +108,7 @@ class _Whole(Table):
         for batch in self.table.batches(self.table.names):
             self.last[:] = [batch]
             yield batch.select(list(columns))
+
+    def line_of(self, row: int) -> int | None:
+        """See `Table.line_of`."""
+        return self.table.line_of(row)

@@ -190,7 +190,10 @@ def _strangers(folder: Path, certificate: Certificate) -> Iterator[Check]:
 def _ledger(certificate: Certificate) -> Iterator[Check]:
     if certificate.privacy["simulated"]:
         yield _note("privacy", "A simulation: nothing was protected by it; see the statement.")
-    found = [text.removeprefix("ledger: ") for text in doubts(certificate.ledger, certificate.privacy)]
+    found = [
+        text.removeprefix("ledger: ")
+        for text in doubts(certificate.ledger, certificate.privacy, certificate.tasks)
+    ]
     yield from (_wrong("ledger", text[0].upper() + text[1:]) for text in found)
     if found:
         return

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
+from fedassay.agenda import STUDY
 from fedassay.artefacts.apply import COLUMN, apply_calibrator
 from fedassay.artefacts.calibrator import Calibrator
 from fedassay.artefacts.calibrators import calibrator_from_json
@@ -21,6 +22,7 @@ from fedassay.artefacts.conformal_file import KIND
 from fedassay.artefacts.stored import errors_of, read_artefact
 from fedassay.cli import options
 from fedassay.errors import UsageError
+from fedassay.study.folder import artefact_name
 
 Columns = Mapping[str, str | None]
 
@@ -91,8 +93,12 @@ def apply(
 ) -> None:
     """Apply a calibrator or a conformal predictor to rows; everything stays on this machine."""
     content = read_artefact(artefact)
-    if isinstance(content, dict) and {"task", "results"} <= content.keys():
-        raise UsageError(f"{artefact}: this is a result (--json); apply needs the file written by --out.")
+    if (
+        isinstance(content, dict)
+        and {"task", "results"} <= content.keys()
+        and isinstance(content["results"], dict)
+    ):
+        raise UsageError(f"{artefact}: this is a result{_instead(artefact, content)}.")
     given: Columns = {"score": score, **other_columns}
     written: Written
     if isinstance(content, dict) and content.get("artefact") == KIND:
@@ -110,6 +116,22 @@ def apply(
             calibrator = calibrator_from_json(content)
         written = _calibrate(calibrator, data, out, given, column=column, force=force)
     _say(out, *written, console=Console(quiet=quiet))
+
+
+def _instead(result: Path, content: Mapping[str, Any]) -> str:
+    """What to apply in place of a result: of a study, what it has left beside it."""
+    tasks = content["results"].get("tasks") if content["task"] == STUDY else None
+    if not isinstance(tasks, dict):
+        return " (--json); apply needs the file written by --out"
+    made = [
+        result.parent / artefact_name(name, str(task.get("task")))
+        for name, task in tasks.items()
+        if isinstance(task, dict)
+    ]
+    there = [str(path) for path in made if path.is_file()]
+    if not there:
+        return " of a study; apply needs a calibrator or prediction sets, and there are none beside it"
+    return f" of a study; apply what was made of it: {' or '.join(there)}"
 
 
 def _calibrate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -90,7 +91,7 @@ def demo(
     for text in (
         "",
         f"The study:   {out / 'hospitals.toml'}",
-        f"Its folder:  {folder} (fedassay verify {folder} checks it)",
+        f"Its folder:  {folder} (fedassay verify {shlex.quote(str(folder))} checks it)",
         f"Read this:   {(folder / 'report.html').absolute().as_uri()}",
     ):
         console.print(text, highlight=False, soft_wrap=True, markup=False)

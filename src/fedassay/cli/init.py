@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,13 +17,21 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedassay.cli import options
-from fedassay.cli.init_questions import Asker, ask_columns, ask_tasks, ask_terms, check_free, roles_given
+from fedassay.cli.init_questions import (
+    Asker,
+    ask_columns,
+    ask_tasks,
+    ask_terms,
+    check_free,
+    roles_given,
+    shortened,
+)
 from fedassay.cli.init_tasks import affordable, parameters_of, tasks_of
 from fedassay.data.check import CheckReport
 from fedassay.data.check import check as check_data
 from fedassay.data.findings import Severity
 from fedassay.data.sources import source_named
-from fedassay.data.sql import is_url
+from fedassay.data.sql import Database, is_url
 from fedassay.errors import DataError, UsageError
 from fedassay.files import write_atomically
 from fedassay.study.file import StudyFile
@@ -33,6 +42,8 @@ from fedassay.trust import TRUST_MODELS
 
 _DELTA = 1e-6
 _MOST_SHOWN = 30
+_OPTION = re.compile(r"--transform (\w+)")
+"""What findings advise, as an option of the commands for single tasks."""
 
 
 def init(
@@ -77,14 +88,11 @@ def init(
         )
     asker = Asker(console=Console(quiet=quiet), silent=yes)
     given = roles_given(role or [])
-    data = data if data is not None else asker.one("Which file holds the rows?", None)
-    if data is None:
-        raise UsageError("DATA: missing; give a file, a folder or a database URL.")
     check_free(out, asker, force=force)
-    source = source_named(data, query)
-    look = look_at(source)
+    data, source, look = _looked(asker, data, query)
     _show_columns(look, asker.console)
     columns, owner = ask_columns(look, asker, given, client)
+    _show_roles(look, columns, owner, asker.console)
     report = check_data(source, client=owner, columns=columns)
     _complain(report, asker.console)
     dealt = owner is None and look.sites is None
@@ -92,7 +100,7 @@ def init(
     trust, budget = ask_terms(asker, privacy, epsilon)
     chosen = ask_tasks(asker, task, tasks_of(columns))
     if "conformal" in chosen and level is None:
-        level = asker.number("What share of new rows shall prediction sets cover?", 0.9)
+        level = asker.number("What share of new rows shall prediction sets cover?", 0.9, below=1)
     draft = Draft(
         name=name or _name(data),
         path=data if is_url(data) else os.path.relpath(data, out.absolute().parent),
@@ -114,6 +122,21 @@ def init(
     if schema:
         write_atomically(out.absolute().parent / "study.schema.json", schema_text())
     _say(study, left_out, asker.console)
+
+
+def _looked(asker: Asker, given: str | None, query: str | None) -> tuple[str, Path | Database, Look]:
+    """The rows, where they are and what they look like; a file that cannot be read is asked for again."""
+    while True:
+        data = given if given is not None else asker.one("Which file holds the rows?", None)
+        if data is None:
+            raise UsageError("DATA: missing; give a file, a folder or a database URL.")
+        try:
+            source = source_named(data, query)
+            return data, source, look_at(source)
+        except (DataError, UsageError) as error:
+            if given is not None or asker.silent:
+                raise
+            asker.console.print(escape(str(error)), highlight=False, soft_wrap=True)
 
 
 def _name(data: str) -> str:
@@ -145,9 +168,10 @@ def _expected(profile: Mapping[str, Any], columns: Mapping[str, str]) -> dict[st
 
 
 def _show_columns(look: Look, console: Console) -> None:
-    console.print(f"[bold]{escape(look.label)}[/]: what the first rows look like", highlight=False)
+    first = f"its first {look.rows:,} rows" if look.rows > 1 else "its first row"
+    console.print(f"[bold]{escape(look.label)}[/]: what {first} look like", highlight=False, soft_wrap=True)
     table = Table()
-    for heading in ("column", "looks like", "different"):
+    for heading in ("column", "looks like", "different values in them"):
         table.add_column(heading)
     for column in look.columns[:_MOST_SHOWN]:
         table.add_row(escape(column.name), column.words, f"{column.distinct:,}" if column.distinct else "?")
@@ -156,21 +180,36 @@ def _show_columns(look: Look, console: Console) -> None:
         console.print(f".. and {len(look.columns) - _MOST_SHOWN} more columns.")
 
 
+def _show_roles(look: Look, columns: Mapping[str, str], owner: str | None, console: Console) -> None:
+    """What is taken for what, and what is left over: a wrong guess must be seen."""
+    roles = [f"{role} = {name}" for role, name in columns.items()]
+    nobody = "each file is one" if look.sites is not None else "no column, rows are dealt at random"
+    used = look.played(columns) | {owner}
+    unused = [name for name in look.names if name not in used]
+    for text in (
+        f"Roles: {', '.join(roles)}; client: {owner or nobody}.",
+        f"Not used: {shortened(unused)}." if unused else "All columns are used.",
+    ):
+        console.print(escape(text), highlight=False, soft_wrap=True)
+
+
 def _complain(report: CheckReport, console: Console) -> None:
     """What `fedassay check` says: errors stop, warnings are shown."""
     for finding in report.findings:
         if finding.severity is Severity.ERROR:
             raise DataError(finding.sentence())
         if finding.severity is Severity.WARNING:
-            console.print(f"[yellow]warning[/] {escape(finding.sentence())}", highlight=False, soft_wrap=True)
+            text = _OPTION.sub(r'transform = "\1" in the tasks of the study', finding.sentence())
+            console.print(f"[yellow]warning[/] {escape(text)}", highlight=False, soft_wrap=True)
 
 
 def _say(study: StudyFile, left_out: Mapping[str, str], console: Console) -> None:
     for task, reason in left_out.items():
         console.print(f"Left out: {task}. {escape(reason)}", highlight=False, soft_wrap=True)
+    path = shlex.quote(str(study.path))
     for text in (
         f"Written: {study.path} ({', '.join(study.names)} under {study.trust.name}). Its comments say what to change.",
-        f"What to expect of it:  fedassay plan study {study.path}",
-        f"Run it:                fedassay run {study.path}",
+        f"What to expect of it:  fedassay plan study {path}",
+        f"Run it:                fedassay run {path}",
     ):
         console.print(escape(text), highlight=False, soft_wrap=True)

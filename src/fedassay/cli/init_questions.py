@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 import click
@@ -15,13 +17,14 @@ from rich.table import Table
 from fedassay.data.schema import ROLES
 from fedassay.errors import UsageError
 from fedassay.planning.trust_table import SECRECY
-from fedassay.study.guess import MODELS, Look, guess, guess_model
+from fedassay.study.guess import MODELS, Look, candidates, guess_clients, guess_model
 from fedassay.trust import TRUST_MODELS
 
 NOBODY = "-"
 """The answer for no column."""
 
 EPSILON = 1.0
+_MOST_NAMED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +57,27 @@ class Asker:
                 return chosen
             self.console.print(f"Please name some of {', '.join(choices)}, separated by commas.")
 
-    def number(self, question: str, default: float) -> float:
-        """A number."""
+    def number(self, question: str, default: float, *, below: float | None = None) -> float:
+        """A number above 0, and below another one if that is said."""
+        expected = "above 0" if below is None else f"between 0 and {below:g}"
         while True:
             found = self.one(question, f"{default:g}")
             try:
-                return float(found or "")
+                number = float(found or "")
             except ValueError:
-                self.console.print("Please give a number.")
+                number = -1.0
+            if 0 < number < (float("inf") if below is None else below):
+                return number
+            self.console.print(f"Please give a number {expected}, such as {default:g}.", highlight=False)
+
+    def column(self, question: str, default: str | None, wrong: Callable[[str], str | None]) -> str | None:
+        """The name of a column, asked again while something is `wrong` with it."""
+        while True:
+            found = self.one(question, default)
+            problem = None if found is None or self.silent else wrong(found)
+            if problem is None:
+                return found
+            self.console.print(escape(problem), highlight=False, soft_wrap=True)
 
 
 def roles_given(texts: Iterable[str]) -> dict[str, str]:
@@ -76,19 +92,30 @@ def roles_given(texts: Iterable[str]) -> dict[str, str]:
 
 
 def check_free(out: Path, asker: Asker, *, force: bool) -> None:
-    """Refuse to overwrite a study that nobody has allowed to overwrite."""
-    if not out.absolute().parent.is_dir():
+    """Refuse to overwrite a study that nobody has allowed to overwrite, and what could not be written at the end."""
+    folder = out.absolute().parent
+    if not folder.is_dir():
         raise UsageError(f"{out}: its folder does not exist; create it, or give another --out.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"{out}: you may not write to the folder {folder}; give another file with --out, such as one in your home."
+        )
     if not out.exists() or force:
         return
     if asker.one(f"{escape(str(out))} exists. Overwrite it?", "no", ["yes", "no"]) != "yes":
         raise UsageError(f"{out}: exists already; give --force to overwrite it, or another --out.")
 
 
+# --- columns ----------------------------------------------------------------------------------------------------
+
+
 def ask_columns(
     look: Look, asker: Asker, given: Mapping[str, str], client: str | None
 ) -> tuple[dict[str, str], str | None]:
-    """The columns by role, and the one that names the client."""
+    """The columns by role, and the one that names the client.
+
+    Where several columns could play a role equally well, somebody has to say which: silently none is taken.
+    """
     wanted: tuple[str, ...] = ()
     if not given or set(given) & {role for roles in MODELS.values() for role in roles}:
         model = guess_model(look, given)
@@ -99,18 +126,83 @@ def ask_columns(
     for role in wanted:
         if role in given or (role == "prediction" and {"lower", "upper"} & given.keys()):
             continue
-        found = asker.one(f"Which column is the {role}?", guess(look, role, columns.values()))
-        if found is None:
-            raise UsageError(
-                f"{look.label}: none of its columns looks like the {role}, {ROLES[role].expected}; name it with --role "
-                f"{role}=COLUMN."
-            )
-        columns[role] = found
-    owner = client
-    if owner is None:
-        likely = None if look.sites is not None else guess(look, "client", columns.values())
-        owner = asker.one(f"Which column names the client ({NOBODY} for none)?", likely or NOBODY)
+        columns[role] = _ask_role(look, asker, role, columns, client)
+    owner = _ask_client(look, asker, columns) if client is None else client
     return columns, None if owner == NOBODY else owner
+
+
+def _ask_role(look: Look, asker: Asker, role: str, columns: Mapping[str, str], client: str | None) -> str:
+    likely = candidates(look, role, columns, client=client)
+    if asker.silent and len(likely) > 1:
+        raise UsageError(
+            f"{look.label}: {_either(likely)} be the {role}; say --role {role}={likely[-1]}, if that is the one."
+        )
+    question = f"Which column is the {role}?"
+    if len(likely) > 1:
+        question = f"{question} ({escape(_either(likely))} be it)"
+    found = asker.column(
+        question, likely[0] if len(likely) == 1 else None, lambda name: _wrong(look, role, name, columns)
+    )
+    if found is None:
+        raise UsageError(
+            f"{look.label}: none of its columns looks like the {role}, {ROLES[role].expected}; name it with --role "
+            f"{role}=COLUMN."
+        )
+    return found
+
+
+def _ask_client(look: Look, asker: Asker, columns: Mapping[str, str]) -> str | None:
+    likely = guess_clients(look, columns)
+    if asker.silent and len(likely) > 1:
+        raise UsageError(
+            f"{look.label}: {_either(likely)} name the client; say --client {likely[0]}, if that is the one, or "
+            f"--client {NOBODY} if none is."
+        )
+
+    def wrong(name: str) -> str | None:
+        return None if name == NOBODY else _unknown(name, look.names)
+
+    default = likely[0] if len(likely) == 1 else NOBODY
+    return asker.column(f"Which column names the client ({NOBODY} for none)?", default, wrong)
+
+
+def _wrong(look: Look, role: str, name: str, columns: Mapping[str, str]) -> str | None:
+    """What stands against a column in a role, None if nothing does."""
+    if name not in look.known(role):
+        return _unknown(name, look.known(role))
+    other = next((other for other, column in columns.items() if column == name), None)
+    if other is not None:
+        return f"{name} is the {other} already; please name another column."
+    column = next((column for column in look.columns if column.name == name), None)
+    if column is not None and not column.could_be(role):
+        return f"{name} does not look like the {role}, {ROLES[role].expected}; please name another column."
+    return None
+
+
+def _unknown(name: str, known: Sequence[str]) -> str | None:
+    if name in known:
+        return None
+    close = get_close_matches(name, known, n=1)
+    meant = f" Did you mean {close[0]}?" if close else ""
+    return f"There is no column {name!r}.{meant} The columns are {shortened(known)}."
+
+
+def _either(names: Sequence[str]) -> str:
+    """Several columns, as those that could be meant."""
+    if len(names) == 2:
+        return f"{names[0]} and {names[1]} could both"
+    if len(names) > _MOST_NAMED:
+        return f"{shortened(names)} could all"
+    return f"{', '.join(names[:-1])} and {names[-1]} could all"
+
+
+def shortened(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
+# --- terms and tasks --------------------------------------------------------------------------------------------
 
 
 def ask_terms(asker: Asker, privacy: str | None, epsilon: float | None) -> tuple[str, float | None]:

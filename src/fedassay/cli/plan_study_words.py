@@ -36,11 +36,16 @@ def render(plan: Mapping[str, Any], console: Console) -> None:
     noisy = plan["assumptions"]["epsilon"] is not None
     for name, task in plan["tasks"].items():
         console.print(_task(name, task, noisy=noisy))
+    for line in _explained(plan):
+        say(line)
     if noisy and len(plan["tasks"]) > 1:
         say(_shares(plan))
     for one in plan["inverse"]:
         say(_inverse(one))
     console.print(_trust_models(plan["trust_models"]))
+    if not noisy:
+        shown = next(one for one in plan["trust_models"] if one["epsilon"] is not None)
+        say(f"Trust models that add noise are shown with{budget(shown)[1:]}: the study names no budget.")
     for one in plan["trust_models"]:
         if one["possible"] and one["instead"] is not None:
             say(f"{one['trust_model']}: with {one['instead']} in [privacy].")
@@ -81,6 +86,48 @@ def _task(name: str, task: Mapping[str, Any], *, noisy: bool) -> Table:
             "" if one["verdict"] is None else coloured(one["verdict"]),
         )
     return table
+
+
+_WORDS = {
+    "brier_excess": "by how much the Brier score of calibrated probabilities will exceed the best possible",
+    "improvement": "the smallest gain in log loss that the held-out rows will show",
+    "spread": "how much the coverage of the sets varies from one such study to the next (standard deviation)",
+    "excess": "by how much the sets cover more than the level on average, and so are larger than need be",
+    "shortfall": "how far below the level the coverage can be by bad luck",
+}
+"""What a table calls so, in one line each."""
+
+
+def _explained(plan: Mapping[str, Any]) -> list[str]:
+    """What the tables do not say themselves, and only of what stands in them."""
+    tasks = plan["tasks"].values()
+    metrics = {metric: one for task in tasks for metric, one in task["metrics"].items()}
+    lines = []
+    if any(task["decisive"] for task in tasks):
+        shared = plan["assumptions"]["epsilon"] is not None and len(tasks) > 1
+        lines.append(
+            f"*: what the verdict{' and the recommended shares depend' if shared else ' depends'} on."
+        )
+    if any(one["target"] is not None for one in metrics.values()):
+        lines.append(
+            "target: what is usually near enough; --target TASK.METRIC=WIDTH asks for something else."
+        )
+    lines += [f"{metric}: {words}." for metric, words in _WORDS.items() if metric in metrics]
+    return lines + _fewer_rows(plan)
+
+
+def _fewer_rows(plan: Mapping[str, Any]) -> list[str]:
+    """Why tasks see fewer rows than there are."""
+    given = plan["assumptions"]
+    bound = given["rows_per_client"]
+    used = given["rows"] if bound is None else min(given["rows"], bound * given["clients"])
+    fewer = {name: task["rows"] for name, task in plan["tasks"].items() if task["rows"] < 0.999 * used}
+    if not fewer:
+        return []
+    text = f"rows of {', '.join(fewer)}: {given['holdout']:.0%} of all are held out to judge what is fitted"
+    if min(fewer.values()) < 0.75 * used * (1 - given["holdout"]):
+        text += "; of the others, the calibration gets one half and what builds on it the other"
+    return [f"{text}."]
 
 
 def _shares(plan: Mapping[str, Any]) -> str:

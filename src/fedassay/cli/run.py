@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +14,7 @@ import typer
 from rich.console import Console
 
 from fedassay.api.study import conduct, described, finished, finished_on, shares_of
-from fedassay.cli import options, output
+from fedassay.cli import STOPPED, options, output
 from fedassay.cli import run_between_sites as between
 from fedassay.cli.run_promising import require_promising
 from fedassay.crypto.identity import Identity
@@ -65,26 +68,40 @@ def run(
     folder = file.path.absolute().parent / file.name if out is None else out
     console = Console(quiet=quiet, stderr=json == "-")
     identity = _identity(file, key)
-    prepare(folder, fresh=fresh)
-    before = finished_on(folder)
-    if before is not None:
-        console.print(
-            f"This study was finished on {before}: it is shown from its journal, and nothing is asked, or spent, again "
-            "(--fresh begins anew).",
-            highlight=False,
-        )
-    elif not anyway:
-        require_promising(file, console)
-    result = _result(file, folder, console, close=close, quiet=quiet)
-    if result is None:
-        return
-    signed = Signed(identity=identity, ledger_head=opened_books(file).head, training=file.training)
-    written = write_folder(folder, result, study_text=file.text, signed=signed)
-    if mlflow is not None:
-        from fedassay.integrations.mlflow import log_study  # an extra, imported only if asked for
+    with _stopped(fresh=fresh):
+        prepare(folder, fresh=fresh)
+        before = finished_on(folder)
+        if before is not None:
+            console.print(
+                f"This study was finished on {before}: it is shown from its journal, and nothing is asked, or spent, "
+                "again (--fresh begins anew).",
+                highlight=False,
+            )
+        elif not anyway:
+            require_promising(file, console)
+        result = _result(file, folder, console, close=close, quiet=quiet)
+        if result is None:
+            return
+        signed = Signed(identity=identity, ledger_head=opened_books(file).head, training=file.training)
+        written = write_folder(folder, result, study_text=file.text, signed=signed)
+        if mlflow is not None:
+            from fedassay.integrations.mlflow import log_study  # an extra, imported only if asked for
 
-        log_study(folder, tracking_uri=mlflow)
-    _deliver(result, written, json=json, console=console)
+            log_study(folder, tracking_uri=mlflow)
+        _deliver(result, written, json=json, console=console)
+
+
+@contextmanager
+def _stopped(*, fresh: bool) -> Iterator[None]:
+    """Say what Ctrl-C leaves behind: every message that was sent stands in the journal, or at whoever carries it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        same = "The same command without --fresh" if fresh else "The same command"
+        Console(stderr=True).print(
+            f"Stopped. {same} goes on from here; nothing is charged twice.", soft_wrap=True
+        )
+        raise typer.Exit(STOPPED) from None
 
 
 def _check_options(file: StudyFile, *, fresh: bool, close: bool) -> None:
@@ -136,5 +153,8 @@ def _deliver(result: Result, written: Written, *, json: str | None, console: Con
     console.print(f"Report: {written.report}", highlight=False, soft_wrap=True, markup=False)
     console.print(f"Beside it: {others}", highlight=False, soft_wrap=True, markup=False)
     console.print(
-        f"Check them: fedassay verify {written.folder}", highlight=False, soft_wrap=True, markup=False
+        f"Check them: fedassay verify {shlex.quote(str(written.folder))}",
+        highlight=False,
+        soft_wrap=True,
+        markup=False,
     )

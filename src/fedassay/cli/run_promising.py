@@ -26,8 +26,8 @@ def require_promising(file: StudyFile, console: Console) -> None:
     if len(hopeless) == len(file.tasks):
         raise Refused(
             f"{file.path}: by what [expected] says, noise would leave nothing of any task ({', '.join(hopeless)}), "
-            f"and the budget would be spent for nothing; `fedassay plan study {file.path.name}` says what would be enough, "
-            "--anyway runs it."
+            f"and the budget would be spent for nothing; `fedassay plan study {file.path.name}` says what would be "
+            "enough, --anyway runs it."
         )
     for name in hopeless:
         console.print(

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fedassay.artefacts.certificate import CERTIFICATE
 from fedassay.artefacts.verified import Outcome, Verified, check
 from fedassay.cli import options
 from fedassay.cli.output import check_writable
@@ -46,6 +47,8 @@ def verify(
     Ends with exit code 5 if something does not hold.
     """
     check_writable(json)
+    if folder.name == CERTIFICATE and not folder.is_dir():
+        folder = folder.parent
     found = check(folder, key=None if key is None else public_key(key))
     text = json_module.dumps(found.to_dict(), indent=2) + "\n"
     if json == "-":

@@ -118,6 +118,21 @@ class CsvTable(FileTable):
         ):
             yield from reader
 
+    def line_of(self, row: int) -> int | None:
+        """See `Table.line_of`. Empty lines are no rows, and a text in quotes may go over several lines."""
+        try:
+            with self.path.open(encoding="utf-8-sig", newline="") as file:
+                lines, before = csv.reader(file), row + 1  # the header is before it too
+                begins = 1
+                for record in lines:
+                    if record and not before:
+                        return begins
+                    before -= bool(record)
+                    begins = lines.line_num + 1
+        except (OSError, ValueError, csv.Error):  # it is broken, or no longer there
+            pass
+        return None
+
 
 class NpzTable(FileTable):
     """A NumPy archive: each array is a column. Nothing is unpickled."""

@@ -5,8 +5,9 @@ Memory is bounded: a tally keeps counts, one row number and a handful of values.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from fedassay.data.schema import CLASS, CLIENT, FEATURES, LOGITS, Columns, Role
 from fedassay.data.tables import NoRows, Table
 from fedassay.data.tally import Tally
 from fedassay.protocol import Batch
+
+_ROW = re.compile(r"row (\d+) \(counting from 0\)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +101,17 @@ class Scan:
 
     def findings(self) -> list[Finding]:
         """Everything found so far that makes the table unusable."""
-        found = [tally.finding() for tally in self._tallies.values()]
-        return self.absent + self._wide.findings() + [finding for finding in found if finding is not None]
+        tallied = [tally.finding() for tally in self._tallies.values()]
+        found = self._wide.findings() + [finding for finding in tallied if finding is not None]
+        return self.absent + [self._with_line(finding) for finding in found]
+
+    def _with_line(self, finding: Finding) -> Finding:
+        """The finding with the line of the file beside the number of the row, where there are lines."""
+        row = _ROW.search(finding.got)
+        line = None if row is None else self._table.line_of(int(row[1]))
+        if row is None or line is None:
+            return finding
+        return replace(finding, got=f"{finding.got} (line {line} of the file)")
 
     def chunks(self) -> Iterator[Chunk]:
         """The rows, converted; unacceptable values are marked and counted, not raised."""

@@ -46,6 +46,13 @@ class Table(ABC):
         unreadable.
         """
 
+    def line_of(self, row: int) -> int | None:
+        """The line of a text file in which a row begins, counted from 1 as editors do; None if there are no lines.
+
+        May read the file once more: it is for errors.
+        """
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class NoRows(Table):

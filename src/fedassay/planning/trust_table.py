@@ -14,6 +14,7 @@ from fedassay.planning.study_expectation import PlannedStudy
 from fedassay.planning.study_forecast import Forecast
 from fedassay.protocol import Budget, Protection, Sum, TrustModel, Unit
 from fedassay.run import rehearse
+from fedassay.summaries import CATALOGUE
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust import TRUST_MODELS
 
@@ -164,10 +165,22 @@ def _row(kind: type[TrustModel], tasks: Tasks, metric: str) -> TrustRow:
                 rehearse(forecast.task, under(study, trust, budget, protection).setting)
             found = main.at(under(planned, trust, budget, protection), (metric,))
         except FedassayError as problem:
-            problems.append(f"{who}: {problem}")
+            problems.append(f"{who}: {_plainly(problem)}")
             continue
         return replace(row, instead=instead, width=found[metric].width if metric in found else math.inf)
     return replace(row, reason=problems[0])
+
+
+def _plainly(problem: FedassayError) -> str:
+    """What stands against a trust model, without words that only its code knows."""
+    text = str(problem)
+    if "two-server encodes each row" in text:
+        return (
+            "the two servers can only count rows that fall into places known beforehand, and this task needs other "
+            "sums; use server-dp or distributed-dp."
+        )
+    summary, _, rest = text.partition(": ")
+    return rest if summary in CATALOGUE else text
 
 
 def under(

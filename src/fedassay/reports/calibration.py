@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 
 from fedassay.reports import figures, plots, reliability_plots
-from fedassay.reports.sheet import Cell, Document, Figure, Sheet, metric_cell, reasons
+from fedassay.reports.sheet import Cell, Document, Figure, Notice, Sheet, metric_cell, reasons
 
 SHOWN = (
     "log_loss",
@@ -22,22 +22,25 @@ SHOWN = (
 )
 
 
-def contents(document: Document) -> Iterator[Sheet | Figure]:
-    """The reliability diagrams and the table."""
-    yield Figure(draw=partial(overview, document), alternative=alternative(document))
-    yield sheet(document)
+def contents(document: Document) -> Iterator[Sheet | Figure | Notice]:
+    """The reliability diagrams and the table; where neither has a number, why."""
+    results = document["results"]
+    if reliability_plots.drawn_parts(results):
+        yield Figure(draw=partial(overview, document), alternative=alternative(document))
+    made = sheet(document)
+    yield made if made.rows else Notice(text=results["reason"])
 
 
 def sheet(document: Document) -> Sheet:
-    """Metrics on held-out rows before and after, and the paired differences."""
+    """Metrics on held-out rows before and after, and the paired differences; what nothing is known of is left out."""
     results = document["results"]
     level = results["before"]["log_loss"]["level"]
+    heads = {"before": "before", "after": "after", "difference": f"change, {level:.0%} interval"}
+    parts = [part for part in heads if any(_is_known(metric) for metric in results[part].values())]
     rows = tuple(
-        (
-            Cell(text=figures.TITLES[name]),
-            *(_cell(results[part].get(name)) for part in ("before", "after", "difference")),
-        )
+        (Cell(text=figures.TITLES[name]), *(_cell(results[part].get(name)) for part in parts))
         for name in SHOWN
+        if any(_is_known(results[part].get(name)) for part in parts)
     )
     missing = reasons(
         (figures.TITLES[name], metric)
@@ -47,7 +50,7 @@ def sheet(document: Document) -> Sheet:
     )
     return Sheet(
         title=title(document),
-        head=("on held-out rows", "before", "after", f"change, {level:.0%} interval"),
+        head=("on held-out rows", *(heads[part] for part in parts)),
         rows=rows,
         notes=(results["reason"], *missing),
     )
@@ -65,6 +68,10 @@ def title(document: Document) -> str:
     )
     described = ", ".join(numbers)
     return f"Calibration by {results['method']}" + (f" ({described})" if described else "")
+
+
+def _is_known(metric: Mapping[str, Any] | None) -> bool:
+    return metric is not None and metric["value"] is not None
 
 
 def _cell(metric: Mapping[str, Any] | None) -> Cell:

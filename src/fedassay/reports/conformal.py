@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from fedassay.reports import conformal_plots as drawn
-from fedassay.reports import conformal_seen, figures
+from fedassay.reports import conformal_seen, conformal_words, figures
 from fedassay.reports.conformal_plots import Entry, group_entries, laws
 from fedassay.reports.conformal_seen import threshold
-from fedassay.reports.sheet import Cell, Document, Figure, Sheet, reasons
+from fedassay.reports.sheet import Cell, Document, Figure, Notice, Sheet, reasons
 
 SCORES: Mapping[str, tuple[str, str]] = {
     "absolute": ("absolute residual", "the prediction, plus and minus the threshold"),
@@ -45,6 +45,9 @@ _DETAILS = {
 }
 """What the numbers of a method are called where people read them."""
 
+_INNER = ("server_rank", "rank", "margin", "step", "candidates")
+"""Those that say how a threshold was found, and not what it is good for."""
+
 _KNOWN = frozenset(
     {
         *("method", "level", "score", "by", "threshold", "infinite", "reason", "guarantee", "pair"),
@@ -54,9 +57,16 @@ _KNOWN = frozenset(
 )
 
 
-def contents(document: Document) -> Iterator[Sheet | Figure]:
-    """The law and the promise, groups, held-out rows, other methods, sites: whatever the result has."""
+def contents(document: Document) -> Iterator[Sheet | Figure | Notice]:
+    """The law and the promise, groups, held-out rows, other methods, sites: whatever the result has.
+
+    Of sets that hold everything there is one sentence, and what other methods would have done.
+    """
     results = document["results"]
+    if conformal_words.holds_everything(results):
+        yield Notice(text=conformal_words.why_everything(results))
+        yield from conformal_seen.beside(results)
+        return
     if laws(results):
         yield Figure(draw=partial(drawn.law_plot, results), alternative=drawn.law_alternative(results))
     yield promise(results)
@@ -70,10 +80,16 @@ def promise(results: Entry) -> Sheet:
     """The threshold, and the law of what it covers."""
     rows: list[tuple[str, str]] = []
     if not results.get("groups"):
-        rows += [("threshold", threshold(results)), *_ranks(results), *_law(results)]
-        known = [what for what in ("rows", "clients") if results.get(what) is not None]
-        rows += [(what, f"{results[what]:,.0f}") for what in known]
-    rows += _details(results)
+        rows += [("threshold", threshold(results)), *_law(results)]
+        known = {"rows": "rows that it was found on", "clients": "clients"}
+        rows += [
+            (name, f"{results[what]:,.0f}") for what, name in known.items() if results.get(what) is not None
+        ]
+    details = _details(results)
+    rows += [
+        (_DETAILS.get(name, name.replace("_", " ")), text) for name, text in details if name not in _INNER
+    ]
+    inner = [*_ranks(results), *((_DETAILS[name], text) for name, text in details if name in _INNER)]
     guarantee, notes = results.get("guarantee"), tuple(results.get("notes", ()))
     if guarantee is not None:
         notes = (guarantee["text"], *notes)
@@ -81,14 +97,19 @@ def promise(results: Entry) -> Sheet:
     if "reason" in results and not said and (guarantee is None or results["reason"] not in guarantee["text"]):
         notes = (results["reason"], *notes)
     meaning = f"A set is {SCORES.get(results['score']['name'], ('', _ANY_SET))[1]}."
-    if results.get("infinite"):
-        meaning = "The threshold is infinite: a set holds everything, and is of no use."
+    if conformal_words.are_intervals(results):
+        notes = (*notes, conformal_words.NO_ERROR)
     return Sheet(
         title=f"Sets that cover {results['level']:g}: {results['method']}, by {score(results)}",
         head=("", "value"),
-        rows=tuple((Cell(text=name), Cell(text=text)) for name, text in rows),
+        rows=_cells(rows),
         notes=(meaning, *notes),
+        inner=_cells(inner),
     )
+
+
+def _cells(rows: Sequence[tuple[str, str]]) -> tuple[tuple[Cell, ...], ...]:
+    return tuple((Cell(text=name), Cell(text=text)) for name, text in rows)
 
 
 def score(results: Entry) -> str:
@@ -118,8 +139,6 @@ def _ranks(results: Entry) -> list[tuple[str, str]]:
 def _law(results: Entry) -> list[tuple[str, str]]:
     """Mean, spread, and what is reached with which probability."""
     law = results.get("coverage_law")
-    if results.get("infinite"):
-        return [("coverage", "everything is covered")]
     if law is None:
         promised = (results.get("guarantee") or {}).get("coverage")
         return [] if promised is None else [("coverage that is promised", f"{_AT_LEAST}{promised:.4f}")]
@@ -160,14 +179,14 @@ def _reached(law: Entry, probability: float) -> str:
 
 
 def _details(results: Entry) -> list[tuple[str, str]]:
-    """Whatever else a method says of itself in single numbers or words."""
+    """Whatever else a method says of itself in single numbers or words, by its name in the result."""
     found = []
     for name, value in results.items():
         if not value or (name == "server_rank" and results.get("pair") is not None):
             continue
         if name not in _KNOWN and isinstance(value, int | float | str) and not isinstance(value, bool):
             text = value if isinstance(value, str) else figures.amount(value)
-            found.append((_DETAILS.get(name, name.replace("_", " ")), text))
+            found.append((name, text))
     return found
 
 

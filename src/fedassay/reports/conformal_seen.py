@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from fedassay.reports import conformal_plots as drawn
+from fedassay.reports import conformal_words as words
 from fedassay.reports import figures
 from fedassay.reports.conformal_plots import Entry, baseline, shown
 from fedassay.reports.sheet import Cell, Document, Figure, Sheet, metric_cell, reasons
@@ -23,17 +24,22 @@ def contents(document: Document) -> Iterator[Sheet | Figure]:
     results = document["results"]
     if results.get("held_out"):
         yield from _held_out(results)
-    if results.get("comparison"):
-        yield comparison(results)
-    if results.get("sites"):
-        yield sites(results)
+    yield from beside(results)
     if results.get("heterogeneity"):
         yield heterogeneity(results["heterogeneity"], warnings=document["warnings"])
 
 
+def beside(results: Entry) -> Iterator[Sheet]:
+    """Other methods, and what sites sent."""
+    if results.get("comparison"):
+        yield comparison(results)
+    if results.get("sites"):
+        yield sites(results)
+
+
 def _held_out(results: Entry) -> Iterator[Sheet | Figure]:
     held_out = results["held_out"]
-    yield covered(held_out)
+    yield covered(results)
     if any(count > 0 for count in held_out.get("size_counts") or ()):
         yield Figure(
             draw=partial(drawn.sizes_plot, held_out), alternative=f"Set sizes: {drawn.sizes_words(held_out)}"
@@ -41,7 +47,7 @@ def _held_out(results: Entry) -> Iterator[Sheet | Figure]:
         yield sizes(held_out)
     if held_out.get("sites"):
         yield Figure(draw=partial(drawn.sites_plot, results), alternative=drawn.sites_alternative(results))
-        yield covered_by_site(held_out)
+        yield covered_by_site(results)
 
 
 def threshold(entry: Entry) -> str:
@@ -59,21 +65,32 @@ def threshold(entry: Entry) -> str:
     return figures.amount(entry.get("threshold"))
 
 
-def covered(held_out: Entry) -> Sheet:
-    """Coverage and set size of all held-out rows, and of each group."""
+def covered(results: Entry) -> Sheet:
+    """Coverage and set size of all held-out rows, and of each group; not where sets hold everything."""
+    held_out = results["held_out"]
     parts = {entry["group"]: entry for entry in drawn.group_entries({"groups": held_out.get("groups") or {}})}
+    found = results.get("groups") or {}
+    everything = [name for name in parts if (found.get(name) or {}).get("infinite")]
     named: list[tuple[str, Entry]] = [("all", held_out), *parts.items()]
+    known = [(name, entry) for name, entry in named if name not in everything]
     level = held_out["coverage"]["level"]
+    chance, empty = words.by_chance(results), words.some_are_empty(results)
     return Sheet(
         title="On held-out rows",
-        head=("rows of", "rows", f"coverage, {level:.0%} interval", "mean set size"),
-        rows=tuple((Cell(text=name), *_covered(entry)) for name, entry in named),
-        notes=_missing(named),
+        head=("rows of", "rows", f"coverage, {level:.0%} interval", words.size_name(results)),
+        rows=tuple((Cell(text=name), *_covered(entry)) for name, entry in known),
+        notes=(
+            *([f"The coverage of all is {chance}: its interval holds the level."] if chance else []),
+            *([empty] if empty else []),
+            *([f"Sets hold everything for: {', '.join(everything)}."] if everything else []),
+            *_missing(known),
+        ),
     )
 
 
-def covered_by_site(held_out: Entry) -> Sheet:
+def covered_by_site(results: Entry) -> Sheet:
     """The coverage of each site; of many, where it is lowest."""
+    held_out = results["held_out"]
     entries, left_out = shown(held_out["sites"], by=drawn.coverage_of)
     more = f"{figures.counted(left_out, 'site')} with a higher coverage not shown."
     sized = any(entry.get("mean_size") is not None for entry in entries)
@@ -85,7 +102,7 @@ def covered_by_site(held_out: Entry) -> Sheet:
     head = ("site", "rows", "coverage", f"{held_out['coverage']['level']:.0%} interval")
     return Sheet(
         title="Coverage by site, on held-out rows",
-        head=(*head, *(("mean set size",) if sized else ())),
+        head=(*head, *((words.size_name(results),) if sized else ())),
         rows=tuple(rows),
         notes=(*((more,) if left_out else ()), *_missing([(entry["site"], entry) for entry in entries])),
     )
@@ -100,18 +117,16 @@ def _covered(entry: Entry) -> tuple[Cell, ...]:
 def _cell(metric: Entry | float | None) -> Cell:
     """A metric, a plain number, or nothing; what is known exactly has no interval."""
     if isinstance(metric, Mapping):
-        ends = metric.get("interval")
-        exact = ends is not None and ends[0] == ends[1]
-        return Cell(text=figures.value(metric)) if exact else metric_cell(metric)
+        return Cell(text=figures.value(metric)) if words.is_exact(metric) else metric_cell(metric)
     return Cell(text=figures.number(metric))
 
 
 def _missing(named: Sequence[tuple[str, Entry]]) -> tuple[str, ...]:
-    words = {"coverage": "coverage", "mean_size": "set size"}
+    called = {"coverage": "coverage", "mean_size": "set size"}
     return reasons(
-        (f"{words[what]} of {name}", entry[what])
+        (f"{called[what]} of {name}", entry[what])
         for name, entry in named
-        for what in words
+        for what in called
         if isinstance(entry.get(what), Mapping)
     )
 
@@ -162,7 +177,7 @@ def comparison(results: Entry) -> Sheet:
     return Sheet(
         title="Beside other methods, on held-out rows",
         head=(
-            *("method", "threshold", "coverage", "mean set size"),
+            *("method", "threshold", "coverage", words.size_name(results)),
             *(("size next to pooled",) if pooled else ()),
         ),
         rows=tuple(rows),
@@ -176,7 +191,7 @@ def _told_apart(results: Entry) -> tuple[dict[str, Any], list[Entry]]:
     if not found and results["method"] == "local":  # what was found is that baseline
         found = [entry for entry in results["comparison"] if entry["method"] == "local"]
     ours = {**(found[0] if found else {}), **{name: results.get(name) for name in _THRESHOLD}}
-    for name in ("coverage", "mean_size"):
+    for name in () if words.holds_everything(results) else ("coverage", "mean_size"):
         metric = (results.get("held_out") or {}).get(name)
         if metric is not None and (metric["value"] is not None or ours.get(name) is None):
             ours[name] = metric
@@ -221,7 +236,7 @@ def heterogeneity(found: Entry, *, warnings: Sequence[str] = ()) -> Sheet:
         ("Pearson's statistic", f"{found['statistic']:.1f}"),
         ("degrees of freedom", f"{found['degrees']:,}"),
         ("p-value", figures.p_value(found["p_value"])),
-        ("standard deviation between clients", figures.error(found["between_sd"])),
+        ("standard deviation between clients, estimated", figures.error(found["between_sd"])),
     ]
     if found.get("loss_bound") is not None:
         rows.append(("it may take off the coverage up to", figures.error(found["loss_bound"])))

@@ -83,9 +83,21 @@ def section(part: Part) -> str:
     >>> section(Part(name="conformal", document=conformal)), section(Part(name="wide", document=conformal))
     ('Prediction sets', 'Prediction sets: wide')
     """
+    title = _TASKS[kind(part.document)].section
+    return f"{title}: {part.name}" if says_more(part) else title
+
+
+def says_more(part: Part) -> bool:
+    """Whether the name of a task says more than its kind.
+
+    Examples
+    --------
+    >>> several = {"task": "evaluate-classes", "results": {}}
+    >>> says_more(Part(name="evaluate", document=several)), says_more(Part(name="old model", document=several))
+    (False, True)
+    """
     found = kind(part.document)
-    title = _TASKS[found].section
-    return title if part.name in ("", found, part.document["task"]) else f"{title}: {part.name}"
+    return part.name not in ("", found, found.removesuffix("-classes"))
 
 
 def contents(document: Document) -> Iterator[Piece]:

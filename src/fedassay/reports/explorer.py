@@ -61,6 +61,13 @@ def explorer(points: Points, *, place: str) -> str:
     )
 
 
+def is_known(points: Points | None) -> bool:
+    """Whether there is a number at any threshold."""
+    return points is not None and any(
+        value is not None for name in TITLES for value in points.get(name, {}).get("value", ())
+    )
+
+
 def as_data(value: object) -> str:
     """JSON that cannot end the element that holds it, whatever texts it has.
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fedassay.reports import figures
+from fedassay.reports import cohort, figures
 from fedassay.reports.sheet import Document
 from fedassay.reports.study import is_study
 
 
 def summary(document: Document) -> str:
     """Clients, rows and trust model in one line."""
-    cohort, privacy = document["cohort"], document["privacy"]
+    privacy = document["privacy"]
     terms = "" if privacy["epsilon"] is None else f" (ε = {privacy['epsilon']:g}, δ = {privacy['delta']:g})"
-    clients = figures.counted(cohort["clients"], "client")
-    return f"{clients} with {figures.rows(document)}, under {privacy['trust_model']}{terms}."
+    clients = figures.counted(document["cohort"]["clients"], "client")
+    return f"{clients} with {cohort.rows(document)}, under {privacy['trust_model']}{terms}."
 
 
 def run(document: Document) -> tuple[tuple[str, str], ...]:
@@ -41,13 +41,13 @@ def _study(document: Document) -> Iterator[tuple[str, str]]:
 
 
 def _run(document: Document) -> Iterator[tuple[str, str]]:
-    cohort, runtime, privacy = document["cohort"], document["runtime"], document["privacy"]
-    yield "clients", f"{cohort['clients']:,}"
-    if cohort["dropped"]:
-        yield "clients lost on the way", f"{cohort['dropped']:,}"
-    yield "rows", figures.rows(document)
-    if cohort["truncated"]:
-        yield "rows left out by the bound on a client's rows", f"{cohort['truncated']:,}"
+    took_part, runtime, privacy = document["cohort"], document["runtime"], document["privacy"]
+    yield "clients", f"{took_part['clients']:,}"
+    if took_part["dropped"]:
+        yield "clients lost on the way", f"{took_part['dropped']:,}"
+    yield "rows", cohort.rows(document)
+    if took_part["truncated"]:
+        yield "rows left out by the bound on a client's rows", f"{took_part['truncated']:,}"
     yield "trust model", privacy["trust_model"]
     yield "protected", f"one {privacy['unit']} ({privacy['neighbours']})"
     yield "simulated", "yes: one process held all rows" if privacy["simulated"] else "no: a release"

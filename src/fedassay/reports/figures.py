@@ -169,12 +169,3 @@ def counted(number: float, what: str) -> str:
     """
     shown = f"{number:,.0f}"
     return f"{shown} {what}" if shown == "1" else f"{shown} {what}s"
-
-
-def rows(document: Mapping[str, Any]) -> str:
-    """How many rows a result is about: under noise, about how many."""
-    number = document["cohort"]["rows"]
-    if number is None:
-        return "an unknown number of rows"
-    about = "" if document["privacy"]["epsilon"] is None else "about "
-    return f"{about}{counted(number, 'row')}"

@@ -12,6 +12,11 @@ from fedassay.reports import figures, plots
 from fedassay.reports.palette import BLUE
 from fedassay.reports.sheet import Cell, Document, Figure, Sheet
 
+FEWEST = 5
+"""Expected positives and negatives that a group should have: the usual rule for a chi-squared test."""
+
+THIN = f"It rests on groups with fewer than {FEWEST} expected positives or negatives; do not rely on it."
+
 
 def contents(document: Document) -> Iterator[Sheet | Figure]:
     """Observed beside expected rates, then the groups and the verdict."""
@@ -30,7 +35,7 @@ def sheet(document: Document) -> Sheet:
         title=f"Hosmer-Lemeshow, {document['parameters']['method']}",
         head=("scores", "rows", "observed", "expected", "difference"),
         rows=tuple(_group(group) for group in test.get("groups", ())),
-        notes=(verdict(test), *test.get("warnings", ())),
+        notes=(verdict(test), *([THIN] if is_thin(test) else []), *test.get("warnings", ())),
     )
 
 
@@ -47,6 +52,35 @@ def verdict(test: Mapping[str, Any]) -> str:
         else "no evidence against the probabilities"
     )
     return f"{words[0].upper()}{words[1:]}: {means}."
+
+
+def is_thin(test: Mapping[str, Any]) -> bool:
+    """Whether a test that has a p-value rests on a group with too few expected positives or negatives.
+
+    Examples
+    --------
+    >>> is_thin({"p_value": 0.001, "groups": [{"rows": 34, "expected": 0.9}]})
+    True
+    >>> is_thin({"p_value": 0.001, "groups": [{"rows": 34, "expected": 17.0}]})
+    False
+    """
+    groups = test.get("groups") or ()
+    return test.get("p_value") is not None and any(_thin(one["rows"], one["expected"]) for one in groups)
+
+
+def _thin(rows: float, expected: float) -> bool:
+    return min(expected, rows - expected) < FEWEST
+
+
+def thin_buckets(results: Mapping[str, Any]) -> str:
+    """The same of an evaluation, whose test is over the buckets of its reliability curve: a sentence, or nothing."""
+    rows = results.get("histogram", {}).get("rows")
+    if rows is None or results["hosmer_lemeshow"].get("p_value") is None:
+        return ""
+    curve = results["reliability_curve"]
+    buckets = zip(curve.get("share") or (), curve.get("mean_score") or (), strict=False)
+    known = ((share * rows, score) for share, score in buckets if share is not None and score is not None)
+    return f" {THIN}" if any(_thin(count, count * score) for count, score in known) else ""
 
 
 def _group(group: Mapping[str, Any]) -> tuple[Cell, ...]:

@@ -3,36 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from fedassay.reports import figures, multiclass
-from fedassay.reports.contents import kind
-from fedassay.reports.sheet import Document, KeyNumber
-from fedassay.reports.study import Part, is_study, parts
+from fedassay.reports import conformal_words, figures, goodness, multiclass
+from fedassay.reports.contents import kind, says_more
+from fedassay.reports.sheet import Document, KeyNumber, reasons
+from fedassay.reports.study import is_study, parts
 
 Results = Mapping[str, Any]
 
+_ALL, _HELD_OUT = "on all rows", "on held-out rows"
+
 
 def key_numbers(document: Document) -> tuple[KeyNumber, ...]:
-    """Those of all tasks in reading order, and of a study what it has spent. Each thing once.
+    """Those that are known, of all tasks in reading order, and of a study what it has spent.
 
-    A calibration knows the slope before and after; an evaluation beside it need not say it again.
+    Each says of which rows it is: the slope of a model over all rows is not that on held-out rows.
     """
-    kinds = {kind(part.document) for part in parts(document)}
-    again = figures.TITLES["calibration_slope"] if "calibrate" in kinds else None
-    found = [number for part in parts(document) for number in _of_part(part) if number.label != again]
+    found = [number for number in _all(document) if not number.reason]
     if is_study(document):
         found += _budget(document["results"]["budget"])
     return tuple(found)
 
 
-def _of_part(part: Part) -> Iterator[KeyNumber]:
+def unknown(document: Document) -> str:
+    """Which key numbers are not known, and why, each reason once; empty if all are."""
+    missing = [(one.label, {"value": None, "reason": one.reason}) for one in _all(document) if one.reason]
+    return f"Not known: {'. '.join(reasons(missing))}." if missing else ""
+
+
+def _all(document: Document) -> Iterator[KeyNumber]:
     """A task whose name is not its kind puts it in front: a study may hold two of one kind."""
-    named = part.name not in ("", kind(part.document), part.document["task"])
-    for number in _KINDS.get(kind(part.document), _nothing)(part.document["results"]):
-        label = f"{part.name}: {number.label}" if named else number.label
-        yield KeyNumber(label=label, text=number.text, detail=number.detail)
+    for part in parts(document):
+        for number in _KINDS.get(kind(part.document), _nothing)(part.document["results"]):
+            label = f"{part.name}: {number.label}" if says_more(part) else number.label
+            yield replace(number, label=label)
 
 
 def metric_number(label: str, metric: Results) -> KeyNumber:
@@ -42,11 +49,11 @@ def metric_number(label: str, metric: Results) -> KeyNumber:
     --------
     >>> metric_number("AUC", {"value": 0.8123, "interval": [0.79, 0.83], "level": 0.95})
     KeyNumber(label='AUC', text='0.812', detail='0.790 to 0.830 (95%)')
-    >>> metric_number("AUC", {"value": None, "reason": "one class only"}).detail
+    >>> metric_number("AUC", {"value": None, "reason": "one class only"}).reason
     'one class only'
     """
     if metric["value"] is None:
-        return KeyNumber(label=label, text="-", detail=str(metric["reason"]))
+        return KeyNumber(label=label, text="", reason=str(metric["reason"]))
     return KeyNumber(label=label, text=figures.value(metric), detail=_interval(metric))
 
 
@@ -60,12 +67,12 @@ def _nothing(results: Results) -> Iterator[KeyNumber]:
 
 def _evaluated(results: Results) -> Iterator[KeyNumber]:
     for name in ("roc_auc", "average_precision", "calibration_slope"):
-        yield metric_number(figures.TITLES[name], results[name])
+        yield metric_number(f"{figures.TITLES[name]} {_ALL}", results[name])
 
 
 def _evaluated_classes(results: Results) -> Iterator[KeyNumber]:
     for name in ("accuracy", "roc_auc", "expected_calibration_error"):
-        yield metric_number(multiclass.TITLES[name], results[name])
+        yield metric_number(f"{multiclass.TITLES[name]} {_ALL}", results[name])
 
 
 def _calibrated(results: Results) -> Iterator[KeyNumber]:
@@ -79,27 +86,38 @@ def _calibrated_classes(results: Results) -> Iterator[KeyNumber]:
 
 def _before_and_after(label: str, results: Results, name: str) -> KeyNumber:
     """Such as ``0.68 → 1.05``; the interval is that of what one would use afterwards."""
-    before, after = (results[part].get(name) or {"value": None, "reason": ""} for part in ("before", "after"))
+    label = f"{label} {_HELD_OUT}"
+    nothing = {"value": None, "reason": "nobody measured it"}
+    before, after = (results[part].get(name) or nothing for part in ("before", "after"))
     if after["value"] is None:
-        return metric_number(f"{label}, before calibration", before)
+        return metric_number(f"{label} before calibration", before)
     text = f"{figures.value(before)} → {figures.value(after)}"
     return KeyNumber(
-        label=f"{label}, before and after calibration", text=text, detail=f"after: {_interval(after)}"
+        label=f"{label} before and after calibration", text=text, detail=f"after: {_interval(after)}"
     )
 
 
 def _conformal(results: Results) -> Iterator[KeyNumber]:
+    """Nothing where sets hold everything: what was counted is noise, and a sentence elsewhere says it."""
+    if conformal_words.holds_everything(results):
+        return
     level, seen = f"{100 * results['level']:g}%", results.get("held_out") or {}
     covered = seen.get("coverage")
     if covered is not None and covered["value"] is not None:
-        yield metric_number(f"coverage on held-out rows; asked: {level}", covered)
+        number = metric_number(f"coverage {_HELD_OUT}; asked: {level}", covered)
+        details = (number.detail, conformal_words.by_chance(results))
+        yield replace(number, detail="; ".join(filter(None, details)))
     elif results.get("coverage_law"):
         law = results["coverage_law"]
         text = f"{'' if law['exact'] else '≥ '}{law['mean']:.3f}"
         yield KeyNumber(label=f"coverage to expect; asked: {level}", text=text)
     size = seen.get("mean_size")
     if size is not None and size["value"] is not None:
-        yield metric_number("mean size of the sets", size)
+        name, alike = conformal_words.size_name(results), conformal_words.is_exact(size)
+        if alike:
+            yield KeyNumber(label=name, text=conformal_words.size(size))
+        else:
+            yield metric_number(f"{name} {_HELD_OUT}", size)
 
 
 def _fitted(results: Results) -> Iterator[KeyNumber]:
@@ -117,10 +135,12 @@ def _fitted(results: Results) -> Iterator[KeyNumber]:
 
 def _tested(results: Results) -> Iterator[KeyNumber]:
     test = results["hosmer_lemeshow"]
+    label = f"Hosmer-Lemeshow test {_ALL}"
     if test["value"] is None or test["p_value"] is None:
-        yield KeyNumber(label="Hosmer-Lemeshow test", text="-", detail=str(test["reason"]))
+        yield KeyNumber(label=label, text="", reason=str(test["reason"]))
         return
-    yield KeyNumber(label="Hosmer-Lemeshow test", text=figures.p_equals(test["p_value"]))
+    thin = goodness.THIN if goodness.is_thin(test) else ""
+    yield KeyNumber(label=label, text=figures.p_equals(test["p_value"]), detail=thin)
 
 
 _MOST_QUANTILES = 3
@@ -128,6 +148,10 @@ _MOST_QUANTILES = 3
 
 def _distributed(results: Results) -> Iterator[KeyNumber]:
     for entry in results["quantiles"][:_MOST_QUANTILES]:
+        if entry["value"] is None:
+            reason = str(entry.get("reason", "there is none"))
+            yield KeyNumber(label=f"quantile {entry['quantile']:g}", text="", reason=reason)
+            continue
         low, high = entry["interval"] or (None, None)
         width = None if low is None or high is None else high - low
         ends = (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from html import escape
 from itertools import groupby
 
 from fedassay.reports import plots
-from fedassay.reports.sheet import Cell, Figure, KeyNumber, Sheet
+from fedassay.reports.sheet import Cell, Figure, KeyNumber, Notice, Sheet
 
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 
@@ -39,8 +40,8 @@ def _class(kind: str) -> str:
     return f" class='{kind}'" if kind else ""
 
 
-def body(pieces: Iterable[Sheet | Figure], *, place: str, level: int = 3) -> str:
-    """Tables and plots in their order, side by side where there is room.
+def body(pieces: Iterable[Sheet | Figure | Notice], *, place: str, level: int = 3) -> str:
+    """Tables, plots and boxes in their order, side by side where there is room.
 
     Parameters
     ----------
@@ -50,15 +51,18 @@ def body(pieces: Iterable[Sheet | Figure], *, place: str, level: int = 3) -> str
     made = []
     numbered = enumerate(pieces, start=1)
     for drawn, run in groupby(numbered, key=lambda pair: isinstance(pair[1], Figure)):
-        parts = [
-            figure(piece, name=f"{place}-{number}")
-            if isinstance(piece, Figure)
-            else f"<div class='sheet'>{sheet(piece, name=f'{place}-{number}', level=level)}</div>"
-            for number, piece in run
-        ]
+        parts = [_piece(piece, name=f"{place}-{number}", level=level) for number, piece in run]
         together = drawn and len(parts) > 1
         made.append(f"<div class='plots'>{''.join(parts)}</div>" if together else "".join(parts))
     return f"<div class='flow'>{''.join(made)}</div>" if made else ""
+
+
+def _piece(piece: Sheet | Figure | Notice, *, name: str, level: int) -> str:
+    if isinstance(piece, Figure):
+        return figure(piece, name=name)
+    if isinstance(piece, Notice):
+        return paragraph(piece.text, kind="missing")
+    return f"<div class='sheet'>{sheet(piece, name=name, level=level)}</div>"
 
 
 def figure(part: Figure, *, name: str) -> str:
@@ -73,10 +77,14 @@ def figure(part: Figure, *, name: str) -> str:
 
 
 def sheet(part: Sheet, *, name: str, level: int = 3) -> str:
-    """A table under its heading, with its notes below it."""
+    """A table under its heading, with its notes below it, and what few people need behind a click."""
     heading = f"<h{level} id='{name}'>{escape(part.title)}</h{level}>"
     notes = "".join(paragraph(note, kind="note") for note in part.notes)
-    return heading + (table(part, labelled=name) if part.rows else "") + notes
+    inner = ""
+    if part.inner:
+        hidden = replace(part, title=f"{part.title}: how it was computed", rows=part.inner)
+        inner = f"<details><summary>How it was computed</summary>{table(hidden, labelled=name)}</details>"
+    return heading + (table(part, labelled=name) if part.rows else "") + notes + inner
 
 
 def table(part: Sheet, *, labelled: str) -> str:
@@ -114,6 +122,15 @@ def tiles(numbers: Iterable[KeyNumber]) -> str:
         for one in numbers
     )
     return f"<dl class='tiles' aria-label='Key numbers'>{made}</dl>" if made else ""
+
+
+def steps(entries: Iterable[tuple[str, str]]) -> str:
+    """Sentences one below the other, each with the command that does it, if there is one."""
+    made = (
+        f"<li>{escape(text)}" + (f"<pre><code>{escape(command)}</code></pre>" if command else "") + "</li>"
+        for text, command in entries
+    )
+    return f"<ol>{''.join(made)}</ol>"
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:

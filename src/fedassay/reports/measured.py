@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedassay.reports import figures, multiclass
+from fedassay.reports import conformal_words, figures, multiclass
 from fedassay.reports.contents import kind
 from fedassay.reports.sheet import Document
 from fedassay.reports.study import parts
@@ -76,7 +76,10 @@ def measured(document: Document) -> Iterator[Measured]:
 def _metrics(results: Results, named: Mapping[str, str]) -> Iterator[Measured]:
     # At the top level of an evaluation, what needs a threshold is that of the first one: it comes with it below.
     skipped = figures.AT_THRESHOLD if "thresholds" in results else ()
+    useless = named["kind"] == "conformal" and conformal_words.holds_everything(results)
     for block in _BLOCKS:
+        if block == "held_out" and useless:  # noise around what is known anyway
+            continue
         found = results.get(block) if block else results
         if not isinstance(found, Mapping):
             continue

@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from fedassay.errors import UsageError
-from fedassay.reports import figures
+from fedassay.reports import cohort, figures
 from fedassay.reports.assumptions import assumptions
 from fedassay.reports.budget import spent
 from fedassay.reports.contents import contents, section, verdict
 from fedassay.reports.front_matter import Plain, front_matter
 from fedassay.reports.measured import Measured, measured
-from fedassay.reports.sheet import Cell, Document, Sheet
+from fedassay.reports.sheet import Cell, Document, Notice, Sheet
 from fedassay.reports.study import is_study, parts
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~#])")
@@ -136,12 +136,12 @@ def _training(document: Document) -> Iterator[str]:
 
 
 def _clients(document: Document) -> str:
-    return f"{figures.rows(document)} of {figures.counted(document['cohort']['clients'], 'client')}"
+    return f"{cohort.rows(document)} of {figures.counted(document['cohort']['clients'], 'client')}"
 
 
 def _cohort(document: Document) -> Iterator[str]:
-    cohort, parameters = document["cohort"], document["parameters"]
-    dropped = f" {figures.counted(cohort['dropped'], 'client')} did not answer." if cohort["dropped"] else ""
+    lost, parameters = document["cohort"]["dropped"], document["parameters"]
+    dropped = f" {figures.counted(lost, 'client')} did not answer." if lost else ""
     simulated = document["privacy"]["simulated"]
     where = "a simulation, one process held all of them" if simulated else "they stayed where they were"
     yield f"{_capital(_clients(document))}; {where}.{dropped}"
@@ -162,6 +162,8 @@ def _results(document: Document) -> Iterator[str]:
                 if one.title != title:
                     yield f"**{_text(one.title)}**"
                 yield from _sheet(one)
+            elif isinstance(one, Notice):
+                yield _text(one.text)
 
 
 def _sheet(sheet: Sheet) -> Iterator[str]:

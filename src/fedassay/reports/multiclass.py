@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fedassay.reports import figures, plots, reliability_plots
-from fedassay.reports.sheet import Cell, Document, Figure, Sheet, metric_cell, reasons
+from fedassay.reports import evaluation, figures, plots, reliability_plots
+from fedassay.reports.sheet import Cell, Document, Figure, Notice, Sheet, metric_cell, reasons, why
 
 TITLES = {
     "accuracy": "accuracy",
@@ -24,14 +24,20 @@ _PARTS = ("sampling", "privacy", "discretisation")
 _OF_CLASS = {"prevalence": "prevalence", "roc_auc": "ROC AUC", "calibration_error": "calibration error"}
 
 
-def contents(document: Document) -> Iterator[Sheet | Figure]:
-    """The reliability of the most probable class, all metrics, then the classes."""
+def contents(document: Document) -> Iterator[Sheet | Figure | Notice]:
+    """The reliability of the most probable class, all metrics, then the classes; where nothing is known, why."""
     results = document["results"]
-    error = figures.value(results["expected_calibration_error"])
-    yield Figure(
-        draw=lambda: plots.framed(reliability_plots.reliability(document["results"], name="Top label")),
-        alternative=f"Reliability diagram of the most probable class, ECE {error}",
-    )
+    metrics = [results[name] for name in TITLES]
+    drawn = reliability_plots.known(results["reliability_curve"])
+    if not drawn and all(metric["value"] is None for metric in metrics):
+        yield Notice(text=f"Nothing is known of the model: {why(metrics)}.")
+        return
+    if drawn:
+        error = figures.value(results["expected_calibration_error"])
+        yield Figure(
+            draw=lambda: plots.framed(reliability_plots.reliability(document["results"], name="Top label")),
+            alternative=f"Reliability diagram of the most probable class, ECE {error}",
+        )
     yield overall(document)
     yield classes(results)
 
@@ -41,7 +47,7 @@ def overall(document: Document) -> Sheet:
     results = document["results"]
     said = [note for note in results.get("notes", ()) if note not in document["warnings"]]
     return Sheet(
-        title=f"Evaluation of {len(results['classes'])} classes",
+        title=f"Evaluation of {len(results['classes'])} classes, all rows",
         head=(
             "metric",
             "value",
@@ -50,8 +56,13 @@ def overall(document: Document) -> Sheet:
             "privacy",
             "binning",
         ),
-        rows=tuple((Cell(text=title), *_numbers(results[name])) for name, title in TITLES.items()),
+        rows=tuple(
+            (Cell(text=title), *_numbers(results[name]))
+            for name, title in TITLES.items()
+            if results[name]["value"] is not None
+        ),
         notes=(
+            evaluation.ERRORS,
             *reasons((title, results[name]) for name, title in TITLES.items()),
             *excesses((title, results[name]) for name, title in TITLES.items()),
             *said,
@@ -80,8 +91,6 @@ def excesses(named: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:
 
 
 def _numbers(metric: Mapping[str, Any]) -> tuple[Cell, ...]:
-    if metric["value"] is None:
-        return (Cell(text="-"), *(Cell(text=""),) * (1 + len(_PARTS)))
     parts = (Cell(text=figures.error(metric["error"][part])) for part in _PARTS)
     return Cell(text=figures.value(metric)), Cell(text=figures.interval(metric)), *parts
 
@@ -102,7 +111,7 @@ def classes(results: Mapping[str, Any]) -> Sheet:
         for entry in entries
     ]
     return Sheet(
-        title="Classes",
+        title="Classes, all rows",
         head=("class", "rows", *_OF_CLASS.values()),
         rows=tuple(
             (

@@ -21,6 +21,24 @@ SHOWN = (
 WORST = 5
 """Classes in the table; the plot has more of them, the JSON all."""
 
+METHODS: Mapping[str, str] = {
+    "temperature": "a temperature",
+    "vector": "a slope and a shift for each class (vector)",
+    "matrix": "a linear map of all logits (matrix)",
+    "order-preserving": "a map that keeps the order of classes",
+    "fedcal": "a small network (FedCal)",
+    "histogram": "histogram binning of each class",
+    "bbq": "Bayesian binning of each class (BBQ)",
+    "isotonic": "isotonic regression of each class",
+}
+SOLVERS: Mapping[str, str] = {
+    "exact": "fitted to sums over all clients",
+    "fedavg": "averaged over what clients fitted",
+    "one-shot": "found in one round",
+    "counts": "fitted to counts of all clients",
+}
+"""Methods, and how they were fitted, in plain words."""
+
 _PARTS = ("before", "after")
 _CLOSE = 0.02
 """A temperature within 2 % of 1 changes nothing that anybody would notice."""
@@ -89,11 +107,12 @@ def _cell(metric: Mapping[str, Any] | None, part: str) -> Cell:
 
 
 def title(results: Results) -> str:
-    """What was fitted, such as ``Calibration of 10 classes by temperature (solver exact; temperature 1.77)``."""
-    how = f"solver {results['solver']}"
-    if results.get("temperature", {}).get("value") is not None:
-        how += f"; temperature {results['temperature']['value']:.3g}"
-    return f"Calibration of {len(results['classes'])} classes by {results['method']} ({how})"
+    """What was fitted, such as ``Calibration of 10 classes by a temperature of 1.77, found in one round``."""
+    method = METHODS.get(results["method"], results["method"])
+    if results["method"] == "temperature" and results.get("temperature", {}).get("value") is not None:
+        method = f"a temperature of {results['temperature']['value']:.3g}"
+    how = SOLVERS.get(results["solver"], f"fitted by {results['solver']}")
+    return f"Calibration of {len(results['classes'])} classes by {method}, {how}"
 
 
 def _notes(document: Document) -> Iterator[str]:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from html import escape
 from importlib import resources
+from typing import Any
 
-from fedassay.reports import assumptions, budget, evaluation, explorer, facts, markup
+from fedassay.reports import assumptions, budget, evaluation, explorer, facts, markup, next_steps
 from fedassay.reports.contents import contents, heading, is_good, kind, section, verdict
-from fedassay.reports.key_numbers import key_numbers
+from fedassay.reports.key_numbers import key_numbers, unknown
 from fedassay.reports.palette import DARK, LIGHT
-from fedassay.reports.sheet import Document, Explorer, Figure, Sheet
+from fedassay.reports.sheet import Document, Explorer, Figure, Notice, Sheet
 from fedassay.reports.study import Part, is_study, parts
 
 Block = tuple[str, str, str]
@@ -80,6 +81,8 @@ def _top(document: Document, blocks: list[Block]) -> Iterator[str]:
     yield "</div><button type='button' data-theme-button hidden>Dark colours</button></div>"
     yield _verdict(document)
     yield markup.tiles(key_numbers(document))
+    if unknown(document):
+        yield markup.paragraph(unknown(document), kind="missing")
     for warning in document["warnings"]:
         yield markup.paragraph(warning, kind="warning")
     links = "".join(f"<li><a href='#{anchor}'>{escape(title)}</a></li>" for anchor, title, _ in blocks)
@@ -117,12 +120,14 @@ def _blocks(document: Document) -> Iterator[Block]:
     yield "assumptions", "What was assumed", _assumptions(document)
     yield "privacy", "Privacy", f"<blockquote>{escape(document['privacy']['statement'])}</blockquote>"
     yield "run", "The run", markup.facts(facts.run(document))
+    if is_study(document):
+        yield "next", next_steps.TITLE, markup.steps(next_steps.steps(document))
 
 
 def _task(part: Part, place: str) -> Iterator[str]:
     """The tables and plots of one task; a threshold explorer comes where its contents have it."""
     document = part.document
-    waiting: list[Sheet | Figure] = []
+    waiting: list[Sheet | Figure | Notice] = []
     for piece in contents(document):
         if isinstance(piece, Explorer):
             yield markup.body(waiting, place=f"{place}-curves")
@@ -131,8 +136,14 @@ def _task(part: Part, place: str) -> Iterator[str]:
         else:
             waiting.append(piece)
     yield markup.body(waiting, place=place)
-    if kind(document) == "evaluate" and document["results"].get("sites") is None:
-        yield f"<h3>Sites</h3>{markup.paragraph(evaluation.why_no_sites(document), kind='note')}"
+    if kind(document) == "evaluate" and _lacks_sites(document["results"]):
+        why = evaluation.why_no_sites(document, name=part.name)
+        yield f"<h3>Sites</h3>{markup.paragraph(why, kind='note')}"
+
+
+def _lacks_sites(results: Mapping[str, Any]) -> bool:
+    """Whether sites are all that is missing: where nothing is known of any row, nobody looks for them."""
+    return results.get("sites") is None and evaluation.is_known(results)
 
 
 def _budget(document: Document) -> str:

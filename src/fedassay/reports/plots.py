@@ -46,6 +46,10 @@ def framed(chart: Chart) -> Chart:
 # --- into a page ------------------------------------------------------------------------------------------------------
 
 
+_NOT_IN_XML = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\\uffff]")
+"""Control characters, lone surrogates and what is no character."""
+
+
 def as_svg(chart: alt.TopLevelMixin, *, key: str = "") -> str:
     """A chart as SVG text to be put into a page.
 
@@ -60,7 +64,7 @@ def as_svg(chart: alt.TopLevelMixin, *, key: str = "") -> str:
 
     spec = chart.to_dict(validate=False)  # twice as fast; tests save what is drawn here, and saving validates
     spec["config"] = {**THEME, **spec.get("config", {}), "background": None}
-    text = json.dumps(spec)
+    text = json.dumps(_drawable(spec))
     root = ElementTree.fromstring(vl_convert.vegalite_to_svg(text))
     # Vega numbers ids on and on over all charts.
     found = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
@@ -114,11 +118,23 @@ def save(chart: alt.TopLevelMixin, path: str | os.PathLike[str]) -> None:
             f"{target}: got suffix {target.suffix!r}, expected {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}."
         )
     try:
-        chart.save(str(target), **({"scale_factor": 2} if target.suffix == ".png" else {}))
+        spec = _drawable(chart.to_dict())
+        alt.Chart.from_dict(spec).save(
+            str(target), **({"scale_factor": 2} if target.suffix == ".png" else {})
+        )
     except OSError as error:
         raise UsageError(
             f"{target}: cannot be written ({error.strerror}); give a folder that exists."
         ) from error
+
+
+def _drawable(spec: Any) -> Any:
+    """A chart without characters that no SVG can hold: what draws it would end this process over them."""
+    if isinstance(spec, dict):
+        return {key: _drawable(value) for key, value in spec.items()}
+    if isinstance(spec, list):
+        return [_drawable(value) for value in spec]
+    return _NOT_IN_XML.sub("\ufffd", spec) if isinstance(spec, str) else spec
 
 
 # --- parts of plots ---------------------------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ _NAMES = ("mean_score", "observed", "lower", "upper")
 def reliability(results: Results, *, name: str = "Reliability") -> alt.LayerChart:
     """Observed fraction over mean score in each bucket, with simultaneous intervals."""
     curve = results["reliability_curve"]
-    if not _known(curve):
-        return plots.empty(name, _why_not(curve))
+    if not known(curve):
+        return plots.empty(name, why_not(curve))
     metric = results["expected_calibration_error"]
     title = name if metric["value"] is None else f"{name}, ECE {metric['value']:.3f}"
     below = f"bars: {curve['level']:.0%} for all buckets at once"
@@ -31,16 +31,16 @@ def reliability(results: Results, *, name: str = "Reliability") -> alt.LayerChar
 def reliability_alternative(results: Results, *, name: str = "Reliability") -> str:
     """The plot in words."""
     curve = results["reliability_curve"]
-    if not _known(curve):
-        return f"{name}: no diagram, because {_why_not(curve)}."
+    if not known(curve):
+        return f"{name}: no diagram, because {why_not(curve)}."
     return f"{name} diagram: ECE {figures.told(results['expected_calibration_error'])}; {_farthest(curve)}."
 
 
-def change(results: Results) -> alt.LayerChart:
+def change(results: Results, *, name: str = "Reliability") -> alt.LayerChart:
     """Before and after calibration in one diagram, on held-out rows; one of them where the other is missing."""
-    title, drawn = "Reliability, before and after", _drawn(results)
+    title, drawn = f"{name}, before and after", drawn_parts(results)
     if not drawn:
-        return plots.empty(title, _why_not(results["reliability_curve"]["before"]))
+        return plots.empty(title, why_not(results["reliability_curve"]["before"]))
     errors = ", ".join(
         f"{part} {figures.value(results[part]['expected_calibration_error'])}" for part in drawn
     )
@@ -57,9 +57,9 @@ def change(results: Results) -> alt.LayerChart:
 
 def change_alternative(results: Results) -> str:
     """The plot in words."""
-    drawn = _drawn(results)
+    drawn = drawn_parts(results)
     if not drawn:
-        return f"No reliability diagram: {_why_not(results['reliability_curve']['before'])}."
+        return f"No reliability diagram: {why_not(results['reliability_curve']['before'])}."
     said = "; ".join(
         f"{part} calibration ECE {figures.told(results[part]['expected_calibration_error'])}, {_farthest(curve)}"
         for part, curve in drawn.items()
@@ -67,20 +67,21 @@ def change_alternative(results: Results) -> str:
     return f"Reliability diagram on held-out rows: {said}."
 
 
-def _drawn(results: Results) -> dict[str, Results]:
+def drawn_parts(results: Results) -> dict[str, Results]:
     """The curves that have points."""
     curves = results["reliability_curve"]
-    return {part: curves[part] for part in PARTS if _known(curves[part])}
+    return {part: curves[part] for part in PARTS if known(curves[part])}
 
 
-def _known(curve: Results | None) -> list[dict[str, Any]]:
+def known(curve: Results | None) -> list[dict[str, Any]]:
     """The buckets that have a point; there may be no curve at all."""
     if not curve:
         return []
     return [point for point in plots.points(curve, *_NAMES) if point["observed"] is not None]
 
 
-def _why_not(curve: Results | None) -> str:
+def why_not(curve: Results | None) -> str:
+    """Why a curve has no point."""
     return str((curve or {}).get("reason", "no bucket has enough rows"))
 
 
@@ -88,7 +89,7 @@ def _marks(
     curves: Mapping[str, Results], colours: list[str], dashes: list[list[int]], *, legend: alt.Legend | None
 ) -> tuple[alt.Chart, alt.Chart]:
     """Bars and lines with dots, told apart by colour, and by dashes for those who do not see it."""
-    named = [{**point, "part": part} for part, curve in curves.items() for point in _known(curve)]
+    named = [{**point, "part": part} for part, curve in curves.items() for point in known(curve)]
     base = alt.Chart(alt.Data(values=named))
     x = plots.unit("mean_score:Q", "mean score")
     y = plots.unit("observed:Q", "observed fraction", channel=alt.Y)
@@ -103,7 +104,7 @@ def _marks(
 
 def _farthest(curve: Results) -> str:
     """Where the curve is farthest from the diagonal."""
-    worst = max(_known(curve), key=lambda point: abs(point["mean_score"] - point["observed"]))
+    worst = max(known(curve), key=lambda point: abs(point["mean_score"] - point["observed"]))
     return (
         f"farthest off where scores of about {worst['mean_score']:.2f} meet an observed fraction of "
         f"{worst['observed']:.2f} ({worst['lower']:.2f} to {worst['upper']:.2f})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,12 @@ import altair as alt
 from fedassay.reports import figures
 
 Document = Mapping[str, Any]
+
+_DROWNED = re.compile(
+    r"not enough evidence: about \S+ [^;]* under privacy noise with standard deviation [^;]+; "
+    r"(?P<needed>at least \S+ standard deviations are needed)"
+)
+"""A reason that is the same for all metrics but for the counts in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,12 +30,24 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    """One table; the first column names, the others are numbers. Notes are sentences below it."""
+    """One table; the first column names, the others are numbers. Notes are sentences below it.
+
+    `inner` are rows about how it was computed, which few people need: a page has them behind a click, others leave them
+    to the JSON.
+    """
 
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = field(default=())
+    inner: tuple[tuple[Cell, ...], ...] = field(default=())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notice:
+    """Why something is not there, in the place of all tables and plots that would have nothing to show."""
+
+    text: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,17 +70,21 @@ class Explorer:
     points: Mapping[str, Any]
 
 
-Piece = Sheet | Figure | Explorer
+Piece = Sheet | Figure | Explorer | Notice
 """Something that a report shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyNumber:
-    """A number to know before any table: what it is, the number, its interval or what else belongs to it."""
+    """A number to know before any table: what it is, the number, its interval or what else belongs to it.
+
+    One with a `reason` is not known, and has no text.
+    """
 
     label: str
     text: str
     detail: str = ""
+    reason: str = ""
 
 
 def metric_cell(metric: Mapping[str, Any]) -> Cell:
@@ -72,7 +95,7 @@ def metric_cell(metric: Mapping[str, Any]) -> Cell:
 
 
 def reasons(named: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:
-    """Why there is no number: each reason once, with the names of all that have it.
+    """Why there is no number: each reason once, with the names of all that have it; counts do not make it another.
 
     Examples
     --------
@@ -80,11 +103,36 @@ def reasons(named: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:
     >>> reasons([("AUC", none), ("F1", {"value": 0.5}), ("slope", none)])
     ('AUC, slope: there are no rows',)
     """
+    return tuple(f"{_listed(names)}: {reason}" for reason, names in _by_reason(named).items())
+
+
+def why(metrics: Iterable[Mapping[str, Any]]) -> str:
+    """The reasons alone, as a sentence that can end another.
+
+    Examples
+    --------
+    >>> noise = "under privacy noise with standard deviation 90; at least 4 standard deviations are needed"
+    >>> told = (f"not enough evidence: about {count} {noise}" for count in ("3 rows", "2 positive rows"))
+    >>> why({"value": None, "reason": reason} for reason in told)
+    'not enough evidence: too few rows under so much privacy noise; at least 4 standard deviations are needed'
+    """
+    return "; ".join(_by_reason(("", metric) for metric in metrics))
+
+
+def _by_reason(named: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, list[str]]:
+    """The names of what has no value, by reason; where reasons differ in counts only, by one without them."""
     found: dict[str, dict[str, None]] = {}
+    told: dict[str, set[str]] = {}
     for name, metric in named:
         if metric["value"] is None:
-            found.setdefault(metric["reason"], {})[name] = None
-    return tuple(f"{_listed(list(names))}: {reason}" for reason, names in found.items())
+            key = _DROWNED.sub(_without_counts, metric["reason"])
+            found.setdefault(key, {})[name] = None
+            told.setdefault(key, set()).add(metric["reason"])
+    return {(key if len(told[key]) > 1 else told[key].pop()): list(names) for key, names in found.items()}
+
+
+def _without_counts(found: re.Match[str]) -> str:
+    return f"not enough evidence: too few rows under so much privacy noise; {found['needed']}"
 
 
 def _listed(names: Sequence[str], *, most: int = 12) -> str:

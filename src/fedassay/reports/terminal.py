@@ -11,10 +11,10 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from fedassay.reports import budget, figures
+from fedassay.reports import budget, cohort, figures, next_steps
 from fedassay.reports.contents import contents, heading, is_good, verdict
-from fedassay.reports.key_numbers import key_numbers
-from fedassay.reports.sheet import Cell, Document, Sheet
+from fedassay.reports.key_numbers import key_numbers, unknown
+from fedassay.reports.sheet import Cell, Document, Notice, Sheet
 from fedassay.reports.study import is_study
 
 _UNBROKEN = re.compile(r"\S+ to\b|\S+")
@@ -38,9 +38,12 @@ def render(document: Document, console: Console) -> None:
     for piece in _study(document) if is_study(document) else contents(document):
         if isinstance(piece, Sheet):
             print_sheet(piece, console)
+        elif isinstance(piece, Notice):
+            console.print(f"{escape(piece.text)}\n", highlight=False)
     console.print(_run(document), highlight=False)
     console.print(Panel(escape(document["privacy"]["statement"]), title="Privacy", title_align="left"))
     if is_study(document):
+        _print_next_steps(document, console)
         console.print("Tables and plots: report.html. Every number: result.json.", highlight=False)
 
 
@@ -48,6 +51,15 @@ def _print_title(document: Document, console: Console) -> None:
     model = document["parameters"].get("model")
     about = f": {escape(model)}" if model else ""
     console.print(f"[bold]{escape(heading(document))}[/]{about}", highlight=False)
+
+
+def _print_next_steps(document: Document, console: Console) -> None:
+    console.print(f"[bold]{next_steps.TITLE}[/]", highlight=False)
+    for text, command in next_steps.steps(document):
+        console.print(f"- {escape(text)}", highlight=False)
+        if command:
+            console.print(f"    {escape(command)}", highlight=False, soft_wrap=True)
+    console.print()
 
 
 def _study(document: Document) -> Iterator[Sheet]:
@@ -58,7 +70,7 @@ def _study(document: Document) -> Iterator[Sheet]:
             (Cell(text=one.label), Cell(text=one.text), Cell(text=one.detail))
             for one in key_numbers(document)
         ),
-        notes=(budget.spent(document),),
+        notes=tuple(filter(None, (unknown(document), budget.spent(document)))),
     )
 
 
@@ -129,12 +141,12 @@ def narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int
 
 
 def _run(document: Document) -> str:
-    cohort, runtime = document["cohort"], document["runtime"]
-    dropped = f", {cohort['dropped']} lost on the way" if cohort["dropped"] else ""
-    truncated = f", {cohort['truncated']:,} rows left out by the bound" if cohort["truncated"] else ""
+    clients, runtime = document["cohort"], document["runtime"]
+    dropped = f", {clients['dropped']} lost on the way" if clients["dropped"] else ""
+    truncated = f", {clients['truncated']:,} rows left out by the bound" if clients["truncated"] else ""
     took = "" if runtime["seconds"] is None else f", {runtime['seconds']:.1f} s"
     return (
-        f"{figures.counted(cohort['clients'], 'client')}{dropped}, {figures.rows(document)}{truncated}; "
+        f"{figures.counted(clients['clients'], 'client')}{dropped}, {cohort.rows(document)}{truncated}; "
         f"{runtime['name']} ({runtime['mode']}), {figures.counted(runtime['rounds'], 'round')}, "
         f"{runtime['bytes_per_client']:,} bytes per client{took}"
     )

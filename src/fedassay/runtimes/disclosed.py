@@ -8,7 +8,7 @@ from typing import Any
 from fedassay.errors import UsageError
 from fedassay.journal import Journal
 from fedassay.privacy.disclosure import Disclosure, profile_named
-from fedassay.protocol import Plan, Query, Released, TrustModel
+from fedassay.protocol import Part, Plan, Query, Released, TrustModel
 from fedassay.run import Errand, Runtime
 
 _KIND = "disclosure"
@@ -66,8 +66,15 @@ def require(profile: Disclosure, trust: TrustModel, queries: Iterable[Query[Any]
             f"disclosure profile {profile.name}: {trust.name} adds noise, which protects more, and hiding noisy counts "
             "would only bias them; leave the profile out."
         )
+    queries = list(queries)
     for query in queries:
         profile.require_published(query)
+    parts = {query.part for query in queries}
+    if Part.ALL in parts and len(parts) > 1:
+        raise UsageError(
+            f"disclosure profile {profile.name}: got tasks about all rows and tasks that fit on a part of them, whose "
+            "hidden small counts could be subtracted; run them as studies of their own."
+        )
 
 
 def settled(journal: Journal, profile: Disclosure | None) -> None:

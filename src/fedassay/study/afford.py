@@ -20,8 +20,8 @@ from fedassay.study.file import StudyFile
 from fedassay.study.foreseen import foreseen
 from fedassay.study.runtimes import FileDrop
 
-_STEPS = 40
-"""Halvings of the search for the largest epsilon that fits."""
+_STEPS = 16
+"""Halvings of the search for the largest epsilon that fits: a smaller part of what was wanted is no way out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,9 +109,16 @@ def study_refused(
 ) -> BudgetExceeded:
     """The refusal, with what would make the study affordable: what changes least first."""
     spent = compose(before, cap.delta)
+    smaller = (
+        [
+            *_less_epsilon(agenda, setting, before, cap),
+            *_fewer_tasks(study, agenda, setting, before=before, cap=cap),
+        ]
+        if spent < cap.epsilon and math.isfinite(needed)
+        else []
+    )
     ways = [
-        *_less_epsilon(agenda, setting, before, cap),
-        *_fewer_tasks(study, agenda, setting, before=before, cap=cap),
+        *smaller,
         *([f"a total of {_up(needed):.3g} in [ledger]"] if math.isfinite(needed) else []),
         *_in_the_ledger(study, agenda, setting, before=before, cap=cap),
     ]

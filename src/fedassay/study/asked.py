@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
@@ -174,12 +175,12 @@ def _check_name(section: Section, name: str) -> None:
 def _kind(section: Section, name: str, around: Surroundings) -> str:
     kind = section.value("task", str) if "task" in section else name
     if kind not in TASKS:
-        wrong = (
-            f"task: got {kind!r}, expected"
-            if "task" in section
-            else "is no task, so that it needs the entry task:"
-        )
-        raise section.problem("task" if "task" in section else None, f"{wrong} one of {', '.join(TASKS)}.")
+        close = get_close_matches(kind, TASKS, n=1)
+        meant = f" (did you mean {close[0]!r}?)" if close else ""
+        expected = f"one of {', '.join(TASKS)}."
+        if "task" in section:
+            raise section.problem("task", f"task: got {kind!r}{meant}, expected {expected}")
+        raise section.problem(None, f"is no task{meant}, so that it needs the entry task: {expected}")
     columns = around.columns or {}
     if kind in CLASSES_OF and "logits" in columns and "score" not in columns:
         return CLASSES_OF[kind]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from fedassay.data.files import OPENERS
 from fedassay.errors import UsageError
 from fedassay.study.lines import Key, Place, key_places
 
@@ -53,6 +55,10 @@ class Document:
     @classmethod
     def read(cls, path: Path) -> Document:
         """Read and parse a file, or say in which line it is not TOML."""
+        if path.suffix.lower() in OPENERS or path.is_dir():
+            raise UsageError(
+                f"{path}: is not a study; write one for these rows with: fedassay init {shlex.quote(str(path))}"
+            )
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:

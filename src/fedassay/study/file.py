@@ -22,6 +22,7 @@ from fedassay.study.entries import Document, Section
 from fedassay.study.reading import read_data, read_ledger, read_privacy, read_runtime, source_of
 from fedassay.study.runtimes import Runtime
 from fedassay.study.sections import DataSection, ExpectedSection, Heading, LedgerSection, SplitSection
+from fedassay.study.shares import excess
 
 SECTIONS = ("data", "privacy", "runtime", "ledger", "split", "expected", "tasks")
 
@@ -107,10 +108,23 @@ class StudyFile:
     def _check_together(self) -> None:
         if self.data is not None:
             self._check_used(self.data)
+        self._check_shares()
         try:
             self.agenda()
         except UsageError as error:
             raise self.problem(("tasks",), str(error)) from error
+
+    def _check_shares(self) -> None:
+        given = {task.name: task.share for task in self.tasks if task.share is not None}
+        if not given:
+            return
+        try:
+            fitting = Agenda(items=tuple(task.item(1 / len(self.tasks)) for task in self.tasks))
+        except UsageError:  # something else is wrong with the tasks
+            return
+        found = excess(fitting, given)
+        if found is not None:
+            raise self.problem(("tasks", found.task, "share"), found.sentence)
 
     def _check_used(self, data: DataSection) -> None:
         used = {role for task in self.tasks for role in task.roles}
@@ -227,7 +241,10 @@ def _after(section: Section, task: StudyTask, tasks: list[StudyTask]) -> StudyTa
     if task.after is not None:
         return replace(task, after=None) if task.after == NONE else task
     binary = (
-        task.kind == "conformal" and task.parameters["quantity"] == "binary" and task.parameters["held_out"]
+        task.kind == "conformal"
+        and task.parameters["quantity"] == "binary"
+        and task.parameters["held_out"]
+        and not task.parameters.get("parameters")  # a calibrator of its own
     )
     found = [one for one in tasks if one.kind == "calibrate"]
     if not binary or not found:

@@ -1,20 +1,26 @@
-"""What the columns of somebody's file could be, from their names and the first rows. Only a suggestion."""
+"""What the columns of somebody's file could be, from their names and the first rows. Only a suggestion.
+
+Columns that could play a role equally well are all named, so that somebody can be asked which it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from fedassay.data.features import split_names
+from fedassay.data.lists import first_length, lengths_of
 from fedassay.data.numbered import beginnings, numbered_columns
 from fedassay.data.numbers import is_list, plain, to_clients
-from fedassay.data.schema import ROLES
+from fedassay.data.schema import FEATURES, LOGITS, ROLES
 from fedassay.data.sources import Folder, open_source
 from fedassay.data.tables import Table
 from fedassay.errors import DataError, FedassayError
+from fedassay.study.site_names import names_site
 
 SAMPLE = 10_000
 """Rows that are looked at."""
@@ -30,41 +36,42 @@ MODELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """What a model gives for a row, and the roles of the columns that it takes to assay it."""
 
+_TRUTHS = ("label", "class", "y", "y_true", "target", "truth", "outcome", "diagnosis", "labels", "classes")
 NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "score": (
-            "score",
-            "p",
-            "prob",
-            "probability",
-            "risk",
-            "y_score",
-            "y_prob",
-            "proba",
-            "pred",
+            *("score", "p", "prob", "probability", "risk", "y_score", "y_prob", "proba", "pred"),
             "prediction",
         ),
-        "label": ("label", "y", "outcome", "y_true", "truth", "target", "event", "class"),
-        "class": ("class", "label", "y", "y_true", "target", "truth", "labels"),
+        "label": (*_TRUTHS, "event"),
+        "class": _TRUTHS,
         "logits": ("logits", "logit", "z", "scores", "outputs"),
-        "target": ("target", "y", "y_true", "truth", "observed", "actual"),
+        "target": ("target", "y", "y_true", "truth", "outcome", "observed", "actual"),
         "prediction": ("prediction", "y_pred", "pred", "predicted", "yhat", "y_hat", "forecast"),
-        "client": (
-            *("client", "site", "hospital", "clinic", "centre", "center", "practice", "institution", "bank"),
-            *("branch", "store", "school", "station", "region", "country", "device", "user"),
-        ),
     }
 )
-"""What columns in these roles are often called, the likeliest first."""
+"""What columns in these roles are often called."""
+
+_BY_NAME_ONLY = ("target", "prediction")
+"""Numbers are many: only a name tells which are meant."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """What the first rows of a column look like, and which roles it could play by them."""
+    """What the first rows of a column look like, and which roles it could play by them.
+
+    Parameters
+    ----------
+    distinct : how many different values there are among them; 0 if there are no rows, or none that can be read.
+    highest : of whole numbers from 0, the largest.
+    length : of lists, that of the first one.
+    """
 
     name: str
     distinct: int
     fits: frozenset[str]
+    highest: int | None = None
+    length: int | None = None
 
     @property
     def words(self) -> str:
@@ -79,19 +86,49 @@ class Column:
         )
         return next((text for role, text in kinds if role in self.fits), "something else")
 
+    def could_be(self, role: str) -> bool:
+        """Whether nothing in the first rows stands against it."""
+        if role == "score":
+            return bool(self.fits & {"score", "label"})
+        if role == "prediction":
+            return "target" in self.fits
+        return role in self.fits
+
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """The columns of a source; `sites` says that it is a folder, in which each file is a client."""
+    """The columns of a source, by its first `rows`; `sites`: of a folder, in which each file is a client, how many."""
 
     label: str
     columns: tuple[Column, ...]
+    rows: int
     sites: int | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of all columns."""
         return tuple(column.name for column in self.columns)
+
+    def known(self, role: str) -> tuple[str, ...]:
+        """What can be named for a role: columns, and for logits what the names of numbered ones begin with."""
+        return (*self.names, *(beginnings(self.names) if role == LOGITS else ()))
+
+    def played(self, columns: Mapping[str, str]) -> frozenset[str]:
+        """The columns that play these roles."""
+        found: set[str] = set()
+        for role, name in columns.items():
+            several = split_names(name) if role == FEATURES else (name,)
+            for one in several:
+                wide = ROLES[role].wide and one not in self.names
+                found |= set(numbered_columns(one, self.names) if wide else (one,))
+        return frozenset(found)
+
+    def classes(self, logits: str | None) -> int | None:
+        """How many classes these logits are for."""
+        if logits is None:
+            return None
+        column = next((column for column in self.columns if column.name == logits), None)
+        return len(numbered_columns(logits, self.names)) if column is None else column.length
 
 
 def look_at(data: Any) -> Look:
@@ -102,28 +139,33 @@ def look_at(data: Any) -> Look:
     source = open_source(data)
     tables = list(source.sites.values()) if isinstance(source, Folder) else [source]
     for table in tables:
-        columns = tuple(_column(table, name) for name in table.names if table.names.count(name) == 1)
-        if any(column.distinct for column in columns):
+        looks = [_column(table, name) for name in table.names if table.names.count(name) == 1]
+        rows = max((rows for _, rows in looks), default=0)
+        if rows:
             return Look(
                 label=source.label,
-                columns=columns,
+                columns=tuple(column for column, _ in looks),
+                rows=rows,
                 sites=len(tables) if isinstance(source, Folder) else None,
             )
     raise DataError(f"{source.label}: got no rows, expected at least one; export the data again.")
 
 
-def _column(table: Table, name: str) -> Column:
+def _column(table: Table, name: str) -> tuple[Column, int]:
+    """What a column looks like, and how many rows were looked at."""
     try:
         batch = next((batch for batch in table.batches([name]) if len(batch)), None)
     except FedassayError:  # a column that cannot be read plays no role
         batch = None
     if batch is None:
-        return Column(name=name, distinct=0, fits=frozenset())
+        return Column(name=name, distinct=0, fits=frozenset()), 0
     array = plain(batch.column(0).slice(0, SAMPLE))
     if is_list(array):
-        return Column(name=name, distinct=1, fits=frozenset({"logits"}))
+        length = first_length(lengths_of(array))
+        return Column(name=name, distinct=1, fits=frozenset({LOGITS}), length=length), len(array)
     distinct = len(array.unique())
     fits = {role for role in ("score", "label", "class", "target") if _fits(array, role)}
+    highest = int(ROLES["class"].convert(array)[0].max()) if "class" in fits else None
     if fits >= {"score", "label"}:
         fits.remove("score")  # nothing between 0 and 1
     if distinct > MOST_CLASSES:
@@ -131,7 +173,7 @@ def _column(table: Table, name: str) -> Column:
     few = distinct <= max(1, len(array) // 2)
     if few and "score" not in fits and not np.any(to_clients(array).codes < 0):
         fits.add("client")
-    return Column(name=name, distinct=distinct, fits=frozenset(fits))
+    return Column(name=name, distinct=distinct, fits=frozenset(fits), highest=highest), len(array)
 
 
 def _fits(array: Any, role: str) -> bool:
@@ -142,52 +184,80 @@ def _fits(array: Any, role: str) -> bool:
 
 
 def guess_model(look: Look, given: Mapping[str, str]) -> str:
-    """What the model gives for a row: by the roles that were said, else by the columns."""
+    """What the model gives for a row: by the roles that were said, else by names, else by values."""
     for model, roles in MODELS.items():
         if any(role in given for role in roles):
             return model
-    if guess(look, "logits", ()) is not None and guess(look, "class", ()) is not None:
+    found = {role: candidates(look, role, {}) for roles in MODELS.values() for role in roles}
+    if found["logits"] and (candidates(look, "class", {"logits": found["logits"][0]}) or not found["score"]):
         return "logits"
-    if guess(look, "score", ()) is not None and guess(look, "label", ()) is not None:
-        return "probability"
-    return "number" if guess(look, "prediction", ()) is not None else "probability"
+    for model in ("probability", "number"):
+        if all(found[role] and _strange(role, found[role][0]) < _NOT_TOLD for role in MODELS[model]):
+            return model
+    return "number" if found["prediction"] and not (found["score"] and found["label"]) else "probability"
 
 
-def guess(look: Look, role: str, taken: Iterable[str]) -> str | None:
-    """The column that most likely plays a role, None if none could."""
-    free = [column for column in look.columns if column.name not in set(taken)]
-    if role == "logits":
+def candidates(
+    look: Look, role: str, columns: Mapping[str, str], *, client: str | None = None
+) -> tuple[str, ...]:
+    """The columns that most likely play a role beside those of others: none, one, or several that fit equally well.
+
+    Columns that are called like a site are none of them: `guess_clients` is for those.
+    """
+    taken = look.played(columns) | {client}
+    free = [column for column in look.columns if column.name not in taken and names_site(column.name) is None]
+    if role == LOGITS:
         return _logits(free)
-    if role == "prediction":  # numbers are many: only a name tells
-        return _named(role, [column for column in free if column.fits & {"target", "score"}])
-    fitting = [column for column in free if role in column.fits]
-    known = _named(role, fitting)
-    if known is not None or role == "target":
-        return known
-    if role == "client":
-        # Numbers are rarely names, and what has two values is rather a group.
-        fitting = [column for column in fitting if "target" not in column.fits and column.distinct > 2]
-    return fitting[0].name if fitting else None
+    fitting = [column for column in free if role in (*column.fits, "prediction") and column.could_be(role)]
+    if role in _BY_NAME_ONLY:
+        fitting = [column for column in fitting if _strange(role, column.name) < _NOT_TOLD]
+    classes = look.classes(columns.get(LOGITS)) if role == "class" else 2 if role == "label" else None
+    if classes is not None:
+        fitting = [column for column in fitting if column.highest is None or column.highest < classes]
+    return _least(fitting, [_strange(role, column.name) + _sparse(column, classes) for column in fitting])
 
 
-def _named(role: str, columns: Sequence[Column]) -> str | None:
-    """The first column whose name is, or begins or ends like, one of those that the role often has."""
-    tests: tuple[Callable[[str, str], bool], ...] = (
-        lambda name, usual: name == usual,
-        lambda name, usual: len(usual) > 1 and (name.startswith(usual) or name.endswith(usual)),
-    )
-    for test in tests:
-        for usual in NAMES[role]:
-            for column in columns:
-                if test(column.name.lower(), usual):
-                    return column.name
-    return None
+def guess_clients(look: Look, columns: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns that most likely name the client: one that is called so, else all that hold names.
+
+    In a folder nobody is looked for: each file is a client.
+    """
+    taken = look.played(columns)
+    free = [column for column in look.columns if column.name not in taken and "client" in column.fits]
+    if look.sites is not None:
+        return ()
+    called = [(place, len(one.name), one.name) for one in free if (place := names_site(one.name)) is not None]
+    if called:
+        return (min(called)[2],)
+    # Numbers are rarely names, and what has two values is rather a group.
+    return tuple(one.name for one in free if "target" not in one.fits and one.distinct > 2)
 
 
-def _logits(columns: Sequence[Column]) -> str | None:
-    lists = [column for column in columns if "logits" in column.fits]
+_NOT_TOLD = 2
+
+
+def _strange(role: str, name: str) -> int:
+    """0 if a column is called as those in this role often are, 1 if it begins or ends so, 2 if it tells nothing."""
+    name = name.lower()
+    if name in NAMES[role]:
+        return 0
+    long = [usual for usual in NAMES[role] if len(usual) > 1]
+    return 1 if any(name.startswith(usual) or name.endswith(usual) for usual in long) else _NOT_TOLD
+
+
+def _sparse(column: Column, classes: int | None) -> int:
+    """Whether it has hardly more than half of the classes: a column with fewer values is rather something else."""
+    return 0 if classes is None or column.distinct > classes / 2 else 1
+
+
+def _least(columns: Sequence[Column], points: Sequence[int]) -> tuple[str, ...]:
+    return tuple(column.name for column, found in zip(columns, points, strict=True) if found == min(points))
+
+
+def _logits(columns: Sequence[Column]) -> tuple[str, ...]:
+    lists = [column for column in columns if LOGITS in column.fits]
     if lists:
-        return _named("logits", lists) or lists[0].name
+        return _least(lists, [_strange(LOGITS, column.name) for column in lists])
     numbers = [column.name for column in columns if "target" in column.fits]
-    stems = [stem for stem in beginnings(numbers) if stem.lower() in NAMES["logits"]]
-    return next((stem for stem in stems if len(numbered_columns(stem, numbers)) > 1), None)
+    stems = [stem for stem in beginnings(numbers) if stem.lower() in NAMES[LOGITS]]
+    return tuple(stem for stem in stems if len(numbered_columns(stem, numbers)) > 1)

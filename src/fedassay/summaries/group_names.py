@@ -40,6 +40,8 @@ def checked_groups(names: Iterable[str]) -> tuple[str, ...]:
     for position, name in enumerate(groups):
         if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
             raise UsageError(f"groups: got {name!r}, expected a name of 1 to {LONGEST_NAME} characters.")
+        if not name.isprintable():
+            raise UsageError(f"groups: got {name!r}, expected a name of printable characters.")
         if name == OTHER:
             raise UsageError(
                 f"groups: got {OTHER!r}, which is the group of all values that are not declared; leave it out."

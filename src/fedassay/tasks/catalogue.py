@@ -53,7 +53,7 @@ def task_of(name: str, given: Mapping[str, Any]) -> Task[dict[str, Any]]:
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
     try:
         task: Task[dict[str, Any]] = kind(**values)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UsageError(f"{name}: a parameter is of the wrong kind ({error}).") from error
     return task
 

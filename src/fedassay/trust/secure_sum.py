@@ -73,7 +73,7 @@ class SecureSum(DoubleMasking, TrustModel):
             silent = min(survivable(n, self.dropout, found), n - self.minimum_cohort)
             numbers = (
                 f"With {n:,} clients, each shares masks with {found.neighbours} others, {found.threshold} of "
-                f"whom can remove them: {silent:,} clients may fall silent at any moment, and "
+                f"whom can remove them: {silent:,} client{'s' * (silent != 1)} may fall silent at any moment, and "
                 f"{tolerated(n, self.collusion):,} may tell the server all they know. "
             )
         return (

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from typing import Any, ClassVar, Self
 
 import altair as alt
 
 from fedassay.reports import plots
-from fedassay.reports.displays.source import Source, Wanted, results_of
+from fedassay.reports.displays.source import Source, Wanted, part_of
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Display(ABC):
     """A plot of a result, and the numbers that it is drawn from, as attributes.
 
@@ -25,8 +25,11 @@ class Display(ABC):
 
     wanted: ClassVar[Wanted]
 
-    results: Mapping[str, Any] = field(repr=False)
+    results: Mapping[str, Any]
     """The ``results`` of the task, as its JSON has them."""
+
+    task: str = ""
+    """The name of the task within a study."""
 
     @classmethod
     def from_result(cls, result: Source, task: str | None = None) -> Self:
@@ -40,7 +43,18 @@ class Display(ABC):
         A result that has no such thing is a `UsageError`. What is there but undefined (too few rows, too much noise) is
         shown as an empty plot with the reason.
         """
-        return cls(results=results_of(result, task=task, wanted=cls.wanted))
+        part = part_of(result, task=task, wanted=cls.wanted)
+        return cls(results=part.document["results"], task=part.name)
+
+    def __repr__(self) -> str:
+        """The task of a study, and the numbers that matter most."""
+        named = {"task": self.task} if self.task else {}
+        said = ", ".join(f"{name}={_short(value)}" for name, value in {**named, **self._main()}.items())
+        return f"{type(self).__name__}({said})"
+
+    def _main(self) -> Mapping[str, Any]:
+        """The one to three numbers that matter most, by name."""
+        return {}
 
     @abstractmethod
     def draw(self) -> alt.TopLevelMixin:
@@ -73,6 +87,17 @@ class Display(ABC):
         bundle = {"text/html": self._repr_html_(), "text/plain": f"{type(self).__name__}: {self.alternative}"}
         wanted = set(bundle) if include is None else set(include)
         return {kind: text for kind, text in bundle.items() if kind in wanted - set(exclude or ())}
+
+
+def _short(value: object) -> str:
+    """A number with few digits, alone, in a list or by name."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{name}: {_short(one)}' for name, one in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(_short(one) for one in value)}]"
+    return repr(value)
 
 
 def numbers(curve: Mapping[str, Any], name: str) -> tuple[Any, ...]:

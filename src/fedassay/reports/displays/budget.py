@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import altair as alt
 
@@ -15,7 +15,7 @@ from fedassay.reports.displays.source import Source, Wanted, document_of
 from fedassay.reports.study import is_study
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class BudgetDisplay(Display):
     """What each task of a study has spent, what they have spent together, and the budget.
 
@@ -38,6 +38,9 @@ class BudgetDisplay(Display):
         if not budget_plots.has_noise(document["results"]):
             raise UsageError("budget: no noise was added in this study, so there is none; see its 'privacy'.")
         return cls(results=document["results"])
+
+    def _main(self) -> Mapping[str, Any]:
+        return {"spent": self.spent, "epsilon": self.epsilon, "delta": self.delta}
 
     @property
     def epsilon(self) -> float:

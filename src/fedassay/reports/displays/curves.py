@@ -13,7 +13,7 @@ from fedassay.reports.displays.base import Display, numbers
 from fedassay.reports.displays.source import Wanted
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class _CurveDisplay(Display):
     """A curve with a simultaneous band."""
 
@@ -44,7 +44,7 @@ class _CurveDisplay(Display):
         return float(self.curve["level"])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class RocCurveDisplay(_CurveDisplay):
     """The ROC curve of an evaluation, or of a distribution function by class, with its band.
 
@@ -52,6 +52,9 @@ class RocCurveDisplay(_CurveDisplay):
     """
 
     wanted: ClassVar[Wanted] = Wanted(what="ROC curve", entry="roc_curve", tasks=("evaluate", "ecdf"))
+
+    def _main(self) -> Mapping[str, Any]:
+        return {"roc_auc": self.roc_auc, "interval": self.results["roc_auc"].get("interval")}
 
     @property
     def fpr(self) -> tuple[float, ...]:
@@ -78,7 +81,7 @@ class RocCurveDisplay(_CurveDisplay):
         return curves.roc_alternative(self.results)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class PrecisionRecallDisplay(_CurveDisplay):
     """The precision-recall curve of an evaluation with its band, and the prevalence.
 
@@ -89,6 +92,10 @@ class PrecisionRecallDisplay(_CurveDisplay):
     wanted: ClassVar[Wanted] = Wanted(
         what="precision-recall curve", entry="precision_recall_curve", tasks=("evaluate",)
     )
+
+    def _main(self) -> Mapping[str, Any]:
+        metric = self.results["average_precision"]
+        return {"average_precision": metric["value"], "interval": metric.get("interval")}
 
     @property
     def precision(self) -> tuple[float, ...]:
@@ -120,7 +127,7 @@ class PrecisionRecallDisplay(_CurveDisplay):
         return curves.precision_recall_alternative(self.results)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class NetBenefitDisplay(_CurveDisplay):
     """The net benefit of an evaluation over thresholds with its band, and that of treating all or none.
 
@@ -137,6 +144,10 @@ class NetBenefitDisplay(_CurveDisplay):
     def net_benefit(self) -> tuple[float, ...]:
         """The net benefit of the model at each threshold."""
         return numbers(self.curve, "net_benefit")
+
+    def _main(self) -> Mapping[str, Any]:
+        known = [one for one in self.net_benefit if one is not None]
+        return {"largest_net_benefit": float(max(known)) if known else None}
 
     @property
     def treat_all(self) -> tuple[float, ...]:

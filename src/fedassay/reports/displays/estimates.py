@@ -11,10 +11,10 @@ import altair as alt
 from fedassay.errors import UsageError
 from fedassay.reports import forest, inference_plots
 from fedassay.reports.displays.base import Display
-from fedassay.reports.displays.source import Source, Wanted, results_of
+from fedassay.reports.displays.source import Source, Wanted, part_of
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class CoefficientsDisplay(Display):
     """The coefficients of a regression with their intervals.
 
@@ -54,6 +54,9 @@ class CoefficientsDisplay(Display):
         """The confidence level of the intervals."""
         return float(self.results["coefficients"][0]["level"])
 
+    def _main(self) -> Mapping[str, Any]:
+        return {"coefficients": len(self.names), "level": self.level}
+
     def _all(self, name: str) -> tuple[Any, ...]:
         return tuple(entry[name] for entry in self.results["coefficients"])
 
@@ -67,7 +70,7 @@ class CoefficientsDisplay(Display):
         return inference_plots.forest_alternative(self.results)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ForestDisplay(Display):
     """Three metrics of each site or group of an evaluation, with intervals; below them what all rows say.
 
@@ -79,11 +82,16 @@ class ForestDisplay(Display):
     @classmethod
     def from_result(cls, result: Source, task: str | None = None) -> Self:
         """As `Display.from_result`; where sites cannot be seen, the reason is told."""
-        results = results_of(result, task=task, wanted=cls.wanted)
+        part = part_of(result, task=task, wanted=cls.wanted)
+        results = part.document["results"]
         if not forest.planted(results):
             why = results.get("sites_reason") or "nobody asked for sites or groups; give per_site or by"
             raise UsageError(f"forest plot: the evaluation has none, because {why}.")
-        return cls(results=results)
+        return cls(results=results, task=part.name)
+
+    def _main(self) -> Mapping[str, Any]:
+        what, entries = forest.listed(self.results)
+        return {f"{what}s": len(entries)}
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from fedassay.reports.displays.source import Wanted
 _ALL = "all"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ReliabilityDisplay(Display):
     """The reliability diagram: of a calibration before and after on held-out rows, of an evaluation as it is.
 
@@ -28,6 +28,9 @@ class ReliabilityDisplay(Display):
     wanted: ClassVar[Wanted] = Wanted(
         what="reliability diagram", entry="reliability_curve", tasks=("calibrate", "evaluate")
     )
+
+    def _main(self) -> Mapping[str, Any]:
+        return {"expected_calibration_error": self.expected_calibration_error}
 
     @property
     def curves(self) -> Mapping[str, Mapping[str, Any]]:
@@ -49,7 +52,8 @@ class ReliabilityDisplay(Display):
 
     def draw(self) -> alt.LayerChart:
         """Observed fractions over mean scores, with intervals, and the diagonal."""
-        return (reliability_plots.change if self._changes else reliability_plots.reliability)(self.results)
+        draw = reliability_plots.change if self._changes else reliability_plots.reliability
+        return draw(self.results, name=f"Reliability ({self.task})" if self.task else "Reliability")
 
     @property
     def alternative(self) -> str:
@@ -59,7 +63,7 @@ class ReliabilityDisplay(Display):
         return reliability_plots.reliability_alternative(self.results)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ScoreDistributionDisplay(Display):
     """How the scores of positives and of negatives are distributed, in an evaluation.
 
@@ -69,6 +73,9 @@ class ScoreDistributionDisplay(Display):
     wanted: ClassVar[Wanted] = Wanted(
         what="score distribution", entry="score_distribution", tasks=("evaluate",)
     )
+
+    def _main(self) -> Mapping[str, Any]:
+        return {name: float(sum(self.results["score_distribution"][name])) for name in score_plots.CLASSES}
 
     @property
     def edges(self) -> tuple[float, ...]:

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import altair as alt
 
-from fedassay.reports import conformal_plots, plots
+from fedassay.reports import conformal_plots, conformal_words, plots
 from fedassay.reports.displays.base import Display
 from fedassay.reports.displays.source import Wanted
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class CoverageDisplay(Display):
     """The law of the coverage of a conformal task, with the level; for classes also how large the sets are.
 
@@ -23,6 +23,12 @@ class CoverageDisplay(Display):
 
     wanted: ClassVar[Wanted] = Wanted(what="coverage", entry="level", tasks=("conformal",))
 
+    def _main(self) -> Mapping[str, Any]:
+        if conformal_words.holds_everything(self.results):
+            return {"level": self.level, "infinite": True}
+        seen = (self._held_out.get("coverage") or {}).get("value")
+        return {"level": self.level, "threshold": self.results.get("threshold"), "held_out_coverage": seen}
+
     @property
     def level(self) -> float:
         """What the sets were asked to cover."""
@@ -31,11 +37,15 @@ class CoverageDisplay(Display):
     @property
     def laws(self) -> Mapping[str, Mapping[str, Any]]:
         """The laws that are drawn; none where sets hold everything, or where there are too many to be told apart."""
+        if conformal_words.holds_everything(self.results):
+            return {}
         return conformal_plots.laws(self.results)
 
     @property
     def set_sizes(self) -> tuple[float, ...]:
-        """By number of classes; empty if sets are not sets of classes, or nobody counted."""
+        """By number of classes; empty if sets are not sets of classes, hold everything, or nobody counted."""
+        if conformal_words.holds_everything(self.results):
+            return ()
         counts = [max(0.0, count) for count in self._held_out.get("size_counts") or ()]
         whole = sum(counts)
         return tuple(count / whole for count in counts) if whole > 0 else ()
@@ -69,7 +79,7 @@ class CoverageDisplay(Display):
 
     @property
     def _nothing(self) -> str:
-        if self.results.get("infinite"):
+        if conformal_words.holds_everything(self.results):
             return "the sets hold everything"
         return str(
             self.results.get("reason", "the method does not know it, or there are too many to be told apart")

@@ -54,8 +54,8 @@ def _read(path: Path) -> Any:
         raise UsageError(f"{path}: is not JSON ({error}); give the result.json of a run.") from error
 
 
-def results_of(source: Source, *, task: str | None, wanted: Wanted) -> Mapping[str, Any]:
-    """The results of the task that has what is wanted."""
+def part_of(source: Source, *, task: str | None, wanted: Wanted) -> Part:
+    """The task that has what is wanted; that of a single task has no name."""
     document = document_of(source)
     if task is not None and not is_study(document):
         raise UsageError(
@@ -73,8 +73,7 @@ def results_of(source: Source, *, task: str | None, wanted: Wanted) -> Mapping[s
                 f"{wanted.what}: several tasks of the study have one; give task, one of {names}."
             )
         if found:
-            results: Mapping[str, Any] = found[0].document["results"]
-            return results
+            return found[0]
     got = ", ".join(dict.fromkeys(part.document["task"] for part in named))
     raise UsageError(
         f"{wanted.what}: got a result of {got or 'no task'}, which has none; expected one of "

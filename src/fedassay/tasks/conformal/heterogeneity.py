@@ -34,6 +34,9 @@ QQ = ("qq", "qq-paper")
 ALARM = 0.01
 """A warning is given if chance alone would make clients differ so much with less than this probability."""
 
+SHOWN = 0.05
+"""A difference is said to be there if chance alone would show it with less than this probability."""
+
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
 _TAIL = 1e-12
 
@@ -192,12 +195,12 @@ def described(
     """
     if found is None:
         return None
-    alarming = found.p_value < ALARM
-    text = f"No difference between clients beyond chance was seen (p = {found.p_value:.2g})."
-    if found.between > 0:
+    alarming, differs = found.p_value < ALARM, found.p_value < SHOWN and found.between > 0
+    text = f"No difference between clients beyond chance was shown (p = {found.p_value:.2g})."
+    if differs:
         text = (
-            f"Between clients the coverage differs by a standard deviation of {found.between:.3f} beyond chance (p = "
-            f"{found.p_value:.2g})."
+            f"Between clients the coverage differs by a standard deviation of about {found.between:.3f} beyond chance "
+            f"(p = {found.p_value:.2g})."
         )
     if alarming and method in QQ:
         text += (
@@ -209,7 +212,7 @@ def described(
             f" Clients differ so much that {level:g} is for the average over them, and not for each; look at single "
             "clients, or find a threshold for each of them (--method local) or each group (--conditional)."
         )
-    if bound is not None and found.between > 0:
+    if bound is not None and differs:
         how = "Proposition 3.4, an estimate" if method in QQ else "the bound for partial exchangeability"
         text += f" It may take up to about {_shown(bound)} off the marginal coverage ({how})."
     return {
