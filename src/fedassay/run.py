@@ -40,6 +40,9 @@ from fedassay.protocol import (
     TrustModel,
 )
 
+FEDERATION = "federation"
+"""What a coordinator's ledger calls the rows of all its clients, unless it is told otherwise."""
+
 _DRAWS = 1000
 """So often a cohort is drawn before it is said that the rate is too small."""
 
@@ -172,7 +175,7 @@ def run(
     ledger: Ledger,
     randomness: Randomness,
     study: str,
-    dataset: str = "federation",
+    dataset: str = FEDERATION,
     journal: Journal | None = None,
     receipts: dict[str | bytes, Charge] | None = None,
 ) -> dict[str, Any]:

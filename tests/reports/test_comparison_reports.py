@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 import fedassay
+from fedassay.reports import evaluation
 from fedassay.reports.comparisons import sheets
 from fedassay.reports.forest import forest
 from fedassay.reports.page import page

@@ -16,6 +16,7 @@ import fedassay
 from fedassay.errors import UsageError
 from fedassay.reports import plots
 from fedassay.reports.displays import Display
+from fedassay.reports.study import sub_document
 from fedassay.result import Result
 from pictures import marks, png
 from study_documents import study_document
@@ -151,7 +152,28 @@ def test_notebooks_get_a_picture_and_words() -> None:
     assert "http" not in bundle["text/html"].replace("http://www.w3.org/2000/svg", "")
     assert set(display._repr_mimebundle_(exclude=["text/html"])) == {"text/plain"}
     assert set(display._repr_mimebundle_(include=["text/html"])) == {"text/html"}
-    assert len(repr(display)) < 100
+    assert repr(display).startswith("RocCurveDisplay(task='evaluate', roc_auc=0.")
+
+
+@pytest.mark.parametrize("name", sorted(MARKS))
+def test_a_display_is_short_and_has_its_main_numbers(name: str) -> None:
+    said = repr(shown(name))
+    assert len(said) < 140
+    assert said.startswith(f"{name}(")
+    assert re.search(r"=\W*\w*\W*\d", said)
+    assert "{}" not in said
+
+
+def test_a_reliability_diagram_says_of_which_task_it_is() -> None:
+    def title(task: str | None) -> str:
+        chart = fedassay.ReliabilityDisplay.from_result(study(), task=task).chart.to_dict()
+        return str(chart["title"]["text"])
+
+    assert title(None) == "Reliability (calibrate), before and after"
+    assert title("evaluate").startswith("Reliability (evaluate), ECE 0.")
+    alone = fedassay.ReliabilityDisplay.from_result(sub_document(study(), "calibrate"))
+    assert alone.chart.to_dict()["title"]["text"] == "Reliability, before and after"
+    assert (alone.task, repr(alone).startswith("ReliabilityDisplay(expected_")) == ("", True)
 
 
 ERRORS: list[tuple[str, Any, dict[str, Any], str]] = [

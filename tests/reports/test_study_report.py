@@ -13,12 +13,12 @@ from rich.console import Console
 
 import fedassay
 from fedassay.errors import UsageError
-from fedassay.reports import budget, figures
+from fedassay.reports import budget, cohort, facts, figures
 from fedassay.reports.assumptions import assumptions
-from fedassay.reports.contents import heading, section, verdict
+from fedassay.reports.contents import heading, says_more, section, verdict
 from fedassay.reports.facts import run
 from fedassay.reports.key_numbers import key_numbers, unknown
-from fedassay.reports.study import parts, sub_document
+from fedassay.reports.study import Part, parts, sub_document
 from fedassay.reports.terminal import render
 from study_documents import EPSILON, shares, study_document
 
@@ -75,6 +75,30 @@ def test_tasks_are_read_in_an_order_of_their_own(noise: bool, last: str) -> None
     single = sub_document(study, "calibrate")
     (part,) = parts(single)
     assert (part.name, section(part), part.document) == ("", "Calibration", single)
+
+
+def test_a_name_that_says_nothing_new_is_not_said() -> None:
+    study = study_document()
+    tasks = study["results"]["tasks"]
+    classes = {"task": "evaluate-classes", "results": {**tasks["evaluate"]["results"], "classes": []}}
+    for name, title in (("evaluate", "Evaluation"), ("second", "Evaluation: second")):
+        assert section(Part(name=name, document=classes)) == title
+        assert says_more(Part(name=name, document=classes)) == (name == "second")
+
+
+def test_rows_of_two_halves_are_added_and_told_beside_those_held_out() -> None:
+    study = study_document(noise=False)
+    assert cohort.rows(study) == "6,000 rows"  # an evaluation has counted all
+    tasks = study["results"]["tasks"]
+    one = tasks["conformal"]["results"]
+    fitted, held_out = one["rows"], one["held_out"]["rows"]
+    study["results"]["tasks"] = {"conformal": tasks["conformal"]}
+    assert cohort.rows(study) == "6,000 rows"  # half of the fit rows, and nobody knows the other half
+    classes = {"calibrator": {}, "fit": {"rows": 2000}, "rows": held_out}
+    study["results"]["tasks"] |= {"calibrate": {**tasks["calibrate"], "results": classes}}
+    study["results"]["tasks"]["calibrate"]["task"] = "calibrate-classes"
+    assert cohort.rows(study) == f"{fitted + 2000:,.0f} rows to fit on and {held_out:,.0f} held out"
+    assert cohort.rows(study) in facts.summary(study)
 
 
 def test_a_study_is_called_by_its_title_or_its_name() -> None:

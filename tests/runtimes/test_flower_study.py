@@ -17,7 +17,8 @@ from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 import fedassay
-from fedassay.errors import TooFewClients
+from fedassay.agenda import Agenda, Item
+from fedassay.errors import BudgetExceeded, TooFewClients
 from fedassay.runtimes.flower import client_app, events, server_app
 from fedassay.runtimes.flower.coordinator_file import VARIABLE
 from fedassay.runtimes.flower.study import Study
@@ -118,3 +119,23 @@ def test_a_study_that_fails_has_named_the_lost_first(lab: Lab, capsys: Any) -> N
     ]
     assert said[-1]["event"] == "failed"
     assert said[-1]["code"] == 4
+
+
+def test_a_study_that_the_coordinator_cannot_afford_asks_nobody(lab: Lab, capsys: Any) -> None:
+    """Of three tasks the first two would still fit: refused half-way, the study would have spent for nothing."""
+    file = lab.folder / "coordinator.toml"
+    file.write_text(file.read_text().replace("[roster]", "[budget]\nepsilon = 1.0\n\n[roster]"))
+    items = [Item(name=name, task=name, parameters={}, share=1 / 3) for name in ("evaluate", "calibrate")]
+    items.append(
+        Item(
+            name="conformal",
+            task="conformal",
+            parameters={"quantity": "binary", "held_out": True},
+            share=1 / 3,
+        )
+    )
+    study = Study(name="s", agenda=Agenda(items=tuple(items)), wait=0, privacy="server-dp", epsilon=1.5)
+    nodes = Nodes(lab, "abcd")
+    with pytest.raises(BudgetExceeded, match=r"Cheapest change: epsilon 1\."):
+        server_app.main(nodes, SimpleNamespace(run_config=study.to_config()))
+    assert not nodes.replies

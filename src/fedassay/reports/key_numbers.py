@@ -47,8 +47,9 @@ def metric_number(label: str, metric: Results) -> KeyNumber:
 
     Examples
     --------
-    >>> metric_number("AUC", {"value": 0.8123, "interval": [0.79, 0.83], "level": 0.95})
-    KeyNumber(label='AUC', text='0.812', detail='0.790 to 0.830 (95%)')
+    >>> found = metric_number("AUC", {"value": 0.8123, "interval": [0.79, 0.83], "level": 0.95})
+    >>> found.text, found.detail
+    ('0.812', '0.790 to 0.830 (95%)')
     >>> metric_number("AUC", {"value": None, "reason": "one class only"}).reason
     'one class only'
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedassay.reports import class_error_plots, figures
 from fedassay.reports.multiclass import TITLES, doubtful
-from fedassay.reports.sheet import Cell, Document, Figure, Sheet, metric_cell, reasons
+from fedassay.reports.sheet import Cell, Document, Figure, Sheet, alike, metric_cell, reasons
 
 SHOWN = (
     "classwise_calibration_error",
@@ -131,7 +131,7 @@ def _notes(document: Document) -> Iterator[str]:
     yield from (note for note in results["notes"] if note not in said)
     kept = [f"{TITLES[name]}: {one['note']}." for name, one in results["difference"].items() if "note" in one]
     for note in (*kept, *_missing(results)):
-        if not any(note.partition(": ")[2] in one for one in said):
+        if not any(alike(note.partition(": ")[2]) in alike(one) for one in said):
             yield note
 
 

@@ -125,14 +125,18 @@ def _by_reason(named: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, list
     told: dict[str, set[str]] = {}
     for name, metric in named:
         if metric["value"] is None:
-            key = _DROWNED.sub(_without_counts, metric["reason"])
+            key = alike(metric["reason"])
             found.setdefault(key, {})[name] = None
             told.setdefault(key, set()).add(metric["reason"])
     return {(key if len(told[key]) > 1 else told[key].pop()): list(names) for key, names in found.items()}
 
 
-def _without_counts(found: re.Match[str]) -> str:
-    return f"not enough evidence: too few rows under so much privacy noise; {found['needed']}"
+def alike(text: str) -> str:
+    """A text with the counts taken out of reasons that differ in nothing else, so that two of them can be compared."""
+    return _DROWNED.sub(
+        lambda found: f"not enough evidence: too few rows under so much privacy noise; {found['needed']}",
+        text,
+    )
 
 
 def _listed(names: Sequence[str], *, most: int = 12) -> str:

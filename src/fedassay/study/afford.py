@@ -13,15 +13,12 @@ from pathlib import Path
 
 from fedassay.agenda import Agenda, Item
 from fedassay.errors import BudgetExceeded, FedassayError
+from fedassay.foreseen import foreseen, largest_epsilon, needed
 from fedassay.privacy.database_ledger import DatabaseLedger
 from fedassay.privacy.ledger import Charge, Ledger, MemoryLedger, compose
 from fedassay.protocol import Budget, Setting
 from fedassay.study.file import StudyFile
-from fedassay.study.foreseen import foreseen
 from fedassay.study.runtimes import FileDrop
-
-_STEPS = 16
-"""Halvings of the search for the largest epsilon that fits: a smaller part of what was wanted is no way out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,15 +81,10 @@ def require_affordable(
     before = [one for one in books.charges if not one.exact and str(one.id).partition("/")[0] not in own]
     if not before and setting.budget.epsilon <= cap.epsilon and setting.budget.delta <= cap.delta:
         return
-    needed = _total(before, foreseen(agenda, setting), cap)
-    if needed <= cap.epsilon:
+    total = needed(before, foreseen(agenda, setting), cap)
+    if total <= cap.epsilon:
         return
-    raise study_refused(study, agenda, setting, before=before, cap=cap, needed=needed)
-
-
-def _total(before: Sequence[Charge], cases: Sequence[Sequence[Charge]], cap: Budget) -> float:
-    """What the dearest case comes to, together with what was spent before."""
-    return max(compose([*before, *more], cap.delta) for more in cases)
+    raise study_refused(study, agenda, setting, before=before, cap=cap, total=total)
 
 
 # --- the way out ------------------------------------------------------------------------------------------
@@ -105,7 +97,7 @@ def study_refused(
     *,
     before: Sequence[Charge],
     cap: Budget,
-    needed: float,
+    total: float,
 ) -> BudgetExceeded:
     """The refusal, with what would make the study affordable: what changes least first."""
     spent = compose(before, cap.delta)
@@ -114,16 +106,16 @@ def study_refused(
             *_less_epsilon(agenda, setting, before, cap),
             *_fewer_tasks(study, agenda, setting, before=before, cap=cap),
         ]
-        if spent < cap.epsilon and math.isfinite(needed)
+        if spent < cap.epsilon and math.isfinite(total)
         else []
     )
     ways = [
         *smaller,
-        *([f"a total of {_up(needed):.3g} in [ledger]"] if math.isfinite(needed) else []),
+        *([f"a total of {_up(total):.3g} in [ledger]"] if math.isfinite(total) else []),
         *_in_the_ledger(study, agenda, setting, before=before, cap=cap),
     ]
     where = study.document.where(("privacy", "epsilon"))
-    amount = f"{needed:.3g}" if math.isfinite(needed) else "more than any epsilon"
+    amount = f"{total:.3g}" if math.isfinite(total) else "more than any epsilon"
     out = f"Cheapest change: {ways[0]}." if ways else "Nothing of it fits: nothing is left."
     others = f" Others: {'; '.join(ways[1:])}." if len(ways) > 1 else ""
     return BudgetExceeded(
@@ -133,28 +125,12 @@ def study_refused(
 
 
 def _less_epsilon(agenda: Agenda, setting: Setting, before: Sequence[Charge], cap: Budget) -> list[str]:
-    """The largest epsilon of the study that fits, to three digits."""
-    budget = setting.budget
-    assert budget is not None
-
-    def fits(epsilon: float) -> bool:
-        other = replace(setting, budget=replace(budget, epsilon=epsilon))
-        try:
-            return _total(before, foreseen(agenda, other), cap) <= cap.epsilon
-        except FedassayError:
-            return False
-
-    low, high = 0.0, budget.epsilon
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-        if high - low < 1e-3 * high:
-            break
-    shown = float(f"{low:.3g}") if low else 0.0
-    shown = shown if shown <= low else float(f"{low * 0.995:.3g}")
-    if shown <= 0 or not fits(shown):
+    """The largest epsilon of the study that fits."""
+    assert setting.budget is not None
+    largest = largest_epsilon(agenda, setting, before, cap)
+    if largest is None:
         return []
-    return [f"epsilon = {shown:g} instead of {budget.epsilon:g} in [privacy]"]
+    return [f"epsilon = {largest:g} instead of {setting.budget.epsilon:g} in [privacy]"]
 
 
 def _fewer_tasks(
@@ -176,7 +152,7 @@ def _fewer_tasks(
             if one is not item
         )
         try:
-            if left and _total(before, foreseen(Agenda(items=left), setting), cap) <= cap.epsilon:
+            if left and needed(before, foreseen(Agenda(items=left), setting), cap) <= cap.epsilon:
                 return [f"leave out [tasks.{item.name}]"]
         except FedassayError:
             continue
@@ -199,7 +175,7 @@ def _in_the_ledger(
             f"another dataset in [ledger], as on {study.ledger.dataset} budget was spent per {unit} under "
             f"{neighbours}, which adds up with nothing else"
         ]
-    if cap.delta == 0 and not math.isfinite(_total([], foreseen(agenda, setting), cap)):
+    if cap.delta == 0 and not math.isfinite(needed([], foreseen(agenda, setting), cap)):
         return [f"delta = {setting.budget.delta if setting.budget else 0:g} in [ledger], beside its epsilon"]
     return []
 

@@ -50,7 +50,7 @@ class Document:
     path: Path
     content: Mapping[str, Any]
     places: Mapping[Key, Place] = field(repr=False)
-    text: str = field(repr=False)
+    text: str = field(default="", repr=False)
 
     @classmethod
     def read(cls, path: Path) -> Document:

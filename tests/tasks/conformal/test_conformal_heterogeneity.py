@@ -74,6 +74,25 @@ def test_where_nothing_can_be_said(rows: list[int], covered: list[int]) -> None:
     assert described(None, bound=None, level=0.9, method="qq") is None
 
 
+@pytest.mark.parametrize(
+    ("covered", "says"),
+    [
+        ((91, 86, 94, 87), "No difference between clients beyond chance was shown (p = 0.2"),
+        ((97, 86, 94, 87), "Between clients the coverage differs by a standard deviation of about 0.0"),
+        ((99, 99, 99, 63), "Clients differ so much"),
+    ],
+)
+def test_words_depend_on_how_likely_chance_would_do_it(covered: tuple[int, ...], says: str) -> None:
+    found = Differences.of(CoverageSums.of([100] * 4, covered))
+    assert found is not None
+    assert found.between > 0
+    told = described(found, bound=0.0123, level=0.9, method="qq")
+    assert told is not None
+    assert says in told["text"]
+    assert ("0.012 off" in told["text"]) == (found.p_value < 0.05)
+    assert told["alarming"] == (found.p_value < 0.01)
+
+
 def test_variance_between_clients_is_estimated_and_shrunk() -> None:
     """Moments are right on average over 400 federations, within four standard errors."""
     rng, squares, raw = np.random.default_rng(0), [], []

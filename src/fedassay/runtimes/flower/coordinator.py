@@ -15,6 +15,7 @@ from fedassay.agenda import Run
 from fedassay.endpoint import Endpoint
 from fedassay.envelope import Refusal
 from fedassay.errors import FederationError, Refused, TooFewClients
+from fedassay.foreseen import require_room
 from fedassay.helper import Helper
 from fedassay.journal import FileJournal, Journal
 from fedassay.privacy.database_ledger import DatabaseLedger
@@ -23,7 +24,7 @@ from fedassay.privacy.ledger import Charge
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import Setting
 from fedassay.result import Result, describe_cohort, describe_privacy
-from fedassay.run import run
+from fedassay.run import FEDERATION, run
 from fedassay.runtimes import disclosed
 from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 from fedassay.runtimes.flower.directory import Directory
@@ -128,6 +129,9 @@ class Coordinator:
         if profile is not None:
             disclosed.require(profile, setting.trust, study.agenda.rehearse(setting))
         disclosed.settled(journal, profile)
+        own = frozenset(one["exchange"].hex() for one in journal.entries() if one["kind"] == "begun")
+        on_these = [one for one in ledger.charges if one.dataset == FEDERATION]
+        require_room(study.agenda, setting, on_these, self.file.budget, own=own)
         try:
             return run(
                 study.agenda.jobs(setting),

@@ -8,12 +8,13 @@ which all later releases get the noise of sums that one row moves in one place, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fedassay.agenda import Agenda, Item
+from fedassay.errors import BudgetExceeded, FedassayError
 from fedassay.privacy import accounting
-from fedassay.privacy.ledger import Charge
+from fedassay.privacy.ledger import Charge, compose
 from fedassay.protocol import ATOMS, Budget, Part, Plan, Sensitivity, Setting
 from fedassay.run import rehearse
 from fedassay.trust.distributed_dp import DistributedDP
@@ -21,6 +22,9 @@ from fedassay.trust.distributed_dp import DistributedDP
 _FEW, _MANY = Sensitivity(l1=1.0, l2=1.0), Sensitivity(l1=64.0, l2=8.0)
 """Of a sum that one row moves in one place, which gets Laplace noise, and in many, which gets Gaussian or Skellam noise
 if there is a delta."""
+
+_STEPS = 16
+"""Halvings of the search for the largest epsilon that fits: a smaller part of what was wanted is no way out."""
 
 _WHOLE = 1 - 1e-9
 """From here on a pure epsilon is the whole share of an epsilon: rounding."""
@@ -91,3 +95,57 @@ def _is_pure(plan: Plan, charge: Charge, budget: Budget) -> bool:
         return False
     spent = (1.0 if charge.law == accounting.UNARY else charge.l1) / charge.scale
     return spent >= _WHOLE * plan.query.share * budget.epsilon
+
+
+def needed(before: Sequence[Charge], cases: Sequence[Sequence[Charge]], cap: Budget) -> float:
+    """The epsilon that the dearest case comes to at the delta of a total, together with what was spent before."""
+    return max(compose([*before, *more], cap.delta) for more in cases)
+
+
+def largest_epsilon(agenda: Agenda, setting: Setting, before: Sequence[Charge], cap: Budget) -> float | None:
+    """The largest epsilon of a study that fits into a total, to three digits; None if none does."""
+    budget = setting.budget
+    assert budget is not None
+
+    def fits(epsilon: float) -> bool:
+        other = replace(setting, budget=replace(budget, epsilon=epsilon))
+        try:
+            return needed(before, foreseen(agenda, other), cap) <= cap.epsilon
+        except FedassayError:
+            return False
+
+    low, high = 0.0, budget.epsilon
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+        if high - low < 1e-3 * high:
+            break
+    rounded = (float(f"{one:.3g}") for one in (high, low, low * 0.995))
+    return next((one for one in rounded if one > 0 and fits(one)), None)
+
+
+def require_room(
+    agenda: Agenda, setting: Setting, charges: Iterable[Charge], cap: Budget | None, *, own: frozenset[str]
+) -> None:
+    """Refuse a study that the ledger of a coordinator would refuse at some point, before anybody is asked.
+
+    Parameters
+    ----------
+    charges : what was recorded on the same data.
+    own : exchanges that this very study has begun before it broke off, in hex; their charges do not count twice.
+    """
+    if cap is None or setting.budget is None:
+        return
+    before = [one for one in charges if not one.exact and str(one.id).partition("/")[0] not in own]
+    if not before and setting.budget.epsilon <= cap.epsilon and setting.budget.delta <= cap.delta:
+        return
+    total = needed(before, foreseen(agenda, setting), cap)
+    if total <= cap.epsilon:
+        return
+    largest = largest_epsilon(agenda, setting, before, cap)
+    change = "Nothing is left for it." if largest is None else f"Cheapest change: epsilon {largest:g}."
+    raise BudgetExceeded(
+        "the study cannot be afforded, and nobody was asked: with what was spent before "
+        f"({compose(before, cap.delta):.3g}) it would come to {total:.3g} of {cap.epsilon:.3g} at delta "
+        f"{cap.delta:.3g}. {change}"
+    )
