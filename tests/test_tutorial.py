@@ -31,7 +31,7 @@ def test_your_own_file_as_written(tmp_path: Path, capsys: Any) -> None:
     follow(OWN_FILE, capsys)
     calibrated = pd.read_csv(tmp_path / "calibrated.csv")
     assert calibrated.calibrated.between(0, 1).all()
-    assert "distributed-dp" in (tmp_path / "study.toml").read_text()
+    assert "distributed-dp" in (tmp_path / "private.toml").read_text()
     assert (tmp_path / "scores" / "report.html").stat().st_size > 10_000
 
 

@@ -8,9 +8,8 @@ import pytest
 from test_drowned_report import drowned, printed
 
 from fedassay.reports.next_steps import TITLE, artefact_name, steps
-from fedassay.reports.page import page
 from fedassay.study import folder
-from study_documents import study_document
+from study_documents import study_document, study_page
 
 APPLY = "fedassay apply"
 PLAN = "fedassay plan study study.toml"
@@ -73,7 +72,7 @@ def test_anything_that_could_not_be_told_is_a_reason_to_plan(undecided: str) -> 
 
 def test_steps_stand_last_on_the_page_and_in_the_terminal() -> None:
     study = study_document()
-    html, text = page(study), printed(study)
+    html, text = study_page(), printed(study)
     last = html.partition(f">{TITLE}</h2>")[2]
     assert "<h2" not in last
     for sentence, command in steps(study):

@@ -210,7 +210,7 @@ def test_twenty_random_studies(tmp_path: Path, plain_page: None) -> None:
 def test_two_hundred_random_studies(tmp_path: Path, plain_page: None, verify: Verify) -> None:
     ended: Counter[str] = Counter()
 
-    @settings(max_examples=300, database=None)
+    @settings(max_examples=400, database=None)
     @given(cases())
     def every(case: Case) -> None:
         ended[assay(case, tmp_path / "study")] += 1
