@@ -14,9 +14,9 @@ from experiments.common import PUBLISHED, Case, Floats, Model, Point, Sample, ge
 from experiments.judges import BINS
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import NO_NOISE
+from fedassay.summaries.maps import Map
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration.calibrate import Calibrate
-from fedassay.tasks.calibration.maps import Map
 from fedassay.tasks.calibration.methods import fit
 from fedassay.tasks.evaluation.evidence import Evidence
 

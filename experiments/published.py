@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from fedassay.protocol import NO_NOISE
+from fedassay.summaries.maps import Steps
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
 from fedassay.summaries.tree import LeastSquares, Tree
 from fedassay.tasks.calibration.bbq import PRIOR_ROWS, beta_binomial_score, bucket_numbers
 from fedassay.tasks.calibration.bbq import Buckets as Binnings
 from fedassay.tasks.calibration.binning import equi_depth
-from fedassay.tasks.calibration.maps import Steps
 from fedassay.tasks.evaluation.buckets import Buckets, equi_depth_edges
 from fedassay.tasks.evaluation.evidence import Evidence
 

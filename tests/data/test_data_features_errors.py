@@ -149,11 +149,12 @@ def test_every_bad_column_is_found(tmp_path: Path) -> None:
     found = [finding.sentence() for finding in check(tmp_path / "a.csv", columns=columns).findings]
     for said in (
         "column 'Weight' (feature): got no such column",
-        "column 'age' (feature): got 1 bad value in 3 rows, the first in row 1 (counting from 0): a missing value",
+        "column 'age' (feature): got 1 bad value in 3 rows, the first in row 1 (counting from 0): a missing value "
+        "(line 3 of the file)",
         "column 'bmi' (feature): got 1 bad value in 3 rows, the first in row 0 (counting from 0): 'x'",
         "column 'sex' (feature): got 2 bad values in 3 rows, the first in row 0 (counting from 0): 'f'",
-        "column 'o' (offset): got 1 bad value in 3 rows, the first in row 1 (counting from 0): a missing value, "
-        "expected a finite number in every row, what is added to the linear predictor",
+        "column 'o' (offset): got 1 bad value in 3 rows, the first in row 1 (counting from 0): a missing value "
+        "(line 3 of the file), expected a finite number in every row, what is added to the linear predictor",
     ):
         assert sum(said in one for one in found) == 1, said
 

@@ -130,7 +130,7 @@ print(json.dumps([found, bytes_of("VmHWM") - before]))
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
-@pytest.mark.parametrize("suffix", ["parquet", "npz"])
+@pytest.mark.parametrize("suffix", ["parquet", pytest.param("npz", marks=pytest.mark.full)])
 def test_logits_are_streamed_or_held_once(tmp_path: Path, suffix: str) -> None:
     rows, classes = 300_000, 100
     rng = np.random.default_rng(1)

@@ -143,8 +143,8 @@ def test_entry_points_deal_once_however_often_they_read() -> None:
         assert seed is None or client.seed == seed
         assert terms.roles(Partition("iid", clients=4, seed=2), value="v").client.seed == 2  # type: ignore[union-attr]
     assert Roles(names={"value": "v"}, client="site").to_json() == {"client": "site", "value": "v"}
-    with pytest.raises(UsageError, match="got 'v' as value and as target"):
-        Roles(names={"value": "v", "target": "v"}, client=Partition("iid", clients=4))
+    with pytest.raises(UsageError, match="got 'v' as target and as prediction"):
+        Roles(names={"target": "v", "prediction": "v"}, client=Partition("iid", clients=4))
 
 
 def test_the_comparison_on_held_out_rows_sees_the_clients_of_the_run() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from test_drowned_report import drowned, printed
 
-from fedassay.reports.next_steps import TITLE, artefact_name, steps
-from fedassay.study import folder
+from fedassay.reports.next_steps import TITLE, steps
 from study_documents import study_document, study_page
 
 APPLY = "fedassay apply"
@@ -79,9 +78,3 @@ def test_steps_stand_last_on_the_page_and_in_the_terminal() -> None:
         assert sentence.replace("'", "&#x27;") in last
         assert f"<pre><code>{command}</code></pre>" in last or not command
         assert f"- {sentence} {command}".strip() in text
-
-
-@pytest.mark.parametrize("kind", ["calibrate", "calibrate-classes", "conformal"])
-@pytest.mark.parametrize("name", ["calibrate", "conformal", "conformal95", "other"])
-def test_files_are_those_that_a_study_writes(name: str, kind: str) -> None:
-    assert artefact_name(name, kind) == folder.artefact_name(name, kind)

@@ -33,6 +33,7 @@ EPSILON = 4000.0
 POLICY = f'trust_models = ["two-server"]\n\n[policy.total]\nepsilon = {3 * EPSILON}'
 
 
+@pytest.mark.full
 def test_a_simulation_on_flower_equals_the_pooled_rows() -> None:
     sites = hospitals(["a", "b", "c"], rows=60)
     columns = {"client": "site", "score": "score", "label": "label", "height": 6}

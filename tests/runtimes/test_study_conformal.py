@@ -225,6 +225,7 @@ def test_a_flower_study_carries_the_parameters() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # Flower and Ray warn about each other's deprecated corners
+@pytest.mark.full
 def test_flower_simulates_it(town: Town, tmp_path: Path) -> None:
     pytest.importorskip("flwr", reason="Flower is not installed; pip install 'fedassay[flower]'")
     pytest.importorskip("ray", reason="Ray is not installed; pip install 'fedassay[flower]'")

@@ -22,7 +22,7 @@ from fedassay.artefacts.conformal_file import KIND
 from fedassay.artefacts.stored import errors_of, read_artefact
 from fedassay.cli import options
 from fedassay.errors import UsageError
-from fedassay.study.folder import artefact_name
+from fedassay.reports.next_steps import artefact_name
 
 Columns = Mapping[str, str | None]
 

@@ -23,6 +23,7 @@ from fedassay.files import Lock, write_atomically
 from fedassay.journal import lock_of
 from fedassay.protocol import Budget
 from fedassay.reports.model_card import model_card
+from fedassay.reports.next_steps import artefact_name
 from fedassay.reports.page import page
 from fedassay.result import Result
 
@@ -123,18 +124,6 @@ def _usable(folder: Path, result: Result) -> tuple[list[str], list[str]]:
         artefact.save(folder / file)
         written.append(file)
     return written, missing
-
-
-def artefact_name(name: str, kind: str) -> str:
-    """The file of a task's artefact.
-
-    Examples
-    --------
-    >>> artefact_name("calibrate", "calibrate-classes"), artefact_name("strict", "conformal")
-    ('calibrator.json', 'strict.json')
-    """
-    fitted = kind.removesuffix("-classes")
-    return "calibrator.json" if name == fitted and fitted == "calibrate" else f"{name}.json"
 
 
 def _alone(result: Result, entry: Mapping[str, Any]) -> Result:

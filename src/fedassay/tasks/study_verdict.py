@@ -7,6 +7,9 @@ from typing import Any
 
 Results = Mapping[str, Any]
 
+_OF_CLASSES = ("binary", "lac", "aps", "raps")
+"""Conformity scores of classes: sets of others are intervals."""
+
 NEAR = (0.8, 1.25)
 """Where the intervals of the calibration slope and of observed over expected must lie, for probabilities to be called
 right: that no calibrator was better may only mean that there were too few rows to tell."""
@@ -98,18 +101,17 @@ def _calibrated(results: Results) -> list[str]:
 
 def _conformal(results: Results) -> list[str]:
     promise, level = results["guarantee"], results["level"]
+    what = "Prediction sets" if results["score"]["name"] in _OF_CLASSES else "Prediction intervals"
     if results.get("infinite"):
         return [
-            f"Prediction sets of the level {level:g} are of no use: each holds everything, as {results['reason']}."
+            f"{what} of the level {level:g} are of no use: each holds everything, as {results['reason']}."
         ]
     if promise["kind"] == "none":
-        said = f"Prediction sets promise nothing for the level {level:g}"
+        said = f"{what} promise nothing for the level {level:g}"
     elif promise["kind"] == "marginal":
-        said = f"Prediction sets hold the truth of a new row with probability at least {level:g}"
+        said = f"{what} hold the truth of a new row with probability at least {level:g}"
     else:
-        said = (
-            f"Prediction sets cover at least {level:g} of new rows, with confidence {promise['confidence']:g}"
-        )
+        said = f"{what} cover at least {level:g} of new rows, with confidence {promise['confidence']:g}"
     coverage = (results.get("held_out") or {}).get("coverage") or {"value": None}
     if coverage["value"] is None:
         return [f"{said}."]

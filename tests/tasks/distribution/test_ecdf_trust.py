@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from drawn_values import setting_of
+from fedassay.agenda import Alone
 from fedassay.data.federation import load
 from fedassay.privacy.ledger import MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
@@ -39,8 +40,7 @@ def simulated(
 ) -> dict[str, Any]:
     columns = {"value": "x", "label": "y"} if getattr(task, "labelled", False) else {"value": "x"}
     return simulate(
-        "ecdf",
-        task,
+        Alone(name="ecdf", task=task),
         rows,
         columns=columns,
         client="site",

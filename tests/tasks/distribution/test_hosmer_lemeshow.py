@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from binormal import Population, measure
+from fedassay.agenda import Alone
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import NO_NOISE, Budget, Neighbours, Noise, Protection, Released, Setting, Unit
@@ -137,8 +138,7 @@ def test_every_summing_trust_model_answers(method: str, trust: str) -> None:
     model = TRUST_MODELS[trust]()
     task = HosmerLemeshow(method=method)
     result = simulate(
-        "hosmer-lemeshow",
-        task,
+        Alone(name="hosmer-lemeshow", task=task),
         {"p": scores, "y": labels, "site": np.arange(len(scores)) % 5},
         columns={"score": "p", "label": "y"},
         client="site",

@@ -390,7 +390,9 @@ def test_all_releases_together_spend_the_budget_and_no_more(
 
 def test_two_releases_at_the_full_budget_are_refused() -> None:
     budget = Budget(epsilon=2.0, delta=1e-6)
-    with pytest.raises(UsageError, match=r"its queries ask for 2 of its budget, expected at most 1 in total"):
+    with pytest.raises(
+        UsageError, match="with its queries 2 of the budget are asked for, expected at most 1"
+    ):
         spent(OnlyFit(clients=400.0, share=1.0), ServerDP(), "client", budget)
     # And if the run did not look, the ledger would: the noise of two whole shares is not enough.
     setting = setting_of(ServerDP(), clients=60, epsilon=2.0, delta=1e-6, **WHOLE_CLIENTS)
