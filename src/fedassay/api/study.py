@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from fedassay.simulation import Simulation, simulate
 from fedassay.study.afford import opened_books, require_affordable
 from fedassay.study.file import StudyFile
 from fedassay.study.folder import JOURNAL, Signed, prepare, write_folder
+from fedassay.study.parameters import described
 from fedassay.study.runtimes import InProcess, Runtime
 from fedassay.tasks.conformal import Conformal
 
@@ -265,37 +266,6 @@ def _looked_up(
         found["features"] = list(feature_names(columns.names["features"], file.source))
     known = {task.name: {name: found[name] for name in task.looked_up} for task in file.tasks}
     return known, warnings
-
-
-def described(file: StudyFile) -> dict[str, Any]:
-    """The `parameters` of a study's result: what its file says, but for what stands elsewhere in the result."""
-    data = None
-    if file.data is not None:
-        given = {
-            name: getattr(file.data, name) for name in ("path", "query", "client", "partition", "clients")
-        }
-        data = {name: value for name, value in given.items() if value is not None}
-        data["path"] = _public_path(file.data.path)
-    return {
-        "study": file.name,
-        "title": file.title,
-        "model": file.model,
-        "data": data,
-        "columns": {} if file.data is None else dict(file.data.columns),
-        "split": {"holdout": file.holdout} if file.simulated else None,
-        "seed": getattr(file.runtime, "seed", None),
-        "rows_per_client": file.protection.rows_per_client,
-        "training": None if file.training is None else asdict(file.training),
-        "expected": None if file.expected is None else dict(file.expected),
-    }
-
-
-def _public_path(path: str) -> str:
-    """Without the password of a database, and without the folders of whoever ran it."""
-    if "://" in path:
-        scheme, _, rest = path.partition("://")
-        return f"{scheme}://{rest.rpartition('@')[2]}"
-    return Path(path).name
 
 
 def finished(result: Result, agenda: Agenda, *, more: tuple[str, ...] = ()) -> Result:

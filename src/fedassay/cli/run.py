@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fedassay.api.study import conduct, described, finished, finished_on, shares_of
+from fedassay.api.study import conduct, finished, finished_on, shares_of
 from fedassay.cli import STOPPED, options, output
 from fedassay.cli import run_between_sites as between
 from fedassay.cli.run_promising import require_promising
@@ -21,9 +21,11 @@ from fedassay.crypto.identity import Identity
 from fedassay.errors import UsageError
 from fedassay.reports.terminal import render
 from fedassay.result import Result
+from fedassay.runtimes.file_drop import folders
 from fedassay.study.afford import opened_books
 from fedassay.study.file import StudyFile
-from fedassay.study.folder import Signed, Written, prepare, write_folder
+from fedassay.study.folder import JOURNAL, Signed, Written, prepare, write_folder
+from fedassay.study.parameters import described
 from fedassay.study.runtimes import FileDrop, FlowerDeployment
 
 
@@ -77,7 +79,7 @@ def run(
                 "again (--fresh begins anew).",
                 highlight=False,
             )
-        elif not anyway:
+        elif not anyway and not _begun(file, folder):
             require_promising(file, console)
         result = _result(file, folder, console, close=close, quiet=quiet)
         if result is None:
@@ -102,6 +104,13 @@ def _stopped(*, fresh: bool) -> Iterator[None]:
             f"Stopped. {same} goes on from here; nothing is charged twice.", soft_wrap=True
         )
         raise typer.Exit(STOPPED) from None
+
+
+def _begun(file: StudyFile, folder: Path) -> bool:
+    """Whether an earlier call has begun this study, so that it is too late for doubts."""
+    if isinstance(file.runtime, FileDrop):
+        return (file.runtime.drop / folders.ANNOUNCEMENT).exists()
+    return (folder / JOURNAL).exists()
 
 
 def _check_options(file: StudyFile, *, fresh: bool, close: bool) -> None:
