@@ -1,4 +1,7 @@
-"""The contract of runtimes on Flower's simulation: through real Flower messages on Ray."""
+"""The contract of runtimes on Flower's simulation: through real Flower messages on Ray.
+
+The ordinary suite plays each shape once; `--full` plays everything.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ pytest.importorskip("flwr", reason="Flower is not installed; pip install 'fedass
 pytest.importorskip("ray", reason="Ray is not installed; pip install 'fedassay[flower]'")
 
 from flower_toys import SECRET, endpoint
-from runtime_contract import WholeContract
+from runtime_contract import RuntimeContract, WholeContract
 from scenarios import HELPER, ROWS, Outcome, Scenario, play
 
 from fedassay.privacy.randomness import SimulatedRandomness
@@ -26,29 +29,44 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 HERE = Path(__file__).parent
 
 
-class TestFlowerSimulation(WholeContract):
-    """All scenarios in one simulation."""
+def played(scenarios: Sequence[Scenario], folder: Path) -> dict[str, Outcome]:
+    """What comes of scenarios in one simulation; what it logs is in the folder."""
+
+    def body(runtime: FlowerRuntime) -> dict[str, Outcome]:
+        source = SimulatedRandomness(1)
+        return {one.name: play(one, runtime, source.child(one.name)) for one in scenarios}
+
+    cast = Cast(clients=tuple(ROWS), helpers=(HELPER,), endpoint=endpoint)
+    log = logging.getLogger("fedassay.flower")
+    heard = logging.FileHandler(folder / "log")
+    log.addHandler(heard)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            # Ray's processes import the toys by name.
+            patch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(HERE.parent)]))
+            return simulate(cast, body, randomness=SimulatedRandomness(3))
+    finally:
+        log.removeHandler(heard)
+        heard.close()
+
+
+class TestFlowerSimulation(RuntimeContract):
+    """Each shape of task once."""
 
     @classmethod
     def play(cls, scenarios: Sequence[Scenario], folder: Path) -> dict[str, Outcome]:
-        def body(runtime: FlowerRuntime) -> dict[str, Outcome]:
-            source = SimulatedRandomness(1)
-            return {one.name: play(one, runtime, source.child(one.name)) for one in scenarios}
-
-        cast = Cast(clients=tuple(ROWS), helpers=(HELPER,), endpoint=endpoint)
-        log = logging.getLogger("fedassay.flower")
-        heard = logging.FileHandler(folder / "log")
-        log.addHandler(heard)
-        try:
-            with pytest.MonkeyPatch.context() as patch:
-                # Ray's processes import the toys by name.
-                patch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(HERE.parent)]))
-                return simulate(cast, body, randomness=SimulatedRandomness(3))
-        finally:
-            log.removeHandler(heard)
-            heard.close()
+        return played(scenarios, folder)
 
     def test_a_broken_client_is_noticed_and_only_as_a_code(self, folder: Path) -> None:
         text = (folder / "log").read_text()
         assert "error code 2" in text
         assert SECRET not in text
+
+
+@pytest.mark.full
+class TestWholeFlowerSimulation(WholeContract):
+    """All scenarios in one simulation."""
+
+    @classmethod
+    def play(cls, scenarios: Sequence[Scenario], folder: Path) -> dict[str, Outcome]:
+        return played(scenarios, folder)
