@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
-# More than the two cores of CI: tests of deployments and of files mostly wait, for each other or for the disk.
-WORKERS ?= 4
+# One more than the two cores of CI: tests of deployments and of files mostly wait, for each other or for the disk.
+WORKERS ?= 3
 
 .PHONY: demo test test-full check docs site figures bench clean
 

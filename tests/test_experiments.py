@@ -134,6 +134,7 @@ def test_slopes_are_exponents() -> None:
     assert rates.Slope.of(dots, 1, 20) is None
 
 
+@pytest.mark.full
 def test_the_whole_script_on_little(sample: Sample, tmp_path: Path) -> None:
     names = ("run", "rates synthetic", "gains", "costs")
     (tmp_path / three_privacy_models.PAGE).write_text(

@@ -1,6 +1,6 @@
 """The contract of runtimes on Flower's simulation: through real Flower messages on Ray.
 
-The ordinary suite plays each shape once; `--full` plays everything.
+In the full tier: the ordinary suite has a deployment, and the command on Ray.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ pytest.importorskip("flwr", reason="Flower is not installed; pip install 'fedass
 pytest.importorskip("ray", reason="Ray is not installed; pip install 'fedassay[flower]'")
 
 from flower_toys import SECRET, endpoint
-from runtime_contract import RuntimeContract, WholeContract
+from runtime_contract import WholeContract
 from scenarios import HELPER, ROWS, Outcome, Scenario, play
 
 from fedassay.privacy.randomness import SimulatedRandomness
@@ -50,8 +50,9 @@ def played(scenarios: Sequence[Scenario], folder: Path) -> dict[str, Outcome]:
         heard.close()
 
 
-class TestFlowerSimulation(RuntimeContract):
-    """Each shape of task once."""
+@pytest.mark.full
+class TestFlowerSimulation(WholeContract):
+    """All scenarios in one simulation."""
 
     @classmethod
     def play(cls, scenarios: Sequence[Scenario], folder: Path) -> dict[str, Outcome]:
@@ -61,12 +62,3 @@ class TestFlowerSimulation(RuntimeContract):
         text = (folder / "log").read_text()
         assert "error code 2" in text
         assert SECRET not in text
-
-
-@pytest.mark.full
-class TestWholeFlowerSimulation(WholeContract):
-    """All scenarios in one simulation."""
-
-    @classmethod
-    def play(cls, scenarios: Sequence[Scenario], folder: Path) -> dict[str, Outcome]:
-        return played(scenarios, folder)

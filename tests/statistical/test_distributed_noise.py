@@ -89,7 +89,9 @@ def coverage(budget: Budget, *, runs: int, forget: bool = False) -> dict[str, li
     return hits
 
 
-@pytest.mark.parametrize("budget", [PURE, APPROXIMATE], ids=["pure", "approximate"])
+@pytest.mark.parametrize(
+    "budget", [pytest.param(PURE, marks=pytest.mark.full), APPROXIMATE], ids=["pure", "approximate"]
+)
 def test_intervals_cover(budget: Budget) -> None:
     hits = coverage(budget, runs=150)
     allowed = FALSE_ALARM / (2 * len(hits))
