@@ -224,6 +224,7 @@ def test_sets_cover_and_pooling_is_mapie() -> None:
 # --- the whole script -----------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_the_whole_script_on_little(tmp_path: Path) -> None:
     few = {"concrete": conformal_runs.source_of(made(1000, 12, name="concrete"))}
     sources = conformal.Sources(regression=few, outputs=[made_outputs(2000, 13)])

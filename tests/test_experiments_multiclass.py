@@ -135,6 +135,7 @@ def test_skewed_clients_differ_more() -> None:
 # --- the whole script -----------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_the_whole_script_on_little(tmp_path: Path) -> None:
     scope = multiclass.Scope.quick()
     sweep = replace(
