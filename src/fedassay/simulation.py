@@ -231,15 +231,19 @@ def simulate(
             answered=kept.answered(federation.client_count),
             truncated=runtime.truncated,
         ),
-        runtime={
-            "name": runtime.name,
-            "mode": runtime.mode,
-            "rounds": runtime.traffic.rounds,
-            "bytes_per_client": runtime.traffic.bytes_in_all // max(1, federation.client_count),
-            "seconds": round(time.perf_counter() - started, 3),
-        },
+        runtime=_described(runtime, federation.client_count, time.perf_counter() - started),
         warnings=(*federation.warnings, *_refusals(runtime), *disclosed.warnings(profile)),
     )
+
+
+def _described(runtime: Any, clients: int, seconds: float) -> dict[str, Any]:
+    return {
+        "name": runtime.name,
+        "mode": runtime.mode,
+        "rounds": runtime.traffic.rounds,
+        "bytes_per_client": runtime.traffic.bytes_in_all // max(1, clients),
+        "seconds": round(seconds, 3),
+    }
 
 
 def _refusals(runtime: Any) -> list[str]:

@@ -21,7 +21,7 @@ from fedassay.data.partition import Partition
 from fedassay.data.sql import Database
 from fedassay.errors import FedassayError, UsageError
 from fedassay.journal import FileJournal, Journal, MemoryJournal
-from fedassay.planning import PlannedStudy, StudyExpectation, recommended_shares
+from fedassay.planning import recommended_shares
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.result import Result
 from fedassay.runtimes.in_process import Progress
@@ -30,6 +30,7 @@ from fedassay.study.afford import opened_books, require_affordable
 from fedassay.study.file import StudyFile
 from fedassay.study.folder import JOURNAL, Signed, prepare, write_folder
 from fedassay.study.parameters import described
+from fedassay.study.planned import planned_study
 from fedassay.study.runtimes import InProcess, Runtime
 from fedassay.tasks.conformal import Conformal
 
@@ -235,13 +236,7 @@ def shares_of(file: StudyFile) -> dict[str, float] | None:
     if file.gives_shares or file.expected is None or not file.trust.private:
         return None
     try:
-        study = PlannedStudy(
-            expectation=StudyExpectation.of(file.expected),
-            trust=file.trust,
-            budget=file.budget,
-            protection=file.protection,
-            holdout=file.holdout,
-        )
+        study = planned_study(file)
         return recommended_shares(
             file.agenda(known=file.expected_parameters(study.expectation.classes)), study
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -16,6 +15,7 @@ from fedassay.cli import options, output
 from fedassay.cli.flower_site import site
 from fedassay.cli.study import Wanted, wanted
 from fedassay.errors import UsageError
+from fedassay.protocol import Setting
 from fedassay.result import Result
 from fedassay.runtimes.flower.app_bundle import write_app
 from fedassay.runtimes.flower.coordinator_file import VARIABLE, write_coordinator
@@ -92,20 +92,8 @@ def submit_command(
     delivery: output.Delivery,
 ) -> None:
     """Run a study on a SuperLink, show how it goes, and bring the result back."""
-    protection, budget = terms.protection, terms.budget
-    asked = Study(
-        name=study,
-        agenda=Agenda.of(task, wanted.of(task)),
-        privacy=terms.trust.name,
-        privacy_parameters=asdict(terms.trust),  # type: ignore[call-overload]
-        epsilon=None if budget is None else budget.epsilon,
-        delta=0.0 if budget is None else budget.delta,
-        unit=protection.unit,
-        neighbours=protection.neighbours,
-        rows_per_client=protection.rows_per_client,
-        timeout=timeout,
-        wait=wait,
-    )
+    setting = Setting(trust=terms.trust, protection=terms.protection, budget=terms.budget, clients=0)
+    asked = Study.under(study, Agenda.of(task, wanted.of(task)), setting, timeout=timeout, wait=wait)
     reached = Connection(
         address=address, root_certificates=root_certificates, insecure=insecure, name=connection
     )

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json as json_module
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from fedassay.cli import options, output, plan_words
 from fedassay.cli.ecdf import Mechanism
 from fedassay.cli.infer import Model
+from fedassay.cli.plan_delivery import deliver, targets
 from fedassay.cli.plan_options import (
     CalibrationTarget,
     CoverageTarget,
@@ -30,7 +27,6 @@ from fedassay.cli.plan_options import (
     size,
 )
 from fedassay.errors import FederationError, UsageError
-from fedassay.files import write_atomically
 from fedassay.planning import (
     CalibrationPlan,
     ClassExpectation,
@@ -78,9 +74,9 @@ def evaluate(
         plan = plan_evaluation(
             _study(expectation, terms),
             task=Evaluate(thresholds=(threshold,), height=height, buckets=buckets, level=level),
-            targets=_targets(target),
+            targets=targets(target),
         )
-    _deliver(plan.to_dict(), json=json, quiet=quiet)
+    deliver(plan.to_dict(), plan_words.render, json=json, quiet=quiet)
 
 
 @plan_app.command()
@@ -116,9 +112,9 @@ def calibrate(
                 ),
                 task=Calibrate(height=scores.get("height"), level=level, bins=scores.get("bins")),
                 holdout=holdout,
-                targets=_targets(target),
+                targets=targets(target),
             )
-    _deliver(plan.to_dict(), json=json, quiet=quiet)
+    deliver(plan.to_dict(), plan_words.render, json=json, quiet=quiet)
 
 
 def _plan_classes(
@@ -139,7 +135,7 @@ def _plan_classes(
         holdout=holdout,
     )
     return plan_multiclass(
-        study, rounds=rounds, participation=participation, level=level, targets=_targets(target)
+        study, rounds=rounds, participation=participation, level=level, targets=targets(target)
     )
 
 
@@ -188,9 +184,9 @@ def ecdf(
                 quantiles=tuple(quantile or (0.5,)),
                 level=level,
             ),
-            targets=_targets(target) | noise,
+            targets=targets(target) | noise,
         )
-    _deliver(plan.to_dict(), json=json, quiet=quiet)
+    deliver(plan.to_dict(), plan_words.render, json=json, quiet=quiet)
 
 
 @plan_app.command()
@@ -224,9 +220,9 @@ def conformal(
         plan = plan_conformal(
             _release(size, terms),
             task=Conformal(level=level, method=method, guarantee=guarantee, confidence=confidence, bins=bins),
-            targets=_targets(target),
+            targets=targets(target),
         )
-    _deliver(plan.to_dict(), json=json, quiet=quiet)
+    deliver(plan.to_dict(), plan_words.render, json=json, quiet=quiet)
 
 
 @plan_app.command()
@@ -273,7 +269,7 @@ def infer(
             ),
             targets={name: width for name, width in wanted.items() if width is not None},
         )
-    _deliver(plan.to_dict(), json=json, quiet=quiet)
+    deliver(plan.to_dict(), plan_words.render, json=json, quiet=quiet)
 
 
 @contextmanager
@@ -293,26 +289,3 @@ def _release(size: Size, terms: options.Terms) -> PlannedRelease:
     return PlannedRelease(
         expectation=size, trust=terms.trust, budget=terms.budget, protection=terms.protection
     )
-
-
-def _targets(given: Sequence[str] | None) -> dict[str, float]:
-    targets = {}
-    for text in given or ():
-        name, _, width = text.partition("=")
-        try:
-            targets[name] = float(width)
-        except ValueError:
-            raise UsageError(f"--target: got {text!r}, expected NAME=WIDTH, such as roc_auc=0.01.") from None
-    return targets
-
-
-def _deliver(document: dict[str, Any], *, json: str | None, quiet: bool) -> None:
-    text = json_module.dumps(document, indent=2, allow_nan=False) + "\n"
-    if json == "-":
-        sys.stdout.write(text)
-    elif json is not None:
-        write_atomically(Path(json), text)
-    console = Console(stderr=json == "-", quiet=quiet)
-    plan_words.render(document, console)
-    if json not in (None, "-"):
-        console.print(f"Written: {json}", highlight=False)

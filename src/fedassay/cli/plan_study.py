@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json as json_module
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from fedassay.cli import options, output, plan_study_words
+from fedassay.cli.plan_delivery import deliver
+from fedassay.cli.plan_delivery import targets as targets_of
 from fedassay.errors import FederationError, UsageError
-from fedassay.files import write_atomically
-from fedassay.planning import PlannedStudy, StudyExpectation, StudyPlan, plan_study
+from fedassay.planning import StudyPlan, plan_study
 from fedassay.study.file import StudyFile
+from fedassay.study.planned import planned_study
 
 Target = Annotated[
     list[str] | None,
@@ -51,47 +50,16 @@ def study(
     except FederationError as error:  # too few clients are no failure while they are only planned
         raise UsageError(str(error)) from error
     document = {**plan.to_dict(), "study": read.name}
-    _deliver(document, json=json, quiet=quiet)
+    deliver(document, plan_study_words.render, json=json, quiet=quiet)
 
 
 def planned(file: StudyFile, expected: Mapping[str, Any], target: list[str] | None = None) -> StudyPlan:
     """The plan of a study file, with these expectations instead of its own."""
-    expectation = StudyExpectation.of({**(file.expected or {}), **expected})
-    agenda = file.agenda(known=file.expected_parameters(expectation.classes))
+    study = planned_study(file, expected)
+    agenda = file.agenda(known=file.expected_parameters(study.expectation.classes))
     return plan_study(
         agenda,
-        PlannedStudy(
-            expectation=expectation,
-            trust=file.trust,
-            budget=file.budget,
-            protection=file.protection,
-            holdout=file.holdout,
-        ),
+        study,
         shares={item.name: item.share for item in agenda.items} if file.gives_shares else None,
-        targets=_targets(target),
+        targets=targets_of(target, such_as="TASK.METRIC=WIDTH, such as evaluate.roc_auc=0.01"),
     )
-
-
-def _targets(given: list[str] | None) -> dict[str, float]:
-    targets = {}
-    for text in given or ():
-        name, _, width = text.partition("=")
-        try:
-            targets[name] = float(width)
-        except ValueError:
-            raise UsageError(
-                f"--target: got {text!r}, expected TASK.METRIC=WIDTH, such as evaluate.roc_auc=0.01."
-            ) from None
-    return targets
-
-
-def _deliver(document: dict[str, Any], *, json: str | None, quiet: bool) -> None:
-    text = json_module.dumps(document, indent=2, allow_nan=False) + "\n"
-    if json == "-":
-        sys.stdout.write(text)
-    elif json is not None:
-        write_atomically(Path(json), text)
-    console = Console(stderr=json == "-", quiet=quiet)
-    plan_study_words.render(document, console)
-    if json not in (None, "-"):
-        console.print(f"Written: {json}", highlight=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from shlex import quote
 
 from rich.console import Console
 
@@ -52,7 +52,7 @@ def by_files(
             result = conclude(begun, carrier, ledger=books.ledger, dataset=books.dataset)
             carrier.finish()
         except Waiting as waiting:
-            words.waiting(waiting, carrier, f"fedassay run {file.path}", console)
+            words.waiting(waiting, carrier, f"fedassay run {quote(str(file.path))}", console)
             return None
         finally:
             carrier.close()
@@ -62,19 +62,8 @@ def by_files(
 
 def on_flower(file: StudyFile, runtime: FlowerDeployment, agenda: Agenda, *, quiet: bool) -> Result:
     """Submit the study to a SuperLink and bring its result back; the same name goes on with what broke off."""
-    budget, protection = file.budget, file.protection
-    asked = Study(
-        name=file.name,
-        agenda=agenda,
-        privacy=file.trust.name,
-        privacy_parameters=asdict(file.trust),  # type: ignore[call-overload]
-        epsilon=None if budget is None else budget.epsilon,
-        delta=0.0 if budget is None else budget.delta,
-        unit=protection.unit,
-        neighbours=protection.neighbours,
-        rows_per_client=protection.rows_per_client,
-        timeout=runtime.timeout,
-        wait=runtime.wait,
+    asked = Study.under(
+        file.name, agenda, file.setting(clients=0), timeout=runtime.timeout, wait=runtime.wait
     )
     reached = Connection(
         address=runtime.address,

@@ -6,10 +6,10 @@ from rich.console import Console
 
 from fedassay.api.study import shares_of
 from fedassay.errors import FedassayError, Refused
-from fedassay.planning import PlannedStudy, StudyExpectation
 from fedassay.planning.study import predict_tasks
 from fedassay.planning.verdict import Verdict
 from fedassay.study.file import StudyFile
+from fedassay.study.planned import planned_study
 
 
 def require_promising(file: StudyFile, console: Console) -> None:
@@ -38,14 +38,7 @@ def require_promising(file: StudyFile, console: Console) -> None:
 
 def _hopeless(file: StudyFile) -> list[str]:
     """The tasks that will not reach what most would ask of them."""
-    expectation = StudyExpectation.of(file.expected or {})
-    study = PlannedStudy(
-        expectation=expectation,
-        trust=file.trust,
-        budget=file.budget,
-        protection=file.protection,
-        holdout=file.holdout,
-    )
-    agenda = file.agenda(shares=shares_of(file), known=file.expected_parameters(expectation.classes))
+    study = planned_study(file)
+    agenda = file.agenda(shares=shares_of(file), known=file.expected_parameters(study.expectation.classes))
     plans = predict_tasks(agenda, study, shares={item.name: item.share for item in agenda.items})
     return [name for name, plan in plans.items() if plan.verdict is Verdict.NOT_ENOUGH]

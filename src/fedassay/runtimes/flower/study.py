@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from fedassay.agenda import Agenda
@@ -56,6 +56,24 @@ class Study:
         if not (0 < self.timeout <= 86_400 and 0 <= self.wait <= 86_400):
             raise UsageError("timeout and wait: expected seconds, at most a day.")
         self.agenda.rehearse(self.setting(clients=_NOT_KNOWN))
+
+    @classmethod
+    def under(cls, name: str, agenda: Agenda, setting: Setting, *, timeout: float, wait: float) -> Study:
+        """What is asked, under the terms of a setting."""
+        budget, protection = setting.budget, setting.protection
+        return cls(
+            name=name,
+            agenda=agenda,
+            privacy=setting.trust.name,
+            privacy_parameters=asdict(setting.trust),  # type: ignore[call-overload]
+            epsilon=None if budget is None else budget.epsilon,
+            delta=0.0 if budget is None else budget.delta,
+            unit=protection.unit,
+            neighbours=protection.neighbours,
+            rows_per_client=protection.rows_per_client,
+            timeout=timeout,
+            wait=wait,
+        )
 
     def setting(self, *, clients: int) -> Setting:
         """What its tasks may know."""
