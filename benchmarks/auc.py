@@ -21,10 +21,9 @@ import pyarrow as pa
 from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
+from fedassay.estimation.ranking import roc_auc
 from fedassay.protocol import NO_NOISE, Batch
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.ranking import roc_auc
 
 BINS = 1 << 14
 UNIFORM = ScoreHistogram(transform="uniform", height=14, thresholds=(0.5,))
@@ -91,7 +90,7 @@ def with_fedassay(rows: Rows, histogram: ScoreHistogram) -> Callable[[], float]:
 
     def work() -> float:
         total, _ = histogram.measure(InMemory(), {})
-        value = roc_auc(Evidence.of(histogram.read(total), NO_NOISE)).value
+        value = roc_auc(histogram.read(total).evidence(NO_NOISE)).value
         assert value is not None
         return value
 

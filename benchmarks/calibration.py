@@ -29,6 +29,7 @@ from scipy.special import expit, logit, xlogy
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
+from fedassay.estimation.evidence import Evidence
 from fedassay.protocol import NO_NOISE, Batch
 from fedassay.summaries.maps import Map
 from fedassay.summaries.score_histogram import ScoreHistogram
@@ -36,7 +37,6 @@ from fedassay.tasks.calibration.bbq import bbq
 from fedassay.tasks.calibration.histogram import histogram_binning
 from fedassay.tasks.calibration.isotonic import isotonic
 from fedassay.tasks.calibration.sigmoids import beta, platt
-from fedassay.tasks.evaluation.evidence import Evidence
 
 HISTOGRAM = ScoreHistogram(transform="uniform", height=12)
 LEAVES = HISTOGRAM.grid.leaves
@@ -82,7 +82,7 @@ class InMemory:
 
 def count(rows: Rows) -> Evidence:
     total, _ = HISTOGRAM.measure(InMemory(rows), {})
-    return Evidence.of(HISTOGRAM.read(total), NO_NOISE)
+    return HISTOGRAM.read(total).evidence(NO_NOISE)
 
 
 def ours(rows: Rows, fit: Fit) -> tuple[np.ndarray, float]:

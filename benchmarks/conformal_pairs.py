@@ -23,8 +23,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from fedassay.coverage import UnequalLaw, best_pair, best_ranks, best_server_rank, split_ranks
-from fedassay.coverage.law import moments
+from fedassay.estimation.coverage import UnequalLaw, best_pair, best_ranks, best_server_rank, split_ranks
+from fedassay.estimation.coverage.law import moments
 
 LEVEL = 0.9
 T = TypeVar("T")

@@ -29,7 +29,7 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from fedassay.artefacts.intervals import intervals
-from fedassay.coverage.law import split_rank
+from fedassay.estimation.coverage.law import split_rank
 from fedassay.summaries.local_quantile import at_ranks
 from fedassay.summaries.quantities import scores_of
 from fedassay.summaries.softmax_scores import sets

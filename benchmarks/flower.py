@@ -17,12 +17,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
+from fedassay.trust.secure_sum_graph import parameters
 
 from fedassay import wire
 from fedassay.client import Client, Site
@@ -42,10 +42,9 @@ from fedassay.protocol import (
 )
 from fedassay.run import Job, Runtime, run
 from fedassay.runtimes.flower.runtime import FlowerRuntime
-from fedassay.runtimes.flower.simulation import Cast, _backend, _quiet, simulate
+from fedassay.runtimes.flower.simulation import Cast, _backend, _quiet, simulated
 from fedassay.runtimes.in_process import Faithful
 from fedassay.trust.secure_sum import SecureSum
-from fedassay.trust.secure_sum_graph import parameters
 
 LENGTH = 100_000
 DROPOUT = 0.2
@@ -151,9 +150,8 @@ def row(what: str, clients: int, kept: int, taken: float) -> str:
 def on_flower(clients: int) -> str:
     cast = Cast(clients=tuple(names(clients)), endpoint=endpoint)
     started = perf_counter()
-    taken, kept = simulate(
-        cast, partial(released_by, clients=clients), randomness=SecureRandomness(), timeout=170
-    )
+    with simulated(cast, randomness=SecureRandomness(), timeout=170) as runtime:
+        taken, kept = released_by(runtime, clients)
     whole = perf_counter() - started
     return row(f"here, Flower simulation (and {whole - taken:.0f} s for Ray)", clients, kept, taken)
 

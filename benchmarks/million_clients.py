@@ -26,7 +26,7 @@ def one(name: str, clients: int) -> dict[str, float]:
     trust = TRUST_MODELS[name]()
     budget = fedassay.Budget(epsilon=1.0) if trust.private else None
     started = time.perf_counter()
-    result = fedassay.evaluate(data, score="p", label="y", trust=trust, budget=budget)
+    result = fedassay.evaluate(data, score="p", label="y", privacy=trust, budget=budget)
     assert result.runtime["mode"] == "aggregate"
     return {
         "seconds": time.perf_counter() - started,

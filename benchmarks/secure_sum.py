@@ -1,20 +1,26 @@
-"""Secure sums against the primitives that Flower 1.41 uses for the same work, at three sizes each.
+"""The secure sum against double masking (commit 8a02517) and against Flower's SecAgg+, in one run.
 
-    python benchmarks/secure_sum.py
+    python benchmarks/secure_sum.py [--long]
 
-Needs the extra `bench` (flwr, pycryptodome). Times are the best of several repetitions in one process, the
-two sides in turn, so that a busy machine disturbs both equally. Flower's masks come from a Mersenne Twister
-with a 32-bit seed, so they are not secure; they are measured as they are.
+Needs the extra `bench` (flwr, pycryptodome). Processor time of one process and one thread, signatures included: all
+parties of an exchange together, client and server halves called directly, without a wire format on either side. With
+`--long` also vectors of 100,000 entries for 1,000 clients, which take double masking minutes.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
+
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import perf_counter
+from time import process_time
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "tests")]
 
 import numpy as np
 from Crypto.Protocol.SecretSharing import Shamir
@@ -25,42 +31,115 @@ from flwr.common.secure_aggregation.ndarrays_arithmetic import (
 )
 from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
 
-from fedassay import wire
-from fedassay.crypto.keys import Secret
-from fedassay.crypto.masks import add_masks
-from fedassay.crypto.shamir import combine, split
-
-NEIGHBOURS = 40
-
-
-class Source:
-    """The operating system's random bytes."""
-
-    simulated = False
-
-    def bytes(self, count: int) -> bytes:
-        """Uniform bytes."""
-        return os.urandom(count)
-
-    def words(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-        """Uniform words."""
-        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+from double_masking.graph import parameters
+from double_masking.protocol import DoubleMasking
+from fedassay.crypto.keys import KeyPair
+from fedassay.crypto.packed import Packing
+from fedassay.crypto.pads import PAD_KEY_BYTES, pad
+from fedassay.protocol import Exchange, Released, Request
+from fedassay.trust.secure_sum import SecureSum
+from secure_sum_driver import Run, Seeded, credentials_of, vectors
 
 
-def seconds(*works: Callable[[], object], repetitions: int) -> list[float]:
-    """The shortest time of each piece of work, run in turn so that all meet the same machine."""
-    times: list[list[float]] = [[] for _ in works]
+def best(work: Callable[[], object], repetitions: int = 3) -> float:
+    """The shortest processor time of a piece of work."""
+    times = []
     for _ in range(repetitions):
-        for work, taken in zip(works, times, strict=True):
-            started = perf_counter()
-            work()
-            taken.append(perf_counter() - started)
-    return [min(taken) for taken in times]
+        started = process_time()
+        work()
+        times.append(process_time() - started)
+    return min(times)
 
 
-def mask_here(vector: np.ndarray, seeds: list[bytes]) -> np.ndarray:
-    keys = [Secret(seed[:16]) for seed in seeds]
-    return add_masks(vector, plus=keys[::2], minus=keys[1::2])
+def double_masking(run: Run) -> float:
+    """The four legs of double masking over the same clients and values, with signed keys."""
+    trust, names = DoubleMasking(), list(run.values)
+    exchange = Exchange(id=run.exchange.id, plans=run.exchange.plans, cohort=tuple(names))
+    credentials = {name: credentials_of(name, names) for name in names}
+    started = process_time()
+    flow = trust.exchange(exchange, Seeded("server"))
+    states: dict[str, Any] = {name: {} for name in names}
+    asked, leg = next(flow), 0
+    while True:
+        replies = {}
+        for name, message in asked.requests.items():
+            request = Request(
+                exchange=exchange.id,
+                plans=exchange.plans,
+                cohort=len(names),
+                leg=leg,
+                recipient=name,
+                message=message,
+                credentials=credentials[name],
+            )
+            replies[name], states[name] = trust.respond(
+                request, lambda name=name: run.values[name], states[name], Seeded(name, leg)
+            )
+        try:
+            asked, leg = flow.send(replies), leg + 1
+        except StopIteration as finished:
+            taken = process_time() - started
+            require_exact(finished.value, run)
+            return taken
+
+
+def one_shot(run: Run) -> float:
+    """The two legs, with what each party keeps on its disk in memory."""
+    names, exchange = list(run.values), run.exchange
+    credentials = {name: credentials_of(name, names) for name in names}
+    started = process_time()
+    flow = run.trust.exchange(exchange, Seeded("server"))
+    asked = next(flow)
+    while True:
+        kept = {}
+        leg = int("named" in next(iter(asked.requests.values())))
+        for name, message in asked.requests.items():
+            request = Request(
+                exchange=exchange.id,
+                plans=exchange.plans,
+                cohort=len(names),
+                leg=leg,
+                recipient=name,
+                message=message,
+                asker=run.asker,
+                credentials=credentials[name],
+                membership=run.seat(name),
+            )
+            reply, _ = run.trust.respond(request, lambda name=name: run.values[name], {}, Seeded(name, leg))
+            kept[name] = asked.take(name, reply)
+        try:
+            asked = flow.send(kept)
+        except StopIteration as finished:
+            taken = process_time() - started
+            require_exact(finished.value, run)
+            return taken
+
+
+def require_exact(released: Sequence[Released[Any]], run: Run) -> None:
+    """A fast sum that is wrong is no sum."""
+    if vectors(released) != run.total(list(run.values)):
+        raise SystemExit("secure sum: the total is wrong")
+
+
+def whole_exchanges(cases: Sequence[tuple[int, int, int | None, float]]) -> list[str]:
+    lines = [
+        "A whole exchange, signatures included: all parties together (bar: at least so many times as fast)",
+        f"{'clients':>8} {'entries':>8} {'members':>8} {'double masking':>15} {'one shot':>9} {'ratio':>6} {'bar':>5}",
+    ]
+    before: dict[tuple[int, int], float] = {}
+    for n, length, members, bar in cases:
+        names = tuple(f"client-{i:03}" for i in range(members or 0))
+        run = Run.of(n, SecureSum(members=names), lengths=(length,), signed=True, through_bytes=False)
+        if (n, length) not in before:
+            parameters(n, 0.2, 0.1)
+            before[n, length] = double_masking(run)
+        here = one_shot(run)
+        ratio = before[n, length] / here
+        lines.append(
+            f"{n:>8,} {length:>8,} {members or n:>8,} {before[n, length]:>14.2f}s {here:>8.2f}s {ratio:>6.1f} "
+            f"{bar:>5.1f}"
+        )
+    return lines
 
 
 def mask_flower(vector: np.ndarray, seeds: list[bytes]) -> np.ndarray:
@@ -72,91 +151,62 @@ def mask_flower(vector: np.ndarray, seeds: list[bytes]) -> np.ndarray:
     return parameters_mod(total, 1 << 32)[0]
 
 
-def shamir_here(secret: bytes, threshold: int, shares: int) -> None:
-    dealt = split(Secret(secret), threshold=threshold, shares=shares, randomness=Source())
-    assert combine({x: dealt[x - 1] for x in range(1, threshold + 1)}) == Secret(secret)
-
-
-def shamir_pycryptodome(secret: bytes, threshold: int, shares: int) -> None:
+def share_flower(secret: bytes, threshold: int, shares: int) -> None:
     """Two blocks of 16 bytes, as flwr splits a 32-byte secret (without the padding block it adds)."""
     for block in (secret[:16], secret[16:]):
-        dealt = Shamir.split(threshold, shares, block, ssss=False)
-        assert Shamir.combine(dealt[:threshold], ssss=False) == block
+        Shamir.split(threshold, shares, block, ssss=False)
 
 
-def masks() -> list[str]:
-    lines = [
-        f"Masking one vector for {NEIGHBOURS} neighbours (bar: at most 2 ns, at least 3 times faster)",
-        f"{'elements':>12} {'here':>10} {'flwr':>10} {'ratio':>7} {'ns per element and neighbour':>30}",
-    ]
-    for length in (10_000, 100_000, 1_000_000):
-        seeds = [hashlib.sha256(bytes([i])).digest() for i in range(NEIGHBOURS)]
-        whole, words = np.zeros(length, np.int64), np.zeros(length, np.uint64)
-        here, flower = seconds(
-            lambda words=words, seeds=seeds: mask_here(words, seeds),
-            lambda whole=whole, seeds=seeds: mask_flower(whole, seeds),
-            repetitions=15,
+def clients_work(length: int, members: int, packing: Packing) -> tuple[float, float]:
+    """One client's work: keys, pads and corrections here; two shared secrets and the masks of all neighbours there."""
+    keys = [KeyPair.draw(Seeded("member", j)) for j in range(members)]
+    seeds = [hashlib.sha256(bytes([j])).digest() for j in range(members)]
+    vector = np.random.default_rng(1).integers(0, 1000, length)
+    own = KeyPair.draw(Seeded("own"))
+
+    def here() -> None:
+        pads = np.stack(
+            [
+                pad(own.agree(k.public, salt=b"", info=b"", length=PAD_KEY_BYTES), packing.columns(length))
+                for k in keys
+            ]
         )
-        each = here / length / NEIGHBOURS * 1e9
-        lines.append(f"{length:>12,} {here:>9.4f}s {flower:>9.4f}s {flower / here:>6.1f}x {each:>30.2f}")
-    return lines
+        packing.corrections(vector, pads)
+
+    def there() -> None:
+        for secret in seeds[:2]:
+            share_flower(secret, members // 2 + 1, members)
+        mask_flower(vector, seeds)
+
+    here()
+    return best(here), best(there)
 
 
-def sharing() -> list[str]:
+def against_flower() -> list[str]:
     lines = [
-        "Shamir sharing of 32 bytes, split and combine (bar: at least 100 times faster)",
-        f"{'threshold':>12} {'here':>10} {'pycryptodome':>13} {'ratio':>7}",
+        "One client's work for 40 members, or neighbours: here, and with the primitives of Flower's SecAgg+",
+        "(whose masks come from a Mersenne Twister with a 32-bit seed, modulo 2^32; measured as they are)",
+        f"{'entries':>12} {'here':>10} {'flwr':>10} {'ratio':>7}",
     ]
-    secret = hashlib.sha256(b"secret").digest()
-    for threshold, shares in ((6, 10), (21, 40), (51, 100)):
-        here, other = seconds(
-            lambda t=threshold, n=shares: shamir_here(secret, t, n),
-            lambda t=threshold, n=shares: shamir_pycryptodome(secret, t, n),
-            repetitions=5,
-        )
-        sizes = f"{threshold} of {shares}"
-        lines.append(f"{sizes:>12} {here * 1e3:>8.2f}ms {other * 1e3:>11.1f}ms {other / here:>6.0f}x")
-    return lines
-
-
-def unmasking() -> list[str]:
-    lines = [
-        "Server: removing 100 self masks from a total",
-        f"{'elements':>12} {'seconds':>10} {'ms per client':>14}",
-    ]
-    keys = [Secret(hashlib.sha256(bytes([i])).digest()[:16]) for i in range(100)]
-    for length in (10_000, 100_000, 1_000_000):
-        total = np.zeros(length, np.uint64)
-        [taken] = seconds(lambda total=total: add_masks(total, minus=keys), repetitions=5)
-        lines.append(f"{length:>12,} {taken:>9.4f}s {taken * 10:>14.3f}")
-    return lines
-
-
-def whole_runs() -> list[str]:
-    sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-    from secure_sum_driver import Run, vectors
-
-    lines = [
-        "Whole runs in one process, a tenth of the clients silent from leg 2 on, 1,000 elements",
-        f"{'clients':>12} {'neighbours':>11} {'seconds':>10} {'ms per client':>14} {'KB per client':>14}",
-    ]
-    for n in (10, 40, 160):
-        run = Run.of(n, lengths=(1000,), through_bytes=False)
-        run.silent = dict.fromkeys(list(run.values)[: n // 10], 2)
-        started = perf_counter()
-        released = run.go()
-        taken = perf_counter() - started
-        assert vectors(released) == run.total(list(run.values)[n // 10 :])
-        sent = [message for leg in (*run.requests, *run.replies) for message in leg.values()]
-        size = sum(len(wire.encode(message)) for message in sent) / n / 1000
-        k = run.requests[0]["client-000"]["neighbours"]
-        lines.append(f"{n:>12} {k:>11} {taken:>9.3f}s {taken / n * 1e3:>14.1f} {size:>14.1f}")
+    packing = SecureSum().sizes(40).packing
+    for length in (1_000, 10_000, 100_000):
+        here, there = clients_work(length, 40, packing)
+        lines.append(f"{length:>12,} {here * 1e3:>8.1f}ms {there * 1e3:>8.1f}ms {there / here:>6.1f}x")
     return lines
 
 
 def main() -> None:
-    for table in (masks, sharing, unmasking, whole_runs):
-        print("\n".join(table()), end="\n\n", flush=True)
+    cases: list[tuple[int, int, int | None, float]] = [
+        (10, 1000, None, 0.2),
+        (40, 1000, None, 0.2),
+        (40, 65_536, None, 0.2),
+        (160, 1000, 16, 1.0),
+        (1000, 1000, 16, 8.0),
+    ]
+    if "--long" in sys.argv:
+        cases += [(1000, 100_000, 16, 6.0), (1000, 100_000, 10, 9.0)]
+    print("\n".join(against_flower()), end="\n\n", flush=True)
+    print("\n".join(whole_exchanges(cases)), flush=True)
 
 
 if __name__ == "__main__":

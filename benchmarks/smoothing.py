@@ -25,7 +25,9 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from fedassay.summaries.tree import LeastSquares, Tree, best_widths
+from fedassay.estimation.least_squares import LeastSquares
+from fedassay.estimation.tree import Tree
+from fedassay.estimation.widths import best_widths
 from fedassay.tasks.distribution.smoothing import isotonic, l1, l2
 
 HEIGHTS = (8, 10, 12, 15, 18, 20)

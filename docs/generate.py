@@ -10,8 +10,10 @@ from pathlib import Path
 
 from api_page import api_page
 from commands_page import commands_page
+from metrics_page import metrics_page
 
 from fedassay.cells import cells_page
+from fedassay.reports import schema as results
 from fedassay.study.page import study_page
 from fedassay.study.schema import SCHEMA_FILE, schema_text
 
@@ -20,8 +22,10 @@ PAGES = {
     _REFERENCE / "api.md": api_page,
     _REFERENCE / "cells.md": cells_page,
     _REFERENCE / "commands.md": commands_page,
+    _REFERENCE / "metrics.md": metrics_page,
     _REFERENCE / "study.md": study_page,
     SCHEMA_FILE: schema_text,
+    results.SCHEMA_FILE: results.schema_text,
 }
 
 

@@ -53,7 +53,7 @@ def evaluate(data: dict[str, np.ndarray], trust: TrustModel) -> None:
         data,
         score="score",
         label="taken",
-        trust=trust,
+        privacy=trust,
         budget=BUDGET if trust.private else None,
         protection=ONE_ROW_EACH,
         height=HEIGHT,

@@ -2,21 +2,23 @@
 
     python examples/embed_in_a_platform.py [FOLDER]
 
-A platform brings two things. At a site: bytes in, bytes out (`Client.answer`); the site's own file says which rows,
-which policy, which budget, whose keys. At the server: a runtime that delivers requests and brings back what arrives
-(`ask`). What is asked, who adds which noise, what is masked and what is charged to which ledger is none of its
-business, and the same for all runtimes.
+A platform brings two things. At a site: bytes in, bytes out (`Client.answer`), and prekeys for sums to come
+(`Client.offer`); the site's own file says which rows, which policy, which budget, whose keys. At the server: a runtime
+that delivers requests and brings back what arrives (`ask`). What is asked, who adds which noise, what is masked and
+what is charged to which ledger is none of its business, and the same for all runtimes. Replies are sealed for the
+coordinator and signed by the site, whatever carries them.
 
-Real transports add TLS, and check who sends: then hand the checked public key on, `answer(request, asker=..)`, so that
-policies can name those who may ask.
+A platform checks who asks: here by the coordinator's signature on each request. The public key that was checked is
+handed on, `answer(request, asker=..)`, so that policies can name those who may ask. Real transports add TLS.
 """
 
 from __future__ import annotations
 
+import base64
 import sys
 import threading
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -24,13 +26,15 @@ from pathlib import Path
 import pandas as pd
 
 import fedassay
+from fedassay import wire
 from fedassay.agenda import Agenda, Run
 from fedassay.client import Client
-from fedassay.crypto.identity import Identity, key_to_text
+from fedassay.crypto.identity import Credentials, Identity, key_to_text, verifies
+from fedassay.crypto.keys import KeyPair
 from fedassay.data.hospitals import hospitals
 from fedassay.privacy.ledger import Charge, MemoryLedger
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import Party, Setting
+from fedassay.protocol import COORDINATOR, Party, Setting
 from fedassay.run import run
 from fedassay.runtimes.messaging import MessagingRuntime
 from fedassay.sites import SiteFile
@@ -38,6 +42,8 @@ from fedassay.sites import SiteFile
 TRUST = fedassay.DistributedDP()
 BUDGET = fedassay.Budget(epsilon=1.0, delta=1e-6)
 SITES = 4
+PURPOSE = "platform request"
+"""What the coordinator's signature on a request is for."""
 
 SITE = """\
 name = "{name}"
@@ -61,26 +67,38 @@ total = {{ epsilon = 1.0, delta = 1e-6 }}
 """
 
 
-def settle(folder: Path) -> list[Client]:
-    """Each site with its rows, keys and rules, as it would be set up on its own machine."""
+def settle(folder: Path) -> tuple[Credentials, list[Client]]:
+    """The coordinator, and each site with its rows, keys and rules, as it would be set up on its own machine."""
     rows = pd.DataFrame(hospitals(clients=SITES, patients=8000, seed=1))
     sites = {name: folder / name for name in sorted(rows.hospital.unique())}
-    keys = {name: Identity.draw(SecureRandomness()) for name in sites}
+    keys = {name: Identity.draw(SecureRandomness()) for name in (COORDINATOR, *sites)}
     roster = "\n".join(f'{name} = "{key_to_text(key.public)}"' for name, key in keys.items())
     for name, place in sites.items():
         place.mkdir(parents=True)
         keys[name].save(place / "site.key")
         rows[rows.hospital == name].to_parquet(place / "scores.parquet")
         (place / "site.toml").write_text(SITE.format(name=name, roster=roster), encoding="utf-8")
-    return [SiteFile.read(place / "site.toml").open() for place in sites.values()]
+    believed = {name: key.public for name, key in keys.items()}
+    coordinator = Credentials(identity=keys[COORDINATOR], roster=believed)
+    return coordinator, [SiteFile.read(place / "site.toml").open() for place in sites.values()]
 
 
-def serve(client: Client) -> HTTPServer:
-    """The platform's half at a site."""
+def serve(client: Client, coordinator: bytes) -> HTTPServer:
+    """The platform's half at a site, which answers the holder of one public key."""
+    asker = key_to_text(coordinator)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            reply = client.answer(self.rfile.read(int(self.headers["Content-Length"])))
+            request = self.rfile.read(int(self.headers["Content-Length"]))
+            signature = base64.b64decode(self.headers["Signature"])
+            if not verifies(coordinator, PURPOSE, request, signature):
+                self.send_error(403)
+            elif self.path == "/prekeys":
+                self._send(wire.encode({"prekeys": list(client.offer(1, asker=asker))}))
+            else:
+                self._send(client.answer(request, asker=asker))
+
+        def _send(self, reply: bytes) -> None:
             self.send_response(200)
             self.send_header("Content-Length", str(len(reply)))
             self.end_headers()
@@ -99,35 +117,46 @@ class OverHttp(MessagingRuntime):
 
     simulated = False  # a release: seeds are refused
 
-    def __init__(self, addresses: Mapping[str, str]) -> None:
-        super().__init__()
-        self._addresses = addresses
+    def __init__(self, addresses: Mapping[str, str], coordinator: Credentials) -> None:
+        super().__init__(
+            reply_pair=KeyPair.draw(SecureRandomness()),
+            credentials=coordinator,
+            asker=key_to_text(coordinator.identity.public),
+        )
+        self._addresses, self._coordinator = addresses, coordinator
+        for name in addresses:  # the first ones; more come with the replies
+            offered = self._post(name, b"", "/prekeys")
+            self.keep(name, [] if offered is None else wire.decode(offered)["prekeys"])
 
     @property
     def clients(self) -> Sequence[str]:
         """The names of all sites."""
         return list(self._addresses)
 
-    def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Mapping[str, bytes]:
+    def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Iterable[tuple[str, bytes]]:
         """Send all requests at once; who does not answer in time is a dropout, which the protocol survives."""
-
-        def post(name: str) -> tuple[str, bytes | None]:
-            try:
-                with urllib.request.urlopen(self._addresses[name], requests[name], timeout=30) as reply:
-                    return name, reply.read()
-            except OSError:
-                return name, None
-
         print(f"  leg {leg}: {sum(map(len, requests.values())):,} bytes to {len(requests)} {to}")
         with ThreadPoolExecutor(len(requests)) as pool:
-            return {name: reply for name, reply in pool.map(post, requests) if reply is not None}
+            replies = dict(zip(requests, pool.map(self._post, requests, requests.values()), strict=True))
+        return [(name, reply) for name, reply in replies.items() if reply is not None]
+
+    def _post(self, name: str, request: bytes, path: str = "/") -> bytes | None:
+        signature = base64.b64encode(self._coordinator.sign(PURPOSE, request)).decode()
+        posted = urllib.request.Request(self._addresses[name] + path, request, {"Signature": signature})
+        try:
+            with urllib.request.urlopen(posted, timeout=30) as reply:
+                content: bytes = reply.read()
+                return content
+        except OSError:
+            return None
 
 
 def main(folder: Path) -> None:
     """Set up the sites, ask them for an evaluation, and show what it has cost them."""
-    clients = settle(folder)
-    servers = {client.name: serve(client) for client in clients}
-    runtime = OverHttp({name: f"http://127.0.0.1:{one.server_port}" for name, one in servers.items()})
+    coordinator, clients = settle(folder)
+    servers = {client.name: serve(client, coordinator.identity.public) for client in clients}
+    addresses = {name: f"http://127.0.0.1:{one.server_port}" for name, one in servers.items()}
+    runtime = OverHttp(addresses, coordinator)
     agenda = Agenda.of("evaluate", {"thresholds": [0.2]})
     setting = Setting(trust=TRUST, protection=fedassay.Protection(), budget=BUDGET, clients=len(clients))
     receipts: dict[str | bytes, Charge] = {}

@@ -38,7 +38,7 @@ score = "probability"
 label = "malignant"
 
 [privacy]
-trust = "secure-sum"
+privacy = "secure-sum"
 
 [runtime]
 seed = 1
@@ -99,7 +99,7 @@ def main(folder: Path) -> None:
     for score, better, held in zip(new, calibrated, sets, strict=True):
         words = " or ".join(names[held]) or "neither"
         print(f"The model says {score:.2f}: calibrated {better:.2f}, prediction set: {words}.")
-    print(f"\nReport: {results / 'report.html'}. Check it: fedassay verify {results}")
+    print(f"\nReport: {results / 'report.html'}. Check it: fedassay verify {results} --any-key")
 
 
 if __name__ == "__main__":

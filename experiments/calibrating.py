@@ -12,13 +12,13 @@ from sklearn.isotonic import IsotonicRegression
 from experiments import published
 from experiments.common import PUBLISHED, Case, Floats, Model, Point, Sample, generator, released, setting_of
 from experiments.judges import BINS
+from fedassay.estimation.evidence import Evidence
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import NO_NOISE
 from fedassay.summaries.maps import Map
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration.calibrate import Calibrate
 from fedassay.tasks.calibration.methods import fit
-from fedassay.tasks.evaluation.evidence import Evidence
 
 HISTOGRAM, BBQ = "histogram, as published", "BBQ, as published"
 OUR_HISTOGRAM, OUR_BBQ, OUR_CHOICE = "histogram, ours", "BBQ, ours", "best of five, ours"
@@ -116,7 +116,7 @@ def _left(
 def smooth_truth(sample: Sample) -> Map:
     """Beta calibration of all rows: the probabilities that labels are redrawn from, so that the truth is known."""
     histogram = ScoreHistogram(transform="mixed", height=14)
-    evidence = Evidence.of(histogram.read(histogram.measure(sample, {})[0]), NO_NOISE)
+    evidence = histogram.read(histogram.measure(sample, {})[0]).evidence(NO_NOISE)
     found = fit(evidence, "beta").fitted
     assert found is not None
     return found.map

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from experiments.published import binary_histogram, dyadic_evidence
+from fedassay.estimation.evidence import Evidence
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Batch, Budget, Protection, Randomness, Setting, Sum, TrustModel
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation import Evaluate
-from fedassay.tasks.evaluation.evidence import Evidence
 from fedassay.tasks.evaluation.resolution import least_noisy
 from fedassay.trust import DistributedDP, LocalDP, SecureSum
 
@@ -170,7 +170,7 @@ def released(
     total, _ = histogram.measure(sample, {})
     (release,) = setting.trust.aggregate([plan], [total], setting.clients, randomness)
     read = histogram.read(release.value)
-    return dyadic_evidence(read) if dyadic else Evidence.of(read, release.noise)
+    return dyadic_evidence(read) if dyadic else read.evidence(release.noise)
 
 
 # --- repetitions --------------------------------------------------------------------------------------------------

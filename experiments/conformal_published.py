@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.common import Floats
-from fedassay.coverage import CoverageLaw, best_pair
-from fedassay.coverage.best_choice import best_choice
 from fedassay.errors import DataError
+from fedassay.estimation.coverage import CoverageLaw, best_pair
+from fedassay.estimation.coverage.best_choice import best_choice
 
 PRIVATE_PUBLISHED, PRIVATE_OURS = "as published", "ours"
 GAMMAS = tuple(np.geomspace(0.001, 0.99, 120).tolist())

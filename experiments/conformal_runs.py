@@ -23,7 +23,7 @@ from experiments.conformal_models import (
     predicted,
 )
 from experiments.conformal_published import fedcp2
-from fedassay.coverage.law import split_rank
+from fedassay.estimation.coverage.law import split_rank
 
 MODELS = (RIDGE, FOREST, BOOSTED)
 POOLED, AVERAGE, PAPER, OURS = "pooled rows", "FedCP-Avg", "FedCP-QQ", "ours"
@@ -91,7 +91,7 @@ def plain(seen: Predicted, clients: int, rows: int) -> dict[str, Outcome]:
     columns = seen.calibration.take(slice(clients * rows))
     thresholds = {POOLED: pooled(columns)}
     for name, method in METHODS.items():
-        thresholds[name] = asked(columns, clients, method=method, trust=fedassay.Plain())
+        thresholds[name] = asked(columns, clients, method=method, privacy=fedassay.Plain())
     return {name: judged(seen.test, threshold) for name, threshold in thresholds.items()}
 
 
@@ -103,7 +103,7 @@ def private(
     scores = columns.scores()
     rng = generator(seed, "private", path)
     terms = {
-        "trust": fedassay.LocalDP(),
+        "privacy": fedassay.LocalDP(),
         "budget": fedassay.Budget(epsilon=epsilon),
         "protection": fedassay.Protection(rows_per_client=rows),
         "score_range": (0.0, float(scores.max())),

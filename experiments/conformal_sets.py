@@ -135,7 +135,7 @@ class Case:
             seconds=seconds,
         )
 
-    def ours(self, score: str, method: str, level: float, *, conditional: str = "") -> SetOutcome:
+    def ours(self, score: str, method: str, level: float, *, conditional: str = "none") -> SetOutcome:
         """By the library, all clients in this process."""
         data = {
             "client": self.holders,
@@ -154,7 +154,7 @@ class Case:
                 level=level,
                 method=method,
                 conditional=conditional,
-                trust=fedassay.Plain(),
+                privacy=fedassay.Plain(),
             )
         predictor = fedassay.ConformalPredictor.of(result)
         sets = np.asarray(predictor.predict_set(self.test.logits))

@@ -32,7 +32,7 @@ from experiments.plots import (
     SECOND_PUBLISHED_STYLE,
     Style,
 )
-from fedassay.coverage import best_pair
+from fedassay.estimation.coverage import best_pair
 
 OURS, PAPER = "ours: smallest spread", "FedCP-QQ: argmin M"
 POOLED, ALONE = "pooled rows", "one client alone"

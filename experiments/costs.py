@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from experiments.common import Point, Sample, generator, released, setting_of
 from experiments.judges import calibration_error, decisions_at, exact_auc, exact_calibration_error
 from fedassay.api import evaluate
+from fedassay.estimation.ranking import auc_influence
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Budget, TrustModel
 from fedassay.simulation import Simulation
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation import Evaluate
-from fedassay.tasks.evaluation.ranking import auc_influence
 from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP
 
 TRUST: Sequence[TrustModel] = (Plain(), SecureSum(), ServerDP(), DistributedDP(), LocalDP())
@@ -49,7 +49,7 @@ def _cost(trust: TrustModel, sample: Sample, repetitions: int, seed: int, messen
         {"score": small.scores, "label": small.labels},
         score="score",
         label="label",
-        trust=trust,
+        privacy=trust,
         budget=Budget(epsilon=EPSILON) if trust.private else None,
         height=histogram.height,
         simulation=Simulation(seed=seed, mode="faithful"),

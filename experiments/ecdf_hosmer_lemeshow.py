@@ -17,6 +17,7 @@ from experiments.common import generator
 from experiments.ecdf_mechanisms import REPLACE
 from experiments.ecdf_synthetic import Runs
 from experiments.models import Scored
+from fedassay.estimation.metric import LEVEL, Undefined
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Budget, Neighbours, Protection, Randomness, Setting, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
@@ -24,8 +25,6 @@ from fedassay.tasks.distribution.calibration_groups import from_evidence
 from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
 from fedassay.tasks.distribution.hosmer_lemeshow_verdict import Verdict
 from fedassay.tasks.evaluation import Evaluate
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.metric import LEVEL, Undefined
 from fedassay.trust import Plain, ServerDP
 
 PUBLISHED, CORRECTED, FREE = "published", "corrected", "free"
@@ -84,7 +83,7 @@ def _free(scored: Scored, setting: Setting, randomness: Randomness) -> Answer:
     plan = setting.trust.plan(Sum(of=histogram), setting)
     total, _ = histogram.measure(scored, {})
     (release,) = setting.trust.aggregate([plan], [total], len(scored), randomness)
-    evidence = Evidence.of(histogram.read(release.value), release.noise)
+    evidence = histogram.read(release.value).evidence(release.noise)
     verdict = Verdict(method=FREE, groups=GROUPS, degrees="Q", level=LEVEL)
     try:
         return verdict.of(from_evidence(evidence, GROUPS)).to_json()

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments import plots
+from fedassay.estimation.evidence import Evidence
 from fedassay.protocol import Budget, Neighbours, Noise, Plan, Protection, Randomness, Setting, Sum
 from fedassay.summaries.value_tree import ValueTree
 from fedassay.summaries.values import Distribution, ValueSummary
-from fedassay.tasks.distribution.curve import sums_of
 from fedassay.tasks.distribution.mechanisms import chosen
-from fedassay.tasks.distribution.roc import evidence_of
-from fedassay.tasks.evaluation.evidence import Evidence
+from fedassay.tasks.distribution.stored import Release
 from fedassay.trust import ServerDP
 
 DELTA = 1e-6
@@ -62,13 +61,12 @@ class Mechanism:
 
     def curves(self, counts: Counts, randomness: Randomness) -> Floats:
         """Noisy numbers of rows up to each point, one row per class, from the exact counts per leaf."""
-        return sums_of(*self._released(counts, randomness))[1][:, 1:]
+        distribution, noise = self._released(counts, randomness)
+        return distribution.sums(noise)[:, 1:]
 
     def evidence(self, counts: Counts, randomness: Randomness) -> Evidence:
         """The same, of positives and negatives, as what a ROC curve is drawn from."""
-        distribution, noise = self._released(counts, randomness)
-        fit, sums = sums_of(distribution, noise)
-        return evidence_of(self.summary.grid, sums, fit, noise)
+        return Release.of(*self._released(counts, randomness)).evidence
 
     def top(self, curve: Floats, rows: int) -> float:
         """What a curve ends at: the number of rows if it is public, else its own last value."""

@@ -138,7 +138,8 @@ def ours(study: Study, frame: Frame, trust: TrustModel, **fields: Any) -> tuple[
     terms = Terms.of(trust, None, None, Simulation(seed=1))
     roles = terms.roles("client", target=study.target, features=",".join(study.features))
     results = terms.simulate("infer", task, frame, roles).results
-    row = {one["name"]: (one["value"], *one["interval"]) for one in results["coefficients"]}
+    withheld = (float("nan"), float("nan"))  # rounds have not arrived, as the notes say
+    row = {one["name"]: (one["value"], *(one["interval"] or withheld)) for one in results["coefficients"]}
     return row, list(results["notes"])
 
 
@@ -214,7 +215,7 @@ def _cell(numbers: tuple[float, float, float] | None) -> str:
     if numbers is None:
         return ""
     value, low, high = numbers
-    return f"{value:.4f} ({low:.4f}, {high:.4f})"
+    return f"{value:.4f} ({low:.4f}, {high:.4f})" if low == low else f"{value:.4f} (withheld)"
 
 
 def secure(study: Study, rounds: int) -> str:

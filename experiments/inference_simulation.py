@@ -24,6 +24,7 @@ from scipy.special import expit
 from experiments.common import generator
 from fedassay.summaries.regression.local_work import CORRECTED, Steps, Work, local_work
 from fedassay.summaries.regression.losses import Design, IndexLoss, LogLoss, SquaredError, loss_of
+from fedassay.tasks.inference import arrival
 from fedassay.tasks.inference.laws import Normal, RandomScaling, StudentT
 from fedassay.tasks.inference.path import ENOUGH_ROWS, Path, StepSizes
 
@@ -275,10 +276,20 @@ class Within:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Found:
-    """Of one method after so many rounds: estimate less truth, and half the interval's width, (R, p) each."""
+    """Of one method after so many rounds: estimate less truth, and half the interval's width, (R, p) each.
+
+    `told` says in which replications the library tells intervals (`tasks.inference.arrival`); published methods and
+    tables know nothing of that, and count all.
+    """
 
     error: Floats
     radius: Floats
+    told: NDArray[np.bool_]
+
+    @property
+    def of_told(self) -> Found:
+        """The replications in which intervals are told."""
+        return Found(error=self.error[self.told], radius=self.radius[self.told], told=self.told[self.told])
 
     @property
     def coverage(self) -> float:
@@ -296,6 +307,8 @@ class Found:
         """The mean Euclidean distance of the estimate from the truth."""
         return float(np.linalg.norm(self.error, axis=1).mean())
 
+
+_KEPT = ("error", "radius", "told")
 
 Runs = dict[tuple[str, int], Found]
 """By method and number of rounds."""
@@ -326,9 +339,19 @@ def judged(path: Path, within: Within, of: Federations, truth: Floats) -> dict[s
         name: Found(
             error=value - truth,
             radius=critical * np.sqrt(np.einsum("rii->ri", covariance)),
+            told=_told(name, path, value, covariance, quadratic=quadratic),
         )
         for name, (value, covariance, critical) in ways.items()
     }
+
+
+def _told(name: str, path: Path, value: Floats, covariance: Floats, *, quadratic: bool) -> NDArray[np.bool_]:
+    """In which replications intervals are not withheld."""
+    if name in (ROUND, NO_RESTARTS, ONE_STEP_SEPARATED):
+        return np.asarray(quadratic | (path.unsettled <= arrival.ON_THE_WAY))
+    law = RandomScaling() if name in (SCALING, CORRECTED_SCALING) else Normal()
+    apart = arrival.from_mean(value, covariance, law, path, quadratic=quadratic)
+    return np.asarray(apart.max(axis=1) <= arrival.MEAN)
 
 
 def simulate(case: Case, replications: int, snapshots: Iterable[int], rng: np.random.Generator) -> Runs:
@@ -408,10 +431,7 @@ class Plan:
 def joined(parts: Sequence[Runs]) -> Runs:
     """Replications of all parts."""
     return {
-        key: Found(
-            error=np.concatenate([part[key].error for part in parts]),
-            radius=np.concatenate([part[key].radius for part in parts]),
-        )
+        key: Found(**{name: np.concatenate([getattr(part[key], name) for part in parts]) for name in _KEPT})
         for key in parts[0]
     }
 
@@ -420,9 +440,7 @@ def saved(runs: Runs, file: File) -> None:
     """Write to a file, as a whole or not at all."""
     file.parent.mkdir(parents=True, exist_ok=True)
     arrays = {
-        f"{method}|{t}|{name}": getattr(found, name)
-        for (method, t), found in runs.items()
-        for name in ("error", "radius")
+        f"{method}|{t}|{name}": getattr(found, name) for (method, t), found in runs.items() for name in _KEPT
     }
     half = file.with_suffix(".part.npz")
     np.savez_compressed(half, **arrays)
@@ -434,8 +452,6 @@ def loaded(file: File) -> Runs:
     with np.load(file) as arrays:
         keys = {tuple(name.split("|")[:2]) for name in arrays.files}
         return {
-            (method, int(t)): Found(
-                error=arrays[f"{method}|{t}|error"], radius=arrays[f"{method}|{t}|radius"]
-            )
+            (method, int(t)): Found(**{name: arrays[f"{method}|{t}|{name}"] for name in _KEPT})
             for method, t in keys
         }

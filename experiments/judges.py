@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from experiments.common import PUBLISHED, THRESHOLDS, Case, Floats, Judge, Key, Sample
+from experiments.common import DEFAULT, PUBLISHED, THRESHOLDS, Case, Floats, Judge, Key, Sample
 from experiments.published import bucket_auc, quantile_edges, uniform_edges
-from fedassay.tasks.evaluation.buckets import Buckets
-from fedassay.tasks.evaluation.confusion import RATIOS, Confusion
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.ranking import auc_influence
+from fedassay.estimation.buckets import Buckets
+from fedassay.estimation.confusion import Confusion
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.ranking import auc_influence
+from fedassay.estimation.shares import Ratio
+from fedassay.metrics import METRICS
 
 DECISIONS = ("precision", "recall", "accuracy")
 BUCKETS = (4, 8, 16, 32, 64, 128, 256, 512)
@@ -71,7 +73,9 @@ def _decisions(counts: Floats) -> dict[str, Floats]:
     """Ratios of (TP, FN, FP, TN), kept in [0, 1]; 0 where nothing is counted, as in scikit-learn."""
     shown = {}
     for name in DECISIONS:
-        numerator, denominator = counts @ RATIOS[name].numerator, counts @ RATIOS[name].denominator
+        share = METRICS[name].estimate
+        assert isinstance(share, Ratio)
+        numerator, denominator = counts @ share.numerator, counts @ share.denominator
         ratio = np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
         shown[name] = np.clip(ratio, 0.0, 1.0)
     return shown
@@ -104,7 +108,7 @@ def of_buckets(sample: Sample) -> Judge:
     area = exact_auc(sample)
 
     def judge(evidence: Evidence, case: Case) -> Mapping[Key, Sequence[float]]:
-        if evidence.grid.transform != "uniform":
+        if case.variant == DEFAULT:
             return {("all bins", 0): [abs(auc(evidence, case) - area)]}
         return {
             (kind, buckets): [abs(_share(bucket_auc(evidence, edges(evidence, buckets))) - area)]

@@ -114,12 +114,12 @@ def _bytes(split: Split, way: Way, terms: Terms, trust: TrustModel, seed: int) -
     the server's.
     """
     federation = federation_of(split)
-    runtime = Simulation(seed=seed, mode="faithful").runtime(federation)
     setting = Setting(trust=trust, protection=Protection(), budget=None, clients=federation.client_count)
     summaries = _asked(split, way, terms)
     job = Job(name="fit", task=_Once(summaries=tuple(summaries)), setting=setting)
     source = SimulatedRandomness(seed, "costs")
-    run([job], runtime=runtime, ledger=MemoryLedger(None), randomness=source, study="costs")
+    with Simulation(seed=seed, mode="faithful").start(federation) as runtime:
+        run([job], runtime=runtime, ledger=MemoryLedger(None), randomness=source, study="costs")
     traffic, clients = runtime.traffic, federation.client_count
     return Bytes(sent=traffic.bytes_from_clients / clients, received=traffic.bytes_to_clients / clients)
 

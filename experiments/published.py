@@ -11,15 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from fedassay.estimation.buckets import Buckets, equi_depth_edges
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.least_squares import LeastSquares
+from fedassay.estimation.tree import Tree
 from fedassay.protocol import NO_NOISE
 from fedassay.summaries.maps import Steps
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
-from fedassay.summaries.tree import LeastSquares, Tree
 from fedassay.tasks.calibration.bbq import PRIOR_ROWS, beta_binomial_score, bucket_numbers
 from fedassay.tasks.calibration.bbq import Buckets as Binnings
 from fedassay.tasks.calibration.binning import equi_depth
-from fedassay.tasks.evaluation.buckets import Buckets, equi_depth_edges
-from fedassay.tasks.evaluation.evidence import Evidence
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +65,9 @@ def dyadic_evidence(histogram: LabelledHistogram) -> Evidence:
         for nodes in (histogram.positives, histogram.negatives)
     )
     exact = LeastSquares(tree=tree, variances=(0.0,) * tree.levels)
-    return Evidence(grid=histogram.grid, fit=exact, positives=positives, negatives=negatives, noise=NO_NOISE)
+    return Evidence(
+        edges=histogram.grid.edges, fit=exact, positives=positives, negatives=negatives, noise=NO_NOISE
+    )
 
 
 def bucket_auc(evidence: Evidence, edges: list[int]) -> float:
@@ -81,7 +84,7 @@ def quantile_edges(evidence: Evidence, buckets: int) -> list[int]:
 
 def uniform_edges(evidence: Evidence, buckets: int) -> list[int]:
     """Edges of buckets of equal width; both numbers are powers of two."""
-    return list(range(0, evidence.grid.leaves + 1, evidence.grid.leaves // buckets))
+    return list(range(0, evidence.leaves + 1, evidence.leaves // buckets))
 
 
 # --- calibration (Sections 6 and 7.3) ---------------------------------------------------------------------------
@@ -90,7 +93,7 @@ def uniform_edges(evidence: Evidence, buckets: int) -> list[int]:
 def histogram_binning(evidence: Evidence, buckets: int) -> Steps:
     """The fraction of positives in each bucket of equal depth; without rows, the middle of the bucket."""
     edges = quantile_edges(evidence, buckets)
-    table, ends = Buckets(evidence=evidence, edges=tuple(edges)), evidence.grid.edges[edges]
+    table, ends = Buckets(evidence=evidence, edges=tuple(edges)), evidence.edges[edges]
     m, n = np.maximum(table.observed, 0.0), np.maximum(table.rows - table.observed, 0.0)
     fractions = np.divide(m, m + n, out=(ends[1:] + ends[:-1]) / 2, where=m + n > 0)
     return Steps.merged(ends[1:-1], fractions)
@@ -98,8 +101,8 @@ def histogram_binning(evidence: Evidence, buckets: int) -> Steps:
 
 def bbq(evidence: Evidence) -> Steps:
     """Histogram binnings of M^{1/3}/10 to 10 M^{1/3} buckets, weighted by their marginal likelihoods."""
-    numbers = bucket_numbers(max(1.0, evidence.rows), evidence.grid.leaves)
-    prefix, ends = np.concatenate([[0.0], np.cumsum(evidence.counts)]), evidence.grid.edges
+    numbers = bucket_numbers(max(1.0, evidence.rows), evidence.leaves)
+    prefix, ends = np.concatenate([[0.0], np.cumsum(evidence.counts)]), evidence.edges
     all_of = Binnings.of(*equi_depth(prefix, numbers))
     m = np.maximum(all_of.between(evidence.positives_below), 0.0)
     n = np.maximum(all_of.between(evidence.negatives_below), 0.0)
@@ -108,7 +111,7 @@ def bbq(evidence: Evidence) -> Steps:
     scores = np.add.reduceat(beta_binomial_score(m, n, middles, prior), all_of.starts)
     weights = np.exp(scores - logsumexp(scores))
     means = (m + prior * middles) / (m + n + prior)
-    values = np.zeros(evidence.grid.leaves)
+    values = np.zeros(evidence.leaves)
     for place in np.flatnonzero(weights > 1e-12):
         own = slice(all_of.starts[place], all_of.starts[place] + all_of.numbers[place])
         values += weights[place] * np.repeat(means[own], (all_of.upper - all_of.lower)[own])

@@ -6,9 +6,9 @@ import numpy as np
 from scipy.special import expit
 
 from binormal import release
+from fedassay.estimation.evidence import Evidence
 from fedassay.protocol import NO_NOISE, Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.tasks.evaluation.evidence import Evidence
 
 GRID = ScoreHistogram(transform="mixed", height=12, thresholds=tuple(j / 10 for j in range(1, 10)))
 
@@ -30,7 +30,7 @@ def evidence_of(
     seed: int = 0,
 ) -> Evidence:
     released = release(histogram, scores, labels, noise=noise, rng=np.random.default_rng(seed))
-    return Evidence.of(released.value, noise)
+    return released.value.evidence(noise)
 
 
 def binned_rows(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:

@@ -18,6 +18,14 @@ from stated import Verify
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
+# What commands print is plain and 80 characters wide wherever tests are run. Typer looks when it is imported.
+for _name in (
+    *("FORCE_COLOR", "NO_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "GITHUB_ACTIONS"),
+    *("TERMINAL_WIDTH", "LINES", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),
+):
+    os.environ.pop(_name, None)
+os.environ["COLUMNS"] = "80"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="run the stated large numbers too")

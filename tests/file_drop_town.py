@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedassay import api
+from fedassay import api, sealing, wire
 from fedassay.cli import run_command
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
+from fedassay.crypto.keys import KeyPair, Secret
+from fedassay.crypto.prekeys import DAY
+from fedassay.member_store import MemberStore
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import TrustModel
+from fedassay.protocol import Message, TrustModel
 from fedassay.runtimes.file_drop import Participant
-from fedassay.sites import SiteFile
+from fedassay.runtimes.file_drop.announcement import Announcement
+from fedassay.runtimes.file_drop.letters import _MESSAGE, Kind, Letter
+from fedassay.sites import SiteFile, prekeys_of
 
 OPTIONS = ("--threshold", "0.3", "--threshold", "0.5", "--height", "6")
 EXACT = ("secure-sum", "plain", "server-dp", "distributed-dp", "local-dp")
@@ -42,7 +48,7 @@ class Town:
             if name != "coordinator":
                 self.frame(number).to_csv(self.root / name / "scores.csv", index=False)
                 self.write_site(name)
-        (self.root / "coordinator" / "roster.toml").write_text(self.roster(everybody))
+        (self.root / "coordinator" / "roster.toml").write_text(self.cards(everybody))
 
     @staticmethod
     def frame(number: int) -> pd.DataFrame:
@@ -53,6 +59,18 @@ class Town:
     def roster(self, names: tuple[str, ...]) -> str:
         lines = [f'{name} = "{key_to_text(self.identities[name].public)}"' for name in names]
         return "\n".join(["[roster]", *lines, ""])
+
+    def cards(self, names: tuple[str, ...], *, days_ago: float = 0) -> str:
+        """The roster with what `fedassay keys` prints, or has printed then: a key and a prekey for each."""
+        lines = ["[roster]"]
+        for name in names:
+            store = MemberStore(
+                prekeys_of(self.root / name / f"{name}.key"), clock=lambda: time.time() - days_ago * DAY
+            )
+            own = Credentials(identity=self.identities[name], roster={})
+            card = store.card(own, SecureRandomness())
+            lines.append(f'{name} = "{key_to_text(own.identity.public)} {card.to_text()}"')
+        return "\n".join([*lines, ""])
 
     def write_site(self, name: str, policy: str = "", **changes: str) -> Path:
         entries = {
@@ -91,11 +109,11 @@ class Town:
         roster = self.root / "coordinator" / "roster.toml"
         return self.aggregate("evaluate", "--roster", roster, *OPTIONS, "-q", *arguments)
 
-    def finish(self, *, passes: int, absent: str = "", since: int = 1) -> dict[str, Any]:
-        """Let the sites answer pass after pass; `absent` is missing from pass `since` on."""
+    def finish(self, *, passes: int, absent: str = "", since: int = 1, until: int = 99) -> dict[str, Any]:
+        """Let the sites answer pass after pass; `absent` is missing from pass `since` to pass `until`."""
         result = self.root / "result.json"
         for number in range(1, passes + 1):
-            answering = [name for name in self.names if not (name == absent and number >= since)]
+            answering = [name for name in self.names if not (name == absent and since <= number <= until)]
             for name in answering:
                 assert self.contribute(name) == 0
             closing = ["--close"] if len(answering) < len(self.names) else []
@@ -114,7 +132,7 @@ class Town:
             client="site",
             score="p",
             label="y",
-            trust=trust,
+            privacy=trust,
             thresholds=(0.3, 0.5),
             height=6,
         )
@@ -137,6 +155,34 @@ class Town:
             path for path in (self.root / "coordinator" / "fedassay-state").iterdir() if path.is_dir()
         ]
         return folder
+
+    def opened(self, name: str, number: int = 1, *, kept: bool = False) -> Message:
+        """What the coordinator reads in the reply of a site to a pass, in the drop or as it was kept."""
+        asked = letter_of(self.drop / f"to-{name}" / f"{number}.fedassay")
+        reply = letter_of((self.state if kept else self.drop) / f"from-{name}" / f"{number}.fedassay")
+        pair = KeyPair.of(Secret((self.state / "reply.key").read_bytes()))
+        data = sealing.opened(
+            reply.body, pair, request=asked.body, sender=name, credentials=self.credentials("coordinator")
+        )
+        return wire.decode(data)
+
+    def sealed(self, name: str, reply: bytes, number: int = 1) -> bytes:
+        """These bytes as this site would seal and sign them in answer to a pass."""
+        asked = letter_of(self.drop / f"to-{name}" / f"{number}.fedassay")
+        announced = Announcement.decode(letter_of(self.drop / "study.fedassay").body, where="")
+        return sealing.sealed(
+            reply,
+            sealing.Addressee(announced.reply_key, asked.body),
+            sender=name,
+            credentials=self.credentials(name),
+            randomness=SecureRandomness(),
+        )
+
+
+def letter_of(path: Path) -> Letter:
+    """A letter as it says of itself, whoever signed it."""
+    content = wire.decode(path.read_bytes()[_MESSAGE:])
+    return Letter(**{**content, "kind": Kind(content["kind"])})
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedassay.cli import run_command
+from fedassay.crypto.identity import Identity, key_to_text
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 LEFT_OUT = "…"
@@ -37,6 +38,22 @@ def typed(text: str) -> None:
         command, *arguments = shlex.split(line, comments=True)
         assert command == "fedassay"
         assert run_command(arguments) == 0, line
+
+
+def with_keys(text: str, names: Sequence[str], folder: Path, capsys: Any) -> str:
+    """A file of a page with the public keys and the cards of these parties, whose keys are in folders of their own."""
+    for name in names:
+        path = folder / name / f"{name}.key"
+        key = key_to_text(Identity.load(path).public)
+        text = text.replace(f"KEY-OF-{name.upper()}", key)
+        if f"CARD-OF-{name.upper()}" in text:
+            capsys.readouterr()
+            typed(f"fedassay keys {path}")
+            (card,) = re.findall(r'^Card: +\S+ = "(.*)"$', capsys.readouterr().out, re.MULTILINE)
+            assert card.startswith(f"{key} ")
+            text = text.replace(f"CARD-OF-{name.upper()}", card)
+    assert "-OF-" not in text
+    return text
 
 
 def words(text: str) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedassay import envelope, wire
+import asked
+from fedassay import sealing, wire
 from fedassay.agenda import Agenda
 from fedassay.client import Client
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
@@ -20,6 +21,7 @@ from fedassay.privacy.randomness import SecureRandomness
 from fedassay.privacy.records import RefusedRequest
 from fedassay.protocol import (
     Budget,
+    Message,
     Part,
     Party,
     Plan,
@@ -71,7 +73,7 @@ class Ask:
             recipient=recipient,
             message={},
         )
-        return envelope.pack_request(study="s", trust=self.trust, tasks=(self.task,), request=request)
+        return asked.packed(study="s", trust=self.trust, tasks=(self.task,), request=request)
 
 
 class Sites:
@@ -125,15 +127,29 @@ def close(client: Client) -> None:
 class Transport(ABC):
     """How a request reaches a site; `begin` is called once for each question."""
 
+    study_name = "s"
+
     def __init__(self, sites: Sites) -> None:
         self.sites = sites
+        self.reply_pair = asked.REPLY_PAIR
 
     def begin(self, ask: Ask, names: Sequence[str]) -> None:  # noqa: B027 (most announce nothing)
         """Nothing, unless the runtime announces studies."""
 
+    def said(self, name: str, body: bytes, number: int) -> Message:
+        """What is in the site's sealed and signed answer, of a study that is under way here."""
+        body = wire.encode(
+            {**wire.decode(body), "study": self.study_name, "reply_key": self.reply_pair.public}
+        )
+        reply = self.answer(name, body, number)
+        believed = self.sites.credentials(COORDINATOR)
+        return wire.decode(
+            sealing.opened(reply, self.reply_pair, request=body, sender=name, credentials=believed)
+        )
+
     @abstractmethod
     def answer(self, name: str, body: bytes, number: int) -> bytes:
-        """What the site says."""
+        """The bytes with which the site answers."""
 
 
 class InProcess(Transport):
@@ -142,7 +158,9 @@ class InProcess(Transport):
     def answer(self, name: str, body: bytes, number: int) -> bytes:
         client = self.sites.open(name)
         try:
-            return Faithful([client], asker=self.sites.asker).ask(Party.CLIENTS, {name: body}, number)[name]
+            return dict(Faithful([client], asker=self.sites.asker).ask(Party.CLIENTS, {name: body}, number))[
+                name
+            ]
         finally:
             close(client)
 
@@ -170,10 +188,10 @@ class FileDrop(Transport):
             roster={name: self.sites.identities[name].public for name in names},
             randomness=SECURE,
         )
+        self.study_name = self.study.announcement.study
+        self.reply_pair = self.study.reply_pair
 
     def answer(self, name: str, body: bytes, number: int) -> bytes:
-        # The site knows the study by the name that the announcement got.
-        body = wire.encode({**wire.decode(body), "study": self.study.announcement.study})
         self.study.write(name, Kind.REQUEST, number + 1, body)
         client = self.sites.open(name)
         participant = Participant(
@@ -183,9 +201,9 @@ class FileDrop(Transport):
             state=self.sites.root / name / "state",
         )
         try:
-            asked = participant.asked()
-            assert isinstance(asked, Asked)
-            return participant.answer(asked, client)
+            request = participant.asked()
+            assert isinstance(request, Asked)
+            return participant.answer(request, client)
         finally:
             close(client)
 
@@ -196,9 +214,13 @@ class Direct(MessagingRuntime):
     name = "direct"
     mode = "messages"
 
-    def __init__(self, transport: Transport, names: Sequence[str]) -> None:
-        super().__init__()
-        self.transport, self.names = transport, list(names)
+    def __init__(self, transport: Transport, names: Sequence[str], *, silent: Sequence[str] = ()) -> None:
+        sites = transport.sites
+        super().__init__(
+            reply_pair=transport.reply_pair, credentials=sites.credentials(COORDINATOR), asker=sites.asker
+        )
+        self.transport, self.names, self.silent = transport, list(names), silent
+        """Those who are `silent` do not speak in the first leg."""
 
     @property
     def simulated(self) -> bool:
@@ -208,11 +230,19 @@ class Direct(MessagingRuntime):
     def clients(self) -> Sequence[str]:
         return self.names
 
-    def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Mapping[str, bytes]:
-        return {name: self.transport.answer(name, body, leg) for name, body in requests.items()}
+    def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes]:
+        for name in names:
+            file = SiteFile.read(self.transport.sites.root / name / "site.toml")
+            self.keep(name, file.offer(1, asker=self.asker))
+        return super().prekeys(names)
+
+    def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Iterator[tuple[str, bytes]]:
+        for name, body in requests.items():
+            if leg > 0 or name not in self.silent:
+                yield name, self.transport.answer(name, body, leg)
 
 
-def code_of(reply: bytes) -> str | None:
+def code_of(reply: Message) -> str | None:
     """The code of a refusal; None if it is an answer."""
-    code = wire.decode(reply).get("refusal")
+    code = reply.get("refusal")
     return None if code is None else str(code)

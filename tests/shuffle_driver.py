@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedassay import envelope, wire
+from fedassay import envelope, sealing, wire
+from fedassay.crypto.keys import KeyPair, Secret
 from fedassay.endpoint import Store
 from fedassay.envelope import Refusal
 from fedassay.helper import Helper
@@ -33,6 +34,10 @@ from fedassay.protocol import (
 )
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust.shuffle import Shuffle
+
+REPLIES = KeyPair.of(Secret(bytes(32)))
+"""What servers' replies are sealed for."""
+
 
 ONE_ROW = Protection(rows_per_client=1)
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
@@ -157,6 +162,11 @@ class Town:
                 released: tuple[Released[Any], ...] = finished.value
                 return released
 
+    def unsealed(self, name: str, request: bytes) -> bytes:
+        """What a server answers, as it was before it was sealed."""
+        reply = self.helpers[name].answer(request)
+        return sealing.opened(reply, REPLIES, request=request, sender=name, credentials=None)
+
     def ask(self, to: Party, name: str, message: Message) -> Message | None:
         request = Request(
             exchange=self.id,
@@ -173,13 +183,16 @@ class Town:
             return self.said[name, self.leg]
         trust = request.plans[0].setting.trust
         data = envelope.pack_request(
-            study="town", trust=trust, tasks=("toy",) * len(self.plans), request=request
+            study="town",
+            trust=trust,
+            tasks=("toy",) * len(self.plans),
+            request=request,
+            reply_key=REPLIES.public,
         )
         self.asked[name, self.leg] = data
-        arrived = envelope.open_reply(
-            self.helpers[name].answer(data), sender=name, exchange=self.id, leg=self.leg
-        )
+        reply = self.unsealed(name, data)
+        arrived = envelope.open_reply(reply, sender=name, exchange=self.id, leg=self.leg)
         if isinstance(arrived, Refusal):
             return None
-        self.said[name, self.leg] = arrived
-        return arrived
+        self.said[name, self.leg] = arrived.message
+        return arrived.message

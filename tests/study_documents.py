@@ -23,7 +23,7 @@ LAST = {True: "ecdf", False: "infer"}
 
 SHARES = {"evaluate": 0.3, "calibrate": 0.3, "conformal": 0.2, "conformal95": 0.1, "ecdf": 0.1, "infer": 0.1}
 
-_NOISE = f'trust = "server-dp"\nepsilon = {EPSILON}\ndelta = {DELTA}'
+_NOISE = f'privacy = "server-dp"\nepsilon = {EPSILON}\ndelta = {DELTA}'
 _PARAMETERS = {
     True: "lower = -4.0\nupper = 4.0\nquantiles = [0.5]",
     False: 'model = "logistic"\nmethod = "newton"',
@@ -61,7 +61,7 @@ score = "risk"
 label = "outcome"
 {_ROLES[noise]}
 [privacy]
-{_NOISE if noise else 'trust = "plain"'}
+{_NOISE if noise else 'privacy = "plain"'}
 [runtime]
 seed = 1
 [tasks.evaluate]
@@ -79,6 +79,7 @@ task = "conformal"
 share = {SHARES["conformal95"]}
 method = "pooled"
 level = 0.95
+conditional = "none"
 [tasks.{LAST[noise]}]
 share = {SHARES[LAST[noise]]}
 {_PARAMETERS[noise]}

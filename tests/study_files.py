@@ -16,7 +16,7 @@ score = "p"
 label = "y"
 
 [privacy]
-trust = "distributed-dp"
+privacy = "distributed-dp"
 epsilon = 2.0
 delta = 1e-6
 rows_per_client = 100
@@ -64,13 +64,13 @@ logits = "z"
 [tasks.calibrate]
 method = "temperature"
 [tasks.conformal]
-by = "class"
+conditional = "class"
 """
 
 FILE_DROP = """\
 name = "release"
 [privacy]
-trust = "distributed-dp"
+privacy = "distributed-dp"
 epsilon = 1.0
 [runtime]
 name = "file-drop"
@@ -79,7 +79,7 @@ key = "keys/coordinator.key"
 roster = "roster.toml"
 [tasks.evaluate]
 [tasks.conformal]
-quantity = "binary"
+sets = "binary"
 """
 
 DEPLOYMENT = """\

@@ -21,8 +21,9 @@ from fedassay.privacy.shuffling import cost_of
 from fedassay.protocol import ATOMS, Part, Plan
 from fedassay.result import Result
 from fedassay.run import Errand
-from fedassay.runtimes.in_process import Aggregate, Progress
+from fedassay.runtimes.in_process import Aggregate
 from fedassay.runtimes.messaging import MessagingRuntime
+from fedassay.runtimes.progress import Progress
 from fedassay.study.file import StudyFile
 from fedassay.study.folder import JOURNAL, prepare
 

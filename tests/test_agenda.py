@@ -20,7 +20,7 @@ from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust.server_dp import ServerDP
 
-BINARY = {"quantity": "binary", "classes": 2, "held_out": True}
+BINARY = {"sets": "binary", "classes": 2, "holdout": 0.3}
 SETTING = Setting(
     trust=ServerDP(), protection=Protection(), budget=Budget(epsilon=2.0, delta=1e-6), clients=5
 )
@@ -92,13 +92,13 @@ def test_other_shares() -> None:
             "builds on 'calibrate', expected a calibration before it",
         ),
         ((item("evaluate"), item("conformal", after="evaluate")), "expected a calibration before it"),
-        ((item("calibrate"), item("ecdf", after="calibrate")), "only prediction sets of a binary classifier"),
+        ((item("calibrate"), item("ecdf", after="calibrate")), "it builds on no other task"),
         (
-            (item("calibrate"), item("conformal", after="calibrate", held_out=False)),
+            (item("calibrate"), item("conformal", after="calibrate", holdout=0.0)),
             "only prediction sets of a binary classifier",
         ),
         (
-            (item("calibrate"), item("conformal", after="calibrate", parameters=[2, 1.5, 0.5, 0.1])),
+            (item("calibrate"), item("conformal", after="calibrate", score_parameters=[2, 1.5, 0.5, 0.1])),
             "its scores have a calibrator of their own",
         ),
         ((item("evaluate"), item("evaluate")), "with different names"),
@@ -134,7 +134,7 @@ def test_scores_go_through_a_calibrator_that_is_recommended(recommended: bool) -
     calibrator = Sigmoid(a=0.5, b=0.5, c=0.1).to_json()
     assert job.informed is not None
     task = job.informed({"recommended": recommended, "calibrator": calibrator if recommended else None})
-    assert bool(task.parameters) == recommended
+    assert bool(task.score_parameters) == recommended
 
 
 def test_a_single_task_is_no_study() -> None:

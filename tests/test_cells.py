@@ -42,7 +42,7 @@ def test_what_is_no_count_of_cells_runs_where_rows_are_not_encoded_one_by_one(ta
 def test_what_a_trust_model_asks_for_everywhere_is_said_first() -> None:
     head = the_page().split("## Tasks")[0]
     assert "`two-server` everywhere: " in head
-    assert "--rows-per-client" in head
+    assert "`rows_per_client`" in head
     assert "server-dp" not in head
 
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from asked import refused
 from fedassay.envelope import Refusal
-from fedassay.errors import TooFewClients
 from fedassay.privacy.database_ledger import DatabaseLedger
-from fedassay.privacy.ledger import MemoryLedger
+from fedassay.privacy.ledger import Charge
 from fedassay.privacy.ledger_tables import RECORDS
 from fedassay.protocol import Budget, Part, Protection, Setting, Sum
 from fedassay.run import Job, run
 from fedassay.runtimes.in_process import Faithful
-from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
 from ledgers import sql
 from policy_sites import HISTOGRAM, SECURE, Ask, InProcess, Sites, close, code_of
-from test_client import client, refusal, request
+from test_client import client, request
 from toys import Once
 
 TOTAL = "[total]\nepsilon = 1.0\n"
@@ -39,7 +39,7 @@ def sites(tmp_path: Path) -> Sites:
 def asked(sites: Sites, part: Part, *, epsilon: float = 1.0, name: str = "a") -> str | None:
     """The code of a refusal, or None."""
     ask = Ask(trust=DP, budget=Budget(epsilon=epsilon), part=part)
-    return code_of(InProcess(sites).answer(name, ask.body(name), 0))
+    return code_of(InProcess(sites).said(name, ask.body(name), 0))
 
 
 def parts(sites: Sites) -> list[str]:
@@ -101,30 +101,44 @@ def test_releases_on_all_rows_split_nothing(sites: Sites) -> None:
     assert parts(sites) == ["all", "fit", "held-out"]
 
 
-def test_rows_that_change_after_they_were_charged_are_not_measured(sites: Sites) -> None:
-    """By files, days pass between the first message and the third, for which rows are read."""
+def test_rows_that_change_while_they_are_charged_are_not_measured(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, charge = sites.root / "a" / "rows.csv", DatabaseLedger.charge
+
+    def meanwhile(self: DatabaseLedger, charges: Sequence[Charge]) -> None:
+        charge(self, charges)
+        path.write_text(path.read_text() + "0.5,1\n")
+
+    monkeypatch.setattr(DatabaseLedger, "charge", meanwhile)
+    assert asked(sites, Part.ALL) == Refusal.DATA
+    assert "rows: they have changed since this study was charged" in sites.refusals("a")[-1].reason
+
+
+# --- exact totals over rows that have changed -----------------------------------------------------------
+
+
+def asked_exactly(sites: Sites, *, dataset: str = "a/rows") -> str | None:
+    """The code with which a site refuses an exact total (in the clear, where one message is all of it)."""
+    path = sites.root / "a" / "site.toml"
+    path.write_text(re.sub("dataset = .*", f'dataset = "{dataset}"', path.read_text()))
+    return code_of(InProcess(sites).said("a", Ask().body("a"), 0))
+
+
+def test_an_exact_total_over_changed_rows_is_refused_unless_the_policy_allows_it(sites: Sites) -> None:
     path = sites.root / "a" / "rows.csv"
-    clients = [sites.open(name) for name in sites.names]
-
-    def meanwhile(name: str, leg: int) -> bool:
-        if (name, leg) == ("a", 2):
-            path.write_text(path.read_text() + "0.5,1\n")
-        return False
-
-    setting = Setting(trust=SecureSum(), protection=Protection(), budget=None, clients=3)
-    job = Job(name="evaluate", task=Once(query=Sum(of=HISTOGRAM)), setting=setting)
-    with pytest.raises(TooFewClients):
-        run(
-            [job],
-            runtime=Faithful(clients, drops=meanwhile),
-            ledger=MemoryLedger(None),
-            randomness=SECURE,
-            study="s",
-        )
-    assert "rows: they have changed since this study was charged" in str(clients[0].reason)
-    assert [one.reason for one in clients[1:]] == [None] * 2
-    for one in clients:
-        close(one)
+    before = path.read_text()
+    assert asked_exactly(sites) is None
+    path.write_text(before + "0.5,1\n")  # a patient more: the difference of the totals would be that patient
+    assert asked_exactly(sites) == Refusal.POLICY
+    assert "rows that have changed since an earlier one" in sites.refusals("a")[-1].reason
+    assert asked(sites, Part.ALL, epsilon=0.5) is None  # noise needs no such rule
+    assert asked_exactly(sites, dataset="a/rows of 2027") is None
+    path.write_text(before)
+    assert asked_exactly(sites) is None
+    path.write_text(before + "0.5,1\n")
+    sites.allow("a", "changed_rows = true\n" + TOTAL, trust_models=("plain",))
+    assert asked_exactly(sites) is None
 
 
 # --- several parties, one ledger ------------------------------------------------------------------------
@@ -155,9 +169,9 @@ def test_sites_and_their_coordinator_may_share_a_ledger(sites: Sites) -> None:
 def test_an_answer_that_is_lost_is_not_given_anew_whoever_shares_the_ledger(sites: Sites) -> None:
     one = client([])
     other = client([], name="b", ledger=one.site.ledger)
-    assert refusal(one.answer(request())) is None
+    assert refused(one, request()) is None
     other.name = "a"  # who has the same name is the same client
-    assert refusal(other.answer(request())) == Refusal.MALFORMED
+    assert refused(other, request()) == Refusal.LOST
 
 
 # --- a ledger that cannot be used -----------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import re
 import subprocess
 import sys
@@ -11,9 +12,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import click
 import pytest
-import typer
 
 from pages import DOCS
 
@@ -23,6 +22,8 @@ import api_page
 import commands_page
 
 import fedassay
+from fedassay.cli.command import declared, is_word
+from fedassay.cli.commands import functions
 
 FETCHED = {
     "script": "src",
@@ -191,12 +192,12 @@ def test_a_name_is_described_as_its_docstring_says() -> None:
 
 def test_the_reference_has_every_command_and_option() -> None:
     page = commands_page.commands_page()
-    for name, command in commands_page._all(typer.main.get_command(commands_page.app), "fedassay"):
+    for name, command in functions():
         section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         assert section, name
-        for option in command.params:
-            shown = isinstance(option, click.Option) and not option.hidden
-            for spelled in option.opts if shown else ():
+        for option in inspect.signature(command).parameters.values():
+            shown = not is_word(option) and declared(option).show is not False
+            for spelled in commands_page.names_of(option) if shown else ():
                 assert f"`{spelled}`" in section, (name, spelled)
 
 

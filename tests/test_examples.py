@@ -47,7 +47,7 @@ def test_a_model_is_validated(tmp_path: Path) -> None:
 
 def test_a_platform_carries_the_messages(tmp_path: Path) -> None:
     said = run_example("embed_in_a_platform.py", "here", folder=tmp_path)
-    assert said.count("leg ") == 4
+    assert said.count("leg ") == 2
     assert said.count("epsilon 1 of 1 is spent") == 4
     # The AUC of these rows is 0.806; its noise has a standard deviation below 0.01.
     assert 0.75 < float(re.search(r"AUC ([\d.]+)", said)[1]) < 0.86  # type: ignore[index]

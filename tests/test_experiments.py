@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, precision_score, recall_score, roc_auc_score
 
+from fedassay.estimation.confusion import Confusion, decision_metrics
+from fedassay.estimation.ranking import roc_auc
+from fedassay.estimation.tree import Tree
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.summaries.tree import Tree
 from fedassay.tasks.calibration.methods import fit
-from fedassay.tasks.evaluation.confusion import Confusion, decision_metric
-from fedassay.tasks.evaluation.ranking import roc_auc
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY))  # experiments are scripts of the repository, not a part of the package
@@ -93,7 +93,7 @@ def test_values_are_those_of_the_library(sample: Sample) -> None:
     assert judges.auc(evidence, Case(model=DISTRIBUTED, variant=common.DEFAULT)) == roc_auc(evidence).value
     seen = judges.decisions_at(evidence, common.THRESHOLDS)
     for name in judges.DECISIONS:
-        metric = decision_metric(Confusion.at(evidence, common.THRESHOLDS[4]), name)
+        metric = decision_metrics(Confusion.at(evidence, common.THRESHOLDS[4]))[name]
         assert seen[name][4] == pytest.approx(metric.value)
 
 

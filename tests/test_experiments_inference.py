@@ -103,7 +103,7 @@ def test_the_separated_spread_is_the_shipped_one() -> None:
 def test_the_error_of_coverage_is_that_of_replications() -> None:
     """Ten replications whose five coefficients all cover or all miss know as much as ten intervals, not fifty."""
     error = np.repeat([0.0, 2.0], [9, 1])[:, None] * np.ones(5)
-    found = Found(error=error, radius=np.ones((10, 5)))
+    found = Found(error=error, radius=np.ones((10, 5)), told=np.ones(10, dtype=np.bool_))
     assert found.coverage == 0.9
     assert found.deviation == pytest.approx(0.1)
     assert found.distance == pytest.approx(0.2 * np.sqrt(5))
@@ -130,7 +130,7 @@ def test_what_was_simulated_is_kept(tmp_path: Path) -> None:
 
 def covering(hits: int, of: int = 1000) -> Found:
     error = np.repeat([0.0, 2.0], [hits, of - hits])[:, None]
-    return Found(error=error, radius=np.ones((of, 1)))
+    return Found(error=error, radius=np.ones((of, 1)), told=np.ones(of, dtype=np.bool_))
 
 
 def test_cells_are_marked_beyond_what_chance_does() -> None:

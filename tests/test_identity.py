@@ -22,7 +22,9 @@ from fedassay.crypto.identity import (
 )
 from fedassay.crypto.keys import Secret
 from fedassay.errors import UsageError
+from fedassay.member_store import MemberStore
 from fedassay.privacy.randomness import SecureRandomness
+from fedassay.sites import prekeys_of
 
 # The first key pair of RFC 8032, section 7.1.
 PRIVATE = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
@@ -123,13 +125,16 @@ def test_the_command_makes_a_key_once_and_shows_it_again(tmp_path: Path, capsys:
     assert run_command(["keys", str(path)]) == 0
     first = capsys.readouterr().out
     public = Identity.load(path).public
-    assert f'hospital-a = "{key_to_text(public)}"' in first
+    card = MemberStore(prekeys_of(path)).card(
+        Credentials(identity=Identity.load(path), roster={}), SecureRandomness()
+    )
+    assert f'hospital-a = "{key_to_text(public)} {card.to_text()}"' in first
     assert fingerprint(public) in first
     content = path.read_bytes()
     assert content.split()[-1].decode() not in first
     assert run_command(["keys", str(path)]) == 0
     assert path.read_bytes() == content
-    assert f'hospital-a = "{key_to_text(public)}"' in capsys.readouterr().out
+    assert f'hospital-a = "{key_to_text(public)} {card.to_text()}"' in capsys.readouterr().out
     path.write_text("something else")
     assert run_command(["keys", str(path)]) == 2
     assert run_command(["keys", str(tmp_path / "no" / "a.key")]) == 2

@@ -17,7 +17,8 @@ from fedassay.privacy.policy import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Budget, Protection, Setting
 from fedassay.run import Job, run
-from fedassay.runtimes.in_process import SERVERS, Faithful
+from fedassay.runtimes.in_process import Faithful
+from fedassay.runtimes.simulated import SERVERS
 from fedassay.tasks.distribution.search import SearchQuantiles
 from fedassay.trust.server_dp import ServerDP
 from fedassay.trust.two_server import TwoServer

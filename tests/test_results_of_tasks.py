@@ -63,3 +63,15 @@ def test_a_result_is_one_short_line() -> None:
     single = fedassay.evaluate(rows, score="p", label="y", simulation=fedassay.Simulation(seed=1))
     assert repr(single).startswith("Result(task='evaluate', trust_model='")
     assert len(repr(single)) < 80
+
+
+def test_a_result_is_a_mapping_of_what_the_task_found() -> None:
+    found = study().task_result("evaluate")
+    assert "roc_auc" in found
+    assert "auc" not in found
+    assert 0 not in found
+    assert list(found) == list(found.results)
+    assert dict(found) == {**found} == dict(found.results)
+    assert len(found) == len(found.results)
+    assert found.get("auc") is None
+    assert found == study().task_result("evaluate")

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+import asked
+from fedassay import wire
 from fedassay.client import Client
 from fedassay.crypto.identity import Identity, key_to_text
 from fedassay.data.holdings import Holdings, take_stock
 from fedassay.endpoint import FileStore
-from fedassay.envelope import Refusal, open_reply, pack_request
+from fedassay.envelope import Refusal, open_reply
 from fedassay.errors import PolicyRefusal, UsageError
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.privacy.site_policy import SitePolicy
@@ -49,12 +51,13 @@ hospital-a = "{key_to_text(IDENTITY.public)}"
 HISTOGRAM = ScoreHistogram(transform="uniform", height=2)
 
 
-def asked(client: Client, setting: Setting, summary: Summary[Any], exchange: bytes = bytes(16)) -> Any:
+def answer(client: Client, setting: Setting, summary: Summary[Any], exchange: bytes = bytes(16)) -> Any:
     """The reply to a first question, or the code of a refusal."""
     plan = setting.trust.plan(Sum(of=summary), setting)
     told = Request(exchange=exchange, plans=(plan,), cohort=5, leg=0, recipient=client.name, message={})
-    packed = pack_request(study="s", trust=setting.trust, tasks=("t",), request=told)
-    return open_reply(client.answer(packed), sender=client.name, exchange=exchange, leg=0)
+    packed = asked.packed(study="s", trust=setting.trust, tasks=("t",), request=told)
+    reply = asked.answer(client, packed)
+    return open_reply(wire.encode(reply), sender=client.name, exchange=exchange, leg=0)
 
 
 @pytest.fixture
@@ -123,7 +126,7 @@ def test_a_site_refuses_what_it_has_no_columns_for_with_and_without_rows(folder:
     setting = Setting(trust=ServerDP(), protection=Protection(), budget=budget, clients=5)
 
     def answered(summary: Summary[Any], exchange: bytes) -> Any:
-        return asked(client, setting, summary, exchange=exchange)
+        return answer(client, setting, summary, exchange=exchange)
 
     missing = CoverageCounts(quantity="conformity", thresholds=(0.5,))
     assert answered(missing, bytes(16)) is Refusal.DATA
@@ -150,7 +153,7 @@ def test_without_a_total_nothing_noisy_is_answered(folder: Path) -> None:
     client = SiteFile.read(written(folder, text)).open()
     assert SiteFile.read(folder / "site.toml").budget is None
     setting = Setting(trust=ServerDP(), protection=Protection(), budget=Budget(epsilon=1.0), clients=5)
-    assert asked(client, setting, HISTOGRAM) is Refusal.POLICY
+    assert answer(client, setting, HISTOGRAM) is Refusal.POLICY
 
 
 def test_a_total_that_changes_counts_at_once(folder: Path) -> None:
@@ -162,13 +165,13 @@ def test_a_total_that_changes_counts_at_once(folder: Path) -> None:
     site = SiteFile.read(written(folder, head + "[roster]" + roster.partition("[roster]")[2]))
     client = site.open()
     setting = Setting(trust=ServerDP(), protection=Protection(), budget=Budget(epsilon=1.0), clients=5)
-    assert not isinstance(asked(client, setting, HISTOGRAM, exchange=bytes(16)), Refusal)
-    assert asked(client, setting, HISTOGRAM, exchange=bytes([1] * 16)) is Refusal.BUDGET
+    assert not isinstance(answer(client, setting, HISTOGRAM, exchange=bytes(16)), Refusal)
+    assert answer(client, setting, HISTOGRAM, exchange=bytes([1] * 16)) is Refusal.BUDGET
     policy.write_text('trust_models = ["server-dp"]\n[total]\nepsilon = 2.0\n')
     assert site.budget == Budget(epsilon=2.0)
-    assert not isinstance(asked(client, setting, HISTOGRAM, exchange=bytes([2] * 16)), Refusal)
+    assert not isinstance(answer(client, setting, HISTOGRAM, exchange=bytes([2] * 16)), Refusal)
     policy.write_text('trust_models = ["server-dp"]\n[total]\nepsilon = 1.5\n')
-    assert asked(client, setting, HISTOGRAM, exchange=bytes([3] * 16)) is Refusal.BUDGET
+    assert answer(client, setting, HISTOGRAM, exchange=bytes([3] * 16)) is Refusal.BUDGET
 
 
 def test_charges_note_the_data_and_files_are_counted_again_only_when_they_change(
@@ -204,7 +207,7 @@ def test_charges_note_the_data_and_files_are_counted_again_only_when_they_change
     assert stock() == first
 
     client = SiteFile.read(folder / "site.toml").open()
-    asked(client, setting, HISTOGRAM)
+    answer(client, setting, HISTOGRAM)
     (charge,) = client.site.ledger.charges  # type: ignore[attr-defined]
     assert charge.fingerprint == first.fingerprint
 
@@ -277,7 +280,7 @@ def test_a_policy_that_is_not_understood_lets_the_site_run_and_refuse_everything
     with pytest.raises(PolicyRefusal, match=words):
         site.policy.now()
     setting = Setting(trust=SecureSum(), protection=Protection(), budget=None, clients=5)
-    assert asked(site.open(), setting, HISTOGRAM) is Refusal.POLICY
+    assert answer(site.open(), setting, HISTOGRAM) is Refusal.POLICY
 
 
 @pytest.mark.parametrize("entry", ["", "policy = 3\n"])

@@ -11,9 +11,8 @@ import pandas as pd
 import pytest
 
 from fedassay.cli.demo import STUDY
-from fedassay.crypto.identity import Identity, key_to_text
 from fedassay.study.file import StudyFile
-from pages import DOCS, assert_shown, blocks, follow, typed
+from pages import DOCS, assert_shown, blocks, follow, typed, with_keys
 
 TUTORIAL = (DOCS / "tutorial.md").read_text(encoding="utf-8")
 DEMO, OWN_FILE = TUTORIAL.split("## Your own file in ten minutes")
@@ -66,7 +65,7 @@ def test_what_a_page_shows_must_be_said() -> None:
 # --- how-to/run.md ----------------------------------------------------------------------------------------------------
 
 
-def settle(folder: Path) -> None:
+def settle(folder: Path, capsys: Any) -> None:
     """Steps 1 and 2 of the file drop, which the page refers to."""
     page = (DOCS / "how-to" / "file-drop.md").read_text(encoding="utf-8").split("## 3.")[0]
     for name in ("coordinator", *SITES, "drop"):
@@ -77,14 +76,12 @@ def settle(folder: Path) -> None:
         elif language == "python":
             exec(compile(text, "file-drop.md", "exec"), {})
         elif language == "toml":
-            for name in ("coordinator", *SITES):
-                key = key_to_text(Identity.load(folder / name / f"{name}.key").public)
-                text = text.replace(f"KEY-OF-{name.upper()}", key)
+            text = with_keys(text, ("coordinator", *SITES), folder, capsys)
             (folder / text.split()[1]).write_text(text)
 
 
 def test_a_study_by_files_as_written(tmp_path: Path, capsys: Any) -> None:
-    settle(tmp_path)
+    settle(tmp_path, capsys)
     (study,) = [text for language, text in blocks(RUN) if text.startswith("# study.toml")]
     (tmp_path / "study.toml").write_text(study)
     announce, answer = [text for language, text in blocks(RUN) if language == "sh"]
@@ -92,7 +89,7 @@ def test_a_study_by_files_as_written(tmp_path: Path, capsys: Any) -> None:
     typed(announce)
     assert_shown("Pass 1: 0 of 3 replies are there; waiting for hospital-a, hospital-b, hospital-c.", RUN)
     assert_shown("Pass 1: 0 of 3 replies are there; waiting for hospital-a", capsys.readouterr().out)
-    for _ in range(4):
+    for _ in range(2):
         assert not (tmp_path / "admissions").joinpath("result.json").exists()
         typed(answer)
         typed(announce)

@@ -10,8 +10,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from fedassay import envelope, wire
+from fedassay import envelope, sealing, wire
 from fedassay.crypto.dcf_keys import Keys
+from fedassay.crypto.keys import KeyPair, Secret
 from fedassay.endpoint import Store
 from fedassay.envelope import Refusal
 from fedassay.helper import Helper
@@ -39,6 +40,10 @@ from fedassay.protocol import (
 )
 from fedassay.trust import two_server_deposits
 from fedassay.trust.two_server import TwoServer
+
+REPLIES = KeyPair.of(Secret(bytes(32)))
+"""What servers' replies are sealed for."""
+
 
 SERVERS = ("coordinator", "helper")
 LEGS = {"coordinator": (0, 2, 3, 5, 7), "helper": (0, 2, 3, 4, 6)}
@@ -247,6 +252,11 @@ class Town:
                 released: tuple[Released[Any], ...] = finished.value
                 return released
 
+    def unsealed(self, name: str, request: bytes) -> bytes:
+        """What a server answers, as it was before it was sealed."""
+        reply = self.helpers[name].answer(request)
+        return sealing.opened(reply, REPLIES, request=request, sender=name, credentials=None)
+
     def ask(self, to: Party, name: str, message: Message) -> Message | None:
         request = Request(
             exchange=self.id,
@@ -263,16 +273,19 @@ class Town:
             self.said[name, self.leg] = wire.decode(wire.encode(reply))
             return self.said[name, self.leg]
         data = envelope.pack_request(
-            study="town", trust=TwoServer(), tasks=("toy",) * len(self.plans), request=request
+            study="town",
+            trust=TwoServer(),
+            tasks=("toy",) * len(self.plans),
+            request=request,
+            reply_key=REPLIES.public,
         )
         self.asked[name, self.leg] = data
-        arrived = envelope.open_reply(
-            self.helpers[name].answer(data), sender=name, exchange=self.id, leg=self.leg
-        )
+        reply = self.unsealed(name, data)
+        arrived = envelope.open_reply(reply, sender=name, exchange=self.id, leg=self.leg)
         if isinstance(arrived, Refusal):
             return None
-        self.said[name, self.leg] = arrived
-        return arrived
+        self.said[name, self.leg] = arrived.message
+        return arrived.message
 
     def exact(self, *, without: Sequence[str] = ()) -> list[Vector]:
         """The totals over the rows of all clients but some."""

@@ -10,6 +10,7 @@ __version__ = version.VERSION
 
 if TYPE_CHECKING:
     from fedassay.api import calibrate, conformal, ecdf, evaluate, hosmer_lemeshow, infer, quantiles
+    from fedassay.api.kinds import run_task
     from fedassay.api.regression import FederatedRegression
     from fedassay.api.study import run_study, verify
     from fedassay.artefacts.calibrator import Calibrator
@@ -82,12 +83,14 @@ __all__ = [
     "quantile_at",
     "quantiles",
     "run_study",
+    "run_task",
     "value_at",
     "verify",
 ]
 
 _HOMES = {
     "fedassay.api": ("calibrate", "conformal", "ecdf", "evaluate", "hosmer_lemeshow", "infer", "quantiles"),
+    "fedassay.api.kinds": ("run_task",),
     "fedassay.api.regression": ("FederatedRegression",),
     "fedassay.api.study": ("run_study", "verify"),
     "fedassay.artefacts.calibrator": ("Calibrator",),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from types import UnionType
 from typing import Any
 
@@ -18,8 +18,8 @@ from fedassay.privacy.ledger import Charge
 from fedassay.privacy.spending import spending
 from fedassay.protocol import ATOMS, Budget, Message, Part, Query, Setting, Task
 from fedassay.run import Job, rehearse
+from fedassay.tasks.card import KINDS
 from fedassay.tasks.catalogue import TASKS, task_of, with_defaults
-from fedassay.tasks.conformal import Conformal
 from fedassay.tasks.evaluation import with_site_names
 from fedassay.tasks.study_verdict import verdict
 
@@ -70,18 +70,15 @@ class Item:
         """What clients are told of who asks: the kind of task, and its name if that is another."""
         return self.name if self.name == self.task else f"{self.task}:{self.name}"
 
-    @property
+    @cached_property
     def made(self) -> Task[dict[str, Any]]:
-        """The task itself."""
+        """The task itself, which remembers what it has planned."""
         return task_of(self.task, self.parameters)
 
     @property
     def fits(self) -> bool:
         """Whether it fits something to a part of the rows and judges it on the others."""
-        made = self.made
-        return self.task in ("calibrate", "calibrate-classes") or (
-            isinstance(made, Conformal) and made.held_out
-        )
+        return KINDS[self.task].study_rules.holds_out(self.parameters)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,19 +125,12 @@ class Agenda:
         if item.after is None:
             return
         base = next((one for one in before if one.name == item.after), None)
-        if base is None or base.task != "calibrate":
+        rules = KINDS[item.task].study_rules
+        if not rules.builds_on:
+            rules.require_base(item.name, item.after, item.parameters)
+        if base is None or base.task != rules.builds_on:
             raise UsageError(f"{item.name}: it builds on {item.after!r}, expected a calibration before it.")
-        made = item.made
-        if not (isinstance(made, Conformal) and made.quantity == "binary" and made.held_out):
-            raise UsageError(
-                f"{item.name}: only prediction sets of a binary classifier (score and label, with held-out rows) can "
-                f"build on a calibration; leave out after = {item.after!r}."
-            )
-        if made.parameters:
-            raise UsageError(
-                f"{item.name}: its scores have a calibrator of their own (parameters), expected none where it builds "
-                f"on {item.after!r}; leave one of them out."
-            )
+        rules.require_base(item.name, item.after, item.parameters)
 
     @classmethod
     def of(cls, task: str, parameters: Mapping[str, Any]) -> Agenda:
@@ -181,7 +171,7 @@ class Agenda:
         jobs = []
         for item in self.items:
             made = item.made
-            informed = partial(_calibrated, made) if isinstance(made, Conformal) and item.after else None
+            informed = partial(KINDS[item.task].study_rules.informed, made) if item.after else None
             jobs.append(
                 Job(
                     name=item.name,
@@ -285,10 +275,3 @@ def _named(results: Mapping[str, Any], clients: Sequence[str]) -> dict[str, Any]
     if isinstance(found.get("held_out"), Mapping):
         found["held_out"] = with_site_names(found["held_out"], clients)
     return found
-
-
-def _calibrated(task: Conformal, results: Mapping[str, Any]) -> Conformal:
-    """Prediction sets on calibrated scores, if the calibrator is one to use."""
-    if not results["recommended"] or results["calibrator"] is None:
-        return task
-    return task.calibrated(results["calibrator"])

@@ -27,19 +27,13 @@ from fedassay.run import rehearse
 from fedassay.summaries.quantile_losses import QuantileLosses
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.summaries.value_path import ValuePath
+from fedassay.tasks.card import KINDS
 from fedassay.tasks.catalogue import TASKS, task_of
 from fedassay.trust import TRUST_MODELS
 
 QUERIES: Mapping[str, type[Query[Any]]] = {"Sum": Sum, "Points": Points, "Collect": Collect, "Select": Select}
 
 _HISTOGRAM = ScoreHistogram(transform="uniform", height=10)
-_PUBLIC: Mapping[str, dict[str, Any]] = {
-    "conformal": {"score_range": [0.0, 1.0]},
-    "evaluate-classes": {"classes": 10},
-    "calibrate-classes": {"classes": 10},
-}
-"""What has to be known in public before a task can be asked."""
-
 _BOUNDED = Protection(rows_per_client=100)
 """Some trust models need a public number of rows."""
 
@@ -115,7 +109,7 @@ def _conditions(models: list[TrustModel]) -> list[str]:
 
 def default_task(name: str) -> Task[Any]:
     """The task as it is run when nothing is said but what has to be public."""
-    return task_of(name, _PUBLIC.get(name, {}))
+    return task_of(name, KINDS[name].example)
 
 
 def _tasks() -> dict[str, Task[Any]]:
@@ -129,11 +123,13 @@ def _tasks() -> dict[str, Task[Any]]:
         "hosmer-lemeshow --method corrected": task_of("hosmer-lemeshow", {"method": "corrected"}),
         "hosmer-lemeshow --method published": task_of("hosmer-lemeshow", {"method": "published"}),
         **{
-            f"conformal --method {method}": task_of("conformal", {"method": method, **_PUBLIC["conformal"]})
+            f"conformal --method {method}": task_of(
+                "conformal", {"method": method, **KINDS["conformal"].example}
+            )
             for method in ("qq", "qq-paper", "average", "pooled", "weighted", "local")
         },
         "conformal --conditional group": task_of(
-            "conformal", {"by": "group", "groups": ["a", "b"], **_PUBLIC["conformal"]}
+            "conformal", {"conditional": "group", "groups": ["a", "b"], **KINDS["conformal"].example}
         ),
     }
 

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 
 import numpy as np
 
+from fedassay.crypto.keys import KeyPair
+from fedassay.crypto.prekeys import Prekey
 from fedassay.data.bounds import limit_rows
 from fedassay.data.holdings import Holdings
 from fedassay.data.split import select_part
 from fedassay.endpoint import Endpoint, Memories, Store
 from fedassay.envelope import Envelope, Refusal, Summaries, TrustModels, kind_of
-from fedassay.errors import DataError, PolicyRefusal, ProtocolError
-from fedassay.privacy.disclosure import is_seen
+from fedassay.errors import AnswerLost, DataError, PolicyRefusal, ProtocolError
+from fedassay.member_store import MemberStore
 from fedassay.privacy.ledger import Charge, Ledger
 from fedassay.privacy.policy import Policy, PolicyRequest
+from fedassay.privacy.randomness import SecureRandomness
 from fedassay.privacy.records import RefusedRequest, SiteRecords
 from fedassay.protocol import (
     Batch,
     Credentials,
     Memory,
     Message,
+    Opened,
     Part,
     Plan,
     Randomness,
     Rows,
     Sample,
-    Together,
     Vector,
 )
 from fedassay.summaries import CATALOGUE
@@ -58,7 +61,65 @@ class Site:
     holdings: Callable[[], Holdings] | None = field(default=None, repr=False)
     """How many rows there are, and their fingerprint; None if nobody keeps count, as in a simulation."""
     records: SiteRecords | None = field(default=None, repr=False)
-    """What is remembered besides charges; None if nothing is, and then no rule can build on it."""
+    """Where refusals are noted; None if they are not."""
+    prekeys: MemberStore = field(default_factory=lambda: MemberStore(None), repr=False)
+    """What the site answers with as a member, and the exact totals that it has helped to open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seat:
+    """A site's place in a committee: its prekeys, and its rules about sets of clients (`protocol.Membership`)."""
+
+    prekeys: MemberStore
+    dataset: str
+    asker: str
+    policy: Policy
+
+    def require_fresh(self, prekeys: Sequence[tuple[str, Prekey]], *, until: int) -> None:
+        """See `Membership`."""
+        self.prekeys.require_fresh(prekeys, coordinator=self.asker, until=until)
+
+    def answer(
+        self,
+        public: bytes,
+        *,
+        session: bytes,
+        digest: bytes,
+        opened: Opened,
+        compute: Callable[[KeyPair], bytes],
+    ) -> bytes:
+        """See `Membership`. What was answered once is answered again, whatever the rules are by then."""
+        known = self.prekeys.answered(session, digest)
+        if known is not None:
+            return known
+        pair = self.prekeys.pair(public)
+        if pair is None:
+            raise ProtocolError("secure sum: the prekey was used or has expired.")
+        return self.prekeys.answer(
+            compute(pair),
+            session=session,
+            digest=digest,
+            public=public,
+            opened=(self.dataset, opened.clients) if opened.exact else None,
+            rule=lambda earlier: self._require_apart(opened, earlier),
+        )
+
+    def _require_apart(self, opened: Opened, earlier: Sequence[frozenset[str]]) -> None:
+        """Refuse to help with a total that could be subtracted from an earlier one, by the stricter rule of the two."""
+        least = max(opened.difference, self.policy.smallest_cohort_difference or 0)
+        for clients in earlier:
+            apart = sorted(clients ^ opened.clients)
+            if apart and (opened.same_set or self.policy.same_set or len(apart) < least):
+                raise PolicyRefusal(
+                    f"policy: got an exact total over clients who differ from those of an earlier one by {len(apart)} "
+                    f"({', '.join(apart)}), expected "
+                    + (
+                        "the same ones"
+                        if opened.same_set or self.policy.same_set
+                        else f"none or at least {least}"
+                    )
+                    + ": the two could be subtracted."
+                )
 
 
 class Client(Endpoint):
@@ -80,6 +141,7 @@ class Client(Endpoint):
         super().__init__(
             site.name,
             store=store if store is not None else Store(),
+            credentials=site.credentials,
             summaries=summaries,
             trust_models=trust_models,
         )
@@ -94,8 +156,8 @@ class Client(Endpoint):
         return sum(self._left_out.values())
 
     def begins(self, opened: Envelope) -> bool:
-        """At the leg at which the trust model asks clients first."""
-        return opened.request.leg == opened.trust.first_client_leg
+        """At the leg at which rows are measured, and at that of members, who need not have rows in the exchange."""
+        return opened.request.leg in (opened.trust.first_client_leg, opened.trust.member_leg)
 
     def allow(self, opened: Envelope) -> None:
         """Ask the site's policy about every query; an error inside a policy is a refusal too."""
@@ -123,7 +185,7 @@ class Client(Endpoint):
 
     def _require_apart(self, plans: tuple[Plan, ...]) -> None:
         """Refuse what would undo a disclosure profile: hidden counts of a part are those of all rows less the rest."""
-        parts = {plan.query.part for plan in plans if is_seen(plan.setting.trust.name)}
+        parts = {plan.query.part for plan in plans if plan.setting.trust.shows_measurements}
         if self._rules.disclosure is not None and Part.ALL in parts and len(parts) > 1:
             raise PolicyRefusal(
                 "policy: got questions about all rows and about parts of them, whose hidden small counts could be "
@@ -131,7 +193,12 @@ class Client(Endpoint):
             )
 
     def agree(self, opened: Envelope) -> None:
-        """Charge the site's ledger, within what the policy allows in total; it may refuse, and then nothing is sent."""
+        """Charge the site's ledger, within what the policy allows in total; it may refuse, and then nothing is sent.
+
+        A member that did not speak is charged nothing: no row of its own is in what it helps to open.
+        """
+        if opened.request.leg != opened.trust.first_client_leg:
+            return
         plans, exchange = opened.request.plans, opened.request.exchange
         fingerprint = "" if self.site.holdings is None else self.site.holdings().fingerprint
         charges = [
@@ -147,12 +214,28 @@ class Client(Endpoint):
             for index, (plan, task) in enumerate(zip(plans, opened.tasks, strict=True))
         ]
         charges = self._widened(charges)
+        self._require_same_rows(charges)
         # A charge that is known belongs to an answer that this client has lost: another one is not paid for.
         if any(self.site.ledger.has(charge.id) for charge in charges):
-            raise ProtocolError("request: it was charged before, and what was answered then is lost.")
+            raise AnswerLost(
+                "request: it was charged before, and what was answered then is lost. This site sits this question out: "
+                "another answer would be one that nobody has paid for."
+            )
         if self._rules.total is not None:
             self.site.ledger.budget = self._rules.total
         self.site.ledger.charge(charges)
+
+    def _require_same_rows(self, charges: Sequence[Charge]) -> None:
+        """Refuse an exact total over other rows than those of an earlier one: the two could be subtracted."""
+        if self._rules.changed_rows or not any(charge.exact and charge.fingerprint for charge in charges):
+            return
+        now = charges[0].fingerprint
+        known = (one for one in self.site.ledger.charges if one.exact and one.dataset == self.site.dataset)
+        if any(one.fingerprint not in ("", now) for one in known):
+            raise PolicyRefusal(
+                "policy: got an exact total over rows that have changed since an earlier one, which could be "
+                "subtracted; expected the rows of then, noise, a data set of another name, or changed_rows = true."
+            )
 
     def _charge_id(self, exchange: bytes, index: int) -> str:
         """With who answers: several sites, and their coordinator, may share a ledger."""
@@ -215,33 +298,28 @@ class Client(Endpoint):
     def reply(self, opened: Envelope, state: Message) -> tuple[Message, Message]:
         """The trust model's client half; rows are read only if it asks for the measurement."""
         learned: Memories = {}
-        request = replace(opened.request, credentials=self.site.credentials)
-        remembers = self.site.records is not None or self._rules.smallest_cohort_difference is not None
-        together = opened.trust.opens(request, state) if remembers else None
-        self._require_distance(together)
+        request = replace(
+            opened.request,
+            credentials=self.site.credentials,
+            membership=_Seat(
+                prekeys=self.site.prekeys,
+                dataset=self.site.dataset,
+                asker=opened.request.asker,
+                policy=self._rules,
+            ),
+        )
         answered = opened.trust.respond(
             request, lambda: self._measure(opened, learned), state, self.site.randomness
         )
-        if together is not None and together.last and self.site.records is not None:
-            # Now that the message has proved well formed, and before the reply leaves.
-            self.site.records.opened(self.site.dataset, request.exchange.hex(), together.clients)
         self.store.memories.update(learned)
         return answered
 
-    def _require_distance(self, together: Together | None) -> None:
-        """Refuse to help with a total that could be subtracted from an earlier one, if the policy has such a rule."""
-        least = self._rules.smallest_cohort_difference
-        if least is None or together is None:
-            return
-        if self.site.records is None:
-            raise PolicyRefusal("policy: got an exact total, but this site does not remember earlier ones.")
-        for earlier in self.site.records.cohorts(self.site.dataset):
-            apart = sorted(earlier ^ together.clients)
-            if 0 < len(apart) < least:
-                raise PolicyRefusal(
-                    f"policy: got an exact total over clients who differ from those of an earlier one by {len(apart)} "
-                    f"({', '.join(apart)}), expected none or at least {least}: the two could be subtracted."
-                )
+    def offer(self, count: int, *, asker: str) -> tuple[bytes, ...]:
+        """See `Endpoint`."""
+        prekeys = self.site.prekeys.issue(
+            count, coordinator=asker, credentials=self.site.credentials, randomness=SecureRandomness()
+        )
+        return tuple(prekey.packed() for prekey in prekeys)
 
     def _measure(self, opened: Envelope, learned: Memories) -> tuple[Vector, ...]:
         self._require_charged_rows(opened.request.exchange)
@@ -261,7 +339,7 @@ class Client(Endpoint):
     def _measured(self, plan: Plan, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """What the summary says of the rows, as far as it may be seen."""
         profile = self._rules.disclosure
-        if profile is None or not is_seen(plan.setting.trust.name):
+        if profile is None or not plan.setting.trust.shows_measurements:
             return plan.measured.measure(rows, memory)
         return profile.measure(plan.measured, rows, memory)
 

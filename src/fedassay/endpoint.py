@@ -13,9 +13,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fedassay import envelope, wire
+from fedassay import envelope, sealing, wire
 from fedassay.envelope import Envelope, Refusal, Summaries, TrustModels
 from fedassay.errors import (
+    AnswerLost,
     BudgetExceeded,
     DataError,
     FederationError,
@@ -26,7 +27,8 @@ from fedassay.errors import (
     UsageError,
 )
 from fedassay.files import Lock, sync_folder
-from fedassay.protocol import Memory, Message, Part
+from fedassay.privacy.randomness import SecureRandomness
+from fedassay.protocol import Credentials, Memory, Message, Part
 from fedassay.trust.doubts import DOUBT
 
 log = logging.getLogger("fedassay.endpoint")
@@ -132,15 +134,22 @@ class Store:
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Replace a file that only its owner may read, as a whole; when this returns, it is on the disk."""
+    """Replace a file that only its owner may read, as a whole; when this returns, it is on the disk.
+
+    An `OSError` names the file, which that of a full disk does not do by itself.
+    """
     partial = path.with_name(path.name + ".partial")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-    sync_folder(path.parent)
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        error.filename = str(path)
+        raise
 
 
 class FileStore(Store):
@@ -169,27 +178,41 @@ class FileStore(Store):
 class Endpoint(ABC):
     """A party that answers requests: a client, or a helper."""
 
-    def __init__(self, name: str, *, store: Store, summaries: Summaries, trust_models: TrustModels) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        store: Store,
+        credentials: Credentials | None,
+        summaries: Summaries,
+        trust_models: TrustModels,
+    ) -> None:
         self.name = name
         self.store = store
+        self._credentials = credentials
         self._summaries = summaries
         self._trust_models = trust_models
+        self.unsealed: bytes | None = None
+        """The last reply before it was sealed: for whoever sits at the site."""
         self.reason: Exception | None = None
         """Why the last request was refused. For whoever sits at the site; it never leaves."""
 
-    def answer(self, data: bytes, *, asker: str | None = None) -> bytes:
+    def answer(self, data: bytes, *, asker: str | None = None, read: Envelope | None = None) -> bytes:
         """The reply to a request, or a refusal.
 
         Guarantee: a leg that was answered is never answered differently; the same request gets the same
         bytes again. The terms of an exchange (trust model, queries, settings) cannot change between legs.
 
-        `asker` is the public key whose signature the transport has checked; None if nobody has signed.
+        `asker` is the public key whose signature the transport has checked; None if nobody has signed. `read` is what
+        the transport has read in these very bytes, with the same catalogues, if it had to.
         """
         self.reason = None
         opened: Envelope | None = None
         try:
-            opened = envelope.open_request(data, summaries=self._summaries, trust_models=self._trust_models)
-            opened = replace(opened, asker=asker)
+            opened = read or envelope.open_request(
+                data, summaries=self._summaries, trust_models=self._trust_models
+            )
+            opened = replace(opened, asker=asker, request=replace(opened.request, asker=asker or ""))
             return self._answer(opened, data)
         except Exception as error:  # the boundary of a site: whatever happened leaves as a fixed code
             self.reason = error
@@ -201,7 +224,23 @@ class Endpoint(ABC):
                 log.warning("%s: the refusal could not be recorded: %s", self.name, unusable)
             except Exception:  # nothing leaves but the code, whatever became of the note
                 log.exception("%s: the refusal could not be recorded", self.name)
-            return envelope.pack_refusal(sender=self.name, code=code)
+            refusal = envelope.pack_refusal(sender=self.name, code=code)
+            return refusal if opened is None else self._sealed(refusal, opened, data)
+
+    def _sealed(self, reply: bytes, opened: Envelope, request: bytes) -> bytes:
+        self.unsealed = reply
+        # Always from the secure source: what is sealed must not depend on a simulation's seed, nor its draws on this.
+        return sealing.sealed(
+            reply,
+            sealing.Addressee(opened.reply_key, request),
+            sender=self.name,
+            credentials=self._credentials,
+            randomness=SecureRandomness(),
+        )
+
+    def offer(self, count: int, *, asker: str) -> tuple[bytes, ...]:
+        """Fresh prekeys for a coordinator (its public key as text); none from a party that opens no sums."""
+        return ()
 
     def note_refusal(  # noqa: B027 (a party that keeps no log of its own does nothing)
         self, opened: Envelope | None, asker: str | None, code: Refusal, error: Exception
@@ -250,8 +289,13 @@ class Endpoint(ABC):
         message, state = self.reply(opened, conversation.state)
         digest = hashlib.sha256(data).digest()
         reply = envelope.pack_reply(
-            sender=self.name, exchange=request.exchange, leg=request.leg, message=message
+            sender=self.name,
+            exchange=request.exchange,
+            leg=request.leg,
+            message=message,
+            prekeys=self.offer(1, asker=request.asker) if opened.trust.member_leg is not None else (),
         )
+        reply = self._sealed(reply, opened, data)
         before = conversation.state
         conversation.state = state
         conversation.replies[request.leg] = (digest, reply)
@@ -280,6 +324,8 @@ def _terms(opened: Envelope) -> bytes:
         "plans": [envelope.describe_plan(plan) for plan in opened.request.plans],
         "tasks": list(opened.tasks),
         "cohort": opened.request.cohort,
+        "reply_key": opened.reply_key,
+        "asker": opened.asker,
     }
     return hashlib.sha256(wire.encode(described)).digest()
 
@@ -287,6 +333,7 @@ def _terms(opened: Envelope) -> bytes:
 _CODES: tuple[tuple[type[Exception], Refusal], ...] = (
     (_OutOfTurn, Refusal.OUT_OF_TURN),
     (_Changed, Refusal.CHANGED),
+    (AnswerLost, Refusal.LOST),
     (PolicyRefusal, Refusal.POLICY),
     (BudgetExceeded, Refusal.BUDGET),
     (LedgerUnusable, Refusal.LEDGER),

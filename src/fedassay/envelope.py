@@ -7,12 +7,13 @@ trust models travel as a name and fields and are rebuilt from fixed catalogues; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from fedassay import wire
+from fedassay.crypto.keys import is_usable
 from fedassay.errors import FedassayError, ProtocolError
 from fedassay.protocol import (
     All,
@@ -35,13 +36,14 @@ from fedassay.protocol import (
     Unit,
 )
 
-VERSION = 1
+VERSION = 3
 
 MOST_QUERIES = 64
 LONGEST_ANSWER = 1 << 24
 LARGEST_REQUEST = 1 << 26
 LONGEST_EXCHANGE = 1 << 12
 """What a client is willing to look at: a small message must not make it do boundless work."""
+MOST_PREKEYS = 8
 
 Summaries = Mapping[str, type[Summary[Any]]]
 TrustModels = Mapping[str, type[TrustModel]]
@@ -68,6 +70,8 @@ class Refusal(StrEnum):
     DATA = "data"
     OUT_OF_TURN = "out-of-turn"
     CHANGED = "changed-request"
+    LOST = "lost-answer"
+    """It was paid for, and what was answered is lost: the site sits this question out, or noise would be drawn anew."""
     PROTOCOL = "protocol"
     INTERNAL = "internal"
 
@@ -80,8 +84,17 @@ class Envelope:
     trust: TrustModel
     tasks: tuple[str, ...]
     request: Request
+    reply_key: bytes
+    """X25519: replies are sealed for it."""
     asker: str | None = None
     """The public key whose signature on the request the transport has checked, as rosters have it."""
+
+
+class Reply(NamedTuple):
+    """What a client has answered, and the prekeys that it offers for later exchanges, as they are packed."""
+
+    message: Message
+    prekeys: tuple[bytes, ...]
 
 
 def describe(public: Summary[Any] | TrustModel) -> Message:
@@ -118,7 +131,9 @@ def kind_of(label: str) -> str:
     return label.partition(":")[0]
 
 
-def pack_request(*, study: str, trust: TrustModel, tasks: tuple[str, ...], request: Request) -> bytes:
+def pack_request(
+    *, study: str, trust: TrustModel, tasks: tuple[str, ...], request: Request, reply_key: bytes
+) -> bytes:
     """A request as bytes."""
     return wire.encode(
         {
@@ -131,6 +146,7 @@ def pack_request(*, study: str, trust: TrustModel, tasks: tuple[str, ...], reque
             "trust": describe(trust),
             "plans": [describe_plan(plan) for plan in request.plans],
             "tasks": list(tasks),
+            "reply_key": reply_key,
             "message": request.message,
         }
     )
@@ -161,13 +177,26 @@ def open_request(data: bytes, *, summaries: Summaries, trust_models: TrustModels
     )
     if len(request.exchange) != 16 or not 0 <= request.leg < LONGEST_EXCHANGE:
         raise ProtocolError("request: the exchange or the leg is out of range.")
-    return Envelope(study=_typed(outer, "study", str), trust=trust, tasks=tasks, request=request)
+    reply_key = _typed(outer, "reply_key", bytes)
+    if not is_usable(reply_key):
+        raise ProtocolError("request: its key for replies is not usable.")
+    study = _typed(outer, "study", str)
+    return Envelope(study=study, trust=trust, tasks=tasks, request=request, reply_key=reply_key)
 
 
-def pack_reply(*, sender: str, exchange: bytes, leg: int, message: Message) -> bytes:
-    """A reply as bytes."""
+def pack_reply(
+    *, sender: str, exchange: bytes, leg: int, message: Message, prekeys: Sequence[bytes] = ()
+) -> bytes:
+    """A reply as bytes; the endpoint seals it."""
     return wire.encode(
-        {"version": VERSION, "sender": sender, "exchange": exchange, "leg": leg, "message": message}
+        {
+            "version": VERSION,
+            "sender": sender,
+            "exchange": exchange,
+            "leg": leg,
+            "message": message,
+            "prekeys": list(prekeys),
+        }
     )
 
 
@@ -178,8 +207,8 @@ def pack_refusal(*, sender: str, code: Refusal) -> bytes:
 
 def open_reply(
     data: bytes, *, sender: str, exchange: bytes, leg: int, largest: int = wire.LARGEST_MESSAGE
-) -> Message | Refusal:
-    """The message in a reply to exactly this leg by exactly this sender, or the code of a refusal."""
+) -> Reply | Refusal:
+    """What is in a reply to exactly this leg by exactly this sender, or the code of a refusal."""
     outer = wire.decode(data, largest=largest)
     if _typed(outer, "version", int) != VERSION or _typed(outer, "sender", str) != sender:
         raise ProtocolError("reply: another version, or not from whom it should be.")
@@ -190,7 +219,10 @@ def open_reply(
             raise ProtocolError("reply: unknown refusal code.") from error
     if _typed(outer, "exchange", bytes) != exchange or _typed(outer, "leg", int) != leg:
         raise ProtocolError("reply: it answers another question.")
-    return cast(Message, _typed(outer, "message", dict))
+    prekeys = tuple(_typed(outer, "prekeys", list))
+    if len(prekeys) > MOST_PREKEYS or not all(type(one) is bytes for one in prekeys):
+        raise ProtocolError("reply: its prekeys are malformed.")
+    return Reply(_typed(outer, "message", dict), prekeys)
 
 
 def describe_plan(plan: Plan) -> Message:

@@ -4,6 +4,7 @@
 
     FedassayError                   exit code
       UsageError                    2   an option or argument is wrong
+        ParameterError              2   a named parameter has a wrong value
       DataError                     2   the rows cannot be used
       UnsupportedQuery              2   this trust model cannot answer this query, and why
       Refused                       3   somebody who may say no said no
@@ -13,6 +14,7 @@
       FederationError               4   the federation failed
         TooFewClients               4   fewer clients than the release needs
         ProtocolError               4   a message is malformed, replayed, or out of turn
+          AnswerLost                4   a site has paid for an answer that it no longer has
 
 Each message says what was wrong, what was given, what was expected, and how to fix it.
 """
@@ -32,6 +34,18 @@ class UsageError(FedassayError):
     """An option or argument is wrong."""
 
     exit_code = 2
+
+
+class ParameterError(UsageError):
+    """A named parameter has a wrong value.
+
+    In Python and in files it has its name, on the command line that of its option: each face says it in its own way.
+    """
+
+    def __init__(self, parameter: str, problem: str) -> None:
+        super().__init__(f"{parameter}: {problem}")
+        self.parameter = parameter
+        self.problem = problem
 
 
 class DataError(FedassayError):
@@ -76,3 +90,7 @@ class TooFewClients(FederationError):
 
 class ProtocolError(FederationError):
     """A message is malformed, replayed, or out of turn."""
+
+
+class AnswerLost(ProtocolError):
+    """A site has paid for an answer that it no longer has; another one would be a second draw of noise."""

@@ -17,7 +17,6 @@ from fedassay.privacy import accounting
 from fedassay.privacy.ledger import Charge, compose
 from fedassay.protocol import ATOMS, Budget, Part, Plan, Sensitivity, Setting
 from fedassay.run import rehearse
-from fedassay.trust.distributed_dp import DistributedDP
 
 _FEW, _MANY = Sensitivity(l1=1.0, l2=1.0), Sensitivity(l1=64.0, l2=8.0)
 """Of a sum that one row moves in one place, which gets Laplace noise, and in many, which gets Gaussian or Skellam noise
@@ -82,9 +81,7 @@ def _rest(
                 like, part=part, law=accounting.LAPLACE, scale=1 / (share * budget.epsilon), l1=1.0, l2=1.0
             )
         ]
-    calibrate = (
-        accounting.calibrate_shared if isinstance(setting.trust, DistributedDP) else accounting.calibrate
-    )
+    calibrate = accounting.calibrate_shared if setting.trust.clients_add_noise else accounting.calibrate
     noise = calibrate(budget, shape, share)
     return [replace(like, part=part, law=noise.law, scale=noise.scale, l1=shape.l1, l2=shape.l2)]
 

@@ -37,11 +37,11 @@ class Helper(Endpoint):
         super().__init__(
             name,
             store=store if store is not None else Store(kept=KEPT_EXCHANGES),
+            credentials=credentials,
             summaries=summaries,
             trust_models=trust_models,
         )
         self._randomness = randomness
-        self._credentials = credentials
 
     def begins(self, opened: Envelope) -> bool:
         """Whenever the trust model asks it."""

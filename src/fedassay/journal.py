@@ -13,11 +13,12 @@ import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from fedassay import wire
 from fedassay.errors import ProtocolError
-from fedassay.files import Lock, sync_folder
+from fedassay.files import Lock, sync_folder, unwritable
 from fedassay.protocol import Message
 
 EXCHANGED = ("begun", "continued", "heard", "released")
@@ -55,6 +56,11 @@ class Journal(ABC):
         """What was recorded about exchanges; nothing if nobody was asked yet."""
         return [entry for entry in self._entries if entry["kind"] in EXCHANGED]
 
+    def openings(self) -> list[Message]:
+        """Who opened each total, where members had to (`Released.opening`): one for each exchange, in their order."""
+        released = (entry["values"][0]["opening"] for entry in self._entries if entry["kind"] == "released")
+        return [opening for opening in released if opening is not None]
+
     def answered(self, clients: int) -> int:
         """How many of so many clients were never missing when they were asked; 0 if nobody was asked.
 
@@ -63,7 +69,7 @@ class Journal(ABC):
         drawn = {
             entry["key"]: len(entry["cohort"])
             for entry in self._entries
-            if entry["kind"] == "begun" and entry["cohort"] is not None
+            if entry["kind"] == "begun" and entry["drawn"]
         }
         released = [entry for entry in self._entries if entry["kind"] == "released"]
         every = [
@@ -108,16 +114,28 @@ class FileJournal(Journal):
         self._lock.close()
 
     def append(self, entry: Message) -> None:
-        """Record one more entry; it is on the disk when this returns."""
+        """Record one more entry; it is on the disk when this returns.
+
+        Raises
+        ------
+        UsageError
+            If the disk is full, for instance. Nothing of the entry is left then, and the next one can follow.
+        """
         data = wire.encode(entry)
         length = len(data).to_bytes(8, "little")
         last = hashlib.sha256(data).digest()
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(descriptor, "ab") as file:
-            file.write(length + hashlib.sha256(self._last + length).digest() + last + data)
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(self.path.parent)
+        before = self.path.stat().st_size if self.path.exists() else 0
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(descriptor, "ab") as file:
+                file.write(length + hashlib.sha256(self._last + length).digest() + last + data)
+                file.flush()
+                os.fsync(file.fileno())
+            sync_folder(self.path.parent)
+        except OSError as error:
+            with suppress(OSError):
+                os.truncate(self.path, before)
+            raise unwritable(self.path, error) from error
         self._last = last
         self._keep(wire.decode(data))
 

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
-from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.errors import ParameterError, UnsupportedQuery, UsageError
 
 Vector = NDArray[np.int64]
 """What clients measure and what is summed: whole numbers, so that sums and noise are exact."""
@@ -42,6 +43,12 @@ R_co = TypeVar("R_co", covariant=True)
 
 LARGEST_ROWS_PER_CLIENT = 2**32
 """No client may hold more rows: the bound from which "sums cannot wrap" is proven."""
+
+TOTAL_BITS = 59
+"""Resolutions are chosen so that totals stay below 2^59: secure sums hold totals below 2^60, the rest is for noise."""
+
+LARGEST_EPSILON = 10_000.0
+"""A larger epsilon promises nothing: it is a mistake in the number."""
 
 
 # --- what is promised ---------------------------------------------------------------------------------
@@ -108,20 +115,26 @@ class Protection:
     """
 
     unit: Unit = Unit.EXAMPLE
+    """What privacy protects: one example, or one client."""
     neighbours: Neighbours = Neighbours.ADD_REMOVE
-    rows_per_client: int | None = None
+    """Which data sets must look alike: with and without one unit, or with one replaced."""
+    rows_per_client: Annotated[int, Interval(ge=1, le=LARGEST_ROWS_PER_CLIENT)] | None = None
+    """Bound on the rows of one client (required for unit client); excess rows are left out."""
 
     def __post_init__(self) -> None:
         for name, kind in (("unit", Unit), ("neighbours", Neighbours)):
             if getattr(self, name) not in list(kind):
-                raise UsageError(f"{name}: got {getattr(self, name)!r}, expected one of {', '.join(kind)}.")
+                raise ParameterError(name, f"got {getattr(self, name)!r}, expected {' or '.join(kind)}.")
             object.__setattr__(self, name, kind(getattr(self, name)))
         if self.rows_per_client is not None and not 1 <= self.rows_per_client <= LARGEST_ROWS_PER_CLIENT:
-            raise UsageError(f"rows per client: got {self.rows_per_client}, expected at least 1.")
+            raise ParameterError(
+                "rows_per_client", f"got {self.rows_per_client}, expected a whole number from 1."
+            )
         if self.unit is Unit.CLIENT and self.rows_per_client is None:
-            raise UsageError(
-                "unit client: the rows of one client are unbounded, so no finite noise hides them; "
-                "give --rows-per-client R (excess rows are left out at random)."
+            raise ParameterError(
+                "unit",
+                "got client, but the rows of one client are unbounded, so no finite noise hides them; give "
+                "`rows_per_client` (excess rows are left out at random).",
             )
 
     @property
@@ -147,16 +160,22 @@ class Protection:
 class Budget:
     """A privacy budget (epsilon, delta); delta = 0 is pure differential privacy."""
 
-    epsilon: float
-    delta: float = 0.0
+    epsilon: Annotated[float, Interval(gt=0, le=LARGEST_EPSILON)]
+    """Privacy budget; required by trust models that add noise."""
+    delta: Annotated[float, Interval(ge=0, lt=1)] = 0.0
+    """Failure probability of the privacy guarantee; 0 is pure."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "delta", float(self.delta))
-        if not 0 < self.epsilon < float("inf"):
-            raise UsageError(f"epsilon: got {self.epsilon:.3g}, expected a finite number above 0.")
+        if not 0 < self.epsilon <= LARGEST_EPSILON:
+            raise ParameterError(
+                "epsilon",
+                f"got {self.epsilon:.3g}, expected a number above 0, at most {LARGEST_EPSILON:,.0f} (a larger one "
+                "promises nothing).",
+            )
         if not 0 <= self.delta < 1:
-            raise UsageError(f"delta: got {self.delta:.3g}, expected a number in [0, 1).")
+            raise ParameterError("delta", f"got {self.delta:.3g}, expected a number in [0, 1).")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -435,6 +454,8 @@ class Released(Generic[S]):
     value: S
     noise: Noise
     clients: int
+    opening: Message | None = None
+    """Who opened it and how many answers were spare, as plain values; None where nothing has to be opened."""
 
     def with_value(self, value: Any) -> Released[Any]:
         """The same release, read as something else."""
@@ -540,6 +561,9 @@ class Plan:
         return self.setting.trust.measured(self.query.of)
 
 
+COORDINATOR = "coordinator"
+"""The name under which rosters list whoever asks. No client may have it."""
+
 SECOND_SERVER = "helper"
 """The name under which rosters list the second server, of trust models that have two. No client may have it."""
 
@@ -553,10 +577,15 @@ class Party(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """Messages that the server half wants carried: recipient to message. Missing replies are dropouts."""
+    """Messages that the server half wants carried: recipient to message. Missing replies are dropouts.
+
+    `take` is called with each reply as it arrives and returns what is kept of it; None is a dropout. It keeps long
+    replies from piling up.
+    """
 
     to: Party = Party.CLIENTS
     requests: Mapping[str, Message]
+    take: Callable[[str, Message], Message | None] = field(default=lambda name, message: message, repr=False)
 
 
 Replies = Mapping[str, Message]
@@ -570,7 +599,9 @@ class Exchange:
     repeats it, so that clients recognise a question they have answered. `tasks` names, for each plan, the
     task that asked: a client keeps one memory per task. `helpers` are the servers that a trust model may use
     besides the one that drives it; the first sits on the same machine. `first_leg` is above zero if the
-    exchange goes on from an earlier answer (`Points`).
+    exchange goes on from an earlier answer (`Points`). `prekeys` are signed statements by member, for trust models that
+    need them (`TrustModel.members`), and `deadline` is until when their members may be asked (seconds since 1970).
+    `asker` is the public key of the coordinator as text, and `credentials` what it signs and checks with.
     """
 
     id: bytes
@@ -579,6 +610,10 @@ class Exchange:
     tasks: tuple[str, ...] = ()
     helpers: tuple[str, ...] = ()
     first_leg: int = 0
+    prekeys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    deadline: int = 0
+    asker: str = ""
+    credentials: Credentials | None = field(default=None, repr=False)
 
 
 Measure = Callable[[], tuple[Vector, ...]]
@@ -587,6 +622,16 @@ Measure = Callable[[], tuple[Vector, ...]]
 
 class Credentials(Protocol):
     """A party's signing key and the public keys that it believes (its roster)."""
+
+    @property
+    def sites(self) -> Mapping[str, bytes]:
+        """The sites of the roster and their public keys: neither coordinator nor second server."""
+        ...
+
+    @property
+    def pinned(self) -> int:
+        """How many sites this party has pinned, those of other studies included."""
+        ...
 
     def knows(self, name: str) -> bool:
         """Whether the party of this name is in the roster."""
@@ -601,13 +646,47 @@ class Credentials(Protocol):
         ...
 
 
+class Membership(Protocol):
+    """What a client brings as a member of the committee that opens sums: its prekeys and what it has answered."""
+
+    def require_fresh(self, prekeys: Sequence[tuple[str, Any]], *, until: int) -> None:
+        """Refuse other members' prekeys that are out of date; raise `ProtocolError`."""
+        ...
+
+    def answer(
+        self,
+        public: bytes,
+        *,
+        session: bytes,
+        digest: bytes,
+        opened: Opened,
+        compute: Callable[[Any], bytes],
+    ) -> bytes:
+        """The one answer of a session, made from the private half of a prekey, or the one that was given already."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """A total that a member helps to open: over which clients, whether it is exact, and what was agreed about others.
+
+    `same_set` and `difference` are the terms of the exchange about exact totals over other sets of clients.
+    """
+
+    clients: frozenset[str]
+    exact: bool
+    same_set: bool
+    difference: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """What reaches a client's (or helper's) half of a trust model.
 
     `cohort` is the number of clients that the server says it asks: a site's policy judges it, and the client
     half holds the server to it. `credentials` is None in a simulation; a site that has pinned the keys of the
-    others puts its own here, and the client half then believes nothing that is not signed.
+    others puts its own here, and the client half then believes nothing that is not signed. `asker` is the public key
+    whose signature the transport has checked, as text; empty if there is none.
     """
 
     exchange: bytes
@@ -616,18 +695,9 @@ class Request:
     leg: int
     recipient: str
     message: Message
+    asker: str = ""
     credentials: Credentials | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Together:
-    """With whom a client's rows go into an exact total, as far as it is told: its own name is among them.
-
-    `last` says that the client will not be told more precisely later in this exchange.
-    """
-
-    clients: frozenset[str]
-    last: bool
+    membership: Membership | None = None
 
 
 class TrustModel(ABC):
@@ -646,7 +716,16 @@ class TrustModel(ABC):
     """How many servers besides the one that drives it must take part."""
 
     first_client_leg: ClassVar[int] = 0
-    """The first leg that clients see: later ones of an exchange that they do not know are refused."""
+    """The leg at which rows are measured, and charged for; later ones of an exchange that is not known are refused."""
+
+    member_leg: ClassVar[int | None] = None
+    """The leg at which members answer, whether or not they know the exchange; it touches no rows."""
+
+    shows_measurements: ClassVar[bool] = True
+    """Whether the server sees each client's measurement: it does, unless that is masked, shared or noisy on leaving."""
+
+    clients_add_noise: ClassVar[bool] = False
+    """Whether the noise of a release is made of shares that clients add."""
 
     clients_sample: ClassVar[bool] = False
     """Whether of a sampled cohort everybody is asked: each client decides by a secret coin whether it takes part, and
@@ -684,12 +763,20 @@ class TrustModel(ABC):
     ) -> tuple[Message, Message]:
         """Client half: the reply, and the state for this exchange's next leg."""
 
-    def opens(self, request: Request, state: Message) -> Together | None:
-        """Whose exact total the reply to this leg helps to open; None where a client is not told, or noise is added.
+    def committee(self, cohort: Sequence[str]) -> tuple[str, ...]:
+        """The clients whose prekeys an exchange over this cohort needs, in an order that all parties arrive at."""
+        return ()
 
-        Asked before `respond`, which then checks the same message: here, what is malformed is None.
-        """
-        return None
+    def with_members(self, names: Sequence[str]) -> TrustModel:
+        """The same for a simulation of so many clients that only some of these open totals; else itself."""
+        return self
+
+    def attendance(self, clients: int) -> str:
+        """How many of so many clients may miss a pass, and how probable it is that enough do not; empty if any may."""
+        return ""
+
+    def require_cohort(self, clients: int, *, roster: int, members: int) -> None:  # noqa: B027
+        """Refuse, before anything is recorded, a cohort that is too small: `clients` of `roster`, so many members."""
 
     def assist(self, request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
         """Helper half, for trust models with a second server: the reply and the next state."""

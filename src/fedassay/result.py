@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,11 @@ STUDY = "study"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Result:
+class Result(Mapping[str, Any]):
     """Everything that a run says, in the order of the public contract.
 
-    `results` belongs to the task; the rest is the same for all tasks. Reports are made from `to_dict()`
-    alone.
+    `results` belongs to the task; the rest is the same for all tasks. As a mapping, a result is its `results`:
+    ``"roc_auc" in result``, ``list(result)``, ``dict(result)``. Reports are made from `to_dict()` alone.
     """
 
     task: str
@@ -44,6 +44,14 @@ class Result:
             return self.results[name]
         except KeyError:
             raise KeyError(self._where(name)) from None
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the task's metrics and curves."""
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        """How many of them there are."""
+        return len(self.results)
 
     def __repr__(self) -> str:
         """Which result it is; the numbers are in `results`."""
@@ -102,7 +110,8 @@ class Result:
 
     def to_json(self) -> str:
         """The document as text. Not-a-number never appears: an undefined metric is null with a reason."""
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+        content = {one.name: getattr(self, one.name) for one in fields(self)}
+        return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the document; the file is complete or it is not there."""
@@ -131,9 +140,17 @@ def describe_privacy(setting: Setting, *, simulated: bool) -> dict[str, Any]:
 
 
 def describe_cohort(
-    results: Mapping[str, Any], *, asked: int, answered: int, truncated: int | None
+    results: Mapping[str, Any],
+    *,
+    asked: int,
+    answered: int,
+    truncated: int | None,
+    openings: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """The `cohort` part of a result; `truncated` is known to a simulation only."""
+    """The `cohort` part of a result; `truncated` is known to a simulation only.
+
+    `openings` say of each total of a release who opened it, and with which signature (`Journal.openings`).
+    """
     nobody = answered == 0  # nobody was asked, because asking was of no use
     rows = _rows(results)
     return {
@@ -141,6 +158,7 @@ def describe_cohort(
         "dropped": 0 if nobody else asked - answered,
         "truncated": truncated,
         "rows": None if rows is None else max(0, rows),  # noise can take an estimate below
+        **({"openings": list(openings)} if openings else {}),
     }
 
 

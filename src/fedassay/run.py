@@ -8,6 +8,7 @@ message leave. A run that crashed is called again with the same journal.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -15,7 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedassay import envelope, wire
-from fedassay.errors import ProtocolError, UsageError
+from fedassay.crypto.prekeys import DAY
+from fedassay.errors import ProtocolError, TooFewClients, UsageError
 from fedassay.journal import Journal, MemoryJournal
 from fedassay.privacy.ledger import Charge, Ledger
 from fedassay.privacy.randomness import require_secure
@@ -46,8 +48,11 @@ FEDERATION = "federation"
 _DRAWS = 1000
 """So often a cohort is drawn before it is said that the rate is too small."""
 
-Hear = Callable[[int, Sequence[str]], frozenset[str]]
-"""Called by a runtime with a leg and who answered it; returns whose replies count (fewer in a replay)."""
+DAYS_OPEN = 30
+"""So long after an exchange has begun its members may be asked."""
+
+Hear = Callable[[int, Sequence[str]], None]
+"""Called by a runtime with a leg and who answered it, to be recorded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +64,8 @@ class Errand:
     exchange: Exchange
     randomness: Randomness = field(repr=False)
     hear: Hear = field(repr=False)
+    heard: Callable[[int], frozenset[str] | None] = field(default=lambda leg: None, repr=False)
+    """Who was heard at a leg when this exchange was carried before; None if it was not, or did not come so far."""
 
 
 class Runtime(Protocol):
@@ -77,6 +84,14 @@ class Runtime(Protocol):
     @property
     def helpers(self) -> Sequence[str]:
         """The names of the servers besides this one, the one on the same machine first; none if there are none."""
+        ...
+
+    def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes] | None:
+        """A prekey of each of these clients that has offered one, for one exchange; None if no messages pass."""
+        ...
+
+    def renewed(self, prekeys: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """The prekeys of an exchange that is taken up again: fresh ones, if they were of simulated clients now gone."""
         ...
 
     def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
@@ -359,6 +374,7 @@ class _Driver:
                     exchange=exchange,
                     randomness=self.randomness,
                     hear=lambda leg, who: self._hear(heard_as, leg, who),
+                    heard=lambda leg: self._heard(heard_as, leg),
                 )
             )
             recorded = {"kind": "released", "key": key, "values": [_to_message(one) for one in released]}
@@ -379,19 +395,51 @@ class _Driver:
                 "queries": digest,
                 # Hashed with its place in the run, so that even a repeated seed never repeats an identity.
                 "exchange": hashlib.sha256(self.randomness.bytes(16) + key.encode()).digest()[:16],
-                "cohort": self._asked(cohort, trust),
+                **self._whom(cohort, trust, plans[0].setting.clients),
             }
             self.journal.append(begun)
+        elif (renewed := self.runtime.renewed(begun["prekeys"])) != begun["prekeys"]:
+            begun = {**begun, "prekeys": renewed, "deadline": int(time.time()) + DAYS_OPEN * DAY}
         if begun["queries"] != digest:
             raise ProtocolError("journal: it belongs to a run that asked something else; use a new journal.")
         names = self.runtime.clients if begun["cohort"] is None else begun["cohort"]
+        prekeys, deadline = begun["prekeys"], begun["deadline"]
         return Exchange(
             id=begun["exchange"],
             plans=plans,
             cohort=tuple(names),
             tasks=tasks,
             helpers=tuple(self.runtime.helpers),
+            prekeys=prekeys,
+            deadline=deadline,
         )
+
+    def _whom(self, cohort: Cohort, trust: TrustModel, roster: int) -> Message:
+        """Who is asked, as the journal keeps it: nothing of this may be another when a run is taken up again.
+
+        Where members are needed, those who have offered no prekey cannot be among them. Unless members are named, every
+        client is one, so that such a client is not in the cohort either: it is missing from the beginning.
+        """
+        asked = self._asked(cohort, trust)
+        found: Message = {"cohort": asked, "drawn": asked is not None, "prekeys": {}, "deadline": 0}
+        if trust.member_leg is None or self.runtime.prekeys(()) is None:
+            return found
+        members = trust.committee(self.runtime.clients)
+        offered = self.runtime.prekeys(members) or {}
+        missing = [name for name in members if name not in offered]
+        names = self.runtime.clients if asked is None else asked
+        if missing and trust.committee(()):
+            raise TooFewClients(
+                f"{trust.name}: there is no prekey of {', '.join(missing)}, who shall open the totals; expected one "
+                "that is valid (`fedassay keys` prints a card with it)."
+            )
+        if missing:
+            names = [name for name in names if name in offered]
+            found["cohort"] = names
+        trust.require_cohort(len(names), roster=roster, members=len(offered))
+        found["prekeys"] = {name: offered[name] for name in members if name in offered}
+        found["deadline"] = int(time.time()) + DAYS_OPEN * DAY
+        return found
 
     def _asked(self, cohort: Cohort, trust: TrustModel) -> list[str] | None:
         """Whom the server asks; None for everybody."""
@@ -411,7 +459,7 @@ class _Driver:
         if not least <= size <= len(names):
             raise UsageError(
                 f"participation: got {size} of {len(names):,} clients in a round, expected {least} to {len(names):,} "
-                f"({trust.name}); change --participation."
+                f"({trust.name}); change `participation`."
             )
         chosen = set(np.argsort(self.randomness.words(len(names)))[:size].tolist())
         return [name for place, name in enumerate(names) if place in chosen]
@@ -429,12 +477,13 @@ class _Driver:
             f"{least} now and then; ask for more."
         )
 
-    def _hear(self, key: str, leg: int, who: Sequence[str]) -> frozenset[str]:
+    def _heard(self, key: str, leg: int) -> frozenset[str] | None:
         heard = self.journal.find("heard", key=key, leg=leg)
-        if heard is None:
+        return None if heard is None else frozenset(heard["from"])
+
+    def _hear(self, key: str, leg: int, who: Sequence[str]) -> None:
+        if self._heard(key, leg) is None:
             self.journal.append({"kind": "heard", "key": key, "leg": leg, "from": sorted(who)})
-            return frozenset(who)
-        return frozenset(heard["from"]) & frozenset(who)
 
 
 def _kept(task: str, query: Points[Any]) -> str:
@@ -469,6 +518,7 @@ def _to_message(released: Released[Any]) -> Message:
         "value": value,
         "noise": noise.to_message(),
         "clients": released.clients,
+        "opening": released.opening,
     }
 
 
@@ -478,4 +528,5 @@ def _from_message(message: Message) -> Released[Any]:
         value=tuple(value) if isinstance(value, list) else value,
         noise=Noise.from_message(message["noise"]),
         clients=message["clients"],
+        opening=message["opening"],
     )

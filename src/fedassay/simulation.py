@@ -1,39 +1,35 @@
-"""Simulated federations: any task, from data to a `Result`, in this process or on Flower's simulation."""
+"""Simulated federations: any task, from data to a `Result`, on any runtime that simulates clients."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from functools import cached_property
+from typing import Any
 
 from fedassay.agenda import Agenda, Alone, Run
-from fedassay.client import Client, Site
 from fedassay.data.federation import Federation, load
-from fedassay.data.holdings import Holdings
 from fedassay.data.partition import Partition
 from fedassay.data.split import HELD_OUT
 from fedassay.envelope import Refusal
-from fedassay.errors import FederationError, Refused, TooFewClients, UsageError
-from fedassay.helper import Helper
+from fedassay.errors import FederationError, ParameterError, Refused, TooFewClients
 from fedassay.journal import Journal, MemoryJournal
+from fedassay.parameters import made
 from fedassay.privacy.disclosure import Disclosure
 from fedassay.privacy.ledger import Charge, Ledger, MemoryLedger
-from fedassay.privacy.policy import AllowAll, Policy
+from fedassay.privacy.policy import Policy
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
-from fedassay.privacy.records import MemoryRecords
-from fedassay.protocol import Budget, Protection, Rows, Setting, Sum, TrustModel
+from fedassay.protocol import Budget, Protection, Setting, Sum, TrustModel
 from fedassay.result import Result, describe_cohort, describe_privacy
 from fedassay.run import run
 from fedassay.runtimes import disclosed
-from fedassay.runtimes.in_process import SERVERS, Aggregate, Faithful, Progress, require_sum
-
-Mode = Literal["auto", "faithful", "aggregate"]
-Carrier = Literal["in-process", "flower"]
-T = TypeVar("T")
-
-LARGEST_FAITHFUL = 250
-"""With more clients than this, mode "auto" draws totals in aggregate."""
+from fedassay.runtimes.card import DEFAULT, RUNTIME_CARDS, RuntimeCard, simulation_named
+from fedassay.runtimes.in_process.parameters import LARGEST_FAITHFUL, Mode
+from fedassay.runtimes.parameters import SimulationParameters
+from fedassay.runtimes.progress import Progress, silent
+from fedassay.runtimes.simulated import SimulatedFederation, SimulatedRuntime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +39,11 @@ class Simulation:
     Parameters
     ----------
     seed : makes a simulation repeatable. A release never takes one.
-    mode : `faithful` passes every client's own message through bytes; `aggregate` draws the total from
-        the same law; `auto` is faithful up to 250 clients, and wherever single clients are asked.
-    held_out : the share of the units that tasks which fit something keep to judge it.
+    mode : of the in-process runtime: `faithful` passes every client's own message through bytes; `aggregate` draws the
+        total from the same law; `auto` is faithful up to 250 clients, and wherever single clients are asked.
+    runtime : what carries the messages: the name of a runtime that simulates clients, such as ``in-process`` or
+        ``flower``, or its parameters as an object, seed and mode among them.
+    holdout : the share of the units that tasks which fit something keep to judge it.
     split_key : decides which units are held out; made from the seed, or drawn, if it is not given.
     policy : what every client allows; None if everything is, as nothing is really released.
     asker : the public key that clients are to take for that of whoever asks; nobody signs in a simulation.
@@ -56,8 +54,8 @@ class Simulation:
 
     seed: int | None = None
     mode: Mode = "auto"
-    carrier: Carrier = "in-process"
-    held_out: float = HELD_OUT
+    runtime: str | SimulationParameters = DEFAULT
+    holdout: float = HELD_OUT
     split_key: bytes | None = field(default=None, repr=False)
     progress: Progress | None = field(default=None, repr=False)
     policy: Policy | None = None
@@ -66,17 +64,33 @@ class Simulation:
     again: int = 0
 
     def __post_init__(self) -> None:
-        if self.seed is not None and self.seed < 0:
-            raise UsageError(f"seed: got {self.seed}, expected a whole number of at least 0.")
-        if self.carrier == "flower" and self.mode == "aggregate":
-            raise UsageError("mode aggregate: Flower passes every message; use the in-process runtime.")
-        if self.policy is not None and (self.carrier == "flower" or self.mode == "aggregate"):
-            raise UsageError(
-                "policy: only the faithful mode of the in-process runtime has clients that remember what they have "
-                "allowed; leave out --runtime flower and --mode aggregate."
+        object.__setattr__(self, "seed", self.parameters.seed)
+        if self.policy is not None and not self.parameters.tries_policies:
+            raise ParameterError(
+                "policy",
+                f"only the faithful mode of the {DEFAULT} runtime has clients that remember what they have allowed; "
+                "leave out `runtime` and `mode`.",
             )
-        if not 0 < self.held_out < 1:
-            raise UsageError(f"holdout: got {self.held_out:.3g}, expected a number between 0 and 1.")
+        if not 0 < self.holdout < 1:
+            raise ParameterError("holdout", f"got {self.holdout:.3g}, expected a number between 0 and 1.")
+
+    @cached_property
+    def parameters(self) -> SimulationParameters:
+        """The parameters of the runtime, checked."""
+        if isinstance(self.runtime, SimulationParameters):
+            if self.seed not in (None, self.runtime.seed) or self.mode != "auto":
+                raise ParameterError(
+                    "runtime", "got seed or mode besides its parameters, which have them; leave them out."
+                )
+            return self.runtime
+        given = {"seed": self.seed, "mode": self.mode if self.mode != "auto" else None}
+        given = {name: value for name, value in given.items() if value is not None}
+        return made(simulation_named(self.runtime), given, of=self.runtime)
+
+    @property
+    def card(self) -> RuntimeCard:
+        """The card of the runtime."""
+        return RUNTIME_CARDS[self.parameters.name]
 
     def randomness(self) -> SecureRandomness | SimulatedRandomness:
         """The source of all randomness of this simulation."""
@@ -91,62 +105,36 @@ class Simulation:
             return self.split_key
         return replace(self, again=0).randomness().child("split").bytes(32)
 
-    def carry(
-        self, federation: Federation, body: Callable[[Any], T], *, two_servers: bool, single: bool = False
-    ) -> T:
-        """Call `body` with a runtime for these clients, as long as it lives; `single`: they are asked one by one."""
-        if self.carrier == "in-process":
-            faithful = single and self.mode == "auto"
-            return body((replace(self, mode="faithful") if faithful else self).runtime(federation))
-        from fedassay.runtimes import flower  # an extra, imported only if asked for
+    def passes_messages(self, federation: Federation) -> bool:
+        """Whether every client's own message is passed; otherwise totals are drawn in aggregate."""
+        return self.parameters.passes_messages(federation.client_count, policy=self.policy is not None)
 
-        flower.require("flwr", "ray")
-        from fedassay.runtimes.flower.simulation import simulate_federation
+    def start(
+        self, federation: Federation, *, helpers: int = 0, single: bool = False
+    ) -> AbstractContextManager[SimulatedRuntime]:
+        """Start these clients: a context in which the runtime that asks them lives.
 
-        return simulate_federation(
-            federation,
-            body,
-            randomness=self.randomness(),
-            split_key=self.key_of_split(),
-            held_out=self.held_out,
-            two_servers=two_servers,
-            progress=self.progress,
+        Parameters
+        ----------
+        helpers : how many servers besides the coordinator's own the trust model needs.
+        single : whether clients are asked one by one.
+        """
+        start = self.card.start
+        assert start is not None
+        return start.load()(
+            self.parameters,
+            SimulatedFederation(
+                rows=federation,
+                randomness=self.randomness(),
+                split_key=self.key_of_split(),
+                holdout=self.holdout,
+                helpers=helpers,
+                single=single,
+                policy=self.policy,
+                asker=self.asker,
+                progress=self.progress or silent,
+            ),
         )
-
-    def runtime(self, federation: Federation) -> Faithful | Aggregate:
-        """The in-process runtime for these clients."""
-        randomness = self.randomness()
-        split_key = self.key_of_split()
-        many = federation.client_count > LARGEST_FAITHFUL and self.policy is None
-        if self.mode == "aggregate" or (self.mode == "auto" and many):
-            return Aggregate(
-                federation,
-                randomness=randomness.child("limit"),
-                split_key=split_key,
-                held_out=self.held_out,
-            )
-
-        def site(name: str, count: int) -> Site:
-            def rows() -> Rows:
-                return federation.rows_of(name)
-
-            return Site(
-                name=name,
-                dataset=name,
-                rows=rows,
-                policy=AllowAll() if self.policy is None else self.policy,
-                ledger=MemoryLedger(None, allow_exact=True),
-                randomness=randomness.child(f"client/{name}"),
-                split_key=split_key,
-                held_out=self.held_out,
-                holdings=lambda: Holdings(rows=count),
-                records=None if self.policy is None else MemoryRecords(),
-            )
-
-        counts = federation.rows_per_client.tolist()
-        clients = (Client(site(*one)) for one in zip(federation.clients, counts, strict=True))
-        helpers = [Helper(name, randomness=randomness.child(f"helper/{name}")) for name in SERVERS]
-        return Faithful(clients, helpers=helpers, progress=self.progress, asker=self.asker)
 
 
 def simulate(
@@ -170,6 +158,7 @@ def simulate(
 
     Parameters
     ----------
+    data : as `load` takes them, or the `Federation` that was loaded from them by these columns.
     name : of the study that clients and ledgers are told; that of the task, if nothing is said.
     journal : one that lasts lets a simulation that broke off go on; then nothing is asked, and charged, twice.
     ledger, dataset : where to record what is spent, and under which name; None keeps it in memory.
@@ -182,11 +171,11 @@ def simulate(
     profile = simulation.disclosure
     if profile is not None:
         disclosed.require(profile, trust, first)
-    if simulation.mode == "aggregate":
-        for query in first:
-            require_sum(query)
-    federation = load(data, client=client, columns=columns)
+    simulation.parameters.require(first)
+    federation = data if isinstance(data, Federation) else load(data, client=client, columns=columns)
     protection = trust.with_one_row_each(protection) if federation.one_row_each else protection
+    if federation.client_count > LARGEST_FAITHFUL and simulation.passes_messages(federation):
+        trust = trust.with_members(sorted(federation.clients))
     setting = Setting(trust=trust, protection=protection, budget=budget, clients=federation.client_count)
     if before is not None:
         before(setting)
@@ -195,9 +184,10 @@ def simulate(
     simulation = replace(simulation, again=len(kept.exchanged()))
     randomness = simulation.randomness().child("server")
 
-    def body(runtime: Any) -> tuple[Any, dict[str, Any]]:
+    single = any(not isinstance(query, Sum) for query in first)
+    with simulation.start(federation, helpers=trust.helpers_needed, single=single) as runtime:
         try:
-            return runtime, run(
+            outcome = run(
                 agenda.jobs(setting),
                 runtime=disclosed.published(runtime, profile),
                 ledger=MemoryLedger(None) if ledger is None else ledger,
@@ -209,13 +199,7 @@ def simulate(
             )
         except TooFewClients as error:
             raise _explained(error, runtime) from error
-
-    runtime, outcome = simulation.carry(
-        federation,
-        body,
-        two_servers=trust.helpers_needed > 0,
-        single=any(not isinstance(query, Sum) for query in first),
-    )
+        truncated = runtime.truncated
     few = federation.client_count <= LARGEST_FAITHFUL
     results = agenda.results(
         outcome, Run(clients=federation.clients if few else (), budget=budget, receipts=receipts)
@@ -229,14 +213,14 @@ def simulate(
             results,
             asked=federation.client_count,
             answered=kept.answered(federation.client_count),
-            truncated=runtime.truncated,
+            truncated=truncated,
         ),
         runtime=_described(runtime, federation.client_count, time.perf_counter() - started),
         warnings=(*federation.warnings, *_refusals(runtime), *disclosed.warnings(profile)),
     )
 
 
-def _described(runtime: Any, clients: int, seconds: float) -> dict[str, Any]:
+def _described(runtime: SimulatedRuntime, clients: int, seconds: float) -> dict[str, Any]:
     return {
         "name": runtime.name,
         "mode": runtime.mode,
@@ -246,13 +230,12 @@ def _described(runtime: Any, clients: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def _refusals(runtime: Any) -> list[str]:
-    """Who refused, and why: in a simulation the reasons are known."""
-    reasons = runtime.reasons if isinstance(runtime, Faithful) else {}
-    return [f"The client {name} refused: {reason}" for name, reason in reasons.items()]
+def _refusals(runtime: SimulatedRuntime) -> list[str]:
+    """Who refused, and why: in a simulation the reasons may be known."""
+    return [f"The client {name} refused: {reason}" for name, reason in runtime.reasons.items()]
 
 
-def _explained(error: TooFewClients, runtime: Any) -> FederationError | Refused:
+def _explained(error: TooFewClients, runtime: SimulatedRuntime) -> FederationError | Refused:
     """The same error with why clients refused; a refusal, if all who said something refused by their rules."""
     told = _refusals(runtime)
     if not told:

@@ -44,27 +44,25 @@ from typing import Any
 from fedassay.client import Client, Site
 from fedassay.crypto.identity import Credentials, Identity, key_from_text
 from fedassay.data.federation import load
+from fedassay.data.findings import raise_first
 from fedassay.data.holdings import Holdings, take_stock
 from fedassay.data.schema import Columns
-from fedassay.data.sources import source_named
+from fedassay.data.sources import files_with_rows, source_named
 from fedassay.data.split import HELD_OUT
 from fedassay.data.sql import Database
 from fedassay.endpoint import FileStore, write_durably
 from fedassay.errors import DataError, PolicyRefusal, UsageError
-from fedassay.files import sync_folder
+from fedassay.member_store import MemberStore
 from fedassay.privacy.database_ledger import DatabaseLedger
 from fedassay.privacy.database_records import DatabaseRecords
 from fedassay.privacy.ledger_place import Place
 from fedassay.privacy.policy import Policy
 from fedassay.privacy.policy_file import PolicyFile, RefuseAll, Vocabulary, policy_of
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import SECOND_SERVER, Budget, Rows
+from fedassay.protocol import COORDINATOR, SECOND_SERVER, Budget, Rows
 from fedassay.summaries import CATALOGUE
 from fedassay.tasks.catalogue import TASKS
 from fedassay.trust import TRUST_MODELS
-
-COORDINATOR = "coordinator"
-"""The name under which a roster lists the coordinator's key."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KNOWN = {"name", "dataset", "data", "query", "key", "state", "ledger", "columns", "policy", "roster"}
@@ -85,6 +83,7 @@ class SiteFile:
     ledger: Path | str = field(repr=False)
     policy: Policy
     credentials: Credentials = field(repr=False)
+    prekeys: Path
 
     @classmethod
     def read(cls, path: Path) -> SiteFile:
@@ -125,6 +124,7 @@ class SiteFile:
             columns=_columns(path, _table(path, content, "columns")),
             policy=_policy(path, content.get("policy"), folder),
             credentials=Credentials(identity=Identity.load(folder / content["key"]), roster=roster),
+            prekeys=prekeys_of(folder / content["key"]),
         )
 
     @property
@@ -135,18 +135,31 @@ class SiteFile:
         except PolicyRefusal:
             return None
 
-    def open(self) -> Client:
-        """The client that answers for this site; its state is on the disk before a reply leaves."""
+    def offer(self, count: int, *, asker: str) -> list[bytes]:
+        """Fresh prekeys for a coordinator (its public key as text), without opening the site."""
+        made = MemberStore(self.prekeys).issue(
+            count, coordinator=asker, credentials=self.credentials, randomness=SecureRandomness()
+        )
+        return [prekey.packed() for prekey in made]
+
+    def open(self, *, rehearsal: bool = False) -> Client:
+        """The client that answers for this site; its state is on the disk before a reply leaves.
+
+        In a rehearsal prekeys are used on a copy.
+        """
         self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         store = FileStore(self.state / "store")  # first: its lock also guards what follows
+        prekeys = MemberStore(self.prekeys)
         key = _split_key(self.state / "split.key")
         anchor = self.state / "ledger.head"
 
         def rows() -> Rows:
             try:
-                return load(self.data, columns=self.columns, empty_is_fine=True).pooled()
+                federation = load(self.data, columns=self.columns, empty_is_fine=True)
             except UsageError as error:  # that a file is not there is not the asker's fault
                 raise DataError(str(error)) from error
+            raise_first(list(federation.not_read))  # a release has nobody to warn of missing rows
+            return federation.pooled()
 
         # Which rows are held out depends on the site's name, too: another one is another split of the same rows.
         whose = hashlib.blake2b(f"{self.name} {HELD_OUT}".encode(), key=key, person=b"fedassay split")
@@ -166,10 +179,16 @@ class SiteFile:
             roles=frozenset(self.columns),
             holdings=holdings,
             records=DatabaseRecords(self.ledger, anchor=anchor),
+            prekeys=prekeys.copied() if rehearsal else prekeys,
             # Among peers the coordinator is nobody: with it, two clients would pass for three.
             credentials=self.credentials.among(set(self.credentials.roster) - {COORDINATOR}),
         )
         return Client(site, store=store)
+
+
+def prekeys_of(key: Path) -> Path:
+    """Where a party keeps its prekeys: beside its private key, under the same name."""
+    return key.with_suffix(".prekeys")
 
 
 def read_ledger(path: Path, content: dict[str, Any], state: Path) -> Path | str:
@@ -239,9 +258,8 @@ def _stamp(data: Path | Database, columns: dict[str, str], name: str) -> str | N
     """What changes when the files do, without reading them; None for a database, which says nothing of the kind."""
     if isinstance(data, Database):
         return None
-    files = sorted(data.iterdir()) if data.is_dir() else [data]
     try:
-        facts = [(str(file), *(_facts(file.stat()))) for file in files]
+        facts = [(str(file), *(_facts(file.stat()))) for file in files_with_rows(data)]
     except OSError:
         return None  # whoever reads the rows will say what is wrong
     return hashlib.sha256(json.dumps([facts, sorted(columns.items()), name]).encode()).hexdigest()
@@ -268,12 +286,5 @@ def _known(path: Path, stamp: str | None, take: Callable[[], Holdings]) -> Holdi
 def _split_key(path: Path) -> bytes:
     """The site's secret for the split into fit and held-out rows: made once, kept for ever."""
     if not path.exists():
-        partial = path.with_name(path.name + ".partial")
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(SecureRandomness().bytes(32))
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-        sync_folder(path.parent)
+        write_durably(path, SecureRandomness().bytes(32))
     return path.read_bytes()

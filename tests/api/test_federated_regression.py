@@ -64,7 +64,7 @@ def test_clients_count_by_their_rows_or_by_their_visits() -> None:
     # Client a has four rows of 0 in each round, client b one row of 1 in every other round.
     found = {}
     for weights in ("rows", "clients"):
-        model = FederatedRegression(weights=weights, step=0.1, intercept=False)
+        model = FederatedRegression(weighting=weights, step=0.1, intercept=False)
         for number in range(60):
             here = number % 2
             y = np.array([0.0] * 4 + [1.0] * here)
@@ -148,7 +148,7 @@ def test_a_stream_of_separated_rows_is_told() -> None:
 def test_stopped_and_resumed_it_has_the_same_numbers_to_the_last_bit(own: Any, tmp_path: Path) -> None:
     name = own if isinstance(own, str) else own.name
     seen = list(batches(14, model=name))
-    options: dict[str, Any] = {"local_steps": 3, "scale": SCALE, "weights": "clients", "step": 0.05}
+    options: dict[str, Any] = {"local_steps": 3, "scale": SCALE, "weighting": "clients", "step": 0.05}
     whole = learned(FederatedRegression(own, **options), seen)
     part = learned(FederatedRegression(own, **options), seen[:5])
     for batch in seen[5:]:
@@ -182,7 +182,7 @@ X, Y = np.arange(6.0).reshape(3, 2), np.array([0.0, 1.0, 1.0])
         ({"model": 3}, (X, Y), "model: got 3"),
         ({"method": "separated-plug-in"}, (X, Y), "method: got 'separated-plug-in', expected one of round"),
         ({"local": "none"}, (X, Y), "local: got 'none'"),
-        ({"weights": "all"}, (X, Y), "weights: got 'all'"),
+        ({"weighting": "all"}, (X, Y), "weighting: got 'all'"),
         ({"level": 2}, (X, Y), "level: got 2"),
         ({"scale": ((0.0,), (1.0,))}, (X, Y), "centres: expected 2 finite numbers"),
         ({"model": "logistic"}, (X, Y + 1), "y: got 2, expected 0 or 1"),

@@ -26,7 +26,7 @@ def rows_of_counts(rows: int = 1500, seed: int = 3) -> pd.DataFrame:
 
 def fitted(data: pd.DataFrame, **options: Any) -> tuple[np.ndarray, np.ndarray]:
     given = {"model": PoissonLoss(), "target": "k", "features": ["age", "dose"], "offset": "known"}
-    found = fedassay.infer(data, client="site", trust=fedassay.Plain(), **(given | options))["coefficients"]
+    found = fedassay.infer(data, client="site", privacy=fedassay.Plain(), **(given | options))["coefficients"]
     return np.array([one["value"] for one in found]), np.array([one["standard_error"] for one in found])
 
 
@@ -77,7 +77,7 @@ def test_what_makes_no_sense_is_refused() -> None:
     ):
         fitted(data.assign(k=data.k - 1))
     with pytest.raises(UsageError, match="code does not travel"):
-        fitted(data, simulation=fedassay.Simulation(carrier="flower"))
+        fitted(data, simulation=fedassay.Simulation(runtime="flower"))
     with pytest.raises(UsageError, match="without commas"):
         fitted(data, features=["age,dose"])
     with pytest.raises(UsageError, match="at least one column"):

@@ -77,7 +77,7 @@ def test_a_result_without_a_calibrator_has_no_artefact() -> None:
         client="site",
         score="p",
         label="y",
-        trust=fedassay.ServerDP(),
+        privacy=fedassay.ServerDP(),
         budget=fedassay.Budget(epsilon=0.1),
         simulation=fedassay.Simulation(seed=1),
     )

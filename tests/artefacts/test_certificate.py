@@ -26,12 +26,13 @@ from certified_folders import (
 from fedassay.artefacts import privacy_words
 from fedassay.artefacts.certificate import KEY_OF_SOMEBODY, KEY_OF_THE_STUDY, certify
 from fedassay.artefacts.certificate_ledger import composed
-from fedassay.artefacts.verified import check
+from fedassay.artefacts.verified import ANY_KEY, check
 from fedassay.crypto.identity import key_to_text
 from fedassay.errors import UsageError
 from fedassay.privacy import accounting
 from fedassay.protocol import NO_NOISE, Budget, Neighbours, Part, Unit
 from fedassay.trust import TRUST_MODELS
+from fedassay.trust.card import TRUST_CARDS
 from stated import Verify
 from study_documents import study_document
 
@@ -88,7 +89,7 @@ def test_without_a_key_one_is_made_and_the_certificate_says_what_that_means(tmp_
     assert key["made_for_this_study"] is True
     assert key["meaning"] == KEY_OF_THE_STUDY
     assert key["public"] != content_of_certificate(other)["key"]["public"]
-    assert check(folder).holds
+    assert check(folder, key=ANY_KEY).holds
     assert any(one.text == KEY_OF_THE_STUDY for one in check(folder).checks)
 
 
@@ -104,7 +105,8 @@ def test_mechanisms_are_those_of_the_releases(tmp_path: Path) -> None:
 
 
 def test_every_word_of_the_vocabulary_has_a_meaning() -> None:
-    assert set(privacy_words.TRUSTED) == set(TRUST_MODELS)
+    assert set(TRUST_CARDS) == set(TRUST_MODELS)
+    assert all(card.trusted.endswith(".") for card in TRUST_CARDS.values())
     assert set(privacy_words.UNITS) == set(Unit)
     assert set(privacy_words.NEIGHBOURS) == set(Neighbours)
     laws = {getattr(accounting, name) for name in ("LAPLACE", "GAUSSIAN", "SKELLAM", "UNARY", "CHOICE")}
@@ -216,7 +218,7 @@ def certify_at_the_edge(
     content = document(entries, epsilon=spent * (1 + slack) + 1e-12, delta=delta)
     ledger = content_of_certificate(certified(folder / "study", content))["ledger"]
     assert ledger["spent"] == composed(ledger) <= ledger["budget"]
-    assert check(folder / "study").holds
+    assert check(folder / "study", key=ANY_KEY).holds
     if spent > 0:
         with pytest.raises(UsageError, match="more than the budget"):
             certified(folder / "other", document(entries, epsilon=spent * 0.999, delta=delta))

@@ -447,7 +447,7 @@ def test_the_command_warns_of_probabilities_as_check_does(capsys: Any, tmp_path:
 def test_a_result_is_no_artefact(capsys: Any, tmp_path: Path) -> None:
     artefact, rows, out = files(tmp_path, INTERVAL)
     result = fedassay.conformal(
-        regression_rows(600), client="site", target="y", prediction="p", trust=fedassay.Plain()
+        regression_rows(600), client="site", target="y", prediction="p", privacy=fedassay.Plain()
     )
     result.save(artefact)
     code, _, err = call(capsys, "apply", artefact, rows, "--out", out)

@@ -67,7 +67,7 @@ def test_the_table_of_entries_is_that_of_the_file(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     write_data(300)
     result = fedassay.conformal(
-        "stays.parquet", client="hospital", target="days", prediction="predicted", trust=fedassay.Plain()
+        "stays.parquet", client="hospital", target="days", prediction="predicted", privacy=fedassay.Plain()
     )
     content = fedassay.ConformalPredictor.of(result).to_json()
     table = PAGE.read_text(encoding="utf-8").partition("## The file")[2]

@@ -297,7 +297,7 @@ def run(**options: Any) -> fedassay.Result:
     return fedassay.conformal(
         options.pop("data", regression_rows(600)),
         client="site",
-        trust=fedassay.Plain(),
+        privacy=fedassay.Plain(),
         simulation=fedassay.Simulation(seed=1),
         **options,
     )
@@ -353,7 +353,7 @@ def test_a_result_without_a_threshold_has_no_predictor() -> None:
     none = {**found.results, "threshold": None, "infinite": False, "reason": "nobody sent anything"}
     with pytest.raises(DataError, match="it has no threshold: nobody sent anything"):
         fedassay.ConformalPredictor.of(replace(found, results=none))
-    ecdf = fedassay.ecdf(rows, client="site", value="y", lower=-5, upper=5, trust=fedassay.Plain())
+    ecdf = fedassay.ecdf(rows, client="site", value="y", lower=-5, upper=5, privacy=fedassay.Plain())
     with pytest.raises(UsageError, match="expected one of conformal"):
         fedassay.ConformalPredictor.of(ecdf)
 

@@ -18,7 +18,7 @@ from fedassay.privacy import accounting, samplers
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Noise, Protection, Randomness, Sensitivity, Vector
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.trust import DistributedDP
+from fedassay.trust.one_shot_sizes import Sizes
 
 CONFIDENCE = 0.999
 
@@ -55,11 +55,6 @@ def one_level_less(self: ScoreHistogram, protection: Protection) -> Sensitivity:
     return Sensitivity.of_counts(protection, multipliers=self.multipliers[:-1])
 
 
-def colluders_forgotten(self: DistributedDP, clients: int) -> int:
-    """As if all survivors added their share: the total lacks one."""
-    return self.fewest_survivors(clients)
-
-
 def finds_half_the_noise(name: str, samples: int, monkeypatch: pytest.MonkeyPatch) -> bool:
     assert not audited(name, samples).violated
     monkeypatch.setattr(accounting, "draw", halved)
@@ -90,7 +85,8 @@ def test_half_the_noise_is_found_elsewhere(name: str, monkeypatch: pytest.Monkey
 
 
 def test_a_lost_share_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DistributedDP, "fewest_honest", colluders_forgotten)
+    """Made as if all who are in a total added their share, colluders too: the total lacks one."""
+    monkeypatch.setattr(Sizes, "honest", property(lambda sizes: sizes.least))
     found = audited("distributed-dp/polya", 1_000)
     assert found.bound.epsilon > found.case.budget.epsilon
 

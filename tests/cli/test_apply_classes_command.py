@@ -137,6 +137,7 @@ def result() -> fedassay.Result:
             "method": "vector",
             "solver": "exact",
             "parameters": {},
+            "classes": [],
             "calibrator": CALIBRATOR.map.to_json(),
             "recommended": True,
             "reason": "Recommended.",

@@ -239,7 +239,7 @@ BAD_USAGE: dict[str, tuple[tuple[Any, ...], str]] = {
     "isotonic under noise": ((*COLUMNS, *PRIVATE, "--method", "isotonic"), "it needs exact sums"),
     "no epsilon": (
         (*COLUMNS, "--privacy", "server-dp"),
-        "--privacy server-dp: it adds noise, so it needs a budget; give --epsilon",
+        "--privacy: server-dp adds noise, so it needs a budget; give --epsilon",
     ),
     "no bound on rows": ((*COLUMNS, *PRIVATE, "--unit", "client"), "give --rows-per-client"),
     "rounds of auto": (
@@ -260,13 +260,13 @@ BAD_USAGE: dict[str, tuple[tuple[Any, ...], str]] = {
     ),
     "a method of scores": (
         (*COLUMNS, "--method", "platt"),
-        "method: got platt, which is for --score; expected one of auto, temperature",
+        "--method: got 'platt', expected auto, temperature",
     ),
     "a method of logits": (
         ("--score", "p", "--label", "labels", "--method", "vector"),
         "method: got 'vector'",
     ),
-    "scores too": ((*COLUMNS, "--score", "p"), "score: got it together with logits"),
+    "scores too": ((*COLUMNS, "--score", "p"), "--score: got it together with --logits"),
     "neither": (("--label", "labels"), "give --score"),
     "participation": ((*COLUMNS, "--method", "bbq", "--participation", 0), "participation: got 0"),
     "holdout": ((*COLUMNS, "--holdout", 1), "holdout: got 1"),
@@ -286,7 +286,7 @@ def test_bad_usage_is_one_sentence(capsys: Any, data: Path, tmp_path: Path, prob
 def test_too_few_clients_for_a_secure_sum(capsys: Any, tmp_path: Path) -> None:
     path = tmp_path / "two.npz"
     np.savez(path, **{**rows(60), "client": np.arange(60) % 2})
-    said = refused(capsys, path, tmp_path / "c.json", *COLUMNS, code=4)
+    said = refused(capsys, path, tmp_path / "c.json", *COLUMNS)
     assert "got 2 clients, expected at least 3" in said
 
 

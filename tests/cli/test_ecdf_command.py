@@ -219,18 +219,21 @@ def test_a_seed_makes_it_repeatable(capsys: Any, csv: Path) -> None:
 SERVER = ["--privacy", "server-dp", "--epsilon"]
 BAD_USAGE = {
     "range upside down": (["--lower", 5, "--upper", 5], "range: got 5 to 5, expected a lower end below"),
-    "no range": (["--lower", 5], "range: got no lower or no upper end"),
-    "range twice": (["--lower", 5, "--upper", 9, "--grid", "6,7"], "range: got a range and points"),
-    "range not finite": (["--lower", 0, "--upper", "inf"], "expected two finite numbers"),
-    "range not a number": (["--lower", "nan", "--upper", 1], "expected two finite numbers"),
+    "no range": (["--lower", 5], "--upper: missing; expected the range"),
+    "range twice": (
+        ["--lower", 5, "--upper", 9, "--grid", "6,7"],
+        "--lower: got it beside the points of --grid",
+    ),
+    "range not finite": (["--lower", 0, "--upper", "inf"], "--upper: got inf, expected a number"),
+    "range not a number": (["--lower", "nan", "--upper", 1], "--lower: got nan, expected a number"),
     "logarithm of zero": ([*RANGE, "--grid", "logarithmic"], "expected one above 0 for a logarithmic grid"),
     "unknown grid": (["--grid", "dense"], "--grid: got 'dense', expected uniform"),
     "points that do not increase": (["--grid", "1,3,3"], "must be finite and increasing"),
     "no points": ([*RANGE, "--points", 0], "points: got 0"),
     "one point": ([*RANGE, "--points", 1], "points: got 1"),
     "negative points": ([*RANGE, "--points", -4], "points: got -4"),
-    "too many points": ([*RANGE, "--points", (1 << 20) + 1], "expected a whole number from 2 to 2^20"),
-    "quantile 0": ([*RANGE, "--quantile", 0], "quantile: got 0"),
+    "too many points": ([*RANGE, "--points", (1 << 20) + 1], "expected a whole number from 2 to 1,048,576"),
+    "quantile 0": ([*RANGE, "--quantile", 0], "--quantile: got 0"),
     "quantile 1": ([*RANGE, "--quantile", 1], "quantile: got 1"),
     "quantile nan": ([*RANGE, "--quantile", "nan"], "quantile: got nan"),
     "level": ([*RANGE, "--level", 1], "level: got 1"),
@@ -248,18 +251,18 @@ BAD_USAGE = {
     "value as label": ([*RANGE, "--label", "age"], "expected two different columns"),
     "no epsilon": ([*RANGE, "--privacy", "server-dp"], "--epsilon"),
     "too little budget": (
-        [*RANGE, *SERVER, 0.1, "--precision", 0.01, "--rows", 1500],
+        [*RANGE, *SERVER, 0.1, "--precision", 0.01, "--expected-rows", 1500],
         "noise alone makes the band",
     ),
     "a precision of nobody knows how many": (
         [*RANGE, *SERVER, 1, "--precision", 0.1],
-        "give how many you expect (--rows)",
+        "give how many you expect (--expected-rows)",
     ),
-    "useless budget": ([*RANGE, *SERVER, 1e-4, "--rows", 1500], "else the band says nothing"),
-    "precision": ([*RANGE, *SERVER, 1, "--precision", 0, "--rows", 1500], "precision: got 0"),
+    "useless budget": ([*RANGE, *SERVER, 1e-4, "--expected-rows", 1500], "else the band says nothing"),
+    "precision": ([*RANGE, *SERVER, 1, "--precision", 0, "--expected-rows", 1500], "precision: got 0"),
     "two servers see how many rows there are": (
         [*RANGE, "--privacy", "two-server", "--epsilon", 1],
-        "--rows-per-client R",
+        "give --rows-per-client (clients",
     ),
     "json into nowhere": ([*RANGE, "--json", "no/such/folder/x.json"], "folder does not exist"),
     "report of another kind": ([*RANGE, "--report", "r.pdf"], "ends in .html"),
@@ -345,7 +348,7 @@ def test_other_trust_models_refuse_a_search_and_say_what_to_do(capsys: Any, csv:
     code, out, err = call(capsys, "quantiles", csv, *COLUMNS, "--lower", 0, "--upper", 128, "--quantile", 0.5)
     assert (code, out) == (2, "")
     assert "secure-sum keeps nothing of what clients send" in err
-    assert "fedassay ecdf" in err
+    assert "use --privacy two-server, or ecdf" in err
 
 
 # --- Hosmer-Lemeshow ------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def test_newton_is_what_statsmodels_finds_in_the_pooled_rows(capsys: Any, csv: P
 
 def test_the_command_is_the_function(capsys: Any, csv: Path) -> None:
     options = ["--rounds", 24, "--participation", 0.6, "--local-steps", 3, "--local", "fixed", "--level", 0.9]
-    more = ["--step", 1e-6, "--decay", 0.7, "--weights", "clients", "--contrast", "age - 2*sex = 1"]
+    more = ["--step", 1e-6, "--decay", 0.7, "--weighting", "clients", "--contrast", "age - 2*sex = 1"]
     document = document_of(capsys, csv, *LOGISTIC, *options, *more, "--no-intercept", "--no-standardise")
     result = fedassay.infer(
         frame(),
@@ -106,7 +106,7 @@ def test_the_command_is_the_function(capsys: Any, csv: Path) -> None:
         level=0.9,
         step=1e-6,
         decay=0.7,
-        weights="clients",
+        weighting="clients",
         contrasts=["age - 2*sex = 1"],
         intercept=False,
         standardise=False,
@@ -215,7 +215,7 @@ def test_progress_says_which_round_it_is(csv: Path) -> None:
         (["--level", "95"], "level: got 95"),
         (["--contrast", "age - height"], "contrast: got 'age - height'"),
         (["--method", "newton", "--rounds", "20"], "rounds: the method newton has no use for it"),
-        (["--errors", "model"], "errors: the method round-plug-in has no use for it"),
+        (["--variance", "model"], "--variance: the method round-plug-in has no use for it"),
         (["--method", "newton", "--state", "new.json"], "--state: newton keeps none"),
         (["--model", "probit"], "probit"),
     ],

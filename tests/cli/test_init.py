@@ -111,7 +111,7 @@ def test_nobody_to_ask(capsys: Any, monkeypatch: Any, own: Path, tmp_path: Path)
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     code, _, error = call(capsys, "init", own, "--out", tmp_path / "study.toml")
     assert code == 2
-    assert "nobody is there to answer; give --yes" in error
+    assert "this is not a terminal; use --yes" in error
     code, _, error = call(capsys, "init", "--yes", "--out", tmp_path / "study.toml")
     assert code == 2
     assert "DATA: missing" in error

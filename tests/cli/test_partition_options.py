@@ -132,4 +132,4 @@ def test_skew_needs_labels(capsys: Any, path: Path, command: str) -> None:
 def test_real_federations_have_no_partition(capsys: Any, command: tuple[str, ...]) -> None:
     code, _, error = call(capsys, *command, "--partition", "iid")
     assert code == 2
-    assert "No such option: --partition" in error
+    assert "--partition: no such option" in error

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedassay.cli import run_command
-from fedassay.tasks.evaluation.accuracy import METRICS
+from fedassay.metrics import METRICS, targets
 
 DATA = ["--rows", "4000", "--prevalence", "0.3", "--auc", "0.8", "--clients", "8"]
 NOISE = ["--privacy", "server-dp", "--epsilon", "1"]
@@ -26,7 +26,14 @@ def test_an_evaluation_in_words(capsys: Any, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("COLUMNS", "200")
     code, out, err = call(capsys, "evaluate", *DATA, *NOISE, *QUICK, "--target", "accuracy=0.02")
     assert (code, err) == (0, "")
-    for words in (*METRICS, "sampling", "privacy", "binning", "Recommended: height", "levels of width 1, "):
+    for words in (
+        *(METRICS[name].label for name in targets()),
+        "sampling",
+        "privacy",
+        "binning",
+        "Recommended: height",
+        "levels of width 1, ",
+    ):
         assert words in out
     assert "4,000 rows at 8 clients, 0.3 of them positive, AUC 0.8; server-dp, ε = 1, δ = 0." in out
     assert "For accuracy within 0.02: ε ≥ " in out

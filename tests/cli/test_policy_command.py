@@ -65,13 +65,13 @@ def test_who_is_refused_by_some_is_told_in_the_result(capsys: Any, csv: Path) ->
 
 
 def test_the_fewest_clients_can_be_raised_to_what_a_policy_asks_for(capsys: Any, csv: Path) -> None:
-    policy = 'trust_models = ["secure-sum"]\nsmallest_cohort = 4\n'
+    policy = 'trust_models = ["secure-sum"]\nsmallest_cohort = 5\n'
     code, _, err = tried(capsys, csv, policy)
     assert code == 3
-    assert "(--minimum-cohort 4)" in err
-    assert tried(capsys, csv, policy, "--minimum-cohort", 4)[0] == 0
-    code, _, err = tried(capsys, csv, policy, "--privacy", "plain", "--minimum-cohort", 4)
-    assert (code, "--minimum-cohort: plain has no such parameter" in err) == (2, True)
+    assert "(--minimum-cohort 5)" in err
+    assert tried(capsys, csv, policy, "--minimum-cohort", 5)[0] == 0
+    code, _, err = tried(capsys, csv, policy, "--privacy", "plain", "--minimum-cohort", 5)
+    assert (code, "--minimum-cohort: unknown parameter of plain, which has none" in err) == (2, True)
 
 
 def test_an_asker_is_taken_at_its_word_in_a_simulation(capsys: Any, csv: Path) -> None:
@@ -105,12 +105,12 @@ def test_the_total_holds_for_everything_that_a_task_asks(capsys: Any, csv: Path)
         (
             'trust_models = ["plain"]',
             ("--mode", "aggregate"),
-            "leave out --runtime flower and --mode aggregate",
+            "leave out --runtime and --mode",
         ),
         (
             'trust_models = ["plain"]',
             ("--runtime", "flower"),
-            "leave out --runtime flower and --mode aggregate",
+            "leave out --runtime and --mode",
         ),
         (
             'trust_models = ["plain"]',
@@ -139,6 +139,9 @@ def test_a_profile_is_said_in_the_result(capsys: Any, csv: Path) -> None:
     assert document["cohort"]["rows"] % 5 == 0
 
 
+ALL_OF_THEM = ("--minimum-cohort", "5", "--same-set")
+
+
 def examples() -> list[str]:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "policy.md").read_text()
     return [block.partition("```")[0] for block in page.split("```toml\n")[1:]]
@@ -147,15 +150,19 @@ def examples() -> list[str]:
 @pytest.mark.parametrize(
     ("number", "options", "words"),
     [
-        (0, ("--privacy", "distributed-dp", "--epsilon", "1", "--delta", "1e-6"), ""),
         (
             0,
-            ("--privacy", "distributed-dp", "--epsilon", "1.1", "--delta", "1e-6"),
+            ("--privacy", "distributed-dp", "--epsilon", "1", "--delta", "1e-6", "--minimum-cohort", "5"),
+            "",
+        ),
+        (
+            0,
+            ("--privacy", "distributed-dp", "--epsilon", "1.1", "--delta", "1e-6", "--minimum-cohort", "5"),
             "expected at most 1 per query",
         ),
-        (1, ("--height", "5", "--minimum-cohort", "5"), ""),
-        (1, ("--height", "6", "--minimum-cohort", "5"), "with height 6, expected one of 5"),
-        (1, ("--height", "5", "--minimum-cohort", "5", "--threshold", "0.51"), "with thresholds (0.1, "),
+        (1, ("--height", "5", *ALL_OF_THEM), ""),
+        (1, ("--height", "6", *ALL_OF_THEM), "with height 6, expected one of 5"),
+        (1, ("--height", "5", *ALL_OF_THEM, "--threshold", "0.51"), "with thresholds (0.1, "),
     ],
 )
 def test_the_examples_of_the_page(

@@ -28,8 +28,8 @@ def test_the_clock_goes_on_between_legs(monkeypatch: pytest.MonkeyPatch) -> None
             console.print(bars[0].make_tasks_table(bars[0].tasks))
         return seen.get()
 
-    monkeypatch.setattr(output, "Progress", Watched)
-    monkeypatch.setattr(output, "Console", terminal)
+    monkeypatch.setattr("rich.progress.Progress", Watched)
+    monkeypatch.setattr("rich.console.Console", terminal)
     with output.progress(quiet=False) as advance:
         for leg in range(3):
             now[0] += 10
@@ -57,8 +57,8 @@ def test_rounds_are_counted_with_the_time_that_is_left(monkeypatch: pytest.Monke
             console.print(bars[0].make_tasks_table(bars[0].tasks))
         return seen.get()
 
-    monkeypatch.setattr(output, "Progress", Watched)
-    monkeypatch.setattr(output, "Console", terminal)
+    monkeypatch.setattr("rich.progress.Progress", Watched)
+    monkeypatch.setattr("rich.console.Console", terminal)
     with output.rounds(quiet=False) as advance:
         for begun in range(1, 38):
             advance(0, begun, 200)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from command_line import call
-from fedassay.artefacts.verified import check
-from fedassay.crypto.identity import Identity
+from fedassay.artefacts.verified import ANY_KEY, check
+from fedassay.crypto.identity import Identity, key_to_text
 from fedassay.crypto.keys import Secret
 from fedassay.study import folder as folder_module
 from study_runs import place, rows, study_text
@@ -46,8 +46,10 @@ def test_all_files_lie_beside_the_study_in_a_folder_of_its_name(capsys: Any, pat
     assert (folder / "study.toml").read_text() == STUDY
     said = " ".join(out.split())
     assert f"Report: {folder / 'report.html'}" in said
-    assert f"fedassay verify {folder}" in said
-    assert check(folder).holds
+    verified = check(folder, key=ANY_KEY)
+    assert verified.holds
+    assert verified.public is not None
+    assert f"fedassay verify {folder} --key {key_to_text(verified.public)}" in said
 
 
 def test_json_goes_to_standard_output_alone(capsys: Any, path: Path) -> None:
@@ -71,7 +73,7 @@ def test_a_key_of_ones_own_signs(capsys: Any, path: Path, tmp_path: Path) -> Non
 def test_the_seed_repeats_a_study(capsys: Any, path: Path, tmp_path: Path) -> None:
     noisy = study_text(
         {"evaluate": {"height": 5}},
-        {"privacy": {"trust": "distributed-dp", "epsilon": 3.0}, "runtime": {"seed": 1}},
+        {"privacy": {"privacy": "distributed-dp", "epsilon": 3.0}, "runtime": {"seed": 1}},
     )
     path.write_text(noisy)
     for name in ("one", "two"):
@@ -144,11 +146,12 @@ def test_mlflow_without_the_extra(capsys: Any, path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "mlflow", None)
     text = refused(capsys, "run", path, "--mlflow", "sqlite:///none.db", "-q")
     assert text == "MLflow is not installed; install it with `pip install 'fedassay[mlflow]'`."
-    assert check(path.parent / "spring").holds
+    assert check(path.parent / "spring", key=ANY_KEY).holds
 
 
 def test_options_that_would_do_nothing_are_refused(capsys: Any, path: Path) -> None:
-    assert "--close: it is for studies by files" in refused(capsys, "run", path, "--close")
+    text = refused(capsys, "run", path, "--close")
+    assert text == "--close: it is for studies on file-drop, this one runs on in-process; leave it out."
     path.write_text(
         'name = "spring"\n[runtime]\nname = "file-drop"\ndrop = "drop"\nkey = "k"\nroster = "r"\n[tasks.evaluate]\n'
     )
@@ -159,7 +162,7 @@ def test_options_that_would_do_nothing_are_refused(capsys: Any, path: Path) -> N
 def test_what_a_study_refuses_ends_with_its_code(capsys: Any, path: Path) -> None:
     ledger = {"place": "ledger.sqlite", "epsilon": 1.0}
     path.write_text(
-        study_text({"evaluate": {}}, {"privacy": {"trust": "server-dp", "epsilon": 2.0}, "ledger": ledger})
+        study_text({"evaluate": {}}, {"privacy": {"privacy": "server-dp", "epsilon": 2.0}, "ledger": ledger})
     )
     text = refused(capsys, "run", path, code=3)
     assert "line 10: the study cannot be afforded, and nobody was asked" in text

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+import fedassay
 from certified_folders import OWNER, STRANGER, certified, content_of_certificate, document, forge
 from command_line import call
 from fedassay.crypto.identity import fingerprint, key_to_text
+from fedassay.errors import UsageError
 
 KEY = key_to_text(OWNER.public)
 
@@ -43,7 +45,10 @@ def test_without_a_certificate_it_is_wrong_use(capsys: Any, tmp_path: Path) -> N
         assert str(place) in err.replace("\n", "")
 
 
-@pytest.mark.parametrize("form", ["{key}", 'hospital-a = "{key}"', "{key}\n"])
+@pytest.mark.parametrize(
+    "form",
+    ["{key}", 'hospital-a = "{key}"', "{key}\n", 'Card:         hospital-a = "{key} AMBJvGoAAAAA="'],
+)
 def test_the_expected_key_comes_as_text_or_in_a_file(
     capsys: Any, folder: Path, tmp_path: Path, form: str
 ) -> None:
@@ -71,8 +76,47 @@ def test_what_is_no_public_key_is_refused(capsys: Any, folder: Path, tmp_path: P
 
 def test_a_forgery_is_found_by_the_key(capsys: Any, folder: Path) -> None:
     forge(folder, content_of_certificate(folder))
-    assert call(capsys, "verify", folder)[0] == 0
+    code, out, _ = call(capsys, "verify", folder)
+    assert code == 5
+    assert "Everything holds" not in out
+    assert "The signer was not checked" in out
+    assert "--any-key" in out
     assert call(capsys, "verify", folder, "--key", KEY)[0] == 5
+
+
+def test_any_signer_can_be_accepted(capsys: Any, folder: Path) -> None:
+    forge(folder, content_of_certificate(folder))
+    code, out, _ = call(capsys, "verify", folder, "--any-key")
+    assert code == 0
+    assert "Everything holds" in out
+    (folder / "report.html").write_text("changed")
+    code, out, _ = call(capsys, "verify", folder, "--any-key")
+    assert code == 5
+    assert "Does not hold: report.html" in out
+
+
+def test_a_key_and_any_key_are_not_meant_together(capsys: Any, folder: Path) -> None:
+    code, _, err = call(capsys, "verify", folder, "--any-key", "--key", KEY)
+    assert code == 2
+    assert "--any-key" in err
+
+
+def test_json_tells_an_unchecked_signer(capsys: Any, folder: Path) -> None:
+    code, out, _ = call(capsys, "verify", folder, "--json", "-")
+    found = json.loads(out)
+    assert code == 5
+    assert found["holds"] is False
+    assert {(one["what"], one["outcome"]) for one in found["checks"]} >= {("key", "unchecked")}
+    assert not any(one["outcome"] == "wrong" for one in found["checks"])
+
+
+def test_python_says_the_same_as_the_command(folder: Path) -> None:
+    assert not fedassay.verify(folder).holds
+    assert fedassay.verify(folder).unchecked
+    assert fedassay.verify(folder, key=KEY).holds
+    assert fedassay.verify(folder, any_key=True).holds
+    with pytest.raises(UsageError, match="any_key"):
+        fedassay.verify(folder, key=KEY, any_key=True)
 
 
 def test_json_says_the_same(capsys: Any, folder: Path, tmp_path: Path) -> None:
@@ -91,6 +135,6 @@ def test_json_says_the_same(capsys: Any, folder: Path, tmp_path: Path) -> None:
 def test_names_from_a_stranger_are_no_markup(capsys: Any, tmp_path: Path) -> None:
     content = document()
     content["parameters"]["study"] = "[red]spring[/red]"
-    code, out, _ = call(capsys, "verify", certified(tmp_path / "study", content))
+    code, out, _ = call(capsys, "verify", certified(tmp_path / "study", content), "--any-key")
     assert code == 0
     assert "[red]spring[/red]" in out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +120,10 @@ def test_bad_values_are_counted_over_all_batches(tmp_path: Path) -> None:
 
 def test_a_missing_column_lists_the_columns_and_suggests_one() -> None:
     text = sentence({"Score": [0.5], "y": [1]}, columns={"score": "score", "label": "y"})
-    assert "column 'score' (score): got no such column among 'Score', 'y'" in text
+    assert "column 'score' (score): got no such column, expected one of 'Score', 'y'" in text
     assert text.endswith("did you mean 'Score'?")
     text = sentence({"zzz": [0.5], "y": [1]}, columns={"score": "score", "label": "y"})
-    assert text.endswith("name one of the existing columns.")
+    assert text.endswith("check the name.")
     many = {f"c{i}": [0] for i in range(50)}
     assert "'c19' and 30 more" in sentence(many)
 
@@ -140,7 +141,9 @@ def test_a_column_that_stands_twice() -> None:
 
 def test_a_file_of_a_folder_is_named(site_folder: Path) -> None:
     write(site_folder / "B.parquet", {"q": [0.5], "y": [1]})
-    assert "B.parquet, column 'p' (score): got no such column among 'q', 'y'" in sentence(site_folder)
+    assert "B.parquet, column 'p' (score): got no such column, expected one of 'q', 'y'" in sentence(
+        site_folder
+    )
     write(site_folder / "B.parquet", {"p": [0.5, 3.0], "y": [1, 1]})
     assert "B.parquet, column 'p' (score): got 1 bad value in 2 rows, the first in row 1 " in sentence(
         site_folder
@@ -157,7 +160,9 @@ def test_rows_without_a_client(clients: Any) -> None:
     assert "column 'c' (client): got " in text
     first, bad = (0, 3) if clients[0] == [1] else (1, 2)
     assert f"got {bad} bad values in 3 rows, the first in row {first} (counting from 0)" in text
-    assert "expected the name or number of a client in every row; fill in the client" in text
+    assert (
+        "expected the name or number of a client in every row, without NUL bytes; fill in the client" in text
+    )
 
 
 def test_a_client_that_is_no_text() -> None:
@@ -200,7 +205,8 @@ def test_a_path_that_does_not_exist(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a.xlsx", "a", "a.csv.gz"])
 def test_unknown_suffixes(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("p,y\n")
-    assert "expected one of .parquet, .csv, .npz; convert or rename it" in sentence(tmp_path / name)
+    fix = "unpack it first" if name.endswith(".gz") else "convert or rename it"
+    assert f"expected one of .parquet, .csv, .npz; {fix}" in sentence(tmp_path / name)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "npz"])
@@ -233,19 +239,19 @@ def test_damaged_files(tmp_path: Path, suffix: str) -> None:
     write(path, {"p": data["p"], "y": data["y"]})
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    assert "got something unreadable (" in sentence(path)
+    assert re.search("got (something unreadable|a file that is not Parquet)", sentence(path))
     spoiled = bytearray(whole)
     spoiled[1000:1100] = bytes(100)
     path.write_bytes(spoiled)
-    assert "got something unreadable (" in sentence(path)
+    assert "got something unreadable" in sentence(path)
 
 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
         ("p;y\n0.5;1\n", "the header is not separated by commas"),
-        ("p,y\n0.5,1\n0.5,1,2\n", "Expected 2 columns, got 3"),  # pyarrow names the row, or not
-        ('p,y\n"0.5,1\n', "got something unreadable ("),
+        ("p,y\n0.5,1\n0.5,1,2\n", "got a row with 3 columns under a header with 2"),
+        ('p,y\n"0.5,1\n', "got a row with 1 column under a header with 2"),
         ("\n\n", "got no header line, expected the names of the columns"),
         (
             "p,y\n0.5,\n",
@@ -263,8 +269,6 @@ def test_broken_csv(tmp_path: Path, text: str, found: str) -> None:
     said = sentence(tmp_path / "a.csv")
     assert found in said
     assert "a.csv" in said
-    if "Expected" in found:
-        assert "got something unreadable (CSV parse error: " in said
 
 
 def test_csv_in_another_encoding(tmp_path: Path) -> None:
@@ -293,19 +297,15 @@ def test_folders(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / ".hidden").touch()
     assert "got an empty folder, expected one file per site (.parquet, .csv, .npz)" in sentence(folder)
+    (folder / "readme.txt").touch()
+    assert "got only 'readme.txt', expected one file per site (.parquet, .csv, .npz)" in sentence(folder)
     (folder / "a.csv").touch()
     assert "got no rows, expected at least one" in sentence(folder)
     write(folder / "b.csv", {"p": [0.5], "y": [1]})
-    (folder / "readme.txt").touch()
-    assert "got 'readme.txt', expected one file per site" in sentence(folder)
-    (folder / "readme.txt").unlink()
     write(folder / "b.parquet", {"p": [0.5], "y": [1]})
     assert "got 'b.csv' and 'b.parquet' for one site, expected one file per site; remove one" in sentence(
         folder
     )
-    (folder / "b.parquet").unlink()
-    (folder / "c").mkdir()
-    assert "got 'c', expected one file per site" in sentence(folder)
 
 
 def test_mistakes_in_the_call() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -237,21 +236,6 @@ def test_rows_of_a_client_are_arranged_once(sort: bool) -> None:
         assert np.shares_memory(first, again)
         assert not first.flags.writeable
         assert np.array_equal(first, np.column_stack([data["a"][mine], data["b"][mine]]))
-
-
-@pytest.mark.full
-def test_asking_a_client_again_is_cheap() -> None:
-    rng = np.random.default_rng(0)
-    rows = 250_000
-    data = {"s": rng.integers(0, 10, rows), "y": rng.random(rows)} | {n: rng.random(rows) for n in "abcde"}
-    federation = load(data, client="s", columns={"features": "a,b,c,d,e", "target": "y"})
-    took = []
-    for turn in range(300):
-        start = time.perf_counter()
-        for _ in federation.rows_of(str(turn % 10)).batches():
-            pass
-        took.append(time.perf_counter() - start)
-    assert np.median(took[20:]) < 300e-6
 
 
 def test_small_clients_are_not_kept_and_stay_right() -> None:

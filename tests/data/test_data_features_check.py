@@ -137,7 +137,7 @@ def test_the_command(capsys: Any, tmp_path: Path) -> None:
     assert [one["what"] for one in report["findings"]] == [f"{path}, column 'd' (feature)"]
     code, out, _ = call(capsys, "check", path, "--target", "y", "--features", "a,sex")
     assert code == 2
-    assert "column 'sex' (feature): got no such column among" in out
+    assert "column 'sex' (feature): got no such column, expected one of" in out
     code, _, err = call(capsys, "check", path, "--target", "y", "--features", "a,y")
     assert code == 2
     assert "got 'y' as target and as feature" in err

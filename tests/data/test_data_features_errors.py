@@ -84,11 +84,11 @@ def test_a_feature_that_is_the_offset_and_logits_beside_features() -> None:
 
 def test_a_missing_column() -> None:
     assert sentence(data_with(), columns={**TWO, "features": "age,BMI"}) == (
-        f"{MAPPING}column 'BMI' (feature): got no such column among 'age', 'bmi', 'y', expected the name of an "
-        "existing column; did you mean 'bmi'?"
+        f"{MAPPING}column 'BMI' (feature): got no such column, expected one of 'age', 'bmi', 'y'; "
+        "did you mean 'bmi'?"
     )
     text = sentence(data_with(x_1=[1, 2, 3], x_2=[1, 2, 3]), columns={**TWO, "features": "xs"})
-    assert "column 'xs' (feature): got no such column among" in text
+    assert "column 'xs' (feature): got no such column, expected one of" in text
     assert text.endswith("did you mean 'x'?")
 
 
@@ -253,7 +253,7 @@ def test_sites_that_do_not_agree(tmp_path: Path) -> None:
     )
     (tmp_path / "b.csv").write_text("x0,y\n1,2\n")
     text = sentence(tmp_path, columns={"features": "x0,x1"})
-    assert "b.csv, column 'x1' (feature): got no such column among 'x0', 'y'" in text
+    assert "b.csv, column 'x1' (feature): got no such column, expected one of 'x0', 'y'" in text
 
 
 @pytest.mark.parametrize("bad", [None, np.nan, -np.inf, "x"], ids=kind_of)

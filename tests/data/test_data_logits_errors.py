@@ -145,9 +145,9 @@ def test_fewer_than_two_classes(column: Any) -> None:
         (["z_1", "z_01"], "got 'z_1' and 'z_01' with one number"),
         (["z_0", "x"], "got 'z_0' alone, expected at least 2 columns, one for each class"),
         (["z_0", "z_1", "z_99999999999"], None),
-        (["Z_0", "Z_1"], "column 'z' (logits): got no such column among"),
-        (["zz_0", "z_a", "z__1", "z-1"], "column 'z' (logits): got no such column among"),
-        (["z_\u0663", "z_\u0664"], "column 'z' (logits): got no such column among"),
+        (["Z_0", "Z_1"], "column 'z' (logits): got no such column, expected one of"),
+        (["zz_0", "z_a", "z__1", "z-1"], "column 'z' (logits): got no such column, expected one of"),
+        (["z_\u0663", "z_\u0664"], "column 'z' (logits): got no such column, expected one of"),
     ],
     ids=kind_of,
 )  # fmt: skip
@@ -228,13 +228,13 @@ def test_a_single_logit_column_is_no_role_for_numbers() -> None:
         (["Logit_0", "Logit_1"], "logit", "did you mean 'Logit'?"),
         (["logit_0", "logit_1", "Logits"], "logits", "did you mean 'Logits'?"),
         (["logit_0", "other"], "logits", "did you mean 'logit_0'?"),  # one number begins nothing
-        (["0", "1"], "logits", "name one of the existing columns."),
+        (["0", "1"], "logits", "check the name."),
     ],
 )
 def test_what_numbered_columns_begin_with_is_suggested(names: list[str], asked: str, words: str) -> None:
     data = {"y": [0], **{name: [0.5] for name in names}}
     text = sentence(data, columns={"class": "y", "logits": asked})
-    assert f"column {asked!r} (logits): got no such column among" in text
+    assert f"column {asked!r} (logits): got no such column, expected one of" in text
     assert text.endswith(words)
 
 

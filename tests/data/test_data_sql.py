@@ -151,7 +151,9 @@ def test_names_that_repeat_and_columns_that_are_missing(kind: str, tmp_path: Pat
     data = database(kind, tmp_path, *THREE_ROWS, query="select p, y, y as p from t")
     with pytest.raises(DataError, match=r"column 'p' \(score\): got 2 columns of this name"):
         load(data, columns=COLUMNS)
-    with pytest.raises(DataError, match=r"column 'yy' \(label\): got no such column among 'p', 'y', 'p'"):
+    with pytest.raises(
+        DataError, match=r"column 'yy' \(label\): got no such column, expected one of 'p', 'y', 'p'"
+    ):
         load(data, columns={"label": "yy"})
 
 

@@ -153,7 +153,7 @@ def test_the_comparison_on_held_out_rows_sees_the_clients_of_the_run() -> None:
     options = {
         "target": "y",
         "prediction": "p",
-        "trust": fedassay.Plain(),
+        "privacy": fedassay.Plain(),
         "method": "average",
         "holdout": 0.5,
     }
@@ -200,7 +200,7 @@ def test_names_have_as_many_digits_as_they_need() -> None:
         ("dirichlet:-1", {"clients": 3}, "expected a finite number above 0"),
         ("dirichlet:nan", {"clients": 3}, "expected a finite number above 0"),
         ("dirichlet:inf", {"clients": 3}, "expected a finite number above 0"),
-        ("iid", {}, "clients: got none, expected over how many clients rows are dealt; give --clients."),
+        ("iid", {}, "clients: got none, expected over how many clients rows are dealt; give `clients`."),
         ("iid", {"clients": 0}, "clients: got 0, expected a whole number from 1 to 1,000,000."),
         ("iid", {"clients": MOST_CLIENTS + 1}, "clients: got 1000001, expected"),
         ("iid", {"clients": 2.5}, "clients: got 2.5, expected"),
@@ -222,7 +222,7 @@ def test_skew_needs_labels() -> None:
         UsageError, match=r"dirichlet:1, which deals rows by their labels, but no column of labels"
     ):
         load("nowhere.csv", client=partition, columns={"value": "v"})  # before the data are opened
-    with pytest.raises(UsageError, match=r"give --label if there are labels, or --partition iid"):
+    with pytest.raises(UsageError, match=r"give `label` if there are labels, or `partition='iid'`"):
         fedassay.ecdf("nowhere.csv", value="v", lower=0, upper=1, client=partition)
     assert partition.label_role({"label": "y", "score": "p"}) == "label"
     assert partition.label_role({"logits": "z", "class": "y"}) == "class"

@@ -10,22 +10,17 @@ import numpy as np
 from scipy.special import ndtri
 
 from binormal import Population, measure
+from fedassay.estimation.confusion import Confusion
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.metric import Metric
+from fedassay.metrics import METRICS, targets
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import NO_NOISE, Budget, Part, Protection, Setting, Sum, TrustModel
 from fedassay.tasks.calibration.accuracy import MapError, predict_map
 from fedassay.tasks.calibration.calibrate import Calibrate
 from fedassay.tasks.calibration.methods import fit
-from fedassay.tasks.evaluation.accuracy import METRICS, predict
-from fedassay.tasks.evaluation.calibration_error import expected_calibration_error
-from fedassay.tasks.evaluation.confusion import RATIOS, Confusion, decision_metric
+from fedassay.tasks.evaluation.accuracy import predict
 from fedassay.tasks.evaluation.evaluate import Evaluate
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.metric import Metric
-from fedassay.tasks.evaluation.ranking import roc_auc
-from fedassay.tasks.evaluation.ratios import brier_score, log_loss
-from fedassay.tasks.evaluation.recalibration import calibration_intercept, calibration_slope
-
-ESTIMATORS = (roc_auc, brier_score, log_loss, calibration_intercept, calibration_slope)
 
 FACTOR = 1.5
 """How far a prediction may be from what is measured."""
@@ -71,10 +66,13 @@ def predicted(case: Case) -> dict[str, Metric]:
 def estimates(task: Evaluate, evidence: Evidence) -> dict[str, float | None]:
     """What an evaluation reports, by name."""
     confusion = Confusion.at(evidence, task.thresholds[0])
-    decisions = {name: decision_metric(confusion, name) for name in RATIOS}
-    error = {"expected_calibration_error": expected_calibration_error(evidence, buckets=task.buckets)}
-    others = {estimator.__name__: estimator(evidence) for estimator in ESTIMATORS}
-    return {name: metric.value for name, metric in (decisions | error | others).items()}
+    records = [METRICS[name] for name in targets()]
+    return {
+        record.name: record.of(
+            evidence if "rows" in record.parts else confusion, level=task.level, buckets=task.buckets
+        ).value
+        for record in records
+    }
 
 
 def simulated(case: Case, *, runs: int, seed: int) -> dict[str, dict[str, Any]]:
@@ -86,13 +84,13 @@ def simulated(case: Case, *, runs: int, seed: int) -> dict[str, dict[str, Any]]:
     plan = setting.trust.plan(Sum(of=histogram), setting)
     population = Population(case.prevalence, delta=math.sqrt(2) * float(ndtri(case.auc)))
     rng, randomness = np.random.default_rng(seed), SimulatedRandomness(seed)
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in METRICS}
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in targets()}
     for _ in range(runs):
         total = measure(histogram, *population.sample(case.rows, rng))
         (released,) = setting.trust.aggregate([plan], [total], case.clients, randomness)
-        noisy = estimates(case.task, Evidence.of(histogram.read(released.value), released.noise))
-        exact = estimates(case.task, Evidence.of(histogram.read(total), NO_NOISE)) if case.budget else noisy
-        for name in METRICS:
+        noisy = estimates(case.task, histogram.read(released.value).evidence(released.noise))
+        exact = estimates(case.task, histogram.read(total).evidence(NO_NOISE)) if case.budget else noisy
+        for name in targets():
             if noisy[name] is not None and exact[name] is not None:
                 found[name].append((noisy[name], exact[name]))
     results = {}
@@ -162,7 +160,7 @@ def simulated_maps(case: Case, method: str, *, runs: int, seed: int) -> dict[str
     for _ in range(runs):
         total = measure(histogram, *population.sample(case.rows, rng))
         (released,) = setting.trust.aggregate([plan], [total], case.clients, randomness)
-        fitted = fit(Evidence.of(histogram.read(released.value), released.noise), method).fitted
+        fitted = fit(histogram.read(released.value).evidence(released.noise), method).fitted
         assert fitted is not None
         said = fitted.map(truth)
         excess.append(float(((said - truth) ** 2).mean()))

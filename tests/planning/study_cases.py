@@ -13,6 +13,9 @@ from scipy.special import ndtri
 
 from binormal import Population
 from fedassay.agenda import Agenda, Item
+from fedassay.estimation.metric import Metric
+from fedassay.estimation.ranking import roc_auc
+from fedassay.estimation.ratios import brier_score
 from fedassay.planning.study import predict_tasks
 from fedassay.planning.study_expectation import HELD_OUT, PlannedStudy, StudyExpectation
 from fedassay.planning.study_plan import TaskPlan
@@ -23,10 +26,6 @@ from fedassay.tasks.calibration.methods import fit
 from fedassay.tasks.conformal.conformal import Conformal
 from fedassay.tasks.conformal.held_out import Asked
 from fedassay.tasks.distribution.stored import Release
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.metric import Metric
-from fedassay.tasks.evaluation.ranking import roc_auc
-from fedassay.tasks.evaluation.ratios import brier_score
 
 FACTOR = 1.5
 """How far a prediction may be from what is measured."""
@@ -73,7 +72,7 @@ class StudyCase:
             given = dict(self.parameters.get(name, {}))
             after = None
             if name == "conformal":
-                given = {"quantity": "binary", "held_out": True, **given}
+                given = {"sets": "binary", "conditional": "none", "holdout": 0.3, **given}
                 after = "calibrate" if "calibrate" in self.shares else None
             items.append(Item(name=name, task=name, parameters=given, share=share, after=after))
         return Agenda(items=tuple(items))
@@ -185,7 +184,7 @@ def simulated(case: StudyCase, *, runs: int, seed: int) -> dict[str, list[float]
 
 def _evaluated(world: World, asking: Asking) -> dict[str, float]:
     released = world.answer(asking.job, asking.first)
-    evidence = Evidence.of(released.value, released.noise)
+    evidence = released.value.evidence(released.noise)
     auc = roc_auc(evidence)
     return {
         "roc_auc": _value(auc),
@@ -201,9 +200,9 @@ def _value(metric: Metric) -> float:
 def _calibrated(world: World, asking: Asking) -> dict[str, float]:
     """Scores are calibrated: what the map makes of them is its error."""
     fitting, judging = (world.answer(asking.job, query) for query in asking.first)
-    fitted = fit(Evidence.of(fitting.value, fitting.noise), asking.job.task.method).fitted  # type: ignore[attr-defined]
+    fitted = fit(fitting.value.evidence(fitting.noise), asking.job.task.method).fitted  # type: ignore[attr-defined]
     truth = asking.probabilities
-    judged = Evidence.of(judging.value, judging.noise)
+    judged = judging.value.evidence(judging.noise)
     if fitted is None:
         error = math.nan
     else:
@@ -223,12 +222,13 @@ def _conformalised(world: World, asking: Asking) -> dict[str, float]:
         return {"spread": math.nan, "excess": math.nan, "coverage": math.nan}
     judging: Any = next(Asked(task=task, thresholds=(threshold,)).sums(job.setting))
     query = judging[0] if isinstance(judging, tuple) else judging
-    (counts,) = world.answer(job, query).value.values()
+    counts = world.answer(job, query).value.values()
+    share = sum(one.covered for one in counts) / sum(one.rows for one in counts)
     covered = asking.covers(threshold)
     return {
         "spread": covered,
         "excess": covered - task.level,
-        "coverage": counts.covered / counts.rows - covered,
+        "coverage": share - covered,
     }
 
 

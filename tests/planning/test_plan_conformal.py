@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fedassay.cli import run_command
-from fedassay.coverage import CoverageLaw, best_pair
 from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.estimation.coverage import CoverageLaw, best_pair
 from fedassay.planning import PlannedRelease, Size, plan_conformal
 from fedassay.planning.predicted_coverage import what_is_enough
 from fedassay.planning.rehearsed import Rehearsed, rehearse
@@ -21,7 +21,6 @@ from fedassay.summaries.quantile_losses import QuantileLosses
 from fedassay.summaries.values import ValueSummary
 from fedassay.tasks.conformal import Conformal
 from fedassay.tasks.conformal.accuracy import CHOICE_DRAWS, POOLED_DRAWS
-from fedassay.tasks.distribution.curve import sums_of
 from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP
 
 LEVEL = 0.9
@@ -109,7 +108,7 @@ def noisy_pooled(plan: Rehearsed, rng: np.random.Generator, draws: int) -> Float
         (released,) = setting.trust.aggregate(
             [ready], [summary.from_leaves(counts)], plan.clients, randomness.child(str(draw))
         )
-        _, sums = sums_of(summary.read(released.value), plan.noise)
+        sums = summary.read(released.value).sums(plan.noise)
         below = np.flatnonzero(sums[0][1:] - LEVEL * sums[0][-1] < plan.found.details["margin"])
         found[draw] = min(1.0, edges[min(below[-1] + 1, len(edges) - 1)])
     return found

@@ -48,7 +48,7 @@ def released(seed: int, *, points: int, mechanism: str, budget: Budget, labelled
         points=points,
         mechanism=mechanism,
         smoothing="none",
-        trust=ServerDP(),
+        privacy=ServerDP(),
         budget=budget,
         simulation=fedassay.Simulation(seed=seed, mode="aggregate"),
     )
@@ -150,7 +150,12 @@ def test_a_precision_that_is_planned_is_accepted_by_the_task() -> None:
     noise = plan.predicted["tree"].noise
     common = {"lower": 0.0, "upper": 1.0, "points": 256, "expected_rows": ROWS}
     data = {"v": np.linspace(0, 1, 50), "c": np.arange(50) % 5}
-    terms: dict[str, Any] = {"trust": ServerDP(), "budget": Budget(epsilon=1.0), "client": "c", "value": "v"}
+    terms: dict[str, Any] = {
+        "privacy": ServerDP(),
+        "budget": Budget(epsilon=1.0),
+        "client": "c",
+        "value": "v",
+    }
     fedassay.ecdf(data, **common, **terms, precision=noise * 1.001)
     with pytest.raises(UsageError, match="noise alone makes the band"):
         fedassay.ecdf(data, **common, **terms, precision=noise * 0.999)
@@ -232,7 +237,7 @@ def test_the_command_as_json(capsys: Any) -> None:
         (["--quantile", 2], "quantile: got 2"),
         (["--target", "noise"], "--target: got 'noise'"),
         (["--target", "roc_auc=0.1"], "target: got 'roc_auc', expected one of noise, band"),
-        (["--precision", -1], "target noise: got -1"),
+        (["--precision", -1], "--precision: got -1"),
         (["--privacy", "server-dp"], "needs a budget"),
         (["--privacy", "two-server", "--epsilon", 1], "--rows-per-client"),
         (["--privacy", "distributed-dp", "--epsilon", 1, "--clients", 2], "got 2 clients"),

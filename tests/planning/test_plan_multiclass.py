@@ -253,7 +253,7 @@ def test_bytes_are_those_of_a_run(method: str, solver: str) -> None:
         client="site",
         method=method,
         solver=solver,
-        trust=here.trust,
+        privacy=here.trust,
         budget=here.budget,
         protection=here.protection,
         simulation=Simulation(seed=1, mode="faithful"),

@@ -22,10 +22,11 @@ from fedassay.planning import (
     plan_study,
     recommended_shares,
 )
-from fedassay.planning.study import FORECASTS, predict_tasks
+from fedassay.planning.study import predict_tasks
 from fedassay.planning.study_expectation import PlannedStudy, StudyExpectation
 from fedassay.planning.verdict import Verdict
 from fedassay.protocol import Budget, Part, Protection, Unit
+from fedassay.tasks.card import KINDS
 from fedassay.tasks.catalogue import TASKS
 from fedassay.tasks.conformal.conformal import Conformal
 from fedassay.tasks.evaluation.evaluate import Evaluate
@@ -35,7 +36,7 @@ DATA = StudyExpectation(rows=8_000, clients=10, prevalence=0.3, auc=0.8, classes
 QUICK: Mapping[str, Mapping[str, Any]] = {
     "evaluate": {"height": 6},
     "calibrate": {"height": 6, "method": "platt"},
-    "conformal": {"quantity": "binary", "held_out": True, "bins": 64},
+    "conformal": {"sets": "binary", "holdout": 0.3, "bins": 64},
     "ecdf": {"points": 64},
     "quantiles": {"points": 64},
     "hosmer-lemeshow": {"height": 6},
@@ -68,8 +69,8 @@ def under(epsilon: float | None = 1.0, **others: Any) -> PlannedStudy:
 
 
 def test_every_task_of_the_catalogue_is_predicted() -> None:
-    assert set(FORECASTS) == set(TASKS)
-    for kind, of in FORECASTS.items():
+    assert set(KINDS) == set(TASKS)
+    for kind, of in ((name, card.forecast.load()) for name, card in KINDS.items()):
         assert set(of.main) <= set(of.targets), kind
 
 
@@ -87,11 +88,15 @@ def test_a_share_is_a_smaller_budget(kind: str) -> None:
     half = predict_tasks(agenda, study, shares={kind: 0.5})[kind].metrics
     less = study.with_epsilon(study.budget.epsilon / 2)
     whole = predict_tasks(agenda, less, shares={kind: 1.0})[kind].metrics
-    assert half.keys() == whole.keys() >= set(FORECASTS[kind].main)
+    assert half.keys() == whole.keys() >= set(KINDS[kind].forecast.load().main)
     for name, metric in half.items():
         assert metric.width == pytest.approx(whole[name].width, rel=1e-9), name
     larger = predict_tasks(agenda, study, shares={kind: 1.0})[kind].metrics
-    assert larger[FORECASTS[kind].main[0]].width < half[FORECASTS[kind].main[0]].width < math.inf
+    assert (
+        larger[KINDS[kind].forecast.load().main[0]].width
+        < half[KINDS[kind].forecast.load().main[0]].width
+        < math.inf
+    )
 
 
 def test_a_study_of_one_task_is_its_own_plan() -> None:
@@ -124,10 +129,10 @@ def test_each_task_fits_on_the_rows_that_it_will_have() -> None:
     )
     assert apart["conformal"].rows == pytest.approx(5_600)
     assert apart["conformal"].metrics["spread"].width < tasks["conformal"].metrics["spread"].width
-    # As many rows in one place: the same threshold.
+    # As many rows of the rarer outcome in one place: the same threshold.
     alone = plan_conformal(
         PlannedRelease(
-            expectation=Size(rows=2_800, clients=10), trust=ServerDP(), budget=Budget(epsilon=0.3)
+            expectation=Size(rows=0.3 * 2_800, clients=10), trust=ServerDP(), budget=Budget(epsilon=0.3)
         ),
         task=Conformal(bins=64),
     )
@@ -263,7 +268,7 @@ def test_what_is_not_expected_is_asked_for() -> None:
 
 def test_what_a_run_would_refuse() -> None:
     """A task that no share makes possible ends the plan; one that a run would not begin makes it not enough."""
-    with pytest.raises(UnsupportedQuery, match="unit client"):
+    with pytest.raises(UnsupportedQuery, match="unit='client'"):
         plan_study(
             agenda_of("evaluate", "calibrate"),
             under(trust=LocalDP(), protection=Protection(rows_per_client=1)),

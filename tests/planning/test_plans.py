@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 import pytest
 
 from fedassay.errors import TooFewClients, UsageError
+from fedassay.metrics import targets
 from fedassay.planning import Expectation, Study, plan_calibration, plan_evaluation
 from fedassay.planning.inverse import LARGEST_EPSILON, SMALLEST_EPSILON, fewest_rows, smallest_epsilon
 from fedassay.planning.published import model_of
 from fedassay.planning.resolution import predictions
-from fedassay.planning.verdict import TARGETS, Verdict, half_width, in_words, judged
+from fedassay.planning.verdict import Verdict, half_width, in_words, judged
 from fedassay.protocol import NO_NOISE, Budget, Noise, Plan, Protection, Query, Setting, TrustModel, Unit
 from fedassay.tasks.calibration.calibrate import Calibrate
-from fedassay.tasks.evaluation.accuracy import METRICS
 from fedassay.tasks.evaluation.evaluate import Evaluate
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.distributed_dp import DistributedDP
@@ -114,7 +114,7 @@ def test_every_trust_model_can_be_planned(name: str) -> None:
     )
     plan = plan_evaluation(planned, task=SHORT, targets={"accuracy": 0.1})
     document = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
-    assert set(document["metrics"]) == set(METRICS) == set(TARGETS)
+    assert set(document["metrics"]) == set(targets())
     assert (document["metrics"]["accuracy"]["error"]["privacy"] > 0) == kind.private
     assert (document["noise"]["standard_deviation"] > 0) == kind.private
     calibration = plan_calibration(planned, task=Calibrate(height=6))

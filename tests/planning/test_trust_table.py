@@ -9,27 +9,29 @@ import pytest
 
 from fedassay import Simulation, evaluate
 from fedassay.agenda import Agenda
-from fedassay.planning.study import FORECASTS, predict_tasks
+from fedassay.planning.study import predict_tasks
 from fedassay.planning.study_expectation import PlannedStudy, StudyExpectation
-from fedassay.planning.trust_table import SECRECY, TrustRow, trust_table
+from fedassay.planning.trust_table import TrustRow, trust_table
 from fedassay.protocol import Budget, Protection
+from fedassay.tasks.card import KINDS
 from fedassay.tasks.evaluation.evaluate import Evaluate
 from fedassay.trust import TRUST_MODELS, SecureSum, ServerDP
+from fedassay.trust.card import TRUST_CARDS
 
 DATA = StudyExpectation(rows=6_000, clients=12, prevalence=0.3, auc=0.8)
-MAIN = FORECASTS["evaluate"](name="evaluate", task=Evaluate(height=6))
+MAIN = KINDS["evaluate"].forecast.load()(name="evaluate", task=Evaluate(height=6))
 
 
 def table(**others: Any) -> dict[str, TrustRow]:
     study = PlannedStudy(
         **{"expectation": DATA, "trust": ServerDP(), "budget": Budget(epsilon=1, delta=1e-6), **others}
     )
-    return {row.name: row for row in trust_table([(MAIN, study)], "roc_auc")}
+    return {row.card.name: row for row in trust_table([(MAIN, study)], "roc_auc")}
 
 
 def test_all_trust_models_are_there() -> None:
     rows = table()
-    assert list(rows) == list(TRUST_MODELS) == list(SECRECY)
+    assert list(rows) == list(TRUST_MODELS) == list(TRUST_CARDS)
     assert [name for name, row in rows.items() if row.chosen] == ["server-dp"]
     for name, row in rows.items():
         assert (row.budget is not None) == TRUST_MODELS[name].private
@@ -98,10 +100,10 @@ def test_how_often_a_client_answers(name: str, monkeypatch: pytest.MonkeyPatch) 
         score="score",
         label="label",
         client="client",
-        trust=kind(),
+        privacy=kind(),
         budget=Budget(epsilon=1, delta=1e-6) if kind.private else None,
         protection=Protection(rows_per_client=10),
         height=4,
         simulation=Simulation(seed=1, mode="faithful"),
     )
-    assert len(legs) == SECRECY[name].rounds
+    assert len(legs) == TRUST_CARDS[name].rounds

@@ -33,7 +33,7 @@ from fedassay.privacy.ledger import Charge, MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.privacy.renyi import order_of, skellam_variance_of
 from fedassay.privacy.shares import skellam_scale
-from fedassay.protocol import NO_NOISE, Budget, Noise, Protection, Sensitivity, Unit
+from fedassay.protocol import LARGEST_EPSILON, NO_NOISE, Budget, Noise, Protection, Sensitivity, Unit
 from skellam_law import log_probabilities
 
 PLANNERS = [calibrate, calibrate_shared]
@@ -329,9 +329,9 @@ def test_more_skellam_noise_than_can_be_drawn_is_left_to_laplace() -> None:
 )
 def test_a_huge_epsilon_still_works(delta: float, planner: Planner, share: float) -> None:
     sensitivity = Sensitivity(l1=1.0, l2=1.0)
-    noise = planner(Budget(epsilon=1e6, delta=delta), sensitivity, share)
+    noise = planner(Budget(epsilon=LARGEST_EPSILON, delta=delta), sensitivity, share)
     assert noise.variance < 1e-20
-    assert spent([event(noise, sensitivity)], delta) <= 1e6
+    assert spent([event(noise, sensitivity)], delta) <= LARGEST_EPSILON
     assert not draw(noise, 1000, SimulatedRandomness(1)).any()
 
 

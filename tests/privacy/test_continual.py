@@ -13,6 +13,8 @@ from scipy.optimize import LinearConstraint, milp
 
 from continual_runs import NewNoiseEachStep, build, response, run
 from fedassay.errors import UsageError
+from fedassay.estimation.least_squares import LeastSquares
+from fedassay.estimation.tree import Tree as Levels
 from fedassay.privacy.accounting import GAUSSIAN, event, spent
 from fedassay.privacy.continual import ContinualCount, Observation
 from fedassay.privacy.continual_noise import (
@@ -26,8 +28,6 @@ from fedassay.privacy.continual_noise import (
 )
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.protocol import Budget, Sensitivity
-from fedassay.summaries.tree import LeastSquares
-from fedassay.summaries.tree import Tree as Levels
 from fedassay.summaries.value_path import ValuePath, steepest
 from fedassay.summaries.value_roots import ValueRoots, column_norms
 

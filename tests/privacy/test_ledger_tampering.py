@@ -15,10 +15,11 @@ import pytest
 from fedassay.cli import run_command
 from fedassay.errors import BudgetExceeded, LedgerUnusable, UsageError
 from fedassay.privacy.anchor import Anchor
-from fedassay.privacy.chain import CHARGE, OPENED, REFUSED, Head, body_of, digest, id_text, record_after
+from fedassay.privacy.chain import CHARGE, REFUSED, Head, body_of, digest, id_text, record_after
 from fedassay.privacy.database_ledger import DatabaseLedger
 from fedassay.privacy.database_records import DatabaseRecords
 from fedassay.privacy.ledger_tables import RECORDS, STEPS, VERSION, upgrade
+from fedassay.privacy.records import RefusedRequest
 from fedassay.protocol import Budget
 from ledgers import KINDS, POSTGRESQL, SQLITE, charge, opened, place, sql
 
@@ -420,40 +421,29 @@ def test_steps_can_be_taken_one_by_one(tmp_path: Path) -> None:
 # --- the other records of a site, in the same chain ----------------------------------------------------
 
 
-def test_a_cohort_cannot_be_hidden_either(tmp_path: Path) -> None:
+def test_a_refusal_cannot_be_hidden_either(tmp_path: Path) -> None:
     where = place(SQLITE, tmp_path)
-    records = DatabaseRecords(where)
-    records.opened("rows", "exchange", frozenset({"a", "b", "c"}))
+    refusal = RefusedRequest(
+        time="2026-01-01T00:00:00Z", exchange="00", study="s", asker="key", code="policy", reason="no"
+    )
+    DatabaseRecords(where).refused(refusal)
     opened(where, tmp_path, BUDGET).charge([charge("1")])
-    sql(where, f"UPDATE {RECORDS} SET content = replace(content, '\"b\",', '') WHERE sequence = 1")
+    sql(where, f"UPDATE {RECORDS} SET content = replace(content, '\"key\"', 'null') WHERE sequence = 1")
     with pytest.raises(LedgerUnusable, match="record 1 was changed"):
-        DatabaseRecords(where).cohorts("rows")
+        DatabaseRecords(where).refusals()
     with pytest.raises(LedgerUnusable, match="record 1 was changed"):
         opened(where, tmp_path, BUDGET).charge([charge("2")])
 
 
-@pytest.mark.parametrize(
-    ("kind", "body"),
-    [
-        (OPENED, {}),
-        (OPENED, {"dataset": "rows", "exchange": "1", "cohort": "ab"}),
-        (OPENED, {"dataset": "rows", "exchange": "1", "cohort": [1, "a"]}),
-        (OPENED, {"dataset": ["rows"], "exchange": "1", "cohort": []}),
-        (REFUSED, {}),
-        (REFUSED, {"time": 1}),
-    ],
-)
-def test_other_records_that_nobody_could_have_written(
-    tmp_path: Path, kind: str, body: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("body", [{}, {"time": 1}])
+def test_other_records_that_nobody_could_have_written(tmp_path: Path, body: dict[str, Any]) -> None:
     where = place(SQLITE, tmp_path)
     ledger = opened(where, tmp_path, BUDGET)
     ledger.charge([charge("1")])
-    told = {"sequence": 2, "time": "", "kind": kind, "id": "x", "body": body}
-    slip_in(where, 2, previous=ledger._book.head.hash, content=json.dumps(told), kind=kind)
-    for attempt in (DatabaseRecords(where).refusals, lambda: DatabaseRecords(where).cohorts("rows")):
-        with pytest.raises(LedgerUnusable, match="record 2 cannot be read"):
-            attempt()
+    told = {"sequence": 2, "time": "", "kind": REFUSED, "id": "x", "body": body}
+    slip_in(where, 2, previous=ledger._book.head.hash, content=json.dumps(told), kind=REFUSED)
+    with pytest.raises(LedgerUnusable, match="record 2 cannot be read"):
+        DatabaseRecords(where).refusals()
 
 
 def test_the_form_of_a_record_stays() -> None:

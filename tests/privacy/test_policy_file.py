@@ -30,7 +30,12 @@ largest_delta = 1e-6
 largest_local_epsilon = 4.0
 smallest_cohort = 5
 smallest_cohort_difference = 3
+same_set = true
+changed_rows = true
 smallest_collusion = 0.2
+largest_dropout = 0.1
+smallest_noise_shares = 4
+trusted_members = ["north", "south"]
 smallest_rows = 50
 disclosure = "redact-7-round-5"
 
@@ -68,7 +73,12 @@ def test_every_entry_is_read() -> None:
         largest_local_epsilon=4.0,
         smallest_cohort=5,
         smallest_cohort_difference=3,
+        same_set=True,
+        changed_rows=True,
         smallest_collusion=0.2,
+        largest_dropout=0.1,
+        smallest_noise_shares=4,
+        trusted_members=frozenset({"north", "south"}),
         smallest_rows=50,
         disclosure=PROFILES["redact-7-round-5"],
         total=Budget(epsilon=3.0, delta=1e-6),
@@ -103,12 +113,12 @@ def test_the_example_of_the_module_is_one() -> None:
             2,
             "unknown entry 'smallest_rowz'; did you mean 'smallest_rows'?",
         ),
-        ("trust_models = []\nzzz = 5", 2, "unknown entry 'zzz'; expected only askers, disclosure, "),
+        ("trust_models = []\nzzz = 5", 2, "unknown entry 'zzz'; expected only askers, changed_rows, "),
         ("trust_models = []\n[budget]\nepsilon = 1", 2, "unknown entry 'budget'"),
         (
             "trust_models = []\n\n  [ total ]\nepsilon = -1",
             4,
-            "total epsilon: got -1, expected a finite number",
+            "total epsilon: got -1, expected a number above 0",
         ),
         ("trust_models = []\n[total]\ndelta = 0.1", 2, "total must be a section ([total]) with epsilon"),
         (

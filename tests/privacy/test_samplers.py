@@ -59,7 +59,7 @@ def test_every_rounded_scale_can_be_drawn(wanted: Fraction) -> None:
 @pytest.mark.parametrize("wanted", [Fraction(0), Fraction(-1), Fraction(2**52 + 1), Fraction(10**40)])
 def test_scales_that_cannot_be_drawn_are_refused(wanted: Fraction) -> None:
     for rounding in (laplace_scale, gaussian_scale):
-        with pytest.raises(UsageError, match="noise scale"):
+        with pytest.raises(UsageError, match="the noise would have a scale of"):
             rounding(wanted)
 
 

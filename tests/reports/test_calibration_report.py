@@ -12,10 +12,10 @@ from rich.console import Console
 
 import fedassay
 from calibration_rows import crooked
-from fedassay.reports import calibration
+from fedassay.documents.sheet import Notice
 from fedassay.reports.page import page
-from fedassay.reports.sheet import Notice
 from fedassay.reports.terminal import render
+from fedassay.tasks.calibration import document as calibration
 
 
 def document(rows: int = 4000, **options: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def printed(content: dict[str, Any], *, width: int = 160) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
-NOISE = {"trust": fedassay.ServerDP(), "budget": fedassay.Budget(epsilon=0.2)}
+NOISE = {"privacy": fedassay.ServerDP(), "budget": fedassay.Budget(epsilon=0.2)}
 DOCUMENTS: dict[str, dict[str, Any]] = {
     "ordinary": {},
     "steps": {"method": "histogram"},

@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 import fedassay
-from fedassay.reports import evaluation
-from fedassay.reports.comparisons import sheets
-from fedassay.reports.forest import forest
+from fedassay.documents.comparisons import sheets
+from fedassay.documents.forest import forest
+from fedassay.documents.plots import as_svg
 from fedassay.reports.page import page
-from fedassay.reports.plots import as_svg
 from fedassay.reports.terminal import render
+from fedassay.tasks.evaluation import document as evaluation
 
 
 def document(*, sites: int = 5, positives: float = 0.4, **options: Any) -> dict[str, Any]:
@@ -42,21 +42,21 @@ def printed(content: dict[str, Any], *, width: int = 160) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
-NOISE = {"trust": fedassay.ServerDP(), "budget": fedassay.Budget(epsilon=0.02)}
+NOISE = {"privacy": fedassay.ServerDP(), "budget": fedassay.Budget(epsilon=0.02)}
 CASES: dict[str, tuple[dict[str, Any], list[str], bool]] = {
     "groups": ({"by": "sex"}, ["By group"], True),
     "groups that drown": ({"by": "sex", **NOISE}, ["By group"], True),
-    "sites": ({"per_site": True, "trust": fedassay.Plain()}, ["By site", "Between sites"], True),
+    "sites": ({"per_site": True, "privacy": fedassay.Plain()}, ["By site", "Between sites"], True),
     "hidden sites": ({"per_site": True}, ["Between sites"], False),
     "sites of one class": (
-        {"per_site": True, "positives": 0.0, "trust": fedassay.Plain()},
+        {"per_site": True, "positives": 0.0, "privacy": fedassay.Plain()},
         ["By site", "Between sites"],
         True,
     ),
     "models": ({"versus": "q"}, ["Against the second model"], False),
     "models that drown": ({"versus": "q", **NOISE}, ["Against the second model"], False),
     "sites and models": (
-        {"per_site": True, "versus": "q", "trust": fedassay.Plain()},
+        {"per_site": True, "versus": "q", "privacy": fedassay.Plain()},
         ["Against the second model", "By site", "Between sites"],
         True,
     ),
@@ -121,7 +121,7 @@ def test_what_is_not_there_is_explained_once() -> None:
 
 
 def test_one_interval_far_wider_than_the_others_does_not_squeeze_them() -> None:
-    content = document(per_site=True, trust=fedassay.Plain())
+    content = document(per_site=True, privacy=fedassay.Plain())
     entry = content["results"]["heterogeneity"]["observed_expected_ratio"]
     entry["prediction_interval"] = [1e-40, 1e40]
     chart = forest(content["results"])

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fedassay.coverage import CoverageLaw, best_pair
-from fedassay.reports import conformal, conformal_plots, conformal_seen
+from fedassay.documents.sheet import Figure, Sheet
+from fedassay.estimation.coverage import CoverageLaw, best_pair
 from fedassay.reports.contents import contents, heading
 from fedassay.reports.page import page
-from fedassay.reports.sheet import Figure, Sheet
 from fedassay.reports.terminal import render
+from fedassay.tasks.conformal import document as conformal
+from fedassay.tasks.conformal import document_held_out as conformal_seen
+from fedassay.tasks.conformal import document_plots as conformal_plots
 from fedassay.tasks.conformal.found import Found, law_to_json
 
 LEVEL = 0.9
@@ -45,9 +47,10 @@ def results(one: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
         "method": "qq",
         "level": LEVEL,
         "score": {"name": "absolute", "parameters": []},
-        "by": "",
+        "conditional": None,
         **(found() if one is None else one),
         "notes": ["The threshold is rounded up to a bin."],
+        "text": "Prediction intervals hold the truth of a new row with probability at least 0.9.",
         **more,
     }
 
@@ -212,24 +215,24 @@ RESULTS: dict[str, Any] = {
     ),
     "groups": lambda: results(
         NOTHING,
-        by="group",
+        conditional="group",
         groups=GROUPED,
         held_out=held_out(groups={"F": {"rows": 200, "coverage": metric(0.91), "mean_size": size(2.0)}}),
     ),
     "groups without a promise": lambda: results(
         NOTHING,
-        by="group",
+        conditional="group",
         method="average",
         groups={name: found(law=None, pair=None, reason="it is a mean") for name in "ab"},
     ),
     "groups that all hold everything": lambda: results(
         NOTHING,
-        by="group",
+        conditional="group",
         groups={"a": infinite()},
     ),
     "a hundred classes": lambda: results(
         NOTHING,
-        by="class",
+        conditional="class",
         score=SOFTMAX,
         groups={str(j): found(threshold=0.9 + j / 1000) for j in range(100)},
         held_out=held_out(100, counts=(0, 50, 30, 0, 20, *[1] * 90)),
@@ -484,7 +487,7 @@ def test_differences_between_clients_are_a_warning_if_they_alarm() -> None:
 def test_groups_have_a_line_each_and_one_sentence_for_all() -> None:
     both = {name: GROUPED[name] for name in ("F", "[b]<M>")}
     guarantee = {**GROUPED["F"]["guarantee"], "text": "For each group: what is promised."}
-    sheets, figures = parts(results({**NOTHING, "guarantee": guarantee}, by="group", groups=both))
+    sheets, figures = parts(results({**NOTHING, "guarantee": guarantee}, conditional="group", groups=both))
     sheet = sheets["By group"]
     assert [row[0].text for row in sheet.rows] == ["F", "[b]<M>"]
     assert [row[1].text for row in sheet.rows] == ["1.1", "1.6"]
@@ -534,7 +537,7 @@ def test_other_is_not_mentioned_if_nobody_is_in_it() -> None:
 
 def test_promises_that_differ_between_groups_are_told_apart() -> None:
     groups = {"a": found(), "b": found(law=None, pair=None, reason="there are 3 rows")}
-    notes = conformal.groups(results(NOTHING, by="group", groups=groups)).notes
+    notes = conformal.groups(results(NOTHING, conditional="group", groups=groups)).notes
     assert notes[1] == "b: no coverage is guaranteed"
     assert notes[0].startswith("a: coverage of at least 0.9 (marginal)")
 

@@ -19,13 +19,15 @@ from test_conformal_report import (
     size,
 )
 
-from fedassay.reports import cohort, conformal, conformal_words
+from fedassay.documents.sheet import Notice, Sheet
+from fedassay.reports import cohort
 from fedassay.reports.contents import contents
 from fedassay.reports.displays import CoverageDisplay
 from fedassay.reports.key_numbers import key_numbers
 from fedassay.reports.measured import measured
 from fedassay.reports.page import page
-from fedassay.reports.sheet import Notice, Sheet
+from fedassay.tasks.conformal import document as conformal
+from fedassay.tasks.conformal import document_words as conformal_words
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import fedassay
+from fedassay.documents import plots
 from fedassay.errors import UsageError
-from fedassay.reports import plots
 from fedassay.reports.displays import Display
 from fedassay.reports.study import sub_document
 from fedassay.result import Result
@@ -30,7 +30,7 @@ TASK = {"CoverageDisplay": "conformal"}
 MARKS = {
     "BudgetDisplay": {"rect": 6, "text": 6, "rule": 1},
     "CoefficientsDisplay": {"symbol": 2, "rule": 3},
-    "CoverageDisplay": {"line": 1, "rect": 3, "rule": 1},
+    "CoverageDisplay": {"line": 2, "rect": 3, "rule": 1},
     "ForestDisplay": {"symbol": 33, "rule": 33},
     "NetBenefitDisplay": {"area": 1, "line": 3},
     "PrecisionRecallDisplay": {"area": 1, "line": 1, "rule": 1},
@@ -99,7 +99,8 @@ def test_attributes_of_the_other_tasks() -> None:
     coverage: Any = shown("CoverageDisplay")
     assert coverage.level == 0.9
     assert sum(coverage.set_sizes) == pytest.approx(1)
-    assert coverage.laws["pooled"] == results["conformal"]["results"]["coverage_law"]
+    parts = results["conformal"]["results"]["groups"]
+    assert coverage.laws == {name: part["coverage_law"] for name, part in parts.items()}
     fitted: Any = shown("CoefficientsDisplay")
     entries = results["infer"]["results"]["coefficients"]
     assert list(fitted.names) == [entry["name"] for entry in entries]
@@ -216,11 +217,11 @@ def test_why_there_is_no_forest() -> None:
 
 def test_sets_that_hold_everything_have_no_law() -> None:
     document = study_document(noise=False)
-    results = document["results"]["tasks"]["conformal"]["results"]
+    results = document["results"]["tasks"]["conformal95"]["results"]
     for name in ("coverage_law", "held_out", "comparison"):
         results[name] = None
     results["infinite"] = True
-    display = fedassay.CoverageDisplay.from_result(document, task="conformal")
+    display = fedassay.CoverageDisplay.from_result(document, task="conformal95")
     assert display.alternative == "No law of the coverage: the sets hold everything."
     assert display.set_sizes == ()
     assert "the sets hold everything" in json.dumps(display.chart.to_dict())

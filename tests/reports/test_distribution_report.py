@@ -11,14 +11,15 @@ import pytest
 from rich.console import Console
 
 import fedassay
-from fedassay.reports import distribution, goodness
+from fedassay.documents import goodness
+from fedassay.documents.plots import as_svg
+from fedassay.documents.sheet import Sheet
 from fedassay.reports.contents import contents
 from fedassay.reports.page import page
-from fedassay.reports.plots import as_svg
-from fedassay.reports.sheet import Sheet
 from fedassay.reports.terminal import render
+from fedassay.tasks.distribution import document as distribution
 
-NOISE: dict[str, Any] = {"trust": fedassay.ServerDP(), "budget": fedassay.Budget(epsilon=1.0)}
+NOISE: dict[str, Any] = {"privacy": fedassay.ServerDP(), "budget": fedassay.Budget(epsilon=1.0)}
 ONCE = fedassay.Simulation(seed=1)
 
 
@@ -35,7 +36,7 @@ def rows(count: int = 2000) -> dict[str, Any]:
 
 def curve(count: int = 2000, **options: Any) -> dict[str, Any]:
     given = {"lower": 0, "upper": 100_000, "points": 64, "quantiles": [0.5, 0.9], **options}
-    if "given" in options:
+    if isinstance(options.get("grid"), list):
         given = {**options, "quantiles": [0.5, 0.999]}
     result = fedassay.ecdf(rows(count), client="site", value="[b]<income>", simulation=ONCE, **given)
     return json.loads(result.to_json())  # type: ignore[no-any-return]
@@ -58,16 +59,16 @@ DOCUMENTS: dict[str, Any] = {
     "exact": lambda: curve(),
     "noisy": lambda: curve(**NOISE),
     "logarithmic": lambda: curve(lower=100, upper=1e6, grid="logarithmic"),
-    "given points": lambda: curve(given=[10_000, 20_000, 50_000]),
-    "one given point": lambda: curve(given=[20_000]),
+    "given points": lambda: curve(grid=[10_000, 20_000, 50_000]),
+    "one given point": lambda: curve(grid=[20_000]),
     "many points": lambda: curve(points=1 << 13),
     "labelled": lambda: curve(label="y", **NOISE),
     "one class only": lambda: one_class(),
     "more noise than rows": lambda: curve(
-        20, trust=fedassay.ServerDP(), budget=fedassay.Budget(epsilon=0.01)
+        20, privacy=fedassay.ServerDP(), budget=fedassay.Budget(epsilon=0.01)
     ),
     "labelled, more noise than rows": lambda: curve(
-        20, label="y", trust=fedassay.ServerDP(), budget=fedassay.Budget(epsilon=0.01)
+        20, label="y", privacy=fedassay.ServerDP(), budget=fedassay.Budget(epsilon=0.01)
     ),
     "no quantiles": lambda: curve(quantiles=[]),
     "test": lambda: goodness_test(),
@@ -120,7 +121,7 @@ def test_numbers_of_the_tables_are_those_of_the_document() -> None:
 
 
 def test_all_of_few_points_are_shown() -> None:
-    content = curve(given=[10_000, 20_000, 50_000])
+    content = curve(grid=[10_000, 20_000, 50_000])
     sheet = distribution.curve(content)
     assert [row[0].text for row in sheet.rows] == ["10,000", "20,000", "50,000"]
     last = distribution.quantiles(content).rows[-1]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import altair as alt
 
-from fedassay.reports import plots
+from fedassay.documents import plots
 
 
 def chart(*names: str) -> alt.Chart:

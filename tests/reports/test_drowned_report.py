@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fedassay.reports import evaluation
+from fedassay.documents.sheet import Explorer, Figure, Notice
 from fedassay.reports.contents import contents
 from fedassay.reports.key_numbers import key_numbers, unknown
 from fedassay.reports.model_card import model_card
 from fedassay.reports.page import page
-from fedassay.reports.sheet import Explorer, Figure, Notice
 from fedassay.reports.study import parts, sub_document
 from fedassay.reports.terminal import render
+from fedassay.tasks.evaluation import document as evaluation
 from study_documents import study_document
 from study_runs import conducted, place, rows, study_text
 
@@ -35,7 +35,7 @@ REASON = (
 def document(epsilon: float, *shares: float) -> dict[str, Any]:
     """A study of 400 rows, to be read."""
     sections: dict[str, dict[str, Any]] = {
-        "privacy": {"trust": "server-dp", "epsilon": epsilon, "delta": 1e-6},
+        "privacy": {"privacy": "server-dp", "epsilon": epsilon, "delta": 1e-6},
         "runtime": {"seed": 1},
     }
     tasks = {name: {"share": share} for name, share in zip(TASKS, shares, strict=True)}
@@ -89,7 +89,8 @@ def test_what_is_not_known_is_told_once_however_counts_differ() -> None:
 def test_sets_that_hold_everything_leave_no_number_anywhere() -> None:
     study = without_sets()
     results = study["results"]["tasks"]["conformal"]["results"]
-    assert results["infinite"]
+    assert all(part["infinite"] for part in results["groups"].values())
+    assert "are of no use: each holds everything" in results["text"]
     assert results["held_out"]["coverage"]["value"] is not None  # noise, which looks like a coverage
     sentence = "There are no sets of the level 0.9 to speak of: every set would hold everything, because"
     html, card = page(study), model_card(study)
@@ -128,7 +129,8 @@ def test_curves_without_points_are_not_drawn_and_named_together() -> None:
     sheet = evaluation.overall(results)
     assert "ROC AUC" not in {row[0].text for row in sheet.rows}
     assert "ROC AUC: one class only" in sheet.notes
-    assert [row[0].text for row in evaluation.at_thresholds(results["thresholds"]).rows] == ["0.5"]
+    first = next(evaluation.at_thresholds(results["thresholds"]))
+    assert [row[0].text for row in first.rows] == ["0.5"]
 
 
 @pytest.mark.parametrize("noise", [True, False])

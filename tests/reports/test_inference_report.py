@@ -10,11 +10,13 @@ import pytest
 from rich.console import Console
 
 import fedassay
-from fedassay.reports import inference, inference_plots, plots
+from fedassay.documents import plots
+from fedassay.documents.sheet import Figure, Sheet
 from fedassay.reports.contents import contents, heading
 from fedassay.reports.page import page
-from fedassay.reports.sheet import Figure, Sheet
 from fedassay.reports.terminal import render
+from fedassay.tasks.inference import document as inference
+from fedassay.tasks.inference import document_plots as inference_plots
 
 
 def document_of(**options: Any) -> dict[str, Any]:
@@ -23,7 +25,7 @@ def document_of(**options: Any) -> dict[str, Any]:
     u = 1 + a - 0.001 * b
     label = (rng.random(400) < 1 / (1 + np.exp(-u))).astype(int)
     data = {"site": np.arange(400) % 4, "a": a, "b": b, "y": u + rng.normal(size=400), "z": label}
-    given = {"features": "a,b", "target": "y", "rounds": 12, "trust": fedassay.Plain()} | options
+    given = {"features": "a,b", "target": "y", "rounds": 12, "privacy": fedassay.Plain()} | options
     result = fedassay.infer(data, client="site", simulation=fedassay.Simulation(seed=1), **given)
     document: dict[str, Any] = json.loads(result.to_json())
     return document

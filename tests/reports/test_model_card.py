@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedassay.documents.front_matter import front_matter
 from fedassay.errors import UsageError
-from fedassay.reports.front_matter import front_matter
 from fedassay.reports.measured import measured
 from fedassay.reports.model_card import model_card
 from study_documents import study_document
@@ -51,7 +51,10 @@ def test_the_block_has_the_numbers_of_the_result(document: dict[str, Any]) -> No
     assert [one["args"]["threshold"] for one in recall] == [0.1, 0.5]
     after = {one["type"]: one["value"] for one in calibration["metrics"]}
     assert after == {name: one["value"] for name, one in tasks["calibrate"]["results"]["after"].items()}
-    assert sets[0]["metrics"][0]["value"] == tasks["conformal"]["results"]["held_out"]["coverage"]["value"]
+    held_out = tasks["conformal"]["results"]["held_out"]
+    metrics = {one["type"]: one["value"] for one in sets[0]["metrics"]}
+    assert metrics["coverage"] == held_out["coverage"]["value"]
+    assert metrics["coverage_class_1"] == held_out["groups"]["1"]["coverage"]["value"]
     assert sets[0]["dataset"]["split"] == "held-out"
 
 
@@ -118,6 +121,7 @@ def test_every_number_has_a_name_of_its_own(document: dict[str, Any]) -> None:
     )
     assert [last.value, last.lower, last.upper] == [entry["value"], *entry["interval"]]
     assert found["conformal95.threshold"].value == tasks["conformal95"]["threshold"]
+    assert found["conformal.threshold_class_1"].value == tasks["conformal"]["groups"]["1"]["threshold"]
     before = tasks["calibrate"]["before"]["brier_score"]
     assert found["calibrate.before.brier_score"].value == before["value"]
 

@@ -16,13 +16,14 @@ import pytest
 from rich.console import Console
 
 import fedassay
-from fedassay.reports import class_error_plots, multiclass_calibration
+from fedassay.documents.sheet import Figure, Sheet, alike
 from fedassay.reports.contents import contents, heading
 from fedassay.reports.page import page
-from fedassay.reports.sheet import Figure, Sheet, alike
 from fedassay.reports.terminal import render
 from fedassay.summaries.grid import Grid
 from fedassay.summaries.multiclass.isotonic_map import Isotonic
+from fedassay.tasks.calibration.multiclass import document as multiclass_calibration
+from fedassay.tasks.calibration.multiclass import document_plots as class_error_plots
 from fedassay.tasks.calibration.multiclass.choice import AUTO, COUNTED, METHODS, SOLVERS
 from multiclass_rows import drawn
 
@@ -32,7 +33,7 @@ CLASSES = 4
 
 
 def private(epsilon: float, **more: Any) -> dict[str, Any]:
-    return {"trust": fedassay.ServerDP(), "budget": fedassay.Budget(epsilon=epsilon, delta=1e-5), **more}
+    return {"privacy": fedassay.ServerDP(), "budget": fedassay.Budget(epsilon=epsilon, delta=1e-5), **more}
 
 
 BY_CLIENT = {"protection": fedassay.Protection(unit=fedassay.Unit.CLIENT, rows_per_client=40)}
@@ -69,7 +70,7 @@ def _made(name: str) -> str:
         logits="z",
         label="y",
         simulation=simulation,
-        **{"trust": fedassay.Plain(), **RUNS[name]},
+        **{"privacy": fedassay.Plain(), **RUNS[name]},
     )
     return result.to_json()
 

@@ -25,7 +25,7 @@ def test_a_model_that_needs_calibration_gets_its_calibrator_and_its_sets() -> No
         f"{APPLY} calibrator.json NEW.csv --out calibrated.parquet",
         f"{APPLY} conformal.json NEW.csv --out conformal.parquet",
         f"{APPLY} conformal95.json NEW.csv --out conformal95.parquet",
-        "fedassay verify FOLDER",
+        "fedassay verify FOLDER --key PUBLIC_KEY",
     ]
     assert "certificate.json" in steps(study)[-1][0]
     said = {text for text, _ in steps(study)}
@@ -46,7 +46,7 @@ def test_a_calibrator_that_is_not_better_is_left_aside() -> None:
 
 
 def test_where_noise_hides_everything_one_plans_again() -> None:
-    assert commands(drowned()) == [PLAN, "fedassay verify FOLDER"]
+    assert commands(drowned()) == [PLAN, "fedassay verify FOLDER --key PUBLIC_KEY"]
     hint = "under [expected]"
     assert any(hint in text for text, _ in steps(drowned()))
     expected = {**drowned(), "parameters": {**drowned()["parameters"], "expected": {"rows": 1000}}}
@@ -62,8 +62,8 @@ def test_anything_that_could_not_be_told_is_a_reason_to_plan(undecided: str) -> 
     if undecided == "verdict":
         study["results"]["verdict"]["needs_calibration"] = None
     elif undecided == "sets":
-        tasks["conformal"]["results"] |= {"infinite": True, "threshold": None}
-        assert not any("conformal.json" in text for step in steps(study) for text in step)
+        tasks["conformal95"]["results"] |= {"infinite": True, "threshold": None}
+        assert not any("conformal95.json" in text for step in steps(study) for text in step)
     else:
         tasks["evaluate"]["results"]["roc_auc"] |= {"value": None, "interval": None, "reason": "one class"}
     assert PLAN in commands(study)

@@ -14,9 +14,9 @@ from itertools import pairwise
 
 import pytest
 
-from fedassay.reports import explorer
+from fedassay.documents import explorer
+from fedassay.documents.palette import DARK, LIGHT
 from fedassay.reports.page import page
-from fedassay.reports.palette import DARK, LIGHT
 from fedassay.reports.study import sub_document
 from study_documents import study_document, study_page
 
@@ -186,7 +186,7 @@ def test_the_explorer_holds_the_numbers_of_the_result() -> None:
     text = html_of("noisy").split("<script type='application/json'")[1].split(">", 1)[1].split("</script>")[0]
     data = json.loads(text)
     assert data["applied"] == points["applied"]
-    assert list(data["metrics"]) == list(explorer.TITLES)
+    assert list(data["metrics"]) == explorer.names(points)
     for name, shown in data["metrics"].items():
         for end in explorer.ENDS:
             assert shown[end] == points[name][end]
@@ -206,7 +206,7 @@ def test_the_explorer_has_a_table_for_those_without_scripts() -> None:
 
 def test_thresholds_at_which_nothing_is_known() -> None:
     points = copy.deepcopy(study_document()["results"]["tasks"]["evaluate"]["results"]["operating_points"])
-    for name in explorer.TITLES:
+    for name in explorer.names(points):
         for end in explorer.ENDS:
             points[name][end][49] = None
     points["precision"] = {end: [None] * 99 for end in explorer.ENDS}

@@ -13,19 +13,12 @@ import altair as alt
 import pytest
 
 import fedassay
+from fedassay.documents import curves, forest, palette, plots, reliability_plots, score_plots
+from fedassay.documents.sheet import Figure
 from fedassay.errors import UsageError
-from fedassay.reports import (
-    budget_plots,
-    curves,
-    forest,
-    palette,
-    plots,
-    reliability_plots,
-    score_plots,
-)
+from fedassay.reports import budget_plots
 from fedassay.reports.contents import contents
 from fedassay.reports.displays import RocCurveDisplay
-from fedassay.reports.sheet import Figure
 from fedassay.reports.study import parts
 from pictures import png
 from study_documents import study_document, study_page

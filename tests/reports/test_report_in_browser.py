@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fedassay.reports import explorer
+from fedassay.documents import explorer
 from study_documents import study_document, study_page
 
 CHROMIUM = shutil.which("chromium")
@@ -147,7 +147,7 @@ def assert_equal_to_the_result(page: Page, points: dict[str, Any], place: int) -
     at, numbers, texts = shown(page)
     assert at == place
     assert numbers == {
-        name: {end: points[name][end][place] for end in explorer.ENDS} for name in explorer.TITLES
+        name: {end: points[name][end][place] for end in explorer.ENDS} for name in explorer.names(points)
     }
     assert texts == {name: explorer.told(name, *found.values()) for name, found in numbers.items()}
     sentence = page.locator("[data-shown=sentence]").inner_text()

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 import fedassay
+from fedassay.documents.curves import save_overview
 from fedassay.errors import UsageError
-from fedassay.reports.curves import save_overview
 from fedassay.reports.page import page
 from fedassay.reports.terminal import render
 
@@ -40,7 +40,7 @@ DOCUMENTS = {
     "ordinary": lambda: document(),
     "one class": lambda: document(positives=0.0),
     "more noise than rows": lambda: document(
-        rows=40, trust=fedassay.ServerDP(), budget=fedassay.Budget(epsilon=0.05)
+        rows=40, privacy=fedassay.ServerDP(), budget=fedassay.Budget(epsilon=0.05)
     ),
 }
 

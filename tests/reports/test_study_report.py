@@ -12,8 +12,9 @@ import pytest
 from rich.console import Console
 
 import fedassay
+from fedassay.documents import figures
 from fedassay.errors import UsageError
-from fedassay.reports import budget, cohort, facts, figures
+from fedassay.reports import budget, cohort, facts
 from fedassay.reports.assumptions import assumptions
 from fedassay.reports.contents import heading, says_more, section, verdict
 from fedassay.reports.facts import run
@@ -191,7 +192,7 @@ def test_assumptions_are_said_once_and_come_from_the_result_where_it_has_them() 
     assert any("sites are exchangeable" in text for text in found["Evaluation"])
     assert not any("exchangeable" in text for text in dict(assumptions(study_document()))["Evaluation"])
     fit = study["results"]["tasks"]["infer"]["results"]["fit"]
-    fit["errors"] = "clients"
+    fit["variance"] = "site"
     assert (
         "Clients are independent of each other; rows of one client need not be."
         in dict(assumptions(study))["Coefficients"]

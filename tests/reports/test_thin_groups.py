@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import fedassay
-from fedassay.reports import evaluation, goodness
+from fedassay.documents import goodness
 from fedassay.reports.key_numbers import key_numbers
 from fedassay.reports.page import page
+from fedassay.tasks.evaluation import document as evaluation
 from study_documents import rows
 
 

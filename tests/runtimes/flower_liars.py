@@ -1,20 +1,22 @@
-"""A ClientApp whose nodes misbehave as their configuration says: the real one, then something goes wrong."""
+"""A ClientApp whose nodes misbehave as their configuration says: the real one, but something goes wrong in it."""
 
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedassay import wire
+from fedassay import sealing, wire
 from fedassay.runtimes.flower import client_app
-from fedassay.runtimes.flower.frames import HELLO, REQUEST, Frame, signed_reply
-from fedassay.runtimes.flower.nodes import read_node
+from fedassay.runtimes.flower.frames import HELLO, REQUEST, Frame
 
+_HONEST = sealing.sealed
 LATE = 300.0
 SECRET = "patient 4711"
 
@@ -23,18 +25,14 @@ app.query(HELLO.partition(".")[2])(client_app.app)
 
 
 def answer(message: Message, context: Context) -> Message:
-    """The honest reply, spoiled; whatever is spoiled is signed anew, as a site that lies could do."""
+    """The honest reply; or one that was spoiled before it was sealed and signed, as a site that lies could do."""
     behaviour = context.node_config.get("behaviour", "honest")
-    reply = client_app.app(message, context)
+    with patch.object(sealing, "sealed", partial(_sealed, behaviour)):
+        reply = client_app.app(message, context)
     if behaviour == "late":
         _wait_until_over(Frame.unpack(message).body, Path(str(context.node_config["site"])).parent)
     if behaviour == "crash":
         raise RuntimeError(SECRET)
-    if behaviour in ("shapes", "nan"):
-        node, request = read_node(context.node_config), Frame.unpack(message).body
-        content = wire.decode(Frame.unpack(reply).body)
-        spoiled = wire.encode({**content, "message": _spoiled(content["message"], behaviour)})
-        return Message(signed_reply(spoiled, node.credentials, request=request).pack(), reply_to=message)
     if behaviour == "replay":
         kept = Path(str(context.node_config["site"])).with_name("first-reply")
         if kept.exists():
@@ -50,6 +48,13 @@ def _wait_until_over(request: bytes, place: Path) -> None:
     deadline = time.monotonic() + LATE
     while time.monotonic() < deadline and not (place / f"{wire.decode(request)['study']}.over").exists():
         time.sleep(0.2)
+
+
+def _sealed(behaviour: object, reply: bytes, *to: Any, **options: Any) -> bytes:
+    content = wire.decode(reply)
+    if behaviour in ("shapes", "nan") and "message" in content:
+        reply = wire.encode({**content, "message": _spoiled(content["message"], str(behaviour))})
+    return _HONEST(reply, *to, **options)
 
 
 def _spoiled(value: Any, behaviour: str) -> Any:

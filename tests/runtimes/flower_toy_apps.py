@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from flower_toys import toy_client, toy_helper
@@ -17,6 +18,7 @@ from flwr.serverapp import Grid, ServerApp
 from scenarios import HELPER, PROGRAMMES, SCENARIOS, play
 
 from fedassay.endpoint import Endpoint, FileStore
+from fedassay.member_store import MemberStore
 from fedassay.privacy.database_ledger import DatabaseLedger
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.runtimes.flower import events
@@ -25,7 +27,7 @@ from fedassay.runtimes.flower.coordinator import Coordinator
 from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 from fedassay.runtimes.flower.nodes import Node, read_node
 from fedassay.runtimes.flower.study import Study
-from fedassay.sites import COORDINATOR
+from fedassay.sites import COORDINATOR, SiteFile
 
 COMPONENTS = {"serverapp": "flower_toy_apps:server", "clientapp": "flower_toy_apps:client"}
 
@@ -38,11 +40,17 @@ def read_toy(config: Mapping[str, Any]) -> Node:
     def opened() -> Endpoint:
         toy: Endpoint
         if node.name == HELPER:
-            toy = toy_helper(SecureRandomness())
+            toy = toy_helper(SecureRandomness(), node.credentials)
         else:
             ledger = DatabaseLedger(state / "ledger.sqlite", None, allow_exact=True)
             credentials = node.credentials.among(set(node.credentials.roster) - {COORDINATOR})
-            toy = toy_client(node.name, randomness=SecureRandomness(), ledger=ledger, credentials=credentials)
+            toy = toy_client(
+                node.name,
+                randomness=SecureRandomness(),
+                ledger=ledger,
+                credentials=credentials,
+                prekeys=MemberStore(SiteFile.read(Path(config["site"])).prekeys),
+            )
         toy.store = FileStore(state / "store")
         return toy
 

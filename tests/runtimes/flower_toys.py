@@ -10,6 +10,7 @@ from fedassay import wire
 from fedassay.client import Client, Site
 from fedassay.endpoint import Endpoint
 from fedassay.helper import Helper
+from fedassay.member_store import MemberStore
 from fedassay.privacy.ledger import Ledger, MemoryLedger
 from fedassay.privacy.policy import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
@@ -28,7 +29,12 @@ class ToyClient(Client):
 
 
 def toy_client(
-    name: str, *, randomness: Randomness, ledger: Ledger, credentials: Credentials | None = None
+    name: str,
+    *,
+    randomness: Randomness,
+    ledger: Ledger,
+    credentials: Credentials | None = None,
+    prekeys: MemberStore | None = None,
 ) -> ToyClient:
     site = Site(
         name=name,
@@ -39,12 +45,15 @@ def toy_client(
         randomness=randomness,
         split_key=bytes(32),
         credentials=credentials,
+        prekeys=prekeys or MemberStore(None),
     )
     return ToyClient(site, summaries=SUMMARIES, trust_models=TRUSTED)
 
 
-def toy_helper(randomness: Randomness) -> Helper:
-    return Helper(HELPER, randomness=randomness, summaries=SUMMARIES, trust_models=TRUSTED)
+def toy_helper(randomness: Randomness, credentials: Credentials | None = None) -> Helper:
+    return Helper(
+        HELPER, randomness=randomness, credentials=credentials, summaries=SUMMARIES, trust_models=TRUSTED
+    )
 
 
 def endpoint(name: str, request: bytes) -> Endpoint:

@@ -24,8 +24,8 @@ import fedassay
 Rows = Mapping[str, tuple[int, ...]]
 Story = list[list[int]]
 
-LEGS = {"plain": 1, "secure-sum": 4, "two-shares": 2}
-NOISY_LEGS = {"distributed-dp": 4, "local-dp": 1}
+LEGS = {"plain": 1, "secure-sum": 2, "two-shares": 2}
+NOISY_LEGS = {"distributed-dp": 2, "local-dp": 1}
 WITHOUT_C = {name: values for name, values in ROWS.items() if name != "c"}
 
 

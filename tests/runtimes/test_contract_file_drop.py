@@ -29,6 +29,7 @@ from fedassay.endpoint import Endpoint
 from fedassay.errors import TooFewClients, UsageError
 from fedassay.helper import Helper
 from fedassay.journal import FileJournal
+from fedassay.member_store import MemberStore
 from fedassay.privacy.ledger import MemoryLedger
 from fedassay.privacy.policy import AllowAll
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
@@ -47,7 +48,13 @@ class Village:
         self.root, self.job, self.lost = root, replace(job, label="evaluate"), lost
         self.identities = {name: Identity.draw(SECURE) for name in ("coordinator", HELPER, *ROWS)}
         self.endpoints: dict[str, Endpoint] = {name: self.client(name) for name in ROWS}
-        self.endpoints[HELPER] = Helper(HELPER, randomness=SECURE, summaries=SUMMARIES, trust_models=TRUSTED)
+        self.endpoints[HELPER] = Helper(
+            HELPER,
+            randomness=SECURE,
+            summaries=SUMMARIES,
+            trust_models=TRUSTED,
+            credentials=self.credentials(HELPER, *ROWS),
+        )
         (root / "drop").mkdir(parents=True)
         self.ledger = MemoryLedger(None)
         self.study = Study.begin(
@@ -63,8 +70,16 @@ class Village:
             helpers={HELPER: self.identities[HELPER].public}
             if job.setting.trust.name == "two-shares"
             else {},
+            cards={
+                name: MemberStore(root / name / "prekeys").card(self.credentials(name), SECURE).packed()
+                for name in ROWS
+            },
             randomness=SECURE,
         )
+
+    def credentials(self, name: str, *believed: str) -> Credentials:
+        roster = {one: self.identities[one].public for one in believed}
+        return Credentials(identity=self.identities[name], roster=roster)
 
     def client(self, name: str) -> Client:
         site = Site(
@@ -75,6 +90,8 @@ class Village:
             ledger=MemoryLedger(None),
             randomness=SECURE,
             split_key=bytes(32),
+            credentials=self.credentials(name, *ROWS),
+            prekeys=MemberStore(self.root / name / "prekeys"),
         )
         return Client(site, summaries=SUMMARIES, trust_models=TRUSTED)
 
@@ -101,11 +118,10 @@ class Village:
             journal.close()
 
     def contribute(self, name: str) -> bool:
-        roster = {party: identity.public for party, identity in self.identities.items()}
         participant = Participant(
             drop=self.root / "drop",
             name=name,
-            credentials=Credentials(identity=self.identities[name], roster=roster),
+            credentials=self.credentials(name, *self.identities),
             state=self.root / name,
             summaries=SUMMARIES,
             trust_models=TRUSTED,
@@ -113,7 +129,7 @@ class Village:
         asked = participant.asked()
         if not isinstance(asked, Asked) or asked.answered is not None:
             return False
-        participant.send(asked, participant.answer(asked, self.endpoints[name]), SECURE)
+        participant.send(asked, participant.answer(asked, self.endpoints[name]))
         return True
 
     def go(self) -> tuple[Any, int]:

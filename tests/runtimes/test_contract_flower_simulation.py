@@ -20,8 +20,7 @@ from runtime_contract import WholeContract
 from scenarios import HELPER, ROWS, Outcome, Scenario, play
 
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.runtimes.flower.runtime import FlowerRuntime
-from fedassay.runtimes.flower.simulation import Cast, simulate
+from fedassay.runtimes.flower.simulation import Cast, simulated
 
 # Flower and Ray warn about each other's deprecated corners, in threads of their own.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -31,11 +30,6 @@ HERE = Path(__file__).parent
 
 def played(scenarios: Sequence[Scenario], folder: Path) -> dict[str, Outcome]:
     """What comes of scenarios in one simulation; what it logs is in the folder."""
-
-    def body(runtime: FlowerRuntime) -> dict[str, Outcome]:
-        source = SimulatedRandomness(1)
-        return {one.name: play(one, runtime, source.child(one.name)) for one in scenarios}
-
     cast = Cast(clients=tuple(ROWS), helpers=(HELPER,), endpoint=endpoint)
     log = logging.getLogger("fedassay.flower")
     heard = logging.FileHandler(folder / "log")
@@ -44,7 +38,9 @@ def played(scenarios: Sequence[Scenario], folder: Path) -> dict[str, Outcome]:
         with pytest.MonkeyPatch.context() as patch:
             # Ray's processes import the toys by name.
             patch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(HERE.parent)]))
-            return simulate(cast, body, randomness=SimulatedRandomness(3))
+            source = SimulatedRandomness(1)
+            with simulated(cast, randomness=SimulatedRandomness(3)) as runtime:
+                return {one.name: play(one, runtime, source.child(one.name)) for one in scenarios}
     finally:
         log.removeHandler(heard)
         heard.close()

@@ -25,7 +25,7 @@ class TestInProcess(WholeContract):
         return {one.name: play(one, federation(one.lost), source.child(one.name)) for one in scenarios}
 
 
-def federation(lost: str | None) -> Faithful:
+def federation(lost: str | None, *, kind: type[Faithful] = Faithful) -> Faithful:
     source = SimulatedRandomness(7)
     clients = [
         Client(
@@ -44,4 +44,4 @@ def federation(lost: str | None) -> Faithful:
         for name, values in ROWS.items()
     ]
     helper = Helper(HELPER, randomness=source.child(HELPER), summaries=SUMMARIES, trust_models=TRUSTED)
-    return Faithful(clients, helpers=[helper], drops=lambda name, leg: name == lost)
+    return kind(clients, helpers=[helper], drops=lambda name, leg: name == lost)

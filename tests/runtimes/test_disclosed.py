@@ -56,13 +56,16 @@ def without_small_cells(data: pd.DataFrame, least: int = 5, cells: int = 8) -> p
 def test_metrics_are_those_of_the_rows_in_cells_that_are_large_enough(trust: Any, mode: Any) -> None:
     data = rows()
     simulation = Simulation(seed=1, mode=mode, disclosure=FIVE)
-    published = fedassay.evaluate(data, **ASKED, trust=trust, simulation=simulation)
-    oracle = fedassay.evaluate(without_small_cells(data), **ASKED, trust=trust, simulation=Simulation(seed=1))
+    published = fedassay.evaluate(data, **ASKED, privacy=trust, simulation=simulation)
+    oracle = fedassay.evaluate(
+        without_small_cells(data), **ASKED, privacy=trust, simulation=Simulation(seed=1)
+    )
     document = json.loads(published.to_json())
     jsonschema.validate(document, SCHEMA)
     assert document["results"] == json.loads(oracle.to_json())["results"]
     assert (
-        document["results"] != json.loads(fedassay.evaluate(data, **ASKED, trust=trust).to_json())["results"]
+        document["results"]
+        != json.loads(fedassay.evaluate(data, **ASKED, privacy=trust).to_json())["results"]
     )
     assert document["privacy"]["disclosure"] == "minimum-5"
     assert "counts of 1 to 4 rows were replaced by 0" in document["privacy"]["statement"]
@@ -73,7 +76,9 @@ def test_metrics_are_those_of_the_rows_in_cells_that_are_large_enough(trust: Any
 def test_noise_needs_no_profile_and_what_is_not_counts_cannot_have_one() -> None:
     simulation = Simulation(seed=1, disclosure=FIVE)
     with pytest.raises(UsageError, match="server-dp adds noise, which protects more"):
-        fedassay.evaluate(rows(), **ASKED, trust=ServerDP(), budget=Budget(epsilon=1), simulation=simulation)
+        fedassay.evaluate(
+            rows(), **ASKED, privacy=ServerDP(), budget=Budget(epsilon=1), simulation=simulation
+        )
     with pytest.raises(UnsupportedQuery, match="it is not made of counts of rows"):
         fedassay.evaluate(rows(), **ASKED, per_site=True, simulation=simulation)
 
@@ -114,7 +119,7 @@ def test_file_drop_publishes_protected_totals_and_keeps_to_the_profile(tmp_path:
         label="y",
         thresholds=(0.3, 0.5),
         height=6,
-        trust=Plain(),
+        privacy=Plain(),
         simulation=Simulation(disclosure=PROFILES["minimum-11"]),
     )
     assert document["results"] == json.loads(oracle.to_json())["results"]
@@ -155,7 +160,7 @@ def test_a_coordinator_on_flower_publishes_protected_totals(
     jsonschema.validate(document, SCHEMA)
     assert document["privacy"]["disclosure"] == "minimum-5"
     data = pd.concat([pd.read_csv(tmp_path / name / "rows.csv").assign(site=name) for name in sites.names])
-    oracle = fedassay.evaluate(data, **ASKED, trust=Plain(), simulation=Simulation(disclosure=FIVE))
+    oracle = fedassay.evaluate(data, **ASKED, privacy=Plain(), simulation=Simulation(disclosure=FIVE))
     assert document["results"] == json.loads(oracle.to_json())["results"]
     with pytest.raises(UsageError, match="began with minimum-5"):
         Coordinator(file=written('"minimum-11"')).release(study, None, **quiet)  # type: ignore[arg-type]

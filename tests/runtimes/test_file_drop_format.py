@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from fedassay.crypto.identity import Identity
 from fedassay.crypto.keys import KeyPair, Secret
 from fedassay.errors import ProtocolError
 from fedassay.protocol import Budget, Protection
-from fedassay.runtimes.file_drop import sealing
 from fedassay.runtimes.file_drop.announcement import Announcement
 from fedassay.runtimes.file_drop.letters import Kind, Letter, open_letter
 from fedassay.trust.server_dp import ServerDP
@@ -31,18 +29,6 @@ LETTER = Letter(
 PAIR = KeyPair.of(Secret(bytes(range(100, 132))))
 
 
-class Counting:
-    """Bytes that count up: for vectors only."""
-
-    simulated = True
-
-    def __init__(self) -> None:
-        self._next = count()
-
-    def bytes(self, number: int) -> bytes:
-        return bytes(next(self._next) % 256 for _ in range(number))
-
-
 def announcement() -> Announcement:
     return Announcement(
         study="demo-0123456789abcdef",
@@ -55,21 +41,9 @@ def announcement() -> Announcement:
     )
 
 
-def sealed() -> bytes:
-    return sealing.seal_reply(
-        b"hi",
-        reply_key=PAIR.public,
-        study=LETTER.study,
-        sender="a",
-        number=1,
-        randomness=Counting(),  # type: ignore[arg-type]
-    )
-
-
 def test_the_stored_bytes_have_not_changed() -> None:
     assert LETTER.signed(ME).hex() == VECTORS["letter"]
     assert announcement().encode().hex() == VECTORS["announcement"]
-    assert sealed().hex() == VECTORS["sealed"]
 
 
 def test_the_stored_bytes_are_read_back() -> None:
@@ -86,20 +60,6 @@ def test_the_stored_bytes_are_read_back() -> None:
     with pytest.raises(ProtocolError, match="here: its number is 1, expected 2"):
         open_letter(data, number=2, **options)  # type: ignore[arg-type]
     assert Announcement.decode(bytes.fromhex(VECTORS["announcement"]), where="") == announcement()
-    assert sealing.open_reply(sealed(), own=PAIR, study=LETTER.study, sender="a", number=1) == b"hi"
-
-
-@pytest.mark.parametrize(
-    "changes", [{"study": "demo-2"}, {"sender": "b"}, {"number": 2}, {"own": KeyPair.of(Secret(bytes(32)))}]
-)
-def test_a_sealed_reply_opens_only_where_it_belongs(changes: dict[str, object]) -> None:
-    options = {"own": PAIR, "study": LETTER.study, "sender": "a", "number": 1, **changes}
-    assert sealing.open_reply(sealed(), **options) is None  # type: ignore[arg-type]
-    for place in range(len(sealed())):
-        changed = bytearray(sealed())
-        changed[place] ^= 1
-        assert sealing.open_reply(bytes(changed), own=PAIR, study=LETTER.study, sender="a", number=1) is None
-    assert sealing.open_reply(b"", own=PAIR, study=LETTER.study, sender="a", number=1) is None
 
 
 @pytest.mark.parametrize("file", ["wire.json", "file_drop.json"])

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from fedassay import wire
 from fedassay.errors import FedassayError, ProtocolError
-from fedassay.privacy.randomness import SecureRandomness
-from fedassay.runtimes.file_drop import Asked, FileDropRuntime, Participant, Study, sealing
+from fedassay.runtimes.file_drop import Asked, FileDropRuntime, Participant, Study
 from fedassay.runtimes.file_drop.announcement import Announcement
 from fedassay.runtimes.file_drop.letters import _MESSAGE, EVERYONE, Kind, Letter, open_letter
 from fedassay.sites import COORDINATOR, SiteFile
@@ -211,21 +210,13 @@ def test_a_coordinator_that_signs_nonsense(target: Target, data: st.DataObject) 
 @given(data=st.data())
 def test_a_site_that_signs_and_seals_nonsense(target: Target, data: st.DataObject) -> None:
     """It may reach the trust model as a reply; what is not one of ours is a dropout there, never a crash."""
-    announcement = target.study.announcement
     letter = Letter(
-        study=announcement.study,
+        study=target.study.announcement.study,
         sender="a",
         recipient=COORDINATOR,
         kind=Kind.REPLY,
         number=1,
-        body=sealing.seal_reply(
-            data.draw(st.binary(max_size=100)),
-            reply_key=announcement.reply_key,
-            study=announcement.study,
-            sender="a",
-            number=1,
-            randomness=SecureRandomness(),
-        ),
+        body=target.town.sealed("a", data.draw(st.binary(max_size=100))),
     )
     path = target.path("from-a/1.fedassay")
     sent = path.read_bytes()

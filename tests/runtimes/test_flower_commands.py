@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -10,16 +11,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import click
 import numpy as np
 import pytest
+from cyclopts.exceptions import MissingArgumentError
 
 pytest.importorskip("flwr", reason="Flower is not installed; pip install 'fedassay[flower]'")
 
-from typer.testing import CliRunner
 
 import fedassay
-from fedassay.cli.flower import flower_app
+from fedassay.cli import run_command
+from fedassay.cli.commands import app
 from fedassay.crypto.identity import Identity, key_to_text
 from fedassay.data.sql import Database
 from fedassay.errors import FedassayError, FederationError, ProtocolError, Refused, UsageError
@@ -33,7 +34,7 @@ from fedassay.sites import SiteFile
 
 
 def call(*arguments: object) -> None:
-    flower_app([str(argument) for argument in arguments], standalone_mode=False)
+    app(["flower", *map(str, arguments)])
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_a_site_may_have_its_rows_in_a_database(place: Path, monkeypatch: pytest
     assert file.dataset == "hospital-a/scores.db"
 
 
-def test_a_site_is_set_up_by_questions(place: Path) -> None:
+def test_a_site_is_set_up_by_questions(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [
         "hospital-a",
         place / "data.npz",
@@ -88,10 +89,8 @@ def test_a_site_is_set_up_by_questions(place: Path) -> None:
         place / "hospital-a.key",
         place / "roster.toml",
     ]
-    done = CliRunner().invoke(
-        flower_app, ["site", "--out", str(place / "site.toml")], input="\n".join(map(str, answers)) + "\n"
-    )
-    assert done.exit_code == 0, done.output
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(map(str, answers)) + "\n"))
+    assert run_command(["flower", "site", "--out", str(place / "site.toml")]) == 0
     file = SiteFile.read(place / "site.toml")
     assert file.policy.trust_models == {"secure-sum"}
     assert file.budget is None
@@ -185,7 +184,7 @@ def test_a_submission_without_certificate_is_refused(place: Path) -> None:
         call("submit", place / "app", "--study", "s", "--address", "127.0.0.1:1")
     with pytest.raises(UsageError, match="there is no app"):
         call("submit", place, "--study", "s", "--address", "127.0.0.1:1", "--insecure")
-    with pytest.raises(click.UsageError):
+    with pytest.raises(MissingArgumentError):
         call("submit", place / "app")
 
 

@@ -33,9 +33,9 @@ def test_a_simulation_on_flower_equals_the_pooled_rows() -> None:
     result = fedassay.evaluate(
         pooled(sites),
         **columns,
-        trust=Shuffle(),
+        privacy=Shuffle(),
         budget=Budget(epsilon=EPSILON),
-        simulation=fedassay.Simulation(seed=1, carrier="flower"),
+        simulation=fedassay.Simulation(seed=1, runtime="flower"),
     )
     exact = fedassay.evaluate(pooled(sites), **columns)
     assert (result.runtime["name"], result.runtime["rounds"]) == ("flower", 4)

@@ -13,9 +13,11 @@ from flower_lab import Lab, hospitals
 from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedassay import envelope, wire
+import asked
+from fedassay import envelope, sealing, wire
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
-from fedassay.envelope import Refusal
+from fedassay.crypto.prekeys import Prekey
+from fedassay.envelope import MOST_PREKEYS, Refusal
 from fedassay.errors import ProtocolError, UsageError
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import Protection, Request, Setting, Sum
@@ -64,26 +66,35 @@ def question(recipient: str = "a", exchange: bytes = bytes(16)) -> bytes:
         Sum(of=ScoreHistogram(transform="uniform", height=3, thresholds=(), widths=(1,))), setting
     )
     request = Request(exchange=exchange, plans=(plan,), cohort=3, leg=0, recipient=recipient, message={})
-    return envelope.pack_request(study="s", trust=trust, tasks=("t",), request=request)
+    return asked.packed(study="s", trust=trust, tasks=("t",), request=request)
+
+
+def said(frame: Frame, lab: Lab, body: bytes) -> Any:
+    """What is in a site's frame for its coordinator: signed and bound to the request twice over."""
+    sealed = opened_reply(frame, believed(lab), sender="a", request=body)
+    inner = sealing.opened(sealed, asked.REPLY_PAIR, request=body, sender="a", credentials=believed(lab))
+    return envelope.open_reply(inner, sender="a", exchange=bytes(16), leg=0)
 
 
 def test_a_site_answers_its_coordinator_and_remembers(lab: Lab) -> None:
     body = question()
     frame = Frame.unpack(app(sent(body, believed(lab)), context(lab)))
-    reply = opened_reply(frame, believed(lab), sender="a", request=body)
-    assert not isinstance(envelope.open_reply(reply, sender="a", exchange=bytes(16), leg=0), Refusal)
+    assert not isinstance(said(frame, lab, body), Refusal)
     # Each message may run in another process: the second answer comes from the site's disk.
-    assert Frame.unpack(app(sent(body, believed(lab)), context(lab))).body == reply
+    assert Frame.unpack(app(sent(body, believed(lab)), context(lab))).body == frame.body
     assert len(recorded(lab.folder / "a" / "state")) == 1
 
 
 def test_a_site_says_who_it_is_to_its_coordinator_only(lab: Lab) -> None:
     body = wire.encode({"nonce": bytes(32)})
     frame = Frame.unpack(app(sent(body, believed(lab), HELLO), context(lab)))
-    assert wire.decode(opened_reply(frame, believed(lab), sender="a", request=body)) == {
-        "name": "a",
-        "node": "77",
-    }
+    hello = wire.decode(opened_reply(frame, believed(lab), sender="a", request=body))
+    prekeys = [Prekey.unpacked(statement) for statement in hello.pop("prekeys")]
+    assert hello == {"name": "a", "node": "77"}
+    asker, other = (key_to_text(lab.identities[who].public) for who in ("coordinator", "b"))
+    assert len({one.public for one in prekeys}) == MOST_PREKEYS == 8
+    assert all(one.is_of("a", coordinator=asker, credentials=believed(lab)) for one in prekeys)
+    assert not any(one.is_of("a", coordinator=other, credentials=believed(lab)) for one in prekeys)
     refused = Frame.unpack(app(sent(body, believed(lab, "b"), HELLO), context(lab)))
     assert wire.decode(refused.body)["refusal"] == Refusal.PROTOCOL
 
@@ -98,7 +109,7 @@ def test_a_request_that_the_coordinator_did_not_sign_is_refused_before_anything_
     elif who is not None:
         signer = believed(lab, who)
     reply = Frame.unpack(app(sent(question(), signer), context(lab)))
-    assert wire.decode(reply.body) == {"version": 1, "sender": "", "refusal": "protocol"}
+    assert wire.decode(reply.body) == {"version": envelope.VERSION, "sender": "", "refusal": "protocol"}
     assert not (lab.folder / "a" / "state").exists()
 
 
@@ -111,17 +122,14 @@ def test_what_goes_wrong_leaves_as_a_fixed_code(lab: Lab) -> None:
     ]
     for one in wrong:
         reply = Frame.unpack(app(sent(question(), believed(lab)), one))
-        assert wire.decode(reply.body) == {"version": 1, "sender": "", "refusal": "internal"}
+        assert wire.decode(reply.body) == {"version": envelope.VERSION, "sender": "", "refusal": "internal"}
 
 
 def test_a_broken_data_file_is_a_code_too(lab: Lab) -> None:
     (lab.folder / "a" / "data.npz").write_bytes(b"patient 4711")
     body = question()
     frame = Frame.unpack(app(sent(body, believed(lab)), context(lab)))
-    reply = opened_reply(frame, believed(lab), sender="a", request=body)
-    assert isinstance(envelope.open_reply(reply, sender="a", exchange=bytes(16), leg=0), Refusal)
-    assert b"4711" not in reply
-    assert b"secret-place" not in reply
+    assert said(frame, lab, body) is Refusal.DATA
 
 
 def test_a_message_of_another_app_is_refused(lab: Lab) -> None:
@@ -133,8 +141,7 @@ def test_a_message_of_another_app_is_refused(lab: Lab) -> None:
 def test_a_request_for_another_site_is_refused(lab: Lab) -> None:
     body = question(recipient="b")
     frame = Frame.unpack(app(sent(body, believed(lab)), context(lab)))
-    reply = opened_reply(frame, believed(lab), sender="a", request=body)
-    assert envelope.open_reply(reply, sender="a", exchange=bytes(16), leg=0) == Refusal.MALFORMED
+    assert said(frame, lab, body) is Refusal.MALFORMED
 
 
 def test_run_configuration_cannot_name_a_site(lab: Lab) -> None:

@@ -17,11 +17,14 @@ from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 import fedassay
+from fedassay import wire
 from fedassay.agenda import Agenda, Item
 from fedassay.errors import BudgetExceeded, TooFewClients
 from fedassay.runtimes.flower import client_app, events, server_app
 from fedassay.runtimes.flower.coordinator_file import VARIABLE
+from fedassay.runtimes.flower.frames import REQUEST, Frame
 from fedassay.runtimes.flower.study import Study
+from ledgers import recorded
 
 SITES = hospitals(["a", "b", "c", "d"], rows=60)
 
@@ -88,17 +91,20 @@ def expected(names: str) -> dict[str, Any]:
 def test_with_everybody_there_nothing_is_said(lab: Lab, capsys: Any) -> None:
     document, warnings = run(lab, Study(name="s", wait=0), "abcd", capsys)
     assert document["results"] == expected("abcd")
+    (opening,) = document["cohort"].pop("openings")
     assert document["cohort"] == {"clients": 4, "dropped": 0, "truncated": None, "rows": 240}
+    assert opening["clients"] == list(opening["members"]) == ["a", "b", "c", "d"]
+    assert opening["statement"].startswith("4 of 4 members answered, 4 were needed: none spare.")
     assert not warnings
 
 
 def test_a_site_that_is_not_there_is_counted_and_named(lab: Lab, capsys: Any) -> None:
-    study = Study(name="s", wait=0, privacy_parameters={"dropout": 0.3})
-    document, warnings = run(lab, study, "dba", capsys)
+    document, warnings = run(lab, Study(name="s", wait=0), "dba", capsys)
+    assert document["runtime"]["rounds"] == 2
     assert document["results"] == expected("abd")
     assert document["cohort"]["clients"] == 3
     assert document["cohort"]["dropped"] == 1
-    assert warnings == ["leg 1: no connected node answers for c."]
+    assert warnings == ["no connected node with a valid prekey answers for c: left out."]
 
 
 def test_a_site_that_refuses_is_counted_and_named(lab: Lab, capsys: Any) -> None:
@@ -115,10 +121,41 @@ def test_a_study_that_fails_has_named_the_lost_first(lab: Lab, capsys: Any) -> N
         run(lab, Study(name="s", wait=0), "ab", capsys)
     said = [event for text in capsys.readouterr().out.splitlines() if (event := events.event_in(text))]
     assert [event.get("message") for event in said if event["event"] == "warning"] == [
-        "leg 1: no connected node answers for c, d."
+        "no connected node with a valid prekey answers for c, d: left out."
     ]
     assert said[-1]["event"] == "failed"
     assert said[-1]["code"] == 4
+
+
+def test_a_node_that_dies_burns_no_study(lab: Lab, capsys: Any) -> None:
+    """Killed between its two answers: nothing was revealed, and the study goes on under its name when it is back."""
+
+    class Dying(Nodes):
+        """Node 3 says who it is and speaks, and is gone before it answers as a member."""
+
+        def push_messages(self, messages: Iterable[Message]) -> list[str]:
+            ids = []
+            for message in messages:
+                ids += super().push_messages([message])
+                body = Frame.unpack(message).body
+                late = message.metadata.message_type == REQUEST and wire.decode(body)["leg"] == 1
+                if late and message.metadata.dst_node_id == 3:
+                    del self.replies[ids[-1]]
+            return ids
+
+        def pull_messages(self, ids: Iterable[str]) -> list[Message]:
+            return [self.replies[one] for one in ids if one in self.replies]
+
+    study = Study(name="s", wait=0, timeout=1)
+    with pytest.raises(TooFewClients, match=r"3 of 4 members answered.*under the same name"):
+        server_app.main(Dying(lab, "abcd"), SimpleNamespace(run_config=study.to_config()))
+    capsys.readouterr()
+    document, warnings = run(lab, study, "abcd", capsys)
+    assert document["results"] == expected("abcd")
+    assert document["cohort"]["dropped"] == 0
+    assert not warnings
+    for name in "abcd":
+        assert len(recorded(lab.folder / name / "state")) == 1  # paid for once
 
 
 def test_a_study_that_the_coordinator_cannot_afford_asks_nobody(lab: Lab, capsys: Any) -> None:
@@ -130,7 +167,7 @@ def test_a_study_that_the_coordinator_cannot_afford_asks_nobody(lab: Lab, capsys
         Item(
             name="conformal",
             task="conformal",
-            parameters={"quantity": "binary", "held_out": True},
+            parameters={"sets": "binary", "holdout": 0.3},
             share=1 / 3,
         )
     )

@@ -40,10 +40,10 @@ def test_a_simulation_on_flower_equals_the_pooled_rows() -> None:
     result = fedassay.evaluate(
         pooled(sites),
         **columns,
-        trust=TwoServer(),
+        privacy=TwoServer(),
         budget=Budget(epsilon=EPSILON),
         protection=Protection(rows_per_client=60),
-        simulation=fedassay.Simulation(seed=1, carrier="flower"),
+        simulation=fedassay.Simulation(seed=1, runtime="flower"),
     )
     exact = fedassay.evaluate(pooled(sites), **columns)
     assert result.runtime["name"] == "flower"

@@ -10,7 +10,6 @@ import pytest
 from command_line import call
 from fedassay.errors import UsageError
 from fedassay.privacy.database_ledger import DatabaseLedger
-from fedassay.privacy.database_records import DatabaseRecords
 from fedassay.privacy.ledger_tables import RECORDS
 from fedassay.sites import SiteFile
 from file_drop_town import Town
@@ -51,7 +50,6 @@ def test_a_rehearsal_reads_what_was_charged_and_charges_nothing(town: Town) -> N
     anchor = town.root / "a" / "state" / "ledger.head"
     assert town.begin("--privacy", "local-dp", "--epsilon", 1) == 0
     DatabaseLedger(where, None, anchor=anchor).charge([charge("before", dataset="a/rows", scale=0.4)])
-    DatabaseRecords(where, anchor=anchor).opened("a/rows", "x", frozenset("ab"))
     before, head = sql(where, f"SELECT * FROM {RECORDS}"), anchor.read_bytes()
     assert town.contribute("a", "--dry-run") == 3  # 2.5 of 3 are gone
     assert sql(where, f"SELECT * FROM {RECORDS}") == before

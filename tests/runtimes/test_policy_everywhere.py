@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from fedassay import wire
 from fedassay.crypto.identity import Identity, key_to_text
 from fedassay.errors import TooFewClients
 from fedassay.privacy.disclosure import PROFILES
@@ -155,16 +154,59 @@ CASES = {
         words="got a cohort of 3 clients, expected at least 4",
     ),
     "smallest_cohort.survivors": Case(
-        policy="smallest_cohort = 4",
-        inside=Ask(trust=SecureSum(minimum_cohort=4)),
-        outside=Ask(trust=SecureSum(minimum_cohort=3)),
-        words="would release a total over 3 clients, expected at least 4 (--minimum-cohort 4)",
+        policy="smallest_cohort = 4\nlargest_dropout = 0.25",
+        inside=Ask(trust=SecureSum(minimum_cohort=4, dropout=0.25)),
+        outside=Ask(trust=SecureSum(minimum_cohort=3, dropout=0.25)),
+        words="would release a total over 3 clients, expected at least 4 (`minimum_cohort=4`)",
     ),
     "smallest_collusion": Case(
         policy="smallest_collusion = 0.25",
         inside=Ask(trust=SecureSum(collusion=0.25)),
         outside=Ask(trust=SecureSum(collusion=0.249)),
         words="withstands 0.249 colluding clients, expected at least 0.25",
+    ),
+    "largest_dropout": Case(
+        policy="largest_dropout = 0.1",
+        inside=Ask(trust=SecureSum(dropout=0.1)),
+        outside=Ask(trust=SecureSum(dropout=0.101)),
+        words="in which 0.101 of the clients may fall silent, expected at most 0.1 (`dropout=0.1`)",
+    ),
+    "largest_dropout.default": Case(
+        policy="",
+        inside=Ask(trust=SecureSum()),
+        outside=Ask(trust=SecureSum(dropout=0.21)),
+        words="in which 0.21 of the clients may fall silent, expected at most 0.2",
+    ),
+    "smallest_noise_shares": Case(
+        policy="smallest_noise_shares = 3\n" + TOTAL,
+        inside=replace(NOISY, trust=DistributedDP()),
+        outside=replace(NOISY, trust=DistributedDP(collusion=0.3)),
+        words="got totals with the noise of 2 honest clients, expected at least 3",
+    ),
+    "trusted_members": Case(
+        policy='trusted_members = ["a", "b", "c"]',
+        inside=Ask(trust=SecureSum(members=("a", "b", "x"))),
+        outside=Ask(trust=SecureSum(members=("a", "x", "y"))),
+        words="got totals that x, y would open, expected at most 1 who are not among trusted_members",
+    ),
+    "trusted_members.none": Case(
+        policy='trusted_members = ["a", "b", "c"]',
+        inside=Ask(trust=SecureSum(members=("a", "b", "c"))),
+        outside=Ask(trust=SecureSum(members=("a", "b", "c"))),
+        stricter="",
+        words="expected trusted_members here, or that all sites do",
+    ),
+    "same_set": Case(
+        policy="same_set = true",
+        inside=Ask(trust=SecureSum(same_set=True)),
+        outside=Ask(trust=SecureSum(cohort_difference=4)),
+        words="got exact totals over any clients, expected all over the same ones (`same_set`)",
+    ),
+    "smallest_cohort_difference": Case(
+        policy="smallest_cohort_difference = 2",
+        inside=Ask(trust=SecureSum(cohort_difference=3)),
+        outside=Ask(trust=SecureSum(cohort_difference=2)),
+        words="expected none or at least 3: 1 colluders and 2 others",
     ),
     "smallest_rows": Case(
         policy=f"smallest_rows = {ROWS}",
@@ -204,9 +246,7 @@ CASES = {
 
 @pytest.fixture(params=["in-process", "file-drop", "flower"])
 def transport(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Transport:
-    sites = Sites(
-        tmp_path, ("a", "b", "c", "d", "e") if "cohorts" in request.node.name else ("a", "b", "c", "d")
-    )
+    sites = Sites(tmp_path, tuple("abcdefg" if "sets" in request.node.name else "abcd"))
     if request.param == "in-process":
         return InProcess(sites)
     if request.param == "file-drop":
@@ -219,7 +259,7 @@ def transport(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
 
 def asked(transport: Transport, ask: Ask, name: str = "a") -> str | None:
     transport.begin(ask, transport.sites.names)
-    return code_of(transport.answer(name, ask.body(name), ask.trust.first_client_leg))
+    return code_of(transport.said(name, ask.body(name), ask.trust.first_client_leg))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -243,7 +283,7 @@ def test_just_inside_passes_and_just_outside_is_refused(transport: Transport, na
 
 
 def test_every_entry_of_a_policy_has_its_case() -> None:
-    elsewhere = {"smallest_cohort_difference", "disclosure"}  # the tests below
+    elsewhere = {"changed_rows"}  # `test_client_ledger.py`
     always = {"an exact total over some rows", "an exact total over some clients"}  # whatever the entries say
     assert {name.partition(".")[0] for name in CASES} - always | elsewhere == set(_ENTRIES)
 
@@ -251,11 +291,13 @@ def test_every_entry_of_a_policy_has_its_case() -> None:
 # --- several sites, and what leaves them ----------------------------------------------------------------------
 
 
-def exchanged(transport: Transport, ask: Ask, names: Sequence[str]) -> dict[str, str]:
+def exchanged(
+    transport: Transport, ask: Ask, names: Sequence[str], *, silent: Sequence[str] = ()
+) -> dict[str, str]:
     """Drive the whole exchange; who refused, with which code."""
     ask = replace(ask, cohort=len(names))
     transport.begin(ask, names)
-    runtime = Direct(transport, names)
+    runtime = Direct(transport, names, silent=silent)
 
     class Once:
         def steps(self, setting: Any) -> Any:
@@ -264,26 +306,46 @@ def exchanged(transport: Transport, ask: Ask, names: Sequence[str]) -> dict[str,
 
     job = Job(name=ask.task, task=Once(), setting=ask.plan(len(names)).setting)
     try:
-        run([job], runtime=runtime, ledger=MemoryLedger(None), randomness=SECURE, study="s")
+        run([job], runtime=runtime, ledger=MemoryLedger(None), randomness=SECURE, study=transport.study_name)
     except TooFewClients:
-        assert runtime.refusals
+        assert runtime.refusals or ask.trust.same_set  # type: ignore[attr-defined]
     return {name: str(code) for name, code in runtime.refusals.items()}
 
 
-def test_cohorts_that_differ_by_too_few_sites_are_refused(transport: Transport) -> None:
-    sites = transport.sites
-    for name in sites.names:
-        sites.allow(name, "smallest_cohort_difference = 2\n", trust_models=("secure-sum",))
-    ask = Ask(trust=SecureSum())
-    assert exchanged(transport, ask, "abcde") == {}
-    assert exchanged(transport, ask, "abcd") == dict.fromkeys("abcd", "policy")
-    assert "differ from those of an earlier one by 1 (e)" in sites.refusals("a")[-1].reason
-    assert exchanged(transport, ask, "abcde") == {}  # the same set again says nothing new
-    assert exchanged(transport, ask, "abc") == {}  # two sites less
-    sites.allow("a", "smallest_cohort_difference = 3\n", trust_models=("secure-sum",))
-    assert exchanged(transport, ask, "abc") == {
-        "a": "policy"
-    }  # a rule that came later knows what was opened before
+@pytest.mark.parametrize(
+    ("rule", "terms"),
+    [
+        ("smallest_cohort_difference = 2", SecureSum(cohort_difference=3)),
+        ("same_set = true", SecureSum(same_set=True)),
+    ],
+)
+def test_sets_of_sites_that_could_be_subtracted_are_refused(
+    transport: Transport, rule: str, terms: SecureSum
+) -> None:
+    sites, names = transport.sites, "abcdefg"
+    everybody = dict.fromkeys(names, "policy")
+    for name in names:
+        sites.allow(name, rule, trust_models=("secure-sum",))
+    ask = Ask(trust=terms)
+    assert exchanged(transport, Ask(trust=SecureSum()), names) == everybody  # terms that do not keep the rule
+    assert exchanged(transport, ask, names) == {}
+    silent = exchanged(transport, ask, names, silent="g")
+    if terms.same_set:
+        assert silent == {}  # an honest coordinator waits for g, and asks no member
+    else:
+        assert silent == everybody
+        assert "differ from those of an earlier one by 1 (g)" in sites.refusals("a")[-1].reason
+    assert exchanged(transport, ask, names) == {}  # the same set again says nothing new
+
+
+def test_a_rule_about_sets_that_comes_later_knows_what_was_opened_before(transport: Transport) -> None:
+    sites, names = transport.sites, "abcdefg"
+    for name in names:
+        sites.allow(name, trust_models=("secure-sum",))
+    assert exchanged(transport, Ask(trust=SecureSum()), names, silent="g") == {}
+    assert exchanged(transport, Ask(trust=SecureSum()), names) == {}  # no rule: the difference is g's table
+    sites.allow("a", "same_set = true", trust_models=("secure-sum",))
+    assert exchanged(transport, Ask(trust=SecureSum(same_set=True)), names) == dict.fromkeys(names, "policy")
 
 
 def test_a_profile_protects_what_the_server_sees(transport: Transport) -> None:
@@ -293,7 +355,7 @@ def test_a_profile_protects_what_the_server_sees(transport: Transport) -> None:
     for profile in ("", "minimum-5", "minimum-11", "redact-7-round-5"):
         transport.sites.allow("a", f'disclosure = "{profile}"' if profile else "")
         transport.begin(ask, transport.sites.names)
-        reply = wire.decode(transport.answer("a", ask.body("a"), 0))
+        reply = transport.said("a", ask.body("a"), 0)
         seen[profile] = [reply["message"]["vectors"][0]]
     (exact,) = seen.pop("")
     leaves = exact[ask.summary.partitions[0]]

@@ -73,7 +73,7 @@ def in_process(town: Town, **options: Any) -> fedassay.Result:
         client="site",
         label="y",
         logits="z_",
-        trust=fedassay.Plain(),
+        privacy=fedassay.Plain(),
         simulation=fedassay.Simulation(split_key=KEY),
         **options,
     )
@@ -137,10 +137,10 @@ def test_under_noise_sites_pay_for_both_parts(town: Town, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((), "classes: got none, expected how many the model has; give --classes"),
+        ((), "--classes: missing"),
         (("--classes", 3, "--rounds", 3), "rounds: the method auto has no use for it"),
-        (("--classes", 3, "--method", "platt"), "method: got platt, which is for --score"),
-        (("--classes", 3, "--threshold", 0.5), "calibrate-classes: it has no thresholds"),
+        (("--classes", 3, "--method", "platt"), "--method: got 'platt'"),
+        (("--classes", 3, "--threshold", 0.5), "--threshold: unknown parameter of calibrate-classes"),
         (("--classes", 3, "--solver", "exact", "--privacy", "server-dp", "--epsilon", 1), "exact sums carry no noise"),
     ],
 )  # fmt: skip
@@ -161,7 +161,7 @@ def test_a_flower_study_carries_the_parameters() -> None:
     study = Study(name="s", agenda=Agenda.of("calibrate-classes", given), privacy="plain")
     again = Study.from_config(study.to_config())
     assert again.agenda.items[0].made == CalibrateMulticlass(**given)
-    for wrong, words in (({"height": 3}, "has no use for it"), ({"classes": None}, "give --classes")):
+    for wrong, words in (({"height": 3}, "has no use for it"), ({"classes": None}, "classes")):
         with pytest.raises(UsageError, match=words):
             Study(name="s", agenda=Agenda.of("calibrate-classes", {**given, **wrong}), privacy="plain")
 

@@ -48,7 +48,7 @@ def test_a_study_gives_what_one_process_gives(town: Town, tmp_path: Path) -> Non
         label="y",
         logits="z_",
         height=6,
-        trust=fedassay.Plain(),
+        privacy=fedassay.Plain(),
     )
     assert document["results"] == json.loads(wanted.to_json())["results"]
     assert heading(document) == "Evaluation of a classifier with several classes"

@@ -44,7 +44,7 @@ def test_groups_and_sites_by_files(town: Town) -> None:
     assert town.begin("--group", "F", "--group", "M", "--per-site", "--privacy", "plain") == 0
     document = town.finish(passes=1)
     found = document["results"]
-    wanted = expected(town, by="sex", groups=["F", "M"], per_site=True, trust=fedassay.Plain())
+    wanted = expected(town, by="sex", groups=["F", "M"], per_site=True, privacy=fedassay.Plain())
     assert found["groups"] == wanted["groups"]
     assert found["heterogeneity"] == wanted["heterogeneity"]
     assert [site["site"] for site in found["sites"]] == list("abcd")
@@ -61,7 +61,7 @@ def test_sites_are_numbered_if_somebody_is_lost(town: Town) -> None:
 def test_a_second_model_by_files(town: Town) -> None:
     assert town.begin("--versus", "--privacy", "plain") == 0
     found = town.finish(passes=2)["results"]
-    wanted = expected(town, versus="q", trust=fedassay.Plain())
+    wanted = expected(town, versus="q", privacy=fedassay.Plain())
     for name in ("difference", "versus", "roc_auc"):
         assert found[name] == wanted[name]
 
@@ -69,7 +69,7 @@ def test_a_second_model_by_files(town: Town) -> None:
 def test_hidden_sites_by_files_remember_their_estimates(town: Town) -> None:
     """Three exchanges of four legs each; the site's store carries what it estimated from one to the next."""
     assert town.begin("--per-site") == 0
-    found = town.finish(passes=12)["results"]
+    found = town.finish(passes=6)["results"]
     assert found["sites"] is None
     assert found["heterogeneity"] == expected(town, per_site=True)["heterogeneity"]
 

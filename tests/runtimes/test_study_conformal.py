@@ -13,14 +13,14 @@ import pytest
 import fedassay
 from fedassay.agenda import Agenda
 from fedassay.cli import run_command
-from fedassay.coverage import best_pair, best_server_rank
 from fedassay.errors import UsageError
+from fedassay.estimation.coverage import best_pair, best_server_rank
 from fedassay.runtimes.flower.study import Study
 from fedassay.tasks.conformal import Conformal
 from file_drop_town import Town
 from ledgers import recorded
 
-ABSOLUTE = ("--quantity", "absolute", "--score-range", "0,6")
+ABSOLUTE = ("--sets", "absolute", "--score-range", "0,6")
 COLUMNS = 'label = "y"\ntarget = "days"\nprediction = "guess"\ngroup = "sex"'
 
 
@@ -69,17 +69,17 @@ def in_process(town: Town, names: str = "abc", **options: Any) -> dict[str, Any]
 
 def test_a_quantile_of_quantiles_in_the_clear(town: Town, tmp_path: Path) -> None:
     artefact = tmp_path / "conformal.json"
-    assert begin(town, "--quantity", "absolute", "--privacy", "plain", "--level", 0.8) == 0
+    assert begin(town, "--sets", "absolute", "--privacy", "plain", "--level", 0.8) == 0
     for name in town.names:
         assert town.contribute(name) == 0
     result = tmp_path / "r.json"
     assert town.aggregate("-q", "--json", result, "--out", artefact) == 0
     document = json.loads(result.read_text())
-    wanted = in_process(town, trust=fedassay.Plain(), level=0.8)
+    wanted = in_process(town, privacy=fedassay.Plain(), level=0.8)
     assert document["results"]["threshold"] == wanted["threshold"]
     assert document["results"]["coverage_law"] == wanted["coverage_law"]
     assert [one["site"] for one in document["results"]["sites"]] == ["a", "b", "c"]
-    assert document["parameters"]["quantity"] == "absolute"
+    assert document["parameters"]["sets"] == "absolute"
     predictor = fedassay.ConformalPredictor.load(artefact)
     assert predictor.threshold == wanted["threshold"]
     assert predictor.level == 0.8
@@ -89,7 +89,7 @@ def test_both_labels_of_a_binary_classifier(town: Town, tmp_path: Path) -> None:
     """The sites name columns for a score and a label; how many classes there are need not be said."""
     artefact = tmp_path / "conformal.json"
     calibrator = ("--score-parameters", "2,1.5,0.5,0.1")  # a sigmoid
-    options = ("--quantity", "binary", "--conditional", "class", "--held-out", *calibrator)
+    options = ("--sets", "binary", "--conditional", "class", "--holdout", "0.3", *calibrator)
     assert begin(town, *options, "--privacy", "plain") == 0
     results = town.finish(passes=2)["results"]
     assert town.aggregate("-q", "--out", artefact) == 0
@@ -104,9 +104,9 @@ def test_both_labels_of_a_binary_classifier(town: Town, tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["pooled", "qq"])
 def test_a_secure_sum(town: Town, method: str) -> None:
     assert begin(town, *ABSOLUTE, "--method", method) == 0
-    document = town.finish(passes=4)
+    document = town.finish(passes=2)
     simulation = fedassay.Simulation(mode="aggregate")
-    wanted = in_process(town, method=method, trust=fedassay.SecureSum(), simulation=simulation)
+    wanted = in_process(town, method=method, privacy=fedassay.SecureSum(), simulation=simulation)
     for key in ("threshold", "guarantee", "coverage_law", "pair", "rows", "clients"):
         assert document["results"][key] == wanted[key], key
     assert document["warnings"] == []
@@ -122,7 +122,7 @@ def test_a_site_that_is_lost_costs_a_vote_and_no_guarantee(tmp_path: Path) -> No
         site = town.root / name / "site.toml"
         site.write_text(site.read_text().replace('label = "y"', COLUMNS.replace('\ngroup = "sex"', "")))
     assert begin(town, *ABSOLUTE, "--method", "qq") == 0
-    results = town.finish(passes=4, absent="b", since=2)["results"]
+    results = town.finish(passes=2, absent="b")["results"]
     assert results["clients"] == 4
     # The local rank was chosen for five clients, the server's for those who stayed.
     ell, k = results["pair"]
@@ -169,7 +169,18 @@ def test_nothing_is_asked_where_nothing_can_be_had(town: Town) -> None:
 
 
 def test_groups_and_held_out_rows(town: Town) -> None:
-    options = ("--conditional", "group", "--group", "F", "--group", "M", "--held-out", "--privacy", "plain")
+    options = (
+        "--conditional",
+        "group",
+        "--group",
+        "F",
+        "--group",
+        "M",
+        "--holdout",
+        "0.3",
+        "--privacy",
+        "plain",
+    )
     assert begin(town, *ABSOLUTE, *options) == 0
     results = town.finish(passes=2)["results"]
     assert list(results["groups"]) == ["F", "M", "other"]
@@ -182,15 +193,15 @@ def test_groups_and_held_out_rows(town: Town) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--quantity", "absolute"), "give --score-range A,B"),
-        (("--quantity", "residual"), "conformity score: got 'residual'"),
+        (("--sets", "absolute"), "--score-range: got none"),
+        (("--sets", "residual"), "--sets: got 'residual'"),
         ((*ABSOLUTE, "--level", "1"), "level: got 1"),
         ((*ABSOLUTE, "--method", "local"), "no single one is shown"),
         ((*ABSOLUTE, "--confidence", "0.9"), "--guarantee training-conditional"),
-        (("--quantity", "lac", "--conditional", "class"), "give --classes"),
-        ((*ABSOLUTE, "--conditional", "group"), "give --group NAME"),
-        ((*ABSOLUTE, "--threshold", "0.3"), "conformal: it has no thresholds"),
-        (("--quantity", "lac", "--held-out"), "give --classes"),
+        (("--sets", "lac", "--conditional", "class"), "--classes: missing"),
+        ((*ABSOLUTE, "--conditional", "group"), "--group: got none"),
+        ((*ABSOLUTE, "--threshold", "0.3"), "unknown parameter of conformal"),
+        (("--sets", "lac", "--holdout", "0.3"), "--classes: missing"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_announced(
@@ -215,10 +226,10 @@ def test_a_site_that_names_no_target_says_so(town: Town, capsys: Any) -> None:
 
 
 def test_a_flower_study_carries_the_parameters() -> None:
-    parameters = {"quantity": "absolute", "level": 0.8, "score_range": [0.0, 6.0], "method": "qq"}
+    parameters = {"sets": "absolute", "level": 0.8, "score_range": [0.0, 6.0], "method": "qq"}
     study = Study(name="s", agenda=Agenda.of("conformal", parameters))
     again = Study.from_config(study.to_config())
-    wanted = Conformal(quantity="absolute", level=0.8, score_range=(0.0, 6.0), method="qq")
+    wanted = Conformal(sets="absolute", level=0.8, score_range=(0.0, 6.0), method="qq")
     assert again.agenda.items[0].made == wanted
     with pytest.raises(UsageError, match="level: got 2"):
         Study(name="s", agenda=Agenda.of("conformal", {"level": 2.0}))
@@ -236,6 +247,6 @@ def test_flower_simulates_it(town: Town, tmp_path: Path) -> None:
     assert run_command(["conformal", *arguments, "--runtime", "flower"]) == 0
     document = json.loads(out.read_text())
     assert document["runtime"]["name"] == "flower"
-    wanted = in_process(town, trust=fedassay.Plain())
+    wanted = in_process(town, privacy=fedassay.Plain())
     for key in ("threshold", "coverage_law", "sites"):
         assert document["results"][key] == wanted[key]

@@ -63,9 +63,9 @@ def in_process(town: Town, **options: Any) -> dict[str, Any]:
 
 
 def test_newton_by_files_under_a_secure_sum(town: Town) -> None:
-    assert begin(town, *NEWTON, "--with-offset", "--errors", "model", "--contrast", "age - dose") == 0
-    document = town.finish(passes=12)  # three sums, four legs each
-    wanted = in_process(town, method="newton", errors="model", contrasts=["age - dose"])
+    assert begin(town, *NEWTON, "--offset", "--variance", "model", "--contrast", "age - dose") == 0
+    document = town.finish(passes=6)  # three sums, two legs each
+    wanted = in_process(town, method="newton", variance="model", contrasts=["age - dose"])
     assert document["results"] == wanted
     assert [one["name"] for one in document["results"]["coefficients"]] == ["intercept", "age", "dose"]
     assert document["cohort"] == {"clients": 3, "dropped": 0, "truncated": None, "rows": 240}
@@ -74,18 +74,18 @@ def test_newton_by_files_under_a_secure_sum(town: Town) -> None:
 
 @pytest.mark.full
 def test_rounds_by_files_in_the_clear(town: Town) -> None:
-    options = ("--rounds", 8, "--privacy", "plain", "--with-offset", "--local-steps", 2)
+    options = ("--rounds", 8, "--privacy", "plain", "--offset", "--local-steps", 2)
     assert begin(town, "--features", "age,dose", *options) == 0
     document = town.finish(passes=9)
-    assert document["results"] == in_process(town, rounds=8, local_steps=2, trust=fedassay.Plain())
+    assert document["results"] == in_process(town, rounds=8, local_steps=2, privacy=fedassay.Plain())
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--method", "newton"), "give --features A,B,.."),
+        (("--method", "newton"), "--features: missing"),
         ((*NEWTON, "--rounds", "20"), "rounds: the method newton has no use for it"),
-        ((*NEWTON, "--threshold", "0.3"), "infer: it has no thresholds"),
+        ((*NEWTON, "--threshold", "0.3"), "unknown parameter of infer"),
         (("--features", "age,age"), "features: got one of them twice"),
         (("--features", "age", "--method", "exact"), "method: got 'exact'"),
         ((*NEWTON, "--contrast", "age - size"), "contrast: got 'age - size'"),
@@ -103,10 +103,10 @@ def test_what_makes_no_sense_is_refused_before_anything_is_announced(
 
 
 def test_a_flower_study_carries_the_parameters() -> None:
-    parameters = {"features": ["age", "dose"], "model": "logistic", "method": "newton", "errors": "clients"}
+    parameters = {"features": ["age", "dose"], "model": "logistic", "method": "newton", "variance": "clients"}
     study = Study(name="s", agenda=Agenda.of("infer", parameters))
     again = Study.from_config(study.to_config())
-    wanted = Infer(features=("age", "dose"), model="logistic", method="newton", errors="clients")
+    wanted = Infer(features=("age", "dose"), model="logistic", method="newton", variance="site")
     assert again.agenda.items[0].made == wanted
     with pytest.raises(UsageError, match="level: got 2"):
         Study(name="s", agenda=Agenda.of("infer", {"features": ["age"], "level": 2.0}))
@@ -123,7 +123,7 @@ def test_flower_simulates_it(town: Town, tmp_path: Path) -> None:
     arguments = [str(data), *columns, "--seed", "1", "-q", "--json", str(out), "--runtime", "flower"]
     for options, wanted in (
         (["--method", "newton"], {"method": "newton"}),
-        (["--rounds", "8", "--privacy", "plain"], {"rounds": 8, "trust": fedassay.Plain()}),
+        (["--rounds", "8", "--privacy", "plain"], {"rounds": 8, "privacy": fedassay.Plain()}),
     ):
         assert run_command(["infer", *arguments, *options]) == 0
         document = json.loads(out.read_text())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import jsonschema
 import pandas as pd
 import pytest
 
@@ -54,7 +56,7 @@ label = "y"
 [runtime]
 seed = 1
 """
-DISTRIBUTED = '[privacy]\ntrust = "distributed-dp"\nepsilon = 2.5\n'
+DISTRIBUTED = '[privacy]\nprivacy = "distributed-dp"\nepsilon = 2.5\n'
 
 
 @pytest.fixture
@@ -69,7 +71,7 @@ def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Town:
 
 
 def written(town: Town, privacy: str = "", tasks: str = TASKS) -> Path:
-    between = tasks.replace("level = 0.8", 'level = 0.8\nquantity = "binary"')
+    between = tasks.replace("level = 0.8", 'level = 0.8\nsets = "binary"')
     path = town.root / "study.toml"
     path.write_text(SITES + privacy + between)
     return path
@@ -86,6 +88,10 @@ def finish(town: Town, path: Path, capsys: Any, *, passes: int = 40) -> dict[str
         for name in town.names:
             assert town.contribute(name) == 0
     raise AssertionError("it never ended")
+
+
+def schema(kind: str) -> Any:
+    return json.loads((files("fedassay") / "reports" / f"{kind}.schema.json").read_text())
 
 
 def simulated(town: Town) -> dict[str, Any]:
@@ -105,6 +111,12 @@ def test_exact_numbers_are_those_of_a_simulation(town: Town, capsys: Any) -> Non
         assert task["results"] == wanted["results"]["tasks"][name]["results"], name
     assert document["results"]["verdict"] == wanted["results"]["verdict"]
     assert document["privacy"]["simulated"] is False
+    # Six passes: three exchanges, since what can be asked together is, of two legs each.
+    assert document["runtime"]["rounds"] == 6
+    for name in town.names:
+        assert sorted(path.name for path in (town.drop / f"from-{name}").iterdir()) == [
+            f"{number}.fedassay" for number in range(1, 7)
+        ]
     assert (document["parameters"]["title"], document["parameters"]["data"]) == ("A study by files", None)
     assert document["parameters"]["study"].startswith("spring-")
     out = town.root / "spring"
@@ -112,6 +124,12 @@ def test_exact_numbers_are_those_of_a_simulation(town: Town, capsys: Any) -> Non
     certificate = json.loads((out / "certificate.json").read_text())
     assert certificate["key"]["made_for_this_study"] is False
     assert certificate["ledger"]["head"] is not None
+    for opening in certificate["openings"]:
+        assert opening["clients"] == list(opening["members"]) == ["a", "b", "c"]
+        assert opening["statement"].endswith("none spare. False rows could not be noticed.")
+    assert len(certificate["openings"]) == 3
+    jsonschema.validate(certificate, schema("certificate"))
+    jsonschema.validate(document, schema("result"))
     again = (out / "result.json").read_bytes()
     assert call(capsys, "run", town.root / "study.toml", "-q")[0] == 0
     assert (out / "result.json").read_bytes() == again

@@ -9,12 +9,12 @@ import pytest
 from scipy.stats import chi2
 
 from binormal import NoisyServer, Population, measure, release
+from fedassay.estimation.confusion import Confusion, decision_metrics
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.ranking import roc_auc
 from fedassay.protocol import NO_NOISE, Sum
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation.accuracy import expected_auc_noise, predict
-from fedassay.tasks.evaluation.confusion import RATIOS, Confusion, decision_metrics
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.ranking import roc_auc
 
 FALSE_ALARM = 1e-4
 DELTA = 1.19  # an AUC of 0.80
@@ -29,11 +29,11 @@ def noise_errors(
     noise = setting.noise(Sum(of=histogram))
     rng = np.random.default_rng(12)
     scores, labels = Population(prevalence, DELTA).sample(rows, rng)
-    exact = values(Evidence.of(histogram.read(measure(histogram, scores, labels)), NO_NOISE), names)
+    exact = values(histogram.read(measure(histogram, scores, labels)).evidence(NO_NOISE), names)
     errors = []
     for _ in range(runs):
         released = release(histogram, scores, labels, noise=noise, rng=rng)
-        errors.append(values(Evidence.of(released.value, released.noise), names) - exact)
+        errors.append(values(released.value.evidence(released.noise), names) - exact)
     return np.array(errors)
 
 
@@ -94,10 +94,11 @@ def test_the_second_order_term_matters_at_500_rows() -> None:
 def test_sampling_errors_are_those_of_the_estimator() -> None:
     rows = 20_000
     histogram = Evaluate().histogram(NoisyServer().setting())
-    expected = predict(histogram, rows=rows, prevalence=0.3, auc=0.8, metrics=("roc_auc", *RATIOS))
+    names = ("roc_auc", "accuracy", "precision", "recall", "specificity", "f1")
+    expected = predict(histogram, rows=rows, prevalence=0.3, auc=0.8, metrics=names)
     population = Population(0.3, math.sqrt(2) * 0.8416212335729143)
     released = release(histogram, *population.sample(rows, np.random.default_rng(3)))
-    evidence = Evidence.of(released.value, released.noise)
+    evidence = released.value.evidence(released.noise)
     found = {"roc_auc": roc_auc(evidence), **decision_metrics(Confusion.at(evidence, 0.5))}
     for name, metric in expected.items():
         assert metric.value == pytest.approx(found[name].value, abs=4 * found[name].sampling), name

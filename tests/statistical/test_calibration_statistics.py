@@ -20,7 +20,8 @@ from scipy.stats import binom, norm
 
 from binormal import NoisyServer, Population, release
 from fedassay.protocol import Sum
-from fedassay.tasks.calibration import METHODS, Calibrate, Map, map_from_json
+from fedassay.summaries.maps import Map, map_from_json
+from fedassay.tasks.calibration import METHODS, Calibrate
 from stated import Verify
 
 FALSE_ALARM = 1e-3

@@ -119,7 +119,7 @@ CASES = [
 )
 def test_a_new_row_is_covered(method: str, setting: Setting, name: str) -> None:
     """Whatever the calibrator does to scores, as long as it has not seen these rows."""
-    task = Conformal(method=method, level=LEVEL, quantity="binary", bins=256)
+    task = Conformal(method=method, level=LEVEL, sets="binary", conditional="none", bins=256)
     values = coverages(task, CALIBRATORS[name], setting)
     assert not falls_short(values)
     if name != "steps":  # its scores are tied, so that sets cover more
@@ -127,7 +127,7 @@ def test_a_new_row_is_covered(method: str, setting: Setting, name: str) -> None:
 
 
 def test_a_level_that_is_lower_by_a_fiftieth_would_be_seen() -> None:
-    task = Conformal(method="qq", level=LEVEL - 0.02, quantity="binary")
+    task = Conformal(method="qq", level=LEVEL - 0.02, sets="binary", conditional="none")
     assert falls_short(coverages(task, CALIBRATORS["sigmoid"], CELLS[0][1]))
 
 
@@ -140,13 +140,15 @@ def test_both_labels_are_covered(method: str, trust: TrustModel, epsilon: float 
     """One threshold for all would leave the rare label with less."""
     rng, setting = np.random.default_rng(6), setting_of(trust, clients=CLIENTS, epsilon=epsilon)
     asked = {"method": method, "level": LEVEL, "quantity": "binary", "bins": 256}
-    apart = Conformal(**asked, by="class", groups=("0", "1"))
+    apart = Conformal(**asked)
     found = [threshold_of(apart, setting, federation(rng), run) for run in range(60)]
     for label, share in (("0", share_of_0), ("1", share_of_1)):
         values = np.array([covered(one[label], share) for one in found])
         assert not falls_short(values), label
         assert values.mean() < 0.98, label
-    together = [threshold_of(Conformal(**asked), setting, federation(rng), run)["all"] for run in range(60)]
+    together = [
+        threshold_of(Conformal(**asked, by="none"), setting, federation(rng), run)["all"] for run in range(60)
+    ]
     assert falls_short(np.array([covered(one, share_of_1) for one in together]))
 
 
@@ -161,7 +163,7 @@ def overfitted(rows: list[Rows], each: int = 4) -> Map:
 def test_a_calibrator_must_not_have_seen_the_rows_of_the_threshold() -> None:
     """Fitted on other rows it may be as bad as it likes; fitted on the same ones the promise is broken."""
     rng, setting = np.random.default_rng(7), setting_of(Plain(), clients=CLIENTS)
-    task = Conformal(method="pooled", level=LEVEL, quantity="binary")
+    task = Conformal(method="pooled", level=LEVEL, sets="binary", conditional="none")
     fresh, same = [], []
     for run in range(60):
         rows, others = federation(rng), federation(rng)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from fedassay.coverage import CoverageLaw, UnequalLaw, best_pair, best_ranks, split_ranks
+from fedassay.estimation.coverage import CoverageLaw, UnequalLaw, best_pair, best_ranks, split_ranks
 
 FEDERATIONS = 4_000
 ERROR = 1e-6

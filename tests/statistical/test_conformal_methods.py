@@ -36,7 +36,7 @@ from conformal_cases import (
     thresholds,
 )
 from conformal_drive import answer, setting_of
-from fedassay.coverage import best_pair
+from fedassay.estimation.coverage import best_pair
 from fedassay.protocol import Select, TrustModel
 from fedassay.tasks.conformal import choice, collected
 from fedassay.tasks.distribution.curve import curve_of

@@ -119,7 +119,7 @@ def judge_parts(
 def test_every_class_is_covered(method: str, trust: TrustModel, epsilon: float | None) -> None:
     """Two classes: the probability of the wrong one is uniform where 0 is true, and the root of that where 1 is."""
     task = Conformal(
-        method=method, level=LEVEL, quantity="lac", by="class", groups=("0", "1"), classes=2, bins=1024
+        method=method, level=LEVEL, sets="lac", conditional="class", groups=("0", "1"), classes=2, bins=1024
     )
     setting, rng, found = setting_of(trust, clients=8, epsilon=epsilon), np.random.default_rng(3), []
 
@@ -139,7 +139,12 @@ def test_every_class_is_covered(method: str, trust: TrustModel, epsilon: float |
 )
 def test_every_group_is_covered(method: str, trust: TrustModel, epsilon: float | None) -> None:
     task = Conformal(
-        method=method, level=LEVEL, by="group", groups=("easy", "hard"), score_range=(0.0, 8.0), bins=1024
+        method=method,
+        level=LEVEL,
+        conditional="group",
+        groups=("easy", "hard"),
+        score_range=(0.0, 8.0),
+        bins=1024,
     )
     setting, rng, found = setting_of(trust, clients=8, epsilon=epsilon), np.random.default_rng(4), []
     prints = fingerprints(["easy", "hard", "unknown"])

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from fedassay.coverage import (
+from fedassay.estimation.coverage import (
     ChoiceLaw,
     CoverageLaw,
     NoiseTail,

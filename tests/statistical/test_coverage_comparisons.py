@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,16 +18,17 @@ from scipy.stats import binom
 
 import fedassay
 from binormal import Population, discrete_laplace_law
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.heterogeneity import Spread, pooled, weighted_sums
+from fedassay.estimation.ranking import roc_auc
+from fedassay.estimation.site_estimate import SiteEstimate
+from fedassay.parameters import INTERNAL
 from fedassay.protocol import Budget, Noise, Protection, Released, Setting
 from fedassay.summaries.group_names import fingerprints
 from fedassay.summaries.grouped_histogram import GroupedHistogram
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.summaries.site_statistics import SiteEstimate
 from fedassay.tasks.evaluation import Evaluate
-from fedassay.tasks.evaluation.evidence import Evidence
 from fedassay.tasks.evaluation.groups import whole
-from fedassay.tasks.evaluation.heterogeneity import Spread, pooled, weighted_sums
-from fedassay.tasks.evaluation.ranking import roc_auc
 from pairs import Twins, driven
 
 LEAST, MOST = 0.93, 0.97
@@ -51,13 +52,13 @@ def too_high(hits: list[bool], comparisons: int) -> bool:
 class OnlyTheDifference(Evaluate):
     """Nothing but the difference is computed, and the errors of the single models; bins are chosen once."""
 
-    bins: ScoreHistogram
+    bins: ScoreHistogram = field(metadata=INTERNAL)
 
     def histogram(self, setting: Setting) -> ScoreHistogram:
         return self.bins
 
     def results(self, released: Any) -> dict[str, Any]:
-        return self.entry(Evidence.of(released.value, released.noise))
+        return self.entry(released.value.evidence(released.noise))
 
     def entry(self, evidence: Evidence) -> dict[str, Any]:
         return {"roc_auc": roc_auc(evidence).to_json()}
@@ -180,7 +181,7 @@ def test_the_whole_covers_with_the_noise_of_all_groups_and_not_with_that_of_one(
         total = summary.measure(Rows(), {})[0] + laplace(noise, summary.length, rng)
         released = whole(Released(value=summary.read(total), noise=noise, clients=3))
         for found, law in ((hits, released.noise), (forgetful, noise)):
-            low, high = roc_auc(Evidence.of(released.value, law)).interval or (0, 0)
+            low, high = roc_auc(released.value.evidence(law)).interval or (0, 0)
             found.append(low <= truth <= high)
     assert not too_low(hits, 2), np.mean(hits)
     assert not too_high(hits, 2), np.mean(hits)

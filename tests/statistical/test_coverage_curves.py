@@ -11,10 +11,11 @@ from scipy.special import logit
 from scipy.stats import binom, norm
 
 from binormal import NoisyServer, Population, release
+from fedassay.estimation import curves
+from fedassay.estimation.buckets import Buckets, equi_depth_edges
+from fedassay.estimation.evidence import Evidence
 from fedassay.protocol import Sum
-from fedassay.tasks.evaluation import Evaluate, curves
-from fedassay.tasks.evaluation.buckets import Buckets, equi_depth_edges
-from fedassay.tasks.evaluation.evidence import Evidence
+from fedassay.tasks.evaluation import Evaluate
 
 POPULATION = Population(0.3, shift=0.2, stretch=1.1)
 FALSE_ALARM = 1e-4
@@ -70,7 +71,7 @@ def simulate(epsilon: float | None, rows: int, runs: int) -> dict[str, dict[floa
     held: dict[str, dict[float, list[bool]]] = {name: {1.0: [], 0.25: []} for name in CURVES}
     for _ in range(runs):
         released = release(histogram, *POPULATION.sample(rows, rng), noise=noise, rng=rng)
-        evidence = Evidence.of(released.value, released.noise)
+        evidence = released.value.evidence(released.noise)
         for name, (field, estimate, truth_of) in CURVES.items():
             curve = estimate(evidence)
             value, truth = np.array(curve[field]), truth_of(curve)

@@ -16,14 +16,18 @@ import pytest
 from scipy.stats import binom
 
 from binormal import NoisyServer, Population, release
+from fedassay.estimation.buckets import Buckets, equi_depth_edges
+from fedassay.estimation.calibration_error import (
+    debiased_squared_error,
+    expected_calibration_error,
+    expected_calibration_error_uniform,
+)
+from fedassay.estimation.confusion import Confusion, decision_metrics
+from fedassay.estimation.least_squares import LeastSquares
+from fedassay.estimation.metric import Metric
+from fedassay.estimation.ranking import roc_auc
 from fedassay.protocol import Sum
-from fedassay.summaries.tree import LeastSquares
-from fedassay.tasks.evaluation import Evaluate, Metric
-from fedassay.tasks.evaluation.buckets import Buckets, equi_depth_edges
-from fedassay.tasks.evaluation.calibration_error import debiased_squared_error
-from fedassay.tasks.evaluation.confusion import Confusion, decision_metrics
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.ranking import roc_auc
+from fedassay.tasks.evaluation import Evaluate
 
 LEAST, MOST = 0.93, 0.97
 FALSE_ALARM = 1e-3
@@ -78,7 +82,7 @@ def simulate(case: Case, runs: int) -> Coverage:
     undefined = defaultdict(int)
     for _ in range(runs):
         released = release(histogram, *case.population.sample(case.rows, rng), noise=noise, rng=rng)
-        evidence = Evidence.of(released.value, released.noise)
+        evidence = released.value.evidence(released.noise)
         metrics = task.metrics(evidence) | decision_metrics(Confusion.at(evidence, case.threshold))
         for name, metric in metrics.items():
             if name == "hosmer_lemeshow":
@@ -159,7 +163,7 @@ def auc_at_500_rows(runs: int) -> tuple[list[bool], list[bool]]:
     hits, forgetful = [], []
     for _ in range(runs):
         released = release(histogram, *BALANCED.sample(500, rng), noise=noise, rng=rng)
-        evidence = Evidence.of(released.value, released.noise)
+        evidence = released.value.evidence(released.noise)
         no_noise = LeastSquares(tree=evidence.fit.tree, variances=(0.0,) * evidence.fit.tree.levels)
         hits.append(covers(roc_auc(evidence), truth))
         forgetful.append(covers(roc_auc(replace(evidence, fit=no_noise)), truth))
@@ -183,9 +187,10 @@ def calibration_errors(
     hits = defaultdict(list)
     for _ in range(runs):
         released = release(histogram, *population.sample(rows, rng), noise=noise, rng=rng)
-        metrics = task.calibration_errors(Evidence.of(released.value, released.noise))
-        for name, metric in metrics.items():
-            hits[name].append(covers(metric, truth[name]))
+        evidence = released.value.evidence(released.noise)
+        for estimate in (expected_calibration_error, expected_calibration_error_uniform):
+            metric = estimate(evidence, buckets=task.buckets, level=task.level)
+            hits[estimate.__name__].append(covers(metric, truth[estimate.__name__]))
     return hits
 
 
@@ -225,7 +230,7 @@ def test_the_squared_calibration_error_is_unbiased_and_its_plug_in_is_not(epsilo
         debiased, plug_in = [], []
         for _ in range(150):
             released = release(histogram, *population.sample(4_000, rng), noise=noise, rng=rng)
-            evidence = Evidence.of(released.value, released.noise)
+            evidence = released.value.evidence(released.noise)
             buckets = Buckets(evidence=evidence, edges=tuple(equi_depth_edges(evidence, 10)))
             debiased.append(debiased_squared_error(buckets))
             plug_in.append(float((buckets.shares**2 * evidence.rows / buckets.rows).sum()))

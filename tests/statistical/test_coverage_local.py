@@ -16,14 +16,15 @@ import pytest
 from scipy.stats import binom, norm
 
 from binormal import Population, measure
+from fedassay.estimation.confusion import Confusion, decision_metrics
+from fedassay.estimation.curves import roc_curve
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.least_squares import LeastSquares, bit_variances
+from fedassay.estimation.metric import Metric
+from fedassay.estimation.ranking import roc_auc
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Budget, Plan, Protection, Setting, Sum
-from fedassay.summaries.tree import LeastSquares
-from fedassay.tasks.evaluation import Evaluate, Metric
-from fedassay.tasks.evaluation.confusion import Confusion, decision_metrics
-from fedassay.tasks.evaluation.curves import roc_curve
-from fedassay.tasks.evaluation.evidence import Evidence, bit_variances
-from fedassay.tasks.evaluation.ranking import roc_auc
+from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust.local_dp import LocalDP
 from stated import Verify
 
@@ -60,7 +61,7 @@ class Case:
         histogram = plan.query.of
         total = measure(histogram, *POPULATION.sample(self.clients - self.idle, rng))
         (released,) = LocalDP().aggregate([plan], [total], self.clients, SimulatedRandomness(run))
-        return Evidence.of(histogram.read(released.value), released.noise)
+        return histogram.read(released.value).evidence(released.noise)
 
 
 CASES = (Case(1.0, 100_000), Case(5.0, 10_000), Case(5.0, 20_000, idle=6_000))

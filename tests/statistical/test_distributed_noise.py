@@ -10,13 +10,12 @@ import pytest
 from scipy.stats import binom
 
 from binormal import Population, measure
+from fedassay.estimation.confusion import Confusion, decision_metrics
+from fedassay.estimation.ranking import roc_auc
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import NO_NOISE, Budget, Noise, Plan, Protection, Released, Setting, Sum
 from fedassay.summaries.score_histogram import LabelledHistogram
 from fedassay.tasks.evaluation import Evaluate
-from fedassay.tasks.evaluation.confusion import Confusion, decision_metrics
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.ranking import roc_auc
 from fedassay.trust.distributed_dp import DistributedDP
 from stated import Verify
 
@@ -56,11 +55,11 @@ def test_the_noise_of_the_auc_is_small(prevalence: float, verify: Verify) -> Non
     plan = releases.plan
     rows = Population(prevalence, 1.19).sample(100_000, np.random.default_rng(12))
     total = measure(plan.query.of, *rows)
-    exact = roc_auc(Evidence.of(plan.query.of.read(total), NO_NOISE)).value
+    exact = roc_auc(plan.query.of.read(total).evidence(NO_NOISE)).value
     errors = []
     for seed in range(600):
         released = releases.draw(plan, total, seed)
-        errors.append(abs(roc_auc(Evidence.of(released.value, released.noise)).value - exact))
+        errors.append(abs(roc_auc(released.value.evidence(released.noise)).value - exact))
     mean = float(np.mean(errors))
     verify(
         f"AUC under distributed-dp, 100,000 rows, epsilon 1, {prevalence:.0%} positives, 600 runs: mean absolute "
@@ -80,7 +79,7 @@ def coverage(budget: Budget, *, runs: int, forget: bool = False) -> dict[str, li
     for seed in range(runs):
         released = releases.draw(plan, measure(plan.query.of, *population.sample(rows, rng)), seed)
         noise = replace(released.noise, variance=released.noise.variance / 100) if forget else released.noise
-        evidence = Evidence.of(released.value, noise)
+        evidence = released.value.evidence(noise)
         metrics = releases.task.metrics(evidence) | decision_metrics(Confusion.at(evidence, 0.5))
         for name in SHARP:
             interval = metrics[name].interval
@@ -128,4 +127,4 @@ def test_the_law_is_the_stated_one() -> None:
             ]
         )
         assert np.var(drawn) == pytest.approx(noise.variance, rel=0.06)
-        assert noise.copies == 1.25
+        assert noise.copies == 4_000 / DistributedDP().fewest_honest(4_000)

@@ -18,6 +18,8 @@ from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
 from drawn_values import Servers, draw, leaves, setting_of
+from fedassay.estimation.count_noise import PrefixNoise
+from fedassay.estimation.ranking import roc_auc
 from fedassay.protocol import NO_NOISE, Sum, TrustModel
 from fedassay.tasks.distribution import SearchQuantiles
 from fedassay.tasks.distribution.curve import Curve
@@ -25,8 +27,6 @@ from fedassay.tasks.distribution.mechanisms import chosen, name_of
 from fedassay.tasks.distribution.quantiles import quantile_entry
 from fedassay.tasks.distribution.shown import Shown
 from fedassay.tasks.distribution.stored import Release
-from fedassay.tasks.evaluation.count_noise import PrefixNoise
-from fedassay.tasks.evaluation.ranking import roc_auc
 from fedassay.trust import DistributedDP, LocalDP, ServerDP
 from stated import Verify
 

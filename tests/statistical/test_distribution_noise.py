@@ -16,14 +16,13 @@ from scipy.stats import chi2, norm
 
 from drawn_values import draw, leaves, server
 from fedassay.data.rows import ArrayRows
+from fedassay.estimation.count_noise import LeafCovariance
+from fedassay.estimation.ranking import auc_influence, auc_privacy_variance
 from fedassay.protocol import Neighbours, Sum
 from fedassay.summaries.values import ValueSummary
 from fedassay.tasks.distribution.accuracy import mean_variance
-from fedassay.tasks.distribution.curve import leaf_covariance
 from fedassay.tasks.distribution.mechanisms import chosen
 from fedassay.tasks.distribution.stored import Release
-from fedassay.tasks.evaluation.count_noise import LeafCovariance
-from fedassay.tasks.evaluation.ranking import auc_influence, auc_privacy_variance
 from stated import Verify
 
 FALSE_ALARM = 1e-5
@@ -54,7 +53,7 @@ def errors_of(name: str, runs: int) -> tuple[ValueSummary, LeafCovariance, np.nd
     for run in range(runs):
         released = draw(query, setting, columns, run)
         errors.append(Release.of(released.value, released.noise).sums[0, 1:] - exact)
-    return query.of, leaf_covariance(query.of, noise), np.array(errors), noise.law == "discrete-gaussian"
+    return query.of, query.of.leaf_covariance(noise), np.array(errors), noise.law == "discrete-gaussian"
 
 
 def prefix_covariance(fit: LeafCovariance) -> np.ndarray:

@@ -9,11 +9,10 @@ import pytest
 from scipy.stats import binom
 
 from binormal import NoisyServer, Population, release
+from fedassay.estimation.calibration_error import hosmer_lemeshow
+from fedassay.estimation.least_squares import LeastSquares
 from fedassay.protocol import Sum
-from fedassay.summaries.tree import LeastSquares
 from fedassay.tasks.evaluation import Evaluate
-from fedassay.tasks.evaluation.calibration_error import hosmer_lemeshow
-from fedassay.tasks.evaluation.evidence import Evidence
 
 CALIBRATED = Population(0.4)
 LEAST, MOST = 0.04, 0.06
@@ -30,7 +29,7 @@ def rejections(rows: int, epsilon: float | None, runs: int) -> tuple[list[bool],
     right, forgetful = [], []
     for _ in range(runs):
         released = release(histogram, *CALIBRATED.sample(rows, rng), noise=noise, rng=rng)
-        evidence = Evidence.of(released.value, released.noise)
+        evidence = released.value.evidence(released.noise)
         no_noise = LeastSquares(tree=evidence.fit.tree, variances=(0.0,) * evidence.fit.tree.levels)
         right.append(hosmer_lemeshow(evidence).details["p_value"] < 0.05)
         forgetful.append(hosmer_lemeshow(replace(evidence, fit=no_noise)).details["p_value"] < 0.05)
@@ -57,7 +56,7 @@ def test_a_miscalibrated_model_is_rejected() -> None:
     rng = np.random.default_rng(8)
     rows = Population(0.4, shift=0.5).sample(5_000, rng)
     released = release(histogram, *rows, noise=setting.noise(Sum(of=histogram)), rng=rng)
-    test = hosmer_lemeshow(Evidence.of(released.value, released.noise))
+    test = hosmer_lemeshow(released.value.evidence(released.noise))
     assert test.details["p_value"] < 1e-6
 
 

@@ -19,11 +19,11 @@ from fedassay.privacy.ledger import MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Budget, Part, Protection, Setting, Sum, TrustModel, Unit
 from fedassay.run import Job, run
-from fedassay.simulation import Simulation
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
+from simulated_clients import clients_of
 from toys import Once
 
 LEVEL = 1e-4
@@ -55,7 +55,7 @@ def released(
     )
     answer = run(
         [Job(name="one", task=Once(query=Sum(of=SUMMARY, part=part)), setting=setting)],
-        runtime=Simulation(seed=7, mode=mode).runtime(federation),  # the same split in every run
+        runtime=clients_of(federation, seed=7, mode=mode),  # the same split in every run
         ledger=MemoryLedger(None),
         randomness=SimulatedRandomness(seed, mode),
         study="modes",
@@ -126,7 +126,7 @@ def test_bounded_rows_have_the_same_expectation() -> None:
         for seed in range(60):
             answer = run(
                 [Job(name="one", task=Once(query=Sum(of=SUMMARY)), setting=setting)],
-                runtime=Simulation(seed=seed, mode=mode).runtime(federation),  # type: ignore[arg-type]
+                runtime=clients_of(federation, seed=seed, mode=mode),
                 ledger=MemoryLedger(None),
                 randomness=SimulatedRandomness(seed, mode),
                 study="modes",

@@ -23,8 +23,8 @@ from fedassay.privacy.policy import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import All, Budget, Protection, Released, Sample, Setting, Sum, TrustModel, Unit
 from fedassay.run import Job, run
-from fedassay.runtimes import in_process
 from fedassay.runtimes.in_process import Aggregate, Faithful
+from fedassay.runtimes.in_process import aggregate as totals
 from fedassay.simulation import Simulation
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.multiclass.loss_curves import CLIENT, LossCurves
@@ -34,13 +34,14 @@ from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
 from fedassay.trust.two_server import TwoServer
 from multiclass_rows import drawn
+from simulated_clients import clients_of
 from toys import TOY_SUMMARIES, Once, ThreeRounds
 
 FAR = 4.9
 CLIENTS, EACH = 15, 12
 MODES = ("faithful", "aggregate")
 ROWS = drawn(CLIENTS * EACH, 3)
-SILENT = Budget(epsilon=1e6, delta=1e-6)
+SILENT = Budget(epsilon=1e4, delta=1e-6)
 """So large that noise does not matter beside who takes part."""
 
 CURVES = LossCurves(classes=3, grid=(0.3, 0.6, 1.0, 1.5), bound=CLIENT, full_rows=1)
@@ -75,7 +76,7 @@ def answered(mode: Any, seed: int, query: Sum[Any], trust: TrustModel, **protect
     )
     found: Released[Any] = run(
         [Job(name="one", task=Once(query=query), setting=setting)],
-        runtime=Simulation(seed=seed, mode=mode).runtime(FEDERATION),
+        runtime=clients_of(FEDERATION, seed=seed, mode=mode),
         ledger=MemoryLedger(None),
         randomness=SimulatedRandomness(seed, "server"),
         study="modes",
@@ -93,7 +94,7 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("of", [CURVES, COUNTS], ids=["each by itself", "additive"])
-@pytest.mark.parametrize("trust", [Plain(), SecureSum()], ids=lambda trust: trust.name)
+@pytest.mark.parametrize("trust", [Plain(), SecureSum(collusion=0.05)], ids=lambda trust: trust.name)
 def test_drawn_cohorts_are_the_same_in_both_modes(trust: TrustModel, of: Any) -> None:
     sizes = set()
     for seed in range(4):
@@ -167,9 +168,7 @@ def test_secret_coins_have_the_same_law_in_both_modes() -> None:
 
 def test_an_aggregate_without_coins_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     faithful = taking_part("faithful", 30)
-    monkeypatch.setattr(
-        in_process, "takes_part", lambda plan, randomness: int(randomness.words(1)[0]) % 2 == 0
-    )
+    monkeypatch.setattr(totals, "takes_part", lambda plan, randomness: int(randomness.words(1)[0]) % 2 == 0)
     assert apart(faithful, taking_part("aggregate", 150)) > FAR
 
 
@@ -201,7 +200,7 @@ def test_bounded_clients_have_the_same_law_in_both_modes(monkeypatch: pytest.Mon
     spread = aggregate.var(axis=0, ddof=1) / faithful.var(axis=0, ddof=1)
     assert ((spread > 1 / 3) & (spread < 3)).all()
     # Clients that use all of their rows point in other directions: noticed.
-    monkeypatch.setattr(in_process, "limit_rows", lambda rows, most, randomness: (rows, 0))
+    monkeypatch.setattr(totals, "limit_rows", lambda rows, most, randomness: (rows, 0))
     everything = bounded("aggregate", 1)[0]
     error = faithful.std(axis=0, ddof=1) / np.sqrt(len(faithful))
     assert np.max(np.abs(faithful.mean(axis=0) - everything) / error) > FAR
@@ -218,7 +217,7 @@ class TwiceTheSame:
 def test_rows_that_are_left_out_are_counted_once_for_two_questions() -> None:
     setting = Setting(trust=Plain(), protection=Protection(rows_per_client=4), budget=None, clients=CLIENTS)
     for mode in MODES:
-        runtime = Simulation(seed=1, mode=mode).runtime(FEDERATION)  # type: ignore[arg-type]
+        runtime = clients_of(FEDERATION, seed=1, mode=mode)
         run(
             [Job(name="twice", task=TwiceTheSame(), setting=setting)],
             runtime=runtime,
@@ -240,7 +239,7 @@ def test_rows_that_are_left_out_are_counted_once_in_a_calibration() -> None:
                 label="y",
                 logits="z",
                 method="temperature",
-                trust=Plain(),
+                privacy=Plain(),
                 protection=Protection(rows_per_client=bound),
                 simulation=Simulation(seed=3, mode=mode),  # type: ignore[arg-type]
             ).cohort

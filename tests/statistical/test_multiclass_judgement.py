@@ -19,6 +19,7 @@ from scipy.special import softmax
 from scipy.stats import binom
 
 from conformal_drive import answer, setting_of
+from fedassay.estimation.metric import Metric
 from fedassay.protocol import NO_NOISE, Released, Setting, Unit
 from fedassay.summaries.multiclass.logit_map import LogitMap
 from fedassay.summaries.multiclass.scaling_maps import Temperature, VectorScaling
@@ -30,7 +31,6 @@ from fedassay.tasks.calibration.multiclass.paired import (
     log_loss_change,
 )
 from fedassay.tasks.calibration.multiclass.verdict import verdict
-from fedassay.tasks.evaluation.metric import Metric
 from fedassay.trust.server_dp import ServerDP
 from softmax_rows import SoftmaxPopulation
 from stated import Verify

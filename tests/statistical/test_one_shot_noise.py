@@ -34,7 +34,6 @@ from fedassay.protocol import (
     Unit,
 )
 from fedassay.run import Job, run
-from fedassay.simulation import Simulation
 from fedassay.summaries.multiclass.loss_curves import LossCurves
 from fedassay.tasks.calibration.multiclass.curve_minimum import lowest_point
 from fedassay.tasks.calibration.multiclass.one_shot import fit_one_shot
@@ -42,6 +41,7 @@ from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.server_dp import ServerDP
 from multiclass_rows import Columns, drawn
 from noise_fit import law_of, p_value
+from simulated_clients import clients_of
 
 LEVEL = 1e-4
 CLIENTS, CLASSES = 12, 3
@@ -78,7 +78,7 @@ def noise_in_units(setting: Setting, mode: Any, seeds: int) -> tuple[np.ndarray,
     for seed in range(seeds):
         query, released = run(
             [job],
-            runtime=Simulation(seed=seed, mode=mode).runtime(FEDERATION),
+            runtime=clients_of(FEDERATION, seed=seed, mode=mode),
             ledger=MemoryLedger(None),
             randomness=SimulatedRandomness(seed),
             study="noise",

@@ -24,15 +24,16 @@ from fedassay.privacy.ledger import MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Noise, Released, Setting, Step, Sum, TrustModel
 from fedassay.run import Job, run
-from fedassay.simulation import Simulation
 from fedassay.summaries.regression.clipped_round import ClippedSums, derivative, shortened
 from fedassay.summaries.regression.losses import Design, loss_of
 from fedassay.summaries.regression.standard import Standard
 from fedassay.tasks.inference import private_rounds
+from fedassay.tasks.inference.arrival import UNDER_NOISE, distance
 from fedassay.tasks.inference.private_rounds import PrivateCourse, PrivatePath
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.server_dp import ServerDP
 from noise_fit import law_of, p_value
+from simulated_clients import clients_of
 from stated import Verify
 
 LEVEL, FALSE_ALARM = 0.95, 1e-3
@@ -71,7 +72,7 @@ def noise_in_units(trust: TrustModel, mode: Any, seeds: int) -> tuple[np.ndarray
     for seed in range(seeds):
         query, released = run(
             [Job(name="infer", task=FirstRound(), setting=setting)],
-            runtime=Simulation(seed=seed, mode=mode).runtime(FEDERATION),
+            runtime=clients_of(FEDERATION, seed=seed, mode=mode),
             ledger=MemoryLedger(None),
             randomness=SimulatedRandomness(seed),
             study="noise",
@@ -124,6 +125,8 @@ class Federation:
     apart: float = 0.0
     clip: float | None = None
     rare: bool = False
+    size: float = 0.5
+    """The standard deviation of the common coefficients."""
 
     def __str__(self) -> str:
         return (
@@ -164,6 +167,7 @@ class Found:
     freedom: float
     clipped: float
     scaled: np.ndarray
+    told: np.ndarray
 
     def covered(self, deviation: np.ndarray | None = None) -> np.ndarray:
         """The part of the intervals of each replication that cover."""
@@ -184,7 +188,7 @@ def limit(comparisons: int) -> float:
 def simulate(one: Federation, replications: int, rng: np.random.Generator) -> Found:
     runs, loss, (clip, slopes_clip) = replications, loss_of(one.model), one.course.clips(P)
     in_gradient, in_slopes = one.noise
-    theta = 0.5 * rng.normal(size=(runs, 1, P)) + one.apart * rng.normal(size=(runs, one.clients, P))
+    theta = one.size * rng.normal(size=(runs, 1, P)) + one.apart * rng.normal(size=(runs, one.clients, P))
     theta[..., 0] = np.where(one.rare, -3.0, theta[..., 0])
     seen, share = PrivatePath.start(np.zeros((runs, P)), one.rounds), np.full(one.each, 1 / one.each)
     clipped = 0.0
@@ -210,12 +214,15 @@ def simulate(one: Federation, replications: int, rng: np.random.Generator) -> Fo
         )
         clipped += float((np.linalg.norm(g, axis=-1) > clip).mean()) * (t >= one.rounds // 2)
     path, truth = seen.settled, optimum(one.model, theta)
+    step = path.one_step(quadratic=False)
+    apart = distance(path.mean, step, path.sandwich(path.spread)).max(axis=1)
     return Found(
-        error=path.one_step(quadratic=False) - truth,
+        error=step - truth,
         deviation=_roots(path.sandwich(path.spread)),
         freedom=float(path.freedom[0]),  # the same in all runs
         clipped=clipped / (one.rounds - one.rounds // 2),
         scaled=np.abs(path.mean - truth) <= 6.747 * _roots(path.scaling),
+        told=apart <= UNDER_NOISE,
     )
 
 
@@ -267,6 +274,16 @@ def test_intervals_that_count_the_noise_cover_and_others_do_not(one: Federation)
     assert score(found.covered(without_noise(one, found))) < limit(len(SMALL)), (
         "without noise: must be rejected"
     )
+
+
+def test_rounds_that_have_not_arrived_are_not_told_and_others_are() -> None:
+    """Coefficients with a standard deviation of 2.5 are not reached in 12 rounds that begin at zero."""
+    for one in SMALL:
+        assert simulate(one, 60, np.random.default_rng(86)).told.mean() > 0.9
+    far = Federation(model="logistic", clients=1000, epsilon=8, rounds=12, each=10, size=2.5)
+    found = simulate(far, 20, np.random.default_rng(87))
+    assert found.covered().mean() < 0.6, "as it would be without"
+    assert not found.told.any()
 
 
 RARE = Federation(model="logistic", clients=600, epsilon=4, rounds=24, each=4, rare=True)

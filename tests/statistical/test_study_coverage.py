@@ -35,7 +35,7 @@ AGENDA = Agenda(
             name="conformal",
             task="conformal",
             parameters={
-                **{"quantity": "binary", "classes": 2, "held_out": True, "level": LEVEL},
+                **{"sets": "binary", "conditional": "none", "holdout": 0.3, "level": LEVEL},
                 **{"method": "pooled", "score_range": [0.0, 1.0]},
             },
             share=0.5,

@@ -48,7 +48,7 @@ class Case:
     def text(self, **changes: Any) -> str:
         found = {"tasks": self.tasks, "epsilon": self.epsilon, "total": self.total, **changes}
         sections = {
-            "privacy": {"trust": self.trust, "epsilon": found["epsilon"], "delta": self.delta},
+            "privacy": {"privacy": self.trust, "epsilon": found["epsilon"], "delta": self.delta},
             "runtime": {"mode": "aggregate"},
             "ledger": {"place": LEDGER, "dataset": "rows", "epsilon": found["total"], "delta": self.delta},
         }
@@ -166,7 +166,7 @@ SPENT = charge("earlier", law=GAUSSIAN, scale=2.0)
 
 
 def study(tasks: dict[str, dict[str, Any]] = SHARES, *, ledger: dict[str, Any], **privacy: Any) -> str:
-    found = {"trust": "server-dp", "epsilon": 4.0, "delta": 1e-6, **privacy}
+    found = {"privacy": "server-dp", "epsilon": 4.0, "delta": 1e-6, **privacy}
     return study_text(tasks, {"privacy": found, "ledger": {"place": LEDGER, "dataset": "rows", **ledger}})
 
 

@@ -10,7 +10,10 @@ from fedassay.data.partition import Partition
 from fedassay.data.sql import Database
 from fedassay.errors import UsageError
 from fedassay.protocol import Budget, Neighbours, Part, Protection, Unit
-from fedassay.study import FileDrop, FlowerDeployment, FlowerSimulation, InProcess, StudyFile
+from fedassay.runtimes.file_drop import FileDrop
+from fedassay.runtimes.flower.parameters import FlowerDeployment, FlowerSimulation
+from fedassay.runtimes.in_process import InProcess
+from fedassay.study import StudyFile
 from fedassay.trust import DistributedDP, SecureSum
 from study_files import BINARY, CLASSES, DEPLOYMENT, FILE_DROP
 
@@ -53,7 +56,7 @@ def test_everything_of_a_file(tmp_path: Path) -> None:
         ("conformal", "conformal", "calibrate"),
         ("conformal95", "conformal", "calibrate"),
     ]
-    assert study.tasks[2].parameters == {"level": 0.9, "held_out": True, "quantity": "binary"}
+    assert study.tasks[2].parameters == {"level": 0.9, "holdout": 0.25, "sets": "binary"}
     assert not study.gives_shares
 
 
@@ -98,17 +101,17 @@ def test_logits_make_tasks_of_classes() -> None:
     study = StudyFile.parse(CLASSES)
     assert [task.kind for task in study.tasks] == ["evaluate-classes", "calibrate-classes", "conformal"]
     assert all(task.looked_up == ("classes",) for task in study.tasks)
-    assert study.tasks[1].parameters["held_out"] == 0.3
+    assert study.tasks[1].parameters["holdout"] == 0.3
     assert study.data is not None
     assert study.data.owner == Partition("iid", clients=5)
     agenda = study.agenda(known={name: {"classes": 4} for name in study.names})
     assert agenda.items[0].parameters["classes"] == 4
     assert agenda.items[2].parameters["groups"] == ["0", "1", "2", "3"]
-    assert agenda.items[2].parameters["quantity"] == "lac"
+    assert agenda.items[2].parameters["sets"] == "lac"
 
 
 @pytest.mark.parametrize(
-    ("roles", "quantity"),
+    ("roles", "sets"),
     [
         (("target", "prediction"), "absolute"),
         (("target", "prediction", "scale"), "normalised"),
@@ -118,19 +121,19 @@ def test_logits_make_tasks_of_classes() -> None:
         (("score", "label"), "binary"),
     ],
 )
-def test_columns_say_which_conformity_score_is_meant(roles: tuple[str, ...], quantity: str) -> None:
+def test_columns_say_which_conformity_score_is_meant(roles: tuple[str, ...], sets: str) -> None:
     columns = "\n".join(f'{role} = "{role}"' for role in roles)
     study = StudyFile.parse(
         f'name = "a"\n[data]\npath = "a.csv"\n[data.columns]\n{columns}\n[tasks.conformal]\n'
     )
-    assert study.tasks[0].parameters["quantity"] == quantity
+    assert study.tasks[0].parameters["sets"] == sets
     assert set(study.tasks[0].roles) == set(roles)
     assert study.tasks[0].after is None
 
 
 def test_columns_that_would_do_for_two_scores() -> None:
     text = BINARY.replace('label = "y"', 'label = "y"\nconformity = "s"')
-    assert "needs quantity: the columns would do for conformity and for binary" in refusal(text)
+    assert "needs sets: the columns would do for conformity and for binary" in refusal(text)
 
 
 def test_features_are_names_or_are_looked_up() -> None:
@@ -200,21 +203,21 @@ REFUSED = [
     ("level = 0.95", "level = 'high'", "level: got 'high', expected a number", "high"),
     ("level = 0.95", "level = true", "level: got true, expected a number", "level = true"),
     ("level = 0.95", "level = nan", "level: got nan, expected a number", "level = nan"),
-    ("[0.1, 0.5]", "0.1", "thresholds: got 0.1, expected a list of numbers", "thresholds"),
-    ("[0.1, 0.5]", "[0.1, 'a']", "expected a list of numbers", "thresholds"),
+    ("[0.1, 0.5]", "'a'", "thresholds: got 'a', expected a number from 0 to 1 or a list of numbers", "thresholds"),
+    ("[0.1, 0.5]", "[0.1, 'a']", "thresholds: got 'a', expected a number from 0 to 1.", "thresholds"),
     ('"isotonic"', '"isotone"', "[tasks.calibrate] method: got 'isotone'", "isotone"),
     ("rows_per_client = 100", "rows_per_client = 1.5", "got 1.5, expected a whole number", "rows_per_client"),
-    ("rows_per_client = 100", "rows_per_client = 0", "rows per client: got 0", "rows_per_client"),
-    ("rows_per_client = 100", 'unit = "row"', "unit: got 'row', expected one of example, client", "unit"),
+    ("rows_per_client = 100", "rows_per_client = 0", "rows_per_client: got 0", "rows_per_client"),
+    ("rows_per_client = 100", 'unit = "row"', "unit: got 'row', expected example or client", "unit"),
     ("rows_per_client = 100", 'unit = "client"', "give rows_per_client", "unit"),
     ("epsilon = 2.0", "epsilon = 0", "epsilon: got 0", "epsilon = 0"),
-    ("epsilon = 2.0\ndelta = 1e-6", "", "distributed-dp adds noise, so it needs a budget", "trust"),
+    ("epsilon = 2.0\ndelta = 1e-6", "", "distributed-dp adds noise, so it needs a budget", "privacy = "),
     ('"distributed-dp"', '"plain"', "[privacy.parameters] has no 'dropout'", "dropout"),
     ('"distributed-dp"', '"secure-sum"', "epsilon: secure-sum adds no noise", "epsilon"),
-    ('"distributed-dp"', '"dp"', "trust: got 'dp', expected one of plain", "trust"),
+    ('"distributed-dp"', '"dp"', "privacy: got 'dp'; expected plain", 'privacy = "dp"'),
     ("training_epsilon = 3.0", "training_epsilon = -1", "training epsilon: got -1", "training_epsilon"),
-    ("training_epsilon = 3.0", "training_delta = 0.1", "training delta: got one without", "training_delta"),
-    ("dropout = 0.2", "dropout = 2.0", "expected 2 * dropout + collusion below 1", "dropout"),
+    ("training_epsilon = 3.0", "training_delta = 0.1", "training_delta: got one without", "training_delta"),
+    ("dropout = 0.2", "dropout = 2.0", "expected 3 * dropout + collusion below 1", "dropout"),
     ("seed = 1", "seed = -1", "seed: got -1", "seed"),
     ("seed = 1", "mode = 'fast'", "mode: got 'fast'", "mode"),
     ("seed = 1", "name = 'cloud'", "name: got 'cloud', expected one of in-process", "cloud"),
@@ -229,7 +232,7 @@ REFUSED = [
     ("thresholds", "groups = ['a']\nthresholds", "needs a column with the role group", "[tasks.evaluate]"),
     ("thresholds", "versus = true\nthresholds", "needs a column with the role versus", "[tasks.evaluate]"),
     ("thresholds", "share = 0.5\nthresholds", "[tasks.calibrate] has no share", "[tasks.calibrate]"),
-    ("thresholds", "share = 1.5\nthresholds", "share: got 1.5, expected a number in (0, 1]", "share"),
+    ("thresholds", "share = 1.5\nthresholds", "share: got 1.5, expected a number above 0 and at most 1", "share"),
     ("thresholds", "after = 'calibrate'\nthresholds", "[tasks.evaluate] has no 'after'", "after"),
     ('task = "conformal"', "", "[tasks.conformal95] is no task", "[tasks.conformal95]"),
     ('task = "conformal"', 'task = "conforml"', "task: got 'conforml'", "conforml"),
@@ -240,7 +243,7 @@ REFUSED = [
     ('client = "hospital"', 'client = "hospital"\nclients = 3', "clients: got 3 without a partition", "clients = 3"),
     ('client = "hospital"', 'client = "h"\npartition = "iid"', "partition: got one together with client", "partition"),
     ('client = "hospital"', 'partition = "iid"', "clients: got none, expected over how many", "[data]"),
-    ("[tasks.evaluate]", "[tasks.ecdf]\n[tasks.evaluate]", "[tasks.ecdf] needs lower and upper", "[tasks.ecdf]"),
+    ("[tasks.evaluate]", "[tasks.ecdf]\n[tasks.evaluate]", "[tasks.ecdf] lower: missing", "[tasks.ecdf]"),
 ]  # fmt: skip
 
 
@@ -263,17 +266,17 @@ def test_what_is_wrong_is_said_with_its_line(old: str, new: str, words: str, the
         (BINARY.replace("= 2.0", "= = 2.0"), "study.toml, line 15, column 11: is not TOML"),
         (BINARY + "x", "is not TOML"),
         (BINARY[: BINARY.index("[tasks.evaluate]")], "a study needs tasks"),
-        (BINARY.replace('name = "readmission-spring"', ""), "a study needs name, a text in quotes"),
+        (BINARY.replace('name = "readmission-spring"', ""), "a study needs name, a text"),
         (BINARY[BINARY.index("[privacy]") :].replace("[privacy]", 'name = "a"\n[privacy]'), "needs [data] with a path"),
         ("name = 'a'\ndata = 3\ntasks.evaluate = {}", "line 2: data: got 3, expected a section"),
         ("name = 'a'\ntasks = 3", "study.toml: a study needs [data]"),
         ("name = 'a'\ndata.path = 'a'\ntasks.ecdf = {}", "needs [data.columns] with the roles"),
-        (FILE_DROP.replace('drop = "drop"', ""), "line 5: [runtime] needs drop, a path in quotes"),
-        (FILE_DROP.replace('"drop"', '""'), "drop: got '', expected a path in quotes"),
+        (FILE_DROP.replace('drop = "drop"', ""), "line 5: [runtime] needs drop, a path"),
+        (FILE_DROP.replace('"drop"', '""'), "drop: got '', expected a path"),
         (FILE_DROP + "[data]\npath = 'a.csv'", "[data] is for simulations; with file-drop sites hold their own rows"),
         (FILE_DROP + "[split]\nholdout = 0.2", "[split] is for simulations"),
         (FILE_DROP.replace("[runtime]", "[runtime]\nseed = 1"), "line 6: [runtime] seed: file-drop is a release"),
-        (FILE_DROP.replace('quantity = "binary"', ""), "needs quantity, because sites name their own columns"),
+        (FILE_DROP.replace('sets = "binary"', ""), "needs sets, because sites name their own columns"),
         (FILE_DROP.replace("evaluate", "evaluate-classes"), "needs classes: in a release it must be said"),
         (FILE_DROP.replace("evaluate", "infer"), "needs features: in a release"),
         (DEPLOYMENT.replace("root_certificates", "# "), "expected root_certificates"),
@@ -311,5 +314,5 @@ def test_prediction_sets_build_on_the_calibration_above_them() -> None:
 
 def test_errors_of_others_can_name_lines_too() -> None:
     study = StudyFile.parse(BINARY)
-    error = study.problem(("privacy", "epsilon"), "epsilon: too little; give --rows-per-client.")
+    error = study.problem(("privacy", "epsilon"), "epsilon: too little; give rows_per_client.")
     assert str(error) == "study.toml, line 15: epsilon: too little; give rows_per_client."

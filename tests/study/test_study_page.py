@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedassay.errors import UsageError
+from fedassay.runtimes.card import RUNTIME_CARDS
 from fedassay.study import StudyFile
-from fedassay.study.runtimes import RUNTIMES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "study.md").read_text(encoding="utf-8")
 STUDY = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0]
@@ -18,7 +18,7 @@ STUDY = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0]
 def test_the_study_can_be_read() -> None:
     study = StudyFile.parse(STUDY)
     assert study.names == ("evaluate", "calibrate", "conformal", "conformal95")
-    for name in RUNTIMES:
+    for name in RUNTIME_CARDS:
         assert f"`{name}`" in PAGE
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any
 
 import jsonschema
 import pytest
@@ -14,14 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedassay.errors import UsageError
+from fedassay.parameters import Parameter, parameters
 from fedassay.study import StudyFile
-from fedassay.study.asked import parameter_types, roles_of
-from fedassay.study.choices import TASK_CHOICES
-from fedassay.study.described import parameter_texts
-from fedassay.study.entries import Document, plain
+from fedassay.study.entries import Document
 from fedassay.study.page import study_page
 from fedassay.study.schema import SCHEMA_FILE, schema, schema_text
-from fedassay.tasks.catalogue import TASKS, task_of
+from fedassay.tasks.card import KINDS
+from fedassay.tasks.catalogue import PARAMETERS, TASKS, task_of
 from study_files import BINARY, CLASSES, DEPLOYMENT, FILE_DROP
 
 VALIDATOR = jsonschema.Draft202012Validator(schema())
@@ -32,10 +32,17 @@ WRONG: Mapping[Any, tuple[Any, ...]] = {
     int: (1.5, "1", True, [1]),
     float: ("1", True, [0.5]),
     str: (1, ["a"], False),
-    tuple[float, ...]: (0.5, "a", ["a"], [True]),
-    tuple[str, ...]: ("a", [1], 3),
 }
 """Values of the wrong type, by the right one."""
+
+
+def wrong(parameter: Parameter) -> tuple[Any, ...]:
+    """Values that a parameter cannot have."""
+    if parameter.mixed:
+        return ("other", ["a"], 3)
+    if parameter.several:
+        return ([1], 3, [["a"]]) if parameter.item is str else ("a", ["a"], [True], [[0.5]])
+    return ("", "other") if parameter.choices else WRONG[parameter.item]
 
 
 def by_schema(content: Mapping[str, Any]) -> bool:
@@ -95,26 +102,33 @@ def test_bad_structure_is_bad_for_both(text: str, old: str, new: str) -> None:
     assert not by_file(content)
 
 
+def test_a_single_value_is_a_list_of_one() -> None:
+    text = BINARY.replace("[0.1, 0.5]", "0.2", 1)
+    assert by_schema(tomllib.loads(text))
+    evaluate = StudyFile.parse(text).tasks[0]
+    assert (evaluate.kind, evaluate.parameters["thresholds"]) == ("evaluate", [0.2])
+
+
 @st.composite
 def studies(draw: Any) -> dict[str, Any]:
     """Files with one task and columns for it, and now and then an entry of the wrong type or an unknown one."""
     kind = draw(st.sampled_from(sorted(TASKS)))
-    types = parameter_types(kind)
+    known = {one.name: one for one in parameters(PARAMETERS[kind])}
     given: dict[str, Any] = {"lower": 0.0, "upper": 1.0} if kind in ("ecdf", "quantiles") else {}
     if kind == "conformal":
-        given["quantity"] = "absolute"
+        given["sets"] = "absolute"
     change = draw(st.sampled_from(["none", "type", "word", "unknown", "share", "section"]))
     content: dict[str, Any] = {
         "name": "a",
-        "data": {"path": "a.csv", "columns": {role: role for role in roles_of(kind, given)}},
+        "data": {"path": "a.csv", "columns": {role: role for role in KINDS[kind].study_rules.roles(given)}},
         "tasks": {draw(st.sampled_from([kind, "own"])): {"task": kind, **given}},
     }
     (task,) = content["tasks"].values()
     if change == "type":
-        name = draw(st.sampled_from(sorted(types)))
-        task[name] = draw(st.sampled_from(WRONG[plain(types[name])]))
+        name = draw(st.sampled_from(sorted(known)))
+        task[name] = draw(st.sampled_from(wrong(known[name])))
     elif change == "word":
-        names = sorted(TASK_CHOICES[kind])
+        names = sorted(name for name, one in known.items() if one.choices)
         if names:
             task[draw(st.sampled_from(names))] = draw(st.sampled_from(["", "other"]))
     elif change == "unknown":
@@ -144,10 +158,7 @@ def test_random_files_are_judged_alike() -> None:
 # --- parameters of tasks ----------------------------------------------------------------------------------------
 
 WORDS = [
-    (kind, name, word)
-    for kind, words in TASK_CHOICES.items()
-    for name, known in words.items()
-    for word in known
+    (kind, one.name, word) for kind in TASKS for one in parameters(PARAMETERS[kind]) for word in one.choices
 ]
 
 
@@ -156,9 +167,9 @@ COMPANIONS: Mapping[tuple[str, str], dict[str, Any]] = {
     ("calibrate-classes", "averaging"): {"method": "temperature", "solver": "fedavg"},
     ("calibrate-classes", "clipping"): {"method": "histogram"},
     ("calibrate-classes", "weighting"): {"method": "histogram"},
-    ("conformal", "by"): {"quantity": "lac", "groups": ["0", "1"]},
+    ("conformal", "conditional"): {"sets": "lac", "groups": ["0", "1"]},
     ("ecdf", "grid"): {"lower": 0.1},
-    ("infer", "errors"): {"method": "newton"},
+    ("infer", "variance"): {"method": "newton"},
     ("quantiles", "grid"): {"lower": 0.1},
 }
 """What some parameters make sense with."""
@@ -166,31 +177,38 @@ COMPANIONS: Mapping[tuple[str, str], dict[str, Any]] = {
 
 @pytest.mark.parametrize(("kind", "name", "word"), WORDS)
 def test_words_are_those_that_tasks_know(kind: str, name: str, word: str) -> None:
-    task_of(kind, {**(COMPANIONS.get((kind, name), {}) if word else {}), name: word})
+    companions = {} if (kind, word) == ("conformal", "none") else COMPANIONS.get((kind, name), {})
+    task_of(kind, {**companions, name: word})
 
 
 def test_every_text_has_known_words_but_names() -> None:
     free = {
-        (kind, name) for kind in TASKS for name, one in parameter_types(kind).items() if plain(one) is str
+        (kind, one.name)
+        for kind in TASKS
+        for one in parameters(PARAMETERS[kind])
+        if one.item is str and not one.several
     }
-    assert free - {(kind, name) for kind, name, _ in WORDS} == {("infer", "target")}
-    for kind, words in TASK_CHOICES.items():
-        for name in words:
-            with pytest.raises(UsageError):
-                task_of(kind, {name: "nothing of the kind"})
+    assert free == {("infer", "target")}
+    for kind, name, _ in WORDS:
+        with pytest.raises(UsageError, match=name):
+            task_of(kind, {name: "nothing of the kind"})
 
 
 def test_every_parameter_is_explained() -> None:
-    for kind, task in TASKS.items():
-        assert set(parameter_types(kind)) <= set(parameter_texts(task))
-        assert all(text.endswith(".") for text in parameter_texts(task).values())
+    for kind in TASKS:
+        sentences = {one.name: one.sentence for one in parameters(PARAMETERS[kind])}
+        entries = schema()["$defs"][kind]["properties"]
+        for name, sentence in sentences.items():
+            assert sentence.endswith(".")
+            assert max(len(part.split()) for part in re.split(r"(?<=[.;]) ", sentence)) <= 25, sentence
+            assert entries[name]["description"] == sentence
 
 
 def test_defaults_are_of_their_types() -> None:
     for kind in TASKS:
         entries = schema()["$defs"][kind]["properties"]
-        for name, one in parameter_types(kind).items():
-            if "default" in entries[name]:
-                jsonschema.validate(entries[name]["default"], entries[name])
-                assert isinstance(entries[name]["default"], list) == (get_origin(plain(one)) is tuple)
+        for one in parameters(PARAMETERS[kind]):
+            if "default" in entries[one.name]:
+                jsonschema.validate(entries[one.name]["default"], entries[one.name])
+                assert isinstance(entries[one.name]["default"], list) == one.several
     assert json.loads(schema_text()) == schema()

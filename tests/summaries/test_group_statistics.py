@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fedassay import wire
 from fedassay.envelope import describe, rebuild
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import Batch, Budget, Neighbours, Protection, Setting, Sum, Unit
+from fedassay.protocol import TOTAL_BITS, Batch, Budget, Neighbours, Protection, Setting, Sum, Unit
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.group_statistics import ONE, AllGroupStatistics, GroupStatistics, capacity_for
 from fedassay.summaries.score_path import ScorePath
@@ -105,11 +105,11 @@ def test_no_row_moves_more(summary: GroupStatistics, pair: list[Row]) -> None:
     assert (bounded.l1, bounded.l2) == (both.l1, both.l2)
 
 
-@pytest.mark.parametrize("clients", [1, 40, 10**6, 10**8])
+@pytest.mark.parametrize("clients", [1, 40, 10**6, 10**7])
 @pytest.mark.parametrize("trust", ["plain", "secure-sum", "distributed-dp", "server-dp", "local-dp"])
 def test_no_total_can_wrap(trust: str, clients: int) -> None:
     summary = replace(BOTH[1], capacity=capacity_for(clients))
-    assert clients * summary.largest < 2**61
+    assert clients * summary.largest < 2**TOTAL_BITS
     model = TRUST_MODELS[trust]()
     budget = Budget(epsilon=1.0) if model.private else None
     setting = Setting(trust=model, protection=Protection(), budget=budget, clients=max(3, clients))

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedassay import wire
-from fedassay.coverage import best_pair, best_server_rank, split_ranks
 from fedassay.data.rows import ArrayRows
 from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.estimation.coverage import best_pair, best_server_rank, split_ranks
 from fedassay.protocol import Budget, Collect, Protection, Setting, Sum
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.group_names import fingerprints

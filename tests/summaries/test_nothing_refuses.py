@@ -16,7 +16,19 @@ from hypothesis import strategies as st
 from fedassay import wire
 from fedassay.data.schema import LARGEST_CLASS
 from fedassay.errors import UnsupportedQuery, UsageError
-from fedassay.protocol import UNBOUNDED, Batch, Budget, Collect, Protection, Setting, Sum, Summary, Unit
+from fedassay.metrics import compared
+from fedassay.protocol import (
+    LARGEST_EPSILON,
+    UNBOUNDED,
+    Batch,
+    Budget,
+    Collect,
+    Protection,
+    Setting,
+    Sum,
+    Summary,
+    Unit,
+)
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.group_names import fingerprints
 from fedassay.summaries.local_quantile import RULES
@@ -33,7 +45,6 @@ from fedassay.summaries.quantities import QUANTITIES
 from fedassay.summaries.regression.local_work import LOCAL
 from fedassay.summaries.regression.newton_sums import MEATS
 from fedassay.summaries.regression.rounds import WEIGHTS as ROUND_WEIGHTS
-from fedassay.summaries.site_sums import POOLED
 from fedassay.summaries.value_grid import SPACINGS
 from fedassay.trust import TRUST_MODELS
 
@@ -96,7 +107,7 @@ def moments(draw: st.DrawFn) -> Fields:
 
 @st.composite
 def of_sites(draw: st.DrawFn, *, weighed: bool = False) -> Fields:
-    metrics = tuple(draw(st.lists(st.sampled_from(POOLED), min_size=1, unique=True)))
+    metrics = tuple(draw(st.lists(st.sampled_from(compared()), min_size=1, unique=True)))
     tau2 = st.tuples(*[st.sampled_from([0.0, 5e-324, 1024.0]) | st.floats(0, 1024)] * len(metrics))
     return {**draw(bins()), "metrics": metrics, **({"tau2": draw(tau2)} if weighed else {})}
 
@@ -575,7 +586,7 @@ PRIVATE = sorted(name for name, model in TRUST_MODELS.items() if model.private)
 
 
 @pytest.mark.parametrize("rows_per_client", [None, 1])
-@pytest.mark.parametrize("epsilon", [0.001, 1.0, 1e300])
+@pytest.mark.parametrize("epsilon", [0.001, 1.0, LARGEST_EPSILON])
 @pytest.mark.parametrize("trust", PRIVATE)
 def test_what_has_no_bound_is_not_asked_for_under_noise(
     trust: str, epsilon: float, rows_per_client: int | None

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy.special import betainc
 
 from fedassay import wire
-from fedassay.coverage import UnequalLaw, best_server_rank
 from fedassay.data.rows import ArrayRows
 from fedassay.errors import UsageError
+from fedassay.estimation.coverage import UnequalLaw, best_server_rank
 from fedassay.protocol import UNBOUNDED, Protection, Setting, Sum, Unit
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.group_names import fingerprints

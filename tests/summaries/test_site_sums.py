@@ -1,4 +1,4 @@
-"""What a site says about itself, and what sums over sites say without it."""
+"""What sums over sites say without any site being seen."""
 
 from __future__ import annotations
 
@@ -10,32 +10,27 @@ from typing import Any
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import logit
-from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from binormal import InMemoryRows, Population, release
 from fedassay import wire
 from fedassay.errors import UsageError
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.heterogeneity import weighted_sums
+from fedassay.estimation.site_estimate import (
+    LARGEST_VALUE,
+    LARGEST_VARIANCE,
+    LEAST_VARIANCE,
+    SiteEstimate,
+    site_estimate,
+)
+from fedassay.metrics import compared
 from fedassay.protocol import Batch, Protection
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.fixed_point import SUMS
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.summaries.site_statistics import (
-    ESTIMATORS,
-    LARGEST_VALUE,
-    LARGEST_VARIANCE,
-    LEAST_VARIANCE,
-    SiteCounts,
-    SiteEstimate,
-    site_estimate,
-)
-from fedassay.summaries.site_sums import POOLED, EligibleSites, SiteSums
-from fedassay.tasks.evaluation import Evaluate
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.heterogeneity import SCALES, weighted_sums
+from fedassay.summaries.site_sums import EligibleSites, SiteSums
 
 HISTOGRAM = ScoreHistogram(transform="mixed", height=15)
 POPULATION = Population(0.3, shift=0.3, stretch=1.3)
@@ -45,71 +40,9 @@ def sample(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return POPULATION.sample(rows, np.random.default_rng(seed))
 
 
-def counts_of(scores: np.ndarray, labels: np.ndarray) -> SiteCounts:
-    evidence = evidence_of(scores, labels)
-    return SiteCounts(evidence.positives, evidence.negatives, evidence.scores)
-
-
 def evidence_of(scores: np.ndarray, labels: np.ndarray) -> Evidence:
     released = release(HISTOGRAM, scores, labels)
-    return Evidence.of(released.value, released.noise)
-
-
-@pytest.mark.parametrize("metric", POOLED)
-@pytest.mark.parametrize(("rows", "seed"), [(60, 1), (400, 2), (20_000, 3)])
-def test_a_site_says_what_the_evaluation_of_its_rows_says(metric: str, rows: int, seed: int) -> None:
-    """The same value and sampling error, carried to the scale of pooling."""
-    scores, labels = sample(rows, seed)
-    found = site_estimate(metric, counts_of(scores, labels))
-    expected = Evaluate().metrics(evidence_of(scores, labels))[metric]
-    assert found is not None
-    value, error = expected.value, expected.sampling
-    assert value is not None
-    assert error is not None
-    derivative = {"logit": 1 / (value * (1 - value)), "log": 1 / value}.get(SCALES.get(metric, ""), 1.0)
-    scaled = {"logit": logit, "log": math.log}.get(SCALES.get(metric, ""), float)(value)
-    assert found.value == pytest.approx(scaled, rel=1e-7, abs=1e-9)
-    assert math.sqrt(found.variance) == pytest.approx(error * abs(derivative), rel=1e-6)
-
-
-def test_a_site_says_what_other_packages_say_about_its_rows() -> None:
-    scores, labels = sample(5_000, 4)
-    found = {metric: site_estimate(metric, counts_of(scores, labels)) for metric in POOLED}
-    x = logit(scores)
-    slope = sm.Logit(labels, sm.add_constant(x)).fit(disp=0).params[1]
-    shift = sm.GLM(labels, np.ones(len(x)), family=sm.families.Binomial(), offset=x).fit().params[0]
-    expected = {
-        "roc_auc": logit(roc_auc_score(labels, scores)),
-        "brier_score": brier_score_loss(labels, scores),
-        "calibration_intercept": shift,
-        "calibration_slope": slope,
-        "observed_expected_ratio": math.log(labels.sum() / scores.sum()),
-    }
-    for metric, value in expected.items():
-        assert found[metric].value == pytest.approx(value, abs=1e-4), metric
-
-
-def separated() -> tuple[np.ndarray, np.ndarray]:
-    labels = np.arange(40) % 2
-    return 0.2 + 0.7 * labels, labels
-
-
-@pytest.mark.parametrize(
-    ("scores", "labels", "without"),
-    [
-        (np.full(30, 0.3), np.zeros(30, int), POOLED),
-        (np.full(30, 0.3), np.arange(30) < 9, POOLED),
-        (np.full(40, 0.3), np.arange(40) % 2, ("roc_auc", "calibration_slope")),
-        (*separated(), ("roc_auc", "calibration_slope")),
-        (np.empty(0), np.empty(0, int), POOLED),
-    ],
-    ids=["one class", "nine positives", "one score", "separated", "no rows"],
-)
-def test_a_site_that_cannot_say_something_says_nothing(
-    scores: np.ndarray, labels: np.ndarray, without: tuple[str, ...]
-) -> None:
-    counts = counts_of(scores, labels.astype(np.int8))
-    assert {metric for metric in POOLED if site_estimate(metric, counts) is None} == set(without)
+    return released.value.evidence(released.noise)
 
 
 @given(st.floats(-(2.0**76), 2.0**76), st.floats(-(2.0**76), 2.0**76))
@@ -146,8 +79,8 @@ def test_sums_over_sites_are_the_sums_of_what_sites_say() -> None:
     summary = SiteSums(tau2=tau2)
     total = np.sum([summary.measure(InMemoryRows(*rows), {})[0] for rows in sites], axis=0)
     found = summary.read(total)
-    for metric, between in zip(POOLED, tau2, strict=True):
-        estimates = [site_estimate(metric, counts_of(*rows)) for rows in sites]
+    for metric, between in zip(compared(), tau2, strict=True):
+        estimates = [site_estimate(metric, evidence_of(*rows)) for rows in sites]
         expected = weighted_sums(estimates, tau2=between)
         assert found[metric].sites == 6
         for name in ("w", "w2", "wy", "wy2"):
@@ -159,7 +92,7 @@ def test_sites_without_an_estimate_add_nothing_but_are_counted() -> None:
     good, bad = InMemoryRows(*sample(300)), InMemoryRows(np.full(30, 0.5), np.zeros(30, int))
     eligible = EligibleSites()
     votes = [eligible.measure(rows, {})[0] for rows in (good, bad, good)]
-    assert eligible.read(np.sum(votes, axis=0)) == dict.fromkeys(POOLED, 2)
+    assert eligible.read(np.sum(votes, axis=0)) == dict.fromkeys(compared(), 2)
     assert not SiteSums().measure(bad, {})[0].any()
 
 
@@ -210,6 +143,12 @@ def test_bad_questions_are_refused(wrong: dict[str, Any], message: str) -> None:
         SiteSums(**wrong)
 
 
-def test_every_metric_has_an_estimator() -> None:
-    assert tuple(ESTIMATORS) == POOLED
-    assert set(SCALES) <= set(POOLED)
+def test_the_order_of_metrics_is_that_of_the_wire() -> None:
+    names = (
+        "roc_auc",
+        "brier_score",
+        "calibration_intercept",
+        "calibration_slope",
+        "observed_expected_ratio",
+    )
+    assert names == compared()

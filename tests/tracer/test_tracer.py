@@ -123,7 +123,7 @@ def test_one_task_may_ask_several_things_at_once() -> None:
 
     place = house()
     assert go(place, job(Both(), SecureSum()))["task"].tolist() == [1, 2, 4, 2, 1]
-    assert place.runtime.traffic.rounds == 4
+    assert place.runtime.traffic.rounds == 2
 
 
 def test_a_task_cannot_overspend_its_budget() -> None:
@@ -141,7 +141,7 @@ class Crash(Exception):
 
 
 @pytest.mark.parametrize("trust", SUMMING, ids=lambda trust: trust.name)
-@pytest.mark.parametrize("dies_in_round", range(12))
+@pytest.mark.parametrize("dies_in_round", range(6))
 def test_replay_after_a_crash_asks_and_spends_nothing_twice(
     trust: TrustModel, dies_in_round: int, tmp_path: Any
 ) -> None:
@@ -150,7 +150,7 @@ def test_replay_after_a_crash_asks_and_spends_nothing_twice(
     ask, answered = place.runtime.ask, [0]
 
     def dying(to: Any, requests: Any, leg: int) -> Any:
-        replies = ask(to, requests, leg)
+        replies = list(ask(to, requests, leg))  # the clients have answered, and then the server dies
         answered[0] += 1
         if answered[0] == dies_in_round + 1:
             raise Crash

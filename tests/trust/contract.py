@@ -6,6 +6,7 @@ half of each client, with every message passed through bytes.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -14,7 +15,10 @@ import numpy as np
 import pytest
 
 from fedassay import wire
+from fedassay.client import _Seat
 from fedassay.errors import TooFewClients, UnsupportedQuery, UsageError
+from fedassay.member_store import MemberStore
+from fedassay.privacy.policy import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import (
     Budget,
@@ -91,7 +95,21 @@ def drive(
 ) -> tuple[Released[Any], ...]:
     """Run one exchange over these clients."""
     source, helpers = SimulatedRandomness(seed), SERVERS[: trust.helpers_needed]
-    exchange = Exchange(id=source.bytes(16), plans=tuple(plans), cohort=tuple(vectors), helpers=helpers)
+    seats = {
+        name: _Seat(prekeys=MemberStore(None), dataset=name, asker="", policy=AllowAll()) for name in vectors
+    }
+    prekeys = {
+        name: seats[name].prekeys.issue(1, coordinator="", credentials=None, randomness=source)[0].packed()
+        for name in (trust.committee(list(vectors)) if trust.member_leg is not None else ())
+    }
+    exchange = Exchange(
+        id=source.bytes(16),
+        plans=tuple(plans),
+        cohort=tuple(vectors),
+        helpers=helpers,
+        prekeys=prekeys,
+        deadline=int(time.time()) + 1000,
+    )
     states: dict[str, Message] = {name: {} for name in (*vectors, *helpers)}
     sources = {name: source.child(f"client/{name}") for name in (*vectors, *helpers)}
     flow = trust.exchange(exchange, source.child("server"))
@@ -106,6 +124,7 @@ def drive(
                 leg=leg,
                 recipient=name,
                 message=wire.decode(wire.encode(message)),
+                membership=seats.get(name),
             )
             if asked.to is Party.HELPER:
                 reply, states[name] = trust.assist(request, states[name], sources[name])
@@ -118,7 +137,13 @@ def drive(
             if arrived is not None:
                 replies[name] = arrived
         try:
-            asked, leg = flow.send(replies), leg + 1
+            kept = {
+                name: asked.take(name, reply) for name, reply in replies.items() if name in asked.requests
+            }
+            asked, leg = (
+                flow.send({name: reply for name, reply in kept.items() if reply is not None}),
+                leg + 1,
+            )
         except StopIteration as finished:
             released: tuple[Released[Any], ...] = finished.value
             return released

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -95,7 +96,7 @@ def test_the_total_has_the_stated_law_for_any_survivors(skellam: bool, lost: int
         trust,
         [plan],
         zeros(10),
-        tamper=lambda name, leg, reply: None if name in gone and leg >= 2 else reply,
+        tamper=lambda name, leg, reply: None if name in gone else reply,
     )
     survivors = 10 - lost
     assert released.clients == survivors
@@ -126,9 +127,9 @@ def broken_shares(factor: Fraction, loses: str = "") -> Any:
 def test_broken_clients_are_noticed(monkeypatch: pytest.MonkeyPatch, broken: Any) -> None:
     trust = DistributedDP()
     plan = planned(trust, 10)
-    assert fits(drive(trust, [plan], zeros(10))[0].value, plan.noise, copies=10 / 8)
+    assert fits(drive(trust, [plan], zeros(10))[0].value, plan.noise, copies=10 / 7)
     monkeypatch.setattr(accounting, "draw_parts", broken)
-    assert not fits(drive(trust, [plan], zeros(10))[0].value, plan.noise, copies=10 / 8)
+    assert not fits(drive(trust, [plan], zeros(10))[0].value, plan.noise, copies=10 / 7)
 
 
 def test_colluders_who_add_nothing_leave_all_the_noise_that_is_needed(
@@ -148,19 +149,19 @@ def test_colluders_who_add_nothing_leave_all_the_noise_that_is_needed(
         trust,
         [plan],
         zeros(20),
-        tamper=lambda name, leg, reply: None if name in ("client0", "client1") and leg == 2 else reply,
+        tamper=lambda name, leg, reply: None if name in ("client0", "client1") and leg == 0 else reply,
     )
     assert released.clients == 18
     assert fits(released.value, plan.noise, copies=1.0)
-    assert not fits(released.value, plan.noise, copies=15 / 16)
+    assert not fits(released.value, plan.noise, copies=14 / 16)
 
 
-@pytest.mark.parametrize("leg", [0, 1, 2])
+@pytest.mark.parametrize("leg", [0, 1])
 def test_fewer_survivors_than_the_noise_allows_end_the_release(leg: int) -> None:
     trust = DistributedDP(dropout=0.2)
     plan = planned(trust, 10, cells=3)
     gone = {"client0", "client1", "client2"}
-    with pytest.raises(TooFewClients, match="7 of 10 clients"):
+    with pytest.raises(TooFewClients, match="7 of 10 (clients|members)"):
         drive(
             trust,
             [plan],
@@ -169,39 +170,38 @@ def test_fewer_survivors_than_the_noise_allows_end_the_release(leg: int) -> None
         )
 
 
-def test_clients_do_not_open_a_total_with_too_little_noise() -> None:
-    """A server that asks anyway gets no share from anybody: every client counts for itself."""
+def test_members_do_not_open_a_total_with_too_little_noise() -> None:
+    """A coordinator that names seven of ten anyway gets no answer from any honest member."""
     trust = DistributedDP(dropout=0.2)
     plan = planned(trust, 10, cells=3)
-    asked: dict[str, Message] = {}
+    asked: list[str] = []
 
     class Eager(DistributedDP):
         """A server half that would go on with 7; the client halves are honest."""
 
-        def _check_left(self, *_: Any) -> None:
-            pass
+        def sizes(self, clients: int, **options: Any) -> Any:
+            return replace(super().sizes(clients, **options), least=7)
 
         def respond(self, request: Any, measure: Any, state: Message, randomness: Any) -> Any:
-            if request.leg == 3:
-                asked[request.recipient] = request.message
-                with pytest.raises(ProtocolError, match="got 7 survivors in all, expected 8"):
+            if request.leg == 1:
+                asked.append(request.recipient)
+                with pytest.raises(ProtocolError, match="set of 7 clients, expected at least 8"):
                     trust.respond(request, measure, state, randomness)
                 return {}, {}
             return trust.respond(request, measure, state, randomness)
 
-    eager = Eager(dropout=0.2)
     gone = {"client0", "client1", "client2"}
-    with pytest.raises((TooFewClients, ProtocolError)):
+    with pytest.raises(TooFewClients):
         drive(
-            eager,
+            Eager(dropout=0.2),
             [plan],
             zeros(10, 3),
-            tamper=lambda name, leg, reply: None if name in gone and leg == 2 else reply,
+            tamper=lambda name, leg, reply: None if name in gone and leg == 0 else reply,
         )
-    assert len(asked) == 7
+    assert len(asked) == 10
 
 
-def test_clients_told_different_tolerances_share_no_keys() -> None:
+def test_clients_told_different_tolerances_share_no_session() -> None:
     """Otherwise some would add small shares, made for many survivors, to a total that others open with few."""
 
     class TwoTongued(DistributedDP):
@@ -210,15 +210,14 @@ def test_clients_told_different_tolerances_share_no_keys() -> None:
             trust = strict if request.recipient in ("client0", "client1") else DistributedDP(dropout=0.2)
             return trust.respond(request, measure, state, randomness)
 
-    trust = TwoTongued(dropout=0.2)
-    (released,) = drive(DistributedDP(dropout=0.2), [planned(trust, 10, cells=3)], zeros(10, 3))
+    (released,) = drive(DistributedDP(dropout=0.2), [planned(DistributedDP(), 10, cells=3)], zeros(10, 3))
     assert released.clients == 10
     with pytest.raises((ProtocolError, TooFewClients)):
-        drive(trust, [planned(trust, 10, cells=3)], zeros(10, 3))
+        drive(TwoTongued(dropout=0.2), [planned(DistributedDP(), 10, cells=3)], zeros(10, 3))
 
 
 @pytest.mark.parametrize(
-    ("n", "survivors", "honest"), [(3, 3, 3), (5, 5, 5), (10, 9, 8), (40, 36, 32), (1000, 900, 800)]
+    ("n", "survivors", "honest"), [(3, 3, 2), (5, 4, 3), (10, 8, 7), (40, 32, 28), (1000, 800, 700)]
 )
 def test_shares_are_made_for_the_fewest_honest_survivors(n: int, survivors: int, honest: int) -> None:
     trust = DistributedDP()
@@ -232,7 +231,7 @@ def test_a_million_clients_in_aggregate_have_the_law_of_their_shares() -> None:
         zero = np.zeros(CELLS, dtype=np.int64)
         (released,) = trust.aggregate([plan], [zero], 10**6, SimulatedRandomness(4))
         assert released.noise == plan.noise
-        assert fits(released.value, plan.noise, copies=1.25)
+        assert fits(released.value, plan.noise, copies=1 / 0.7)
 
 
 def test_faithful_and_aggregate_draw_from_one_law() -> None:
@@ -241,7 +240,7 @@ def test_faithful_and_aggregate_draw_from_one_law() -> None:
     (faithful,) = drive(trust, [plan], zeros(12), tamper=untouched)
     (aggregate,) = trust.aggregate([plan], [np.zeros(CELLS, dtype=np.int64)], 12, SimulatedRandomness(5))
     for released in (faithful, aggregate):
-        assert fits(released.value, plan.noise, copies=12 / 10)
+        assert fits(released.value, plan.noise, copies=12 / 8)
     assert faithful.noise == aggregate.noise
 
 
@@ -256,7 +255,7 @@ def test_a_charge_is_for_the_noise_that_is_guaranteed() -> None:
 def test_totals_with_their_noise_cannot_wrap() -> None:
     trust = DistributedDP()
     noise = planned(trust, 10).noise
-    largest = (2**63 - 1) // 10 - accounting.largest_share(noise)
+    largest = (2**60 - 1) // 10 - accounting.largest_share(noise)
     trust.plan(Sum(of=Numbers(bound=largest, l1=2.0, l2=1.5)), setting(10, Budget(epsilon=0.5)))
     with pytest.raises(UnsupportedQuery, match="cannot wrap"):
         trust.plan(Sum(of=Numbers(bound=largest + 1, l1=2.0, l2=1.5)), setting(10, Budget(epsilon=0.5)))
@@ -267,16 +266,13 @@ def test_what_is_refused() -> None:
         DistributedDP().plan(Collect(of=Numbers()), setting(10, Budget(epsilon=1.0)))
     with pytest.raises(UsageError, match="epsilon"):
         DistributedDP().plan(Sum(of=Numbers()), setting(10, None))
-    with pytest.raises(TooFewClients, match="got 2 clients"):
+    with pytest.raises(UsageError, match="got 2 clients"):
         DistributedDP().plan(Sum(of=Numbers()), setting(2, Budget(epsilon=1.0)))
 
 
 def test_the_statement_names_its_assumptions() -> None:
-    few = DistributedDP().statement(setting(40, Budget(epsilon=1.0)))
-    assert "fewer than 36 of them is not opened" in few
-    assert "32 shares of the noise are enough" in few
-    assert "4 clients may tell the server" in few
-    assert "checks the number of survivors itself" in few
-    many = DistributedDP().statement(setting(1000, Budget(epsilon=1.0, delta=1e-7)))
-    assert "server is believed" in many
-    assert "delta = 1e-07" in many
+    few = DistributedDP().statement(setting(40, Budget(epsilon=1.0, delta=1e-7)))
+    assert "A total over fewer than 32 of 40 sites is never opened" in few
+    assert "the noise of 28 honest sites" in few
+    assert "Up to 4 sites may tell a lying coordinator" in few
+    assert "delta = 1e-07" in few

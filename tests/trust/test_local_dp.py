@@ -177,7 +177,7 @@ def test_the_queries_of_a_task_stay_within_its_budget(budget: Budget, protection
 
 
 def test_a_huge_epsilon_is_cut() -> None:
-    assert unary_plan(epsilon=1e6).noise.scale == 1 / 32
+    assert unary_plan(epsilon=1e4).noise.scale == 1 / 32
 
 
 def test_what_cannot_be_answered_is_refused() -> None:
@@ -187,9 +187,9 @@ def test_what_cannot_be_answered_is_refused() -> None:
             forced.plan(query, setting(trust=forced))
     with pytest.raises(UnsupportedQuery, match="measures no losses"):
         LocalDP().plan(Select(of=Numbers()), setting())
-    with pytest.raises(UsageError, match="--epsilon"):
+    with pytest.raises(UsageError, match="epsilon"):
         LocalDP().plan(Sum(of=HISTOGRAM), replace(setting(), budget=None))
-    with pytest.raises(UsageError, match="expected one of auto, unary, noise"):
+    with pytest.raises(UsageError, match="expected auto, unary or noise"):
         LocalDP(encoding="other")
 
 
@@ -405,7 +405,7 @@ def test_aggregates_say_who_reported_and_keep_the_totals() -> None:
 def test_aggregates_need_totals_that_say_enough() -> None:
     trust = LocalDP(encoding="unary")
     several = trust.plan(Sum(of=HISTOGRAM), setting(protection=Protection(), trust=trust))
-    with pytest.raises(UnsupportedQuery, match="--rows-per-client 1"):
+    with pytest.raises(UnsupportedQuery, match="rows_per_client=1"):
         trust.aggregate([several], [3 * one_row(1, 1)], 2, SimulatedRandomness(1))
     coarse_first = Cells(parts=(2, 4))
     with pytest.raises(UnsupportedQuery, match="finest"):
@@ -469,9 +469,9 @@ def test_unary_reports_on_parts_need_clients_that_are_in_one_of_them() -> None:
         example = Setting(
             trust=LocalDP(encoding="unary"), protection=Protection(), budget=Budget(epsilon=1.0), clients=100
         )
-        with pytest.raises(UnsupportedQuery, match="--unit client"):
+        with pytest.raises(UnsupportedQuery, match="unit=.client"):
             LocalDP(encoding="unary").plan(query, example)
-        with pytest.raises(UnsupportedQuery, match="--unit client"):
+        with pytest.raises(UnsupportedQuery, match="unit=.client"):
             LocalDP().plan(query, replace(example, protection=Protection(rows_per_client=1)))
         client = replace(example, protection=Protection(unit=Unit.CLIENT, rows_per_client=1))
         assert LocalDP().plan(query, client).noise.law == "unary"

@@ -1,417 +1,400 @@
-"""A server that cheats, alone or with colluding clients; the attacks work on a weakened protocol."""
+"""Attacks that worked on double masking, and those of the review of its successor, on the messages of today.
+
+A coordinator that lies drives real sites (`fedassay.audit.equivocation`), or a run of client halves. What follows from
+their answers is computed by linear algebra: one total over enough honest clients, or nothing.
+"""
 
 from __future__ import annotations
 
-import copy
 import itertools
+import random
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fedassay.crypto.keys import KeyPair, Secret
-from fedassay.crypto.masks import add_masks
-from fedassay.crypto.shamir import combine
-from fedassay.errors import ProtocolError
-from fedassay.protocol import Budget, Message, Part, Protection, Sum
-from fedassay.trust import secure_sum_protocol
+from fedassay.audit.equivocation import Liar, Opened, is_one_total, liar_among
+from fedassay.client import Client
+from fedassay.crypto.field61 import PRIME
+from fedassay.crypto.keys import KeyPair, is_usable
+from fedassay.errors import PolicyRefusal, ProtocolError, UsageError
+from fedassay.privacy.policy import PolicyRequest
+from fedassay.privacy.randomness import SimulatedRandomness
+from fedassay.privacy.site_policy import SitePolicy
+from fedassay.protocol import COORDINATOR, Budget, Plan, Protection, Setting, Sum
+from fedassay.summaries.score_histogram import ScoreHistogram
+from fedassay.trust.distributed_dp import DistributedDP
+from fedassay.trust.one_shot_messages import SPOKEN, Terms, digest_of
 from fedassay.trust.secure_sum import SecureSum
-from fedassay.trust.secure_sum_graph import Parameters, parameters, tolerated
-from fedassay.trust.secure_sum_keys import adds, pair_mask, question, seal_shares, self_mask, unseal_shares
-from secure_sum_driver import Anything, Run, Seeded, plans_of
+from policy_sites import Sites, close
+from secure_sum_driver import Run, Seeded, vectors
 
-VICTIM = "client-000"
-
-
-def before_leg_3(n: int, trust: SecureSum | None = None) -> Run:
-    """A run whose first three legs are over: the server holds all masked vectors."""
-    run = Run.of(n, trust)
-    run.go()
-    return run
-
-
-def places(run: Run) -> dict[str, int]:
-    """The x of the share that each neighbour of the victim holds."""
-    return {name: x for x, name in enumerate(sorted(run.requests[1][VICTIM]["seal_keys"]), start=1)}
-
-
-def told_silent(run: Run, client: str, silent: set[str]) -> Message:
-    survivors = [name for name in run.requests[3][client]["survivors"] if name not in silent]
-    return {"survivors": survivors, "count": len(survivors) + 1}
-
-
-def unpaired(run: Run, key: KeyPair) -> np.ndarray[Any, Any]:
-    """The victim's masked vector without the masks it shares with others, from its mask key."""
-    session = run.states[1][VICTIM]["session"]
-    plus, minus = [], []
-    for j in places(run):
-        mask = pair_mask(session, key, VICTIM, j, run.replies[0][j]["mask_key"])
-        (minus if adds(VICTIM, j) else plus).append(mask)
-    return add_masks(run.replies[2][VICTIM]["masked"], plus=plus, minus=minus)
+TABLE = ScoreHistogram(
+    transform="uniform",
+    height=5,
+    thresholds=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+    widths=(1,),
+    multipliers=(1,),
+)
+RECOMMENDED = """\
+tasks = ["evaluate"]
+askers = ["ASKER"]
+smallest_cohort = 5
+smallest_rows = 50
+RULE
+[summaries.score-histogram]
+transform = "uniform"
+height = 5
+thresholds = [[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]]
+widths = [[1]]
+multipliers = [[1]]
+reach = 24.0
+"""
+"""What docs/how-to/policy.md recommends for exact totals."""
 
 
-# --- different survivors for different clients ------------------------------------------------------------
+def plan_of(trust: Any, clients: int, summary: Any = TABLE) -> Plan:
+    budget = Budget(epsilon=0.5) if trust.private else None
+    setting = Setting(trust=trust, protection=Protection(), budget=budget, clients=clients)
+    plan: Plan = trust.plan(Sum(of=summary), setting)
+    return plan
 
 
-def split_view(run: Run, colluders: int, alive_to: int) -> tuple[dict[int, Secret], dict[int, Secret]]:
-    """Shares of the victim's seed and key, if `alive_to` honest neighbours are told that the victim lives.
-
-    The colluding neighbours hand over both shares that they hold.
-    """
-    seeds: dict[int, Secret] = {}
-    keys: dict[int, Secret] = {}
-    for rank, (holder, x) in enumerate(places(run).items()):
-        state = run.states[3][holder]
-        if rank < colluders:
-            seeds[x] = Secret(state["seed_shares"][VICTIM])
-            keys[x] = Secret(state["key_shares"][VICTIM])
-            continue
-        silent = set() if rank < colluders + alive_to else {VICTIM}
-        revealed = run.answer(3, holder, told_silent(run, holder, silent))
-        assert not revealed["seed_shares"].keys() & revealed["key_shares"].keys()
-        seeds |= {x: Secret(revealed["seed_shares"][VICTIM])} if VICTIM in revealed["seed_shares"] else {}
-        keys |= {x: Secret(revealed["key_shares"][VICTIM])} if VICTIM in revealed["key_shares"] else {}
-    return seeds, keys
+# --- differencing: one hospital's exact table -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n", "collusion"), [(4, 0.1), (5, 0.1), (7, 0.1), (10, 0.1), (9, 0.3), (12, 0.25)])
-def test_no_split_view_opens_both_secrets_of_a_client(n: int, collusion: float):
-    trust = SecureSum(dropout=0.1, collusion=collusion)
-    run, t, c = before_leg_3(n, trust), parameters(n, 0.1, collusion).threshold, tolerated(n, collusion)
-    opened = set()
-    for alive_to in range(n - c):
-        seeds, keys = split_view(run, c, alive_to)
-        assert len(seeds) + len(keys) == n - 1 + c
-        assert min(len(seeds), len(keys)) < t
-        opened |= {"seed"} if len(seeds) >= t else set()
-        opened |= {"key"} if len(keys) >= t else set()
-    assert opened == {"seed", "key"}  # each of them can be had: the split is what fails
-
-
-def test_with_a_threshold_lower_by_one_the_split_view_reads_the_victims_vector(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    n, c = 5, 0
-
-    def lower(clients: int, dropout: float, collusion: float) -> Parameters:
-        found = parameters(clients, dropout, collusion)
-        return found._replace(threshold=(found.neighbours + c) // 2)
-
-    monkeypatch.setattr(secure_sum_protocol, "parameters", lower)
-    run = before_leg_3(n)
-    t = lower(n, 0.2, 0.1).threshold
-    seeds, keys = split_view(run, c, 2)
-    assert min(len(seeds), len(keys)) >= t
-    seed = combine(dict(itertools.islice(seeds.items(), t)))
-    key = combine(dict(itertools.islice(keys.items(), t)))
-    assert seed is not None
-    assert key is not None
-    own_mask = self_mask(run.states[1][VICTIM]["session"], seed, VICTIM)
-    read = add_masks(unpaired(run, KeyPair.of(key)), minus=[own_mask])
-    np.testing.assert_array_equal(read.view(np.int64), run.values[VICTIM][0])
-
-
-def fewest_learned(n: int, t: int) -> int:
-    """The fewest clients whose total a split view opens in a complete graph, by trying all views."""
-    names = range(n)
-    views = [
-        [set(gone) for size in range(n - t) for gone in itertools.combinations(set(names) - {i}, size)]
-        for i in names
-    ]
-    fewest = n
-    for told in itertools.product(*views):
-        keys = {j for j in names if sum(j in told[i] for i in names if i != j) >= t}
-        seeds = {j for j in names if sum(j not in told[i] for i in names if i != j) >= t}
-        assert not keys & seeds
-        if seeds and keys | seeds == set(names):  # else a mask with a client that stays closed hides the rest
-            fewest = min(fewest, len(seeds))
-    return fewest
-
-
-@pytest.mark.parametrize(("n", "fewest"), [(3, 3), (4, 2), (5, 4)])
-def test_how_much_a_split_view_can_learn_is_what_the_documentation_says(n: int, fewest: int):
-    """With k - t neighbours that may be called silent, at most n (k - t) / t keys are opened."""
-    k, t, _, _ = parameters(n, 0.2, 0.1)
-    assert fewest_learned(n, t) == fewest >= n - n * (k - t) // t
-
-
-# --- a vector that arrives late ---------------------------------------------------------------------------
-
-
-def late_vector() -> tuple[Run, np.ndarray[Any, Any]]:
-    """The server has the victim's masked vector but tells everybody that it is silent, and opens its key."""
-    run = before_leg_3(7)
-    t = run.states[1][VICTIM]["threshold"]
-    shares = {}
-    for holder, x in places(run).items():
-        revealed = run.answer(3, holder, told_silent(run, holder, {VICTIM}))
-        assert VICTIM not in revealed["seed_shares"]
-        shares[x] = Secret(revealed["key_shares"][VICTIM])
-    key = combine(dict(itertools.islice(shares.items(), t)))
-    assert key is not None
-    assert KeyPair.of(key).public == run.replies[0][VICTIM]["mask_key"]
-    return run, unpaired(run, KeyPair.of(key))
-
-
-def test_a_late_vector_stays_hidden_behind_its_self_mask():
-    run, read = late_vector()
-    assert not set(read.view(np.int64).tolist()) & set(run.values[VICTIM][0].tolist())
-
-
-def test_without_the_self_mask_a_late_vector_can_be_read(monkeypatch: pytest.MonkeyPatch):
-    real = secure_sum_protocol.add_masks
-    monkeypatch.setattr(  # the self mask is the first that a client adds
-        secure_sum_protocol,
-        "add_masks",
-        lambda vector, *, plus, minus: real(vector, plus=plus[1:], minus=minus),
+def lying_to(sites: Sites, trust: SecureSum) -> tuple[Liar, dict[str, Client]]:
+    clients = {name: sites.open(name) for name in sites.names}
+    roster = {name: identity.public for name, identity in sites.identities.items()}
+    liar = Liar(
+        sites=clients,
+        plan=plan_of(trust, len(clients)),
+        identity=sites.identities[COORDINATOR],
+        roster=roster,
     )
-    run, read = late_vector()
-    np.testing.assert_array_equal(read.view(np.int64), run.values[VICTIM][0])
-
-
-# --- different questions to different clients -------------------------------------------------------------
-
-
-def variants() -> dict[str, Any]:
-    """Questions that differ from the ordinary one in one respect."""
-    trust = SecureSum()
-    [plan] = plans_of(trust, 4)
-    asked = plan.query
-    return {
-        "another field": replace(plan, query=Sum(of=Anything(bound=7))),
-        "another part": replace(plan, query=Sum(of=asked.of, part=Part.HELD_OUT)),
-        "another share": replace(plan, query=Sum(of=asked.of, share=0.5)),
-        "other rows": replace(plan, setting=replace(plan.setting, protection=Protection(rows_per_client=5))),
-        "a budget": replace(plan, setting=replace(plan.setting, budget=Budget(epsilon=1.0))),
-    }
-
-
-@pytest.mark.parametrize("variant", variants())
-def test_a_client_that_is_asked_something_else_refuses_or_shares_no_mask(variant: str):
-    """Told the digest of the others' question it refuses; told its own, it is in a session of its own."""
-    run = Run.of(4)
-    run.go()
-    other = replace(run.request(0, VICTIM), plans=(variants()[variant],))
-    with pytest.raises(ProtocolError, match="not the one that was asked"):
-        run.trust.respond(other, tuple, {}, Seeded())
-    told = {**run.requests[0][VICTIM], "question": question(other.plans)}
-    _, state = run.trust.respond(replace(other, message=told), tuple, {}, Seeded())
-    assert state["session"] != run.states[1]["client-001"]["session"]
-
-
-def test_questions_are_the_same_before_and_after_they_travelled():
-    [plan] = plans_of(SecureSum(), 4)
-    travelled = replace(plan, query=Sum(of=Anything(), share=1), setting=replace(plan.setting, clients=4))
-    assert question([plan]) == question([travelled])
-    assert question([plan]) != question([plan, plan])
-
-
-def test_clients_that_are_told_different_numbers_share_no_session():
-    sessions = set()
-    for n in (4, 5, 6):
-        run = Run.of(n)
-        run.go(until=2)
-        sessions.add(run.states[1][VICTIM]["session"])
-    assert len(sessions) == 3
-
-
-# --- messages that no honest server sends -----------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def seven() -> Run:
-    run = Run.of(7, silent={"client-006": 2})
-    run.go()
-    return run
-
-
-@pytest.mark.parametrize("leg", range(4))
-@pytest.mark.parametrize("state_of", range(5))
-def test_legs_are_answered_in_order_and_once(seven: Run, leg: int, state_of: int):
-    if state_of == 4:
-        _, state = seven.trust.respond(
-            seven.request(3, VICTIM), lambda: seven.values[VICTIM], seven.states[3][VICTIM], Seeded()
-        )
-    else:
-        state = seven.states[state_of][VICTIM]
-    if leg == state_of:
-        seven.trust.respond(seven.request(leg, VICTIM), lambda: seven.values[VICTIM], state, Seeded())
-    else:
-        with pytest.raises(ProtocolError, match=f"got leg {leg}, expected leg {state_of}"):
-            seven.trust.respond(seven.request(leg, VICTIM), tuple, state, Seeded())
-
-
-@pytest.mark.parametrize("leg", [1, 2, 3])
-def test_a_state_serves_its_own_exchange_only(seven: Run, leg: int):
-    request = replace(seven.request(leg, VICTIM), exchange=b"another exchange")
-    with pytest.raises(ProtocolError, match="same exchange"):
-        seven.trust.respond(request, tuple, seven.states[leg][VICTIM], Seeded())
-
-
-HOSTILE: list[Any] = [
-    None,
-    -1,
-    2**200,
-    1.5,
-    float("nan"),
-    "x",
-    b"x",
-    [],
-    [None],
-    ["client-001", 7],
-    {},
-    {"client-001": b"short"},
-    {"client-001": "x" * 32},
-    {5: bytes(32)},
-    np.zeros(3),
-    np.array([7, 7]),
-]
-
-
-def test_a_server_cannot_arrange_a_large_cohort_in_small_groups():
-    """Each client finds its neighbours in the ring by itself; a group that tells true numbers is refused."""
-    run = Run.of(80)
-    run.go()
-    k, t = run.requests[0]["client-000"]["neighbours"], run.requests[0]["client-000"]["threshold"]
-    assert k < 79
-    group = sorted(run.values)[: t + 1]
-    keys = {name: run.replies[0][name] for name in group}
-    near = [name for name in group if name != group[0]]
-    message = {
-        "seal_keys": {name: keys[name]["seal_key"] for name in near},
-        "mask_keys": {name: keys[name]["mask_key"] for name in near},
-        "signatures": {name: keys[name]["signature"] for name in near},
-    }
-    with pytest.raises(ProtocolError, match="not neighbours"):
-        run.trust.respond(run.request(1, group[0], message), lambda: (), run.states[1][group[0]], Seeded())
-
-
-@pytest.mark.parametrize("names", [[], ["client-000"], ["client-001"] * 80, None, list(range(80))])
-def test_the_names_of_a_large_cohort_are_complete(names: Any):
-    run = Run.of(80)
-    run.go()
-    message = {**run.requests[0]["client-000"], "names": names}
-    with pytest.raises(ProtocolError, match="secure sum"):
-        run.trust.respond(run.request(0, "client-000", message), lambda: (), {}, Seeded())
-
-
-def test_clients_who_are_told_of_different_cohorts_share_no_keys():
-    run = Run.of(80)
-    run.go()
-    others = [*run.requests[0]["client-000"]["names"][:-1], "stranger"]
-    message = {**run.requests[0]["client-000"], "names": others}
-    _, state = run.trust.respond(run.request(0, "client-000", message), lambda: (), {}, Seeded())
-    assert state["session"] != run.states[1]["client-000"]["session"]
-
-
-@pytest.mark.parametrize("leg", range(4))
-def test_a_hostile_request_gets_no_answer_and_no_measurement(seven: Run, leg: int):
-    message = seven.requests[leg][VICTIM]
-    changed: list[Any] = [{}, {**message, "more": 1}, {"x": 1}]
-    for field, value in message.items():
-        changed += [{**message, field: junk} for junk in HOSTILE if repr(junk) != repr(value)]
-        changed.append({name: other for name, other in message.items() if name != field})
-        if isinstance(value, dict):
-            first = min(value)
-            changed += [
-                {**message, field: {**value, first: value[first] + b"x"}},
-                {**message, field: {**value, "nobody": value[first]}},
-                {**message, field: {**value, VICTIM: value[first]}},
-            ]
-    for hostile in changed:
-        with pytest.raises(ProtocolError):
-            seven.trust.respond(
-                seven.request(leg, VICTIM, hostile),
-                lambda: pytest.fail("measured for a hostile request"),
-                copy.deepcopy(seven.states[leg][VICTIM]),
-                Seeded(),
-            )
-
-
-@pytest.mark.parametrize("told", [{"clients": 2}, {"neighbours": 5}, {"threshold": 3}, {"clients": 8}])
-def test_a_client_works_out_the_numbers_itself(seven: Run, told: dict[str, int]):
-    assert parameters(7, 0.2, 0.1)[:2] == (6, 4)
-    with pytest.raises(ProtocolError, match="expected"):
-        seven.answer(0, VICTIM, {**seven.requests[0][VICTIM], **told})
-
-
-def test_numbers_that_cannot_be_are_a_protocol_error_too():
-    trust = SecureSum(dropout=0.35, collusion=0.0)
-    run = Run.of(7, trust)
-    run.go(until=1)
-    with pytest.raises(ProtocolError, match="3 clients"):
-        run.answer(0, VICTIM, {**run.requests[0][VICTIM], "clients": 3, "neighbours": 2})
-
-
-@pytest.mark.parametrize("keys", ["seal_keys", "mask_keys"])
-def test_a_small_order_key_is_not_used(seven: Run, keys: str):
-    """The server could compute whatever is agreed with such a key."""
-    told = copy.deepcopy(seven.requests[1][VICTIM])
-    told[keys]["client-001"] = bytes(32)
-    state = copy.deepcopy(seven.states[1][VICTIM])
-
-    def both_legs() -> None:
-        _, later = seven.trust.respond(seven.request(1, VICTIM, told), tuple, state, Seeded())
-        seven.trust.respond(seven.request(2, VICTIM), lambda: pytest.fail("measured"), later, Seeded())
-
-    with pytest.raises(ProtocolError, match="X25519"):
-        both_legs()
-
-
-def test_neither_too_few_nor_too_many_neighbours_are_dealt_to(seven: Run):
-    told = seven.requests[1][VICTIM]
-    fewer = {field: dict(sorted(keys.items())[:3]) for field, keys in told.items()}
-    more = {field: {**keys, "nobody": keys["client-001"]} for field, keys in told.items()}
-    for wrong in (fewer, more):
-        with pytest.raises(
-            ProtocolError, match=f"{len(wrong['seal_keys'])} neighbours, expected those of 4 to 6"
-        ):
-            seven.answer(1, VICTIM, wrong)
-
-
-def test_too_few_dealers_get_no_masked_vector(seven: Run):
-    sealed = dict(sorted(seven.requests[2][VICTIM]["sealed"].items())[:3])
-    with pytest.raises(ProtocolError, match="shares of 3 neighbours, expected of at least 4"):
-        seven.answer(2, VICTIM, {"sealed": sealed})
-
-
-def test_sealed_shares_open_on_their_own_route_and_in_their_own_session_only():
-    key, shares = Secret(bytes(32)), (Secret(b"a" * 33), Secret(b"b" * 33))
-    sealed = seal_shares(key, shares, session=b"s", route=("a", "b"), source=Seeded())
-    assert unseal_shares(key, sealed, session=b"s", route=("a", "b")) == shares
-    assert unseal_shares(key, sealed, session=b"s", route=("b", "a")) is None
-    assert unseal_shares(key, sealed, session=b"t", route=("a", "b")) is None
+    return liar, clients
 
 
 @pytest.mark.parametrize(
-    ("survivors", "count"),
+    ("rule", "terms"),
     [
-        ([1, 2, 3], 4),  # fewer neighbours than the threshold
-        ([1, 2, 3, 4], 4),  # a count that forgets the client itself
-        ([1, 2, 3, 4], 6),  # a count beyond what a complete graph shows
-        ([1, 2, 3, 4, 4], 6),  # one neighbour twice
-        ([0, 1, 2, 3, 4], 6),  # the client itself
-        ([1, 2, 3, 4, 9], 6),  # somebody else
-        ([1, 2, 3, 4], True),
+        ("same_set = true", {"same_set": True}),
+        ("smallest_cohort_difference = 3", {"cohort_difference": 4}),
     ],
+    ids=["same set", "difference"],
 )
-def test_only_plausible_survivors_are_believed(seven: Run, survivors: list[int], count: int):
-    told = {"survivors": [f"client-{i:03}" for i in survivors], "count": count}
-    with pytest.raises(ProtocolError, match="expected"):
-        seven.answer(3, VICTIM, told)
+def test_nine_hospitals_with_the_recommended_policy_keep_their_tables(
+    tmp_path: Path, rule: str, terms: dict[str, Any]
+) -> None:
+    """The coordinator tells each hospital that others are silent, differently in two exchanges of an allowed question.
+
+    Of double masking this left one hospital's exact table, with no refusal anywhere.
+    """
+    names = [f"h{place}" for place in range(9)]
+    sites = Sites(tmp_path, names)
+    for name in names:
+        policy = RECOMMENDED.replace("ASKER", sites.asker).replace("RULE", rule)
+        sites.allow(name, policy, trust_models=("secure-sum",))
+    trust = SecureSum(minimum_cohort=5, **terms)
+    liar, clients = lying_to(sites, trust)
+    honest, generator = trust.sizes(9).honest, random.Random(1)
+    everybody, opened = frozenset(names), list[Opened]()
+    victim = names[0]
+    for silent in (0, 1, 1):
+        exchange = liar.begin()
+        told = {}
+        for name in names:  # as many are said to be silent as may be, for each another one, often the victim
+            gone = generator.sample([victim, *names], silent)
+            told[name] = everybody - set(gone)
+        found = liar.learned(liar.name(exchange, told))
+        assert is_one_total(found)
+        opened += found
+    assert opened  # an honest first exchange opens
+    assert {one.clients for one in opened} == {everybody}
+    assert len(everybody) >= honest
+    assert liar.refusals
+    for client in clients.values():
+        close(client)
 
 
-def test_a_client_enforces_the_smallest_cohort_itself():
-    run = Run.of(7, SecureSum(minimum_cohort=6))
+def test_what_nine_hospitals_open_is_their_exact_total(tmp_path: Path) -> None:
+    """The attack would work if something opened: what the algebra says is what the sites hold."""
+    sites = Sites(tmp_path, [f"h{place}" for place in range(9)])
+    for name in sites.names:
+        sites.allow(name, trust_models=("secure-sum",))
+    liar, clients = lying_to(sites, SecureSum())
+    exchange = liar.name(liar.begin(), dict.fromkeys(sites.names, frozenset(sites.names)))
+    packed, columns = exchange.terms.sizes.packed, exchange.terms.columns
+    total = np.sum([TABLE.measure(one.site.rows(), {})[0] for one in clients.values()], axis=0).tolist()
+    total += [0] * (packed * columns - len(total))
+    found = liar.learned(exchange)
+    assert found
+    for one in found:
+        weights = one.weights["h0"]
+        for column in range(columns):
+            expected = sum(w * total[row * columns + column] for row, w in enumerate(weights))
+            assert one.numbers[column] == expected % PRIME
+    for client in clients.values():
+        close(client)
+
+
+# --- noise: a total with less than was promised -------------------------------------------------------------------
+
+
+def adaptive_liar(liar: Liar, generator: random.Random) -> tuple[list[Opened], int]:
+    """Tell members, one after the other, sets that are chosen by what has opened so far; what opens in the end."""
+    exchange, names = liar.begin(), sorted(liar.sites)
+    least = exchange.terms.sizes.least
+    honest = [name for name in names if name not in liar.colluding]
+    favourites = [frozenset(generator.sample(names, least)) for _ in range(3)]
+    told: dict[str, frozenset[str]] = {}
+    for member in generator.sample(honest, len(honest)):
+        told[member] = generator.choice([*favourites, frozenset(generator.sample(names, least))])
+    found = liar.learned(liar.name(exchange, told))
+    return found, len(liar.refusals)
+
+
+@pytest.mark.parametrize("sites", [5, 9, 16])
+def test_no_total_opens_with_fewer_honest_shares_of_noise_than_were_promised(sites: int) -> None:
+    """Of double masking, 13 of 64 shares opened where each site was shown at least 36."""
+    rows = {
+        f"h{place:02}": {"score": np.full(20, (place + 0.5) / 64), "label": np.ones(20, np.int64)}
+        for place in range(sites)
+    }
+    trust, generator, opened = DistributedDP(), random.Random(sites), 0
+    promised = trust.sizes(sites).honest
+    for attempt in range(12):
+        liar = liar_among(
+            rows,
+            plan_of(trust, sites, ScoreHistogram(transform="uniform", height=2)),
+            randomness=SimulatedRandomness(attempt, str(sites)),
+            colluding=trust.sizes(sites).colluders,
+        )
+        found, _ = adaptive_liar(liar, generator)
+        assert is_one_total(found)
+        for one in found:
+            assert len(one.clients - liar.colluding) >= promised
+        opened += bool(found)
+    liar = liar_among(
+        rows,
+        plan_of(trust, sites, ScoreHistogram(transform="uniform", height=2)),
+        randomness=SimulatedRandomness(99, str(sites)),
+        colluding=trust.sizes(sites).colluders,
+    )
+    whole = liar.name(liar.begin(), dict.fromkeys(liar.sites, frozenset(liar.sites)))
+    assert liar.learned(whole)  # told the truth, they open
+
+
+def test_a_dropout_that_the_coordinator_chooses_is_bounded_by_the_policy() -> None:
+    """`dropout` 0.44 was nobody's rule: it is one of the site's policy now, and of the protocol."""
+    with pytest.raises(UsageError, match="3 \\* dropout"):
+        DistributedDP(dropout=0.44)
+    plan = plan_of(DistributedDP(dropout=0.29), 64)
+    with pytest.raises(PolicyRefusal, match="0.29 of the clients may fall silent, expected at most 0.2"):
+        SitePolicy(total=Budget(epsilon=9.0)).check(PolicyRequest.of(plan, study="s", cohort=64))
+
+
+# --- the same lie to all ------------------------------------------------------------------------------------------
+
+
+def test_a_hundred_sites_that_are_all_told_the_same_lie_open_nothing() -> None:
+    """On a ring the count that was wanted was believed: 79 noise shares where 80 were needed."""
+    run = Run.of(100, SecureSum(members=tuple(f"client-{place:03}" for place in range(16))), lengths=(1,))
     run.go()
-    told = {"survivors": [f"client-{i:03}" for i in (1, 2, 3, 4)], "count": 5}
-    with pytest.raises(ProtocolError, match="expected 6"):
-        run.answer(3, VICTIM, told)
+    told = run.requests[1]["client-000"]
+    least = run.trust.sizes(100).least
+    assert least == 80
+    for fewer in (least - 1, 50, 12, 1, 0):
+        message = {**told, "named": told["named"][:fewer]}
+        for member in run.trust.members:
+            with pytest.raises(ProtocolError, match=f"got a set of {fewer} clients, expected at least 80"):
+                run.answer(1, member, message)
 
 
-def test_what_a_client_reveals_about_one_neighbour_is_one_share(seven: Run):
-    for names in itertools.combinations(seven.states[3][VICTIM]["partners"], 4):
-        revealed = seven.answer(3, VICTIM, {"survivors": list(names), "count": 5})
-        assert set(revealed["seed_shares"]) == set(names)
-        assert set(revealed["key_shares"]) == set(seven.states[3][VICTIM]["partners"]) - set(names)
+# --- sets that are apart, and combined --------------------------------------------------------------------------
+
+
+def again(first: Run, seed: str, **options: Any) -> Run:
+    """Another exchange among the same sites, which remember."""
+    run = Run.of(len(first.values), options.pop("trust", first.trust), seed=seed, **options)
+    run.values, run.stores = first.values, first.stores
+    run.exchange = run._exchange()
+    return run
+
+
+def refusing(run: Run, values: Mapping[str, Any]) -> list[str]:
+    """The members that refuse to answer for all who have spoken."""
+    run.go(until=1)
+    flow = run.trust.exchange(run.exchange, SimulatedRandomness(1))
+    asked = next(flow)
+    kept = {name: asked.take(name, dict(reply)) for name, reply in run.replies[0].items()}
+    message = next(iter(flow.send(kept).requests.values()))
+    found = []
+    for member in dict.fromkeys(run.exchange.prekeys):
+        try:
+            run.trust.respond(run.request(1, member, message), lambda: pytest.fail("measured"), {}, None)
+        except PolicyRefusal:
+            found.append(member)
+    return found
+
+
+def test_three_groups_of_three_and_then_all_ten_leave_no_tenth() -> None:
+    """The tenth site alone has the rule; the others have only their records, and the terms of the last exchange."""
+    names = [f"client-{place:03}" for place in range(10)]
+    run = Run.of(10, SecureSum())
+    for place in range(0, 9, 3):
+        group = again(run, f"group {place}", cohort=names[place : place + 3])
+        group.exchange = replace(
+            group.exchange,
+            prekeys={n: p for n, p in group.exchange.prekeys.items() if n in group.exchange.cohort},
+        )
+        assert vectors(group.go()) == run.total(names[place : place + 3])
+    last = again(run, "all ten", trust=SecureSum(same_set=True))
+    assert refusing(last, run.values) == names[:9]
+    unruled = again(run, "all ten without the rule")
+    tenth = SitePolicy(same_set=True)
+    with pytest.raises(PolicyRefusal, match="expected all over the same ones"):
+        tenth.check(PolicyRequest.of(unruled.exchange.plans[0], study="s", cohort=10))
+
+
+def test_a_difference_counts_from_what_colluders_could_stand_in_for() -> None:
+    """Twenty sites, two of which may collude, and the value 3: sets that differ by the victim and the two colluders."""
+    rule = SitePolicy(smallest_cohort_difference=3)
+    for difference in (0, 3, 4):
+        plan = plan_of(SecureSum(cohort_difference=difference), 20)
+        with pytest.raises(PolicyRefusal, match="expected none or at least 5: 2 colluders and 3 others"):
+            rule.check(PolicyRequest.of(plan, study="s", cohort=20))
+    rule.check(PolicyRequest.of(plan_of(SecureSum(cohort_difference=5), 20), study="s", cohort=20))
+    first = Run.of(20, SecureSum(cohort_difference=5), silent={"client-018": 0, "client-019": 0})
+    first.go()
+    second = again(first, "without the victim", silent={"client-000": 0})
+    assert refusing(second, first.values) == [f"client-{place:03}" for place in range(20)]
+
+
+# --- false rows ---------------------------------------------------------------------------------------------------
+
+
+def steering(run: Run, shift: int, rows: Sequence[int]) -> Any:
+    """Corrections of one client that are a codeword from the honest ones, but for the rows that it does not own.
+
+    The word's polynomial is `shift` at the entry's point and zero at the points of the first seven members.
+    """
+    packing = run.trust.sizes(10).packing
+    known = tuple(packing._point(place) for place in range(7))
+    word = []
+    for place in range(10):
+        value = shift
+        for point in known:
+            value = value * (packing._point(place) - point) * pow(1 - point, -1, PRIME) % PRIME
+        word.append(value)
+    assert not any(word[:7])
+
+    def tamper(leg: int, name: str, reply: Any) -> Any:
+        if (leg, name) != (0, "client-003"):
+            return reply
+        corrections = [[int(one) for one in row] for row in reply["corrections"]]
+        for row, place in enumerate(range(packing.threshold, 10)):
+            if place in rows:
+                corrections[row] = [(one + word[place]) % PRIME for one in corrections[row]]
+        return {**reply, "corrections": np.array(corrections, np.uint64)}
+
+    return tamper
+
+
+def test_a_client_cannot_steer_a_correction_or_have_a_member_named() -> None:
+    """Two of three spare rows shifted onto another polynomial: a decoder would shift the total, and blame a member."""
+    run = Run.of(10)
+    run.tamper = steering(run, 3, (7, 8))
+    with pytest.raises(ProtocolError, match="who it was cannot be told") as refused:
+        run.go()
+    assert not any(name in str(refused.value) for name in run.values)
+
+
+def test_with_exactly_as_many_answers_as_are_needed_a_shift_is_not_noticed_and_that_is_said() -> None:
+    run = Run.of(10, silent={"client-008": 1, "client-009": 1})
+    run.tamper = steering(run, 3, (7,))
+    released = run.go()
+    assert vectors(released) == [[one + 3 for one in run.total(list(run.values))[0]]]
+    assert released[0].opening is not None
+    assert released[0].opening["statement"].endswith("none spare. False rows could not be noticed.")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_rows_of_one_client_are_refused_without_a_name(seed: int) -> None:
+    def junk(leg: int, name: str, reply: Any) -> Any:
+        if (leg, name) != (0, "client-003"):
+            return reply
+        numbers = np.random.default_rng(seed).integers(0, 2**60, reply["corrections"].shape)
+        return {**reply, "corrections": numbers.astype(np.uint64)}
+
+    with pytest.raises(ProtocolError, match="cannot be told"):
+        Run.of(10, tamper=junk).go()
+
+
+# --- keys of small order, signed ------------------------------------------------------------------------------------
+
+
+def test_a_signed_key_of_small_order_is_left_out_before_anybody_is_told() -> None:
+    run = Run.of(7, signed=True)
+    small = bytes(32)
+
+    def tamper(leg: int, name: str, reply: Any) -> Any:
+        if (leg, name) != (0, "client-002"):
+            return reply
+        terms: Terms = run.trust._terms(run.exchange)
+        words = terms.spoken(name, small, digest_of(reply["corrections"]))
+        own = run.credentials(name)
+        assert own is not None
+        return {**reply, "public": small, "signature": own.sign(SPOKEN, words)}
+
+    run.tamper = tamper
+    assert vectors(run.go()) == run.total([name for name in run.values if name != "client-002"])
+
+
+def test_a_key_has_one_form_in_bytes() -> None:
+    """X25519 ignores the highest bit: the same key in other bytes would pass for another one."""
+    public = KeyPair.draw(Seeded("key")).public
+    other = public[:31] + bytes([public[31] | 0x80])
+    assert KeyPair.draw(Seeded("peer")).agree(public, salt=b"", info=b"") is not None
+    assert is_usable(public)
+    assert not is_usable(other)
+
+
+# --- whatever is told in the first leg ------------------------------------------------------------------------------
+
+
+def test_stories_of_the_first_leg_do_not_mix() -> None:
+    """Each client is told other terms: what one has signed under them is worth nothing under any others."""
+    run = Run.of(7, signed=True)
+    run.go()
+    told = run.requests[0]["client-000"]
+    later = {**told, "deadline": told["deadline"] - 1}
+    fresh = Run.of(7, signed=True)
+    said = fresh.trust.respond(
+        fresh.request(0, "client-001", later), lambda: fresh.values["client-001"], {}, SimulatedRandomness(2)
+    )[0]
+    named = [list(entry) for entry in run.requests[1]["client-002"]["named"]]
+    named[1] = [1, said["public"], digest_of(said["corrections"]), said["signature"]]
+    for member in ("client-002", "client-003"):
+        run.stores[member] = Run.of(7, signed=True).stores[member]
+        with pytest.raises(ProtocolError, match="not signed by the key"):
+            run.answer(1, member, {**run.requests[1][member], "named": named})
+
+
+def test_every_pair_of_sets_for_two_members_is_answered_once_each() -> None:
+    """A member answers the first set that it is told, and never another one, in whatever order they come."""
+    base = Run.of(6)
+    base.go()
+    entries = base.requests[1]["client-000"]["named"]
+    sets = [[*entries], *(list(some) for some in itertools.combinations(entries, 5))]
+    for first, second in itertools.permutations(sets[:4], 2):
+        run = Run.of(6)
+        run.go(until=1)
+        message = {key: base.requests[1]["client-000"][key] for key in ("cohort", "members", "deadline")}
+        run.requests.append({})
+        assert run.answer(1, "client-000", {**message, "named": first})
+        with pytest.raises(ProtocolError, match="another set"):
+            run.answer(1, "client-000", {**message, "named": second})

@@ -102,7 +102,7 @@ def test_single_messages_carry_no_noise(kind: type[Collect[object]]) -> None:
 
 
 def test_no_budget_names_the_option() -> None:
-    with pytest.raises(UsageError, match="--epsilon"):
+    with pytest.raises(UsageError, match="epsilon"):
         ServerDP().plan(Sum(of=Numbers()), replace(setting(), budget=None))
 
 

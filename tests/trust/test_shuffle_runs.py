@@ -374,11 +374,9 @@ def test_a_message_is_shuffled_once() -> None:
         outer = wire.decode(data)
         fewer = wire.encode({**outer, "message": {**outer["message"], "last": False}})
         refused = envelope.pack_refusal(sender=server, code=Refusal.CHANGED)
-        assert here.helpers[server].answer(fewer) == refused
+        assert here.unsealed(server, fewer) == refused
         later = wire.encode({**outer, "leg": 9})
-        assert here.helpers[server].answer(later) == envelope.pack_refusal(
-            sender=server, code=Refusal.MALFORMED
-        )
+        assert here.unsealed(server, later) == envelope.pack_refusal(sender=server, code=Refusal.MALFORMED)
         assert "over" in str(here.helpers[server].reason)
 
 

@@ -168,14 +168,14 @@ def test_how_many_rows_a_client_sends_must_be_public(
     if allowed:
         plans_of(query, of=setting(protection=protection))
     else:
-        with pytest.raises(UsageError, match="--rows-per-client"):
+        with pytest.raises(UsageError, match="rows_per_client"):
             plans_of(query, of=setting(protection=protection))
 
 
 def test_more_keys_than_a_client_can_send_are_refused() -> None:
     each = key_bytes(4)
     plan_of(protection=Protection(rows_per_client=2**25 // each))
-    with pytest.raises(UnsupportedQuery, match="smaller --rows-per-client"):
+    with pytest.raises(UnsupportedQuery, match="smaller .rows_per_client"):
         plan_of(protection=Protection(rows_per_client=2**25 // each + 1))
 
 
@@ -188,7 +188,7 @@ def test_more_keys_than_a_server_can_hold_are_refused_before_anybody_is_asked() 
         if clients == 4:
             assert set(next(flow).requests) == {"a", "b"}
         else:
-            with pytest.raises(UnsupportedQuery, match="keys of 5 clients are .* smaller --rows-per-client"):
+            with pytest.raises(UnsupportedQuery, match="keys of 5 clients are .* smaller .rows_per_client"):
                 next(flow)
 
 
@@ -316,7 +316,7 @@ def test_counts_that_are_none_are_refused(counts: Any) -> None:
 
 def test_more_rows_than_fit_into_a_message_are_refused() -> None:
     layout = Layout(leaves=3, rows=None)
-    with pytest.raises(DataError, match="give --rows-per-client"):
+    with pytest.raises(DataError, match="give .rows_per_client"):
         layout.values(np.array([layout.most_rows, 1, 0]), SimulatedRandomness(1))
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from fedassay import wire
 from fedassay.crypto import sketch
-from fedassay.crypto.field61 import PRIME, from_bits
+from fedassay.crypto.field61 import PRIME
 from fedassay.crypto.keys import SEAL_OVERHEAD, Secret
-from fedassay.crypto.masks import add_masks
+from fedassay.crypto.pads import pad
 from fedassay.endpoint import Store
 from fedassay.errors import FederationError, UnsupportedQuery
 from fedassay.privacy.randomness import SimulatedRandomness
@@ -164,7 +164,7 @@ class Liar:
         other = verification._heard(channel, "masked", sealed)["masked"]
         for i, name in enumerate(new["deposits"]["names"]):
             for place, guess in self.guesses.get(name, {}).items():
-                rho = from_bits(add_masks(np.zeros(2 * CLIENTS, np.uint64), plus=[channel.weights(place)]))
+                rho = pad(channel.weights(place), 2 * CLIENTS)
                 r = sketch._random_elements(channel.challenge(place), LEAVES + 1)
                 own = state["halves"][place][i]
                 other_a = int(own[0]) + int(other[place][i]) - int(r[guess]) - int(own[1])

@@ -26,7 +26,7 @@ from fedassay.trust.two_server_check import (
 )
 
 numbers = st.sampled_from([0, 1, 2, PRIME - 1]) | st.integers(0, PRIME - 1)
-WEIGHTS = Secret(bytes(range(16)))
+WEIGHTS = Secret(bytes(range(32)))
 BITS = 3
 
 

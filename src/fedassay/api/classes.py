@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.api.terms import Roles, Terms
-from fedassay.data.federation import load
+from fedassay.data.federation import Federation, load
 from fedassay.data.findings import raise_first
-from fedassay.data.groups import reread
 from fedassay.data.logits import looks_like_probabilities, probabilities_error
 from fedassay.data.schema import CLASS, LOGITS
-from fedassay.data.sources import open_source
 from fedassay.protocol import TrustModel
 from fedassay.result import Result
 from fedassay.run import rehearse
@@ -31,9 +29,8 @@ def evaluate_classes(task: EvaluateMulticlass, terms: Terms, data: Any, columns:
     """
     # What can be refused without the data is refused before they are opened.
     rehearse(replace(task, classes=2), terms.setting)
-    data = reread(data)
     found = look_up(data, columns)
-    result = terms.simulate("evaluate", replace(task, classes=found.classes), data, columns)
+    result = terms.simulate("evaluate", replace(task, classes=found.classes), found.federation, columns)
     return replace(
         result, warnings=(*result.warnings, *found.warnings(terms.trust), *result.results["notes"])
     )
@@ -42,10 +39,9 @@ def evaluate_classes(task: EvaluateMulticlass, terms: Terms, data: Any, columns:
 def calibrate_classes(task: CalibrateMulticlass, terms: Terms, data: Any, columns: Roles) -> Result:
     """The result of a calibration from logits; how many classes there are is taken from the data."""
     rehearse(replace(task, classes=2), terms.setting)
-    data = reread(data)
     found = look_up(data, columns)
-    task = replace(task, classes=found.classes, held_out=terms.simulation.held_out)
-    result = terms.simulate("calibrate", task, data, columns, {"holdout": task.held_out})
+    task = replace(task, classes=found.classes, holdout=terms.simulation.holdout)
+    result = terms.simulate("calibrate", task, found.federation, columns)
     return replace(
         result, warnings=(*result.warnings, *found.warnings(terms.trust), *result.results["notes"])
     )
@@ -53,8 +49,9 @@ def calibrate_classes(task: CalibrateMulticlass, terms: Terms, data: Any, column
 
 @dataclass(frozen=True, kw_only=True)
 class ClassesFound:
-    """The classes of all rows of a simulation: how many rows each of them has."""
+    """The classes of all rows of a simulation: how many rows each of them has; the rows are loaded for it."""
 
+    federation: Federation
     rows: NDArray[np.int64] = field(repr=False)
 
     @property
@@ -101,5 +98,5 @@ def look_up(data: Any, columns: Roles) -> ClassesFound:
         rows = np.bincount(batch[CLASS], minlength=classes) + (rows if len(rows) else 0)
         probabilities = probabilities and looks_like_probabilities(batch[LOGITS])
     if probabilities:
-        raise_first([probabilities_error(open_source(data).label, columns.names[LOGITS])])
-    return ClassesFound(rows=rows)
+        raise_first([probabilities_error(federation.label, columns.names[LOGITS])])
+    return ClassesFound(federation=federation, rows=rows)

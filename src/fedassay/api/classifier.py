@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedassay.api.classes import calibrate_classes, evaluate_classes
-from fedassay.api.terms import Terms
+from fedassay.api.terms import Terms, parameters_of
 from fedassay.data.groups import client_names, group_names, reread
 from fedassay.data.partition import Partition
 from fedassay.data.split import HELD_OUT
-from fedassay.errors import UsageError
+from fedassay.errors import ParameterError, UsageError
+from fedassay.parameters import made
 from fedassay.protocol import Budget, Protection, TrustModel
 from fedassay.result import Result
 from fedassay.run import rehearse
 from fedassay.simulation import Simulation
 from fedassay.tasks.calibration import Calibrate
 from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
+from fedassay.tasks.calibration.parameters import (
+    Averaging,
+    ClassMethod,
+    Clipping,
+    Method,
+    Solver,
+    Weighting,
+)
 from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
+from fedassay.tasks.distribution.parameters import Degrees
+from fedassay.tasks.distribution.parameters import Method as Test
 from fedassay.tasks.evaluation import Evaluate, with_site_names
 from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
+from fedassay.tasks.shared_parameters import Transform
 
 
 def evaluate(
@@ -32,16 +44,16 @@ def evaluate(
     score: str | None = None,
     logits: str | None = None,
     client: str | Partition | None = None,
-    trust: TrustModel | None = None,
+    privacy: TrustModel | str | None = None,
     budget: Budget | None = None,
     protection: Protection | None = None,
-    thresholds: Sequence[float] = (0.5,),
+    thresholds: float | Sequence[float] = (0.5,),
     height: int | None = None,
     buckets: int | None = None,
-    transform: str = "auto",
+    transform: Transform = "auto",
     level: float = 0.95,
     by: str | None = None,
-    groups: Sequence[str] = (),
+    groups: str | Sequence[str] = (),
     versus: str | None = None,
     per_site: bool = False,
     simulation: Simulation | None = None,
@@ -57,7 +69,7 @@ def evaluate(
     logits : for a model with several classes, in the place of `score`: the column with the logits of each row, or what
         the names of numbered columns begin with. Labels then are whole numbers from 0. `height`, `buckets` (15 by
         default) and `level` go with it, other options do not.
-    trust : how sums become known; a secure sum by default.
+    privacy : how sums become known: a trust model or its name; a secure sum by default.
     budget : epsilon and delta, for the trust models that add noise.
     protection : the protected unit and its neighbours; one example, added or removed, by default.
     thresholds : become edges of the histogram, so that metrics at them are exact. Others can be asked later.
@@ -73,39 +85,41 @@ def evaluate(
     -------
     A `Result`; ``result["roc_auc"]`` is ``{"value", "interval", "level", "error"}``.
     """
+    given: dict[str, Any] = {
+        "thresholds": thresholds,
+        "height": height,
+        "transform": transform,
+        "level": level,
+        "groups": groups,
+        "per_site": per_site,
+        **({} if buckets is None else {"buckets": buckets}),
+    }
+    terms = Terms.of(privacy, budget, protection, simulation)
     if logits is not None:
-        only_scores = {
-            "score": score,
-            "thresholds": tuple(thresholds) != (0.5,),
-            "transform": transform != "auto",
-            "by": by,
-            "groups": tuple(groups),
-            "versus": versus,
-            "per-site": per_site,
-        }
-        _refuse_with_logits(only_scores)
-        terms = Terms.of(trust, budget, protection, simulation)
-        task = EvaluateMulticlass(bins=15 if buckets is None else buckets, height=height, level=level)
-        return evaluate_classes(task, terms, data, terms.roles(client, **{"class": label, "logits": logits}))
+        _refuse_with_logits(score=score, by=by, versus=versus)
+        given = parameters_of(EvaluateMulticlass, Evaluate, given, instead=_WITH_LOGITS)
+        classes = made(EvaluateMulticlass, given)
+        return evaluate_classes(
+            classes, terms, data, terms.roles(client, **{"class": label, "logits": logits})
+        )
     if score is None:
         raise UsageError(_NEITHER)
-    buckets = 10 if buckets is None else buckets
-    _check_comparison(score=score, by=by, groups=groups, versus=versus)
+    if by is None and groups:
+        raise ParameterError(
+            "groups", "got names without a column, expected both; give `by` with the column."
+        )
+    if versus is not None and versus == score:
+        raise ParameterError(
+            "versus",
+            f"got {versus!r}, which is the score itself, expected the column of another model's scores.",
+        )
     if per_site:
         _check_sites(data, client)
-    terms = Terms.of(trust, budget, protection, simulation)
     columns = terms.roles(client, score=score, label=label, versus=versus, group=by)
     looked_up = by is not None and not groups
     data = reread(data) if looked_up or per_site else data
-    scores = Evaluate(
-        thresholds=tuple(thresholds),
-        height=height,
-        buckets=buckets,
-        transform=transform,
-        level=level,
-        groups=("any",) if looked_up else tuple(groups),
-        versus=versus is not None,
-        per_site=per_site,
+    scores = made(
+        Evaluate, {**given, "groups": ("any",) if looked_up else groups, "versus": versus is not None}
     )
     if by is not None and looked_up:
         # What can be refused without the data is refused before they are opened, here too.
@@ -126,24 +140,31 @@ def calibrate(
     score: str | None = None,
     logits: str | None = None,
     client: str | Partition | None = None,
-    method: str = "auto",
-    trust: TrustModel | None = None,
+    method: Method | ClassMethod = "auto",
+    privacy: TrustModel | str | None = None,
     budget: Budget | None = None,
     protection: Protection | None = None,
     holdout: float = HELD_OUT,
     bins: int | None = None,
     height: int | None = None,
     buckets: int | None = None,
-    transform: str = "auto",
+    transform: Transform = "auto",
     level: float = 0.95,
+    solver: Solver = "auto",
+    rounds: int | None = None,
+    participation: float = 1.0,
+    clip: float | None = None,
+    negative_clip: float | None = None,
+    clipping: Clipping = "joint",
+    weighting: Weighting | None = None,
+    averaging: Averaging = "clients",
     simulation: Simulation | None = None,
-    **how: Any,
 ) -> Result:
     """A calibrator for a classifier over many clients, judged on held-out rows.
 
     Parameters
     ----------
-    data, score, label, client, trust, budget, protection, transform, level : as in `evaluate`.
+    data, score, label, client, privacy, budget, protection, transform, level : as in `evaluate`.
     logits : for a model with several classes, in the place of `score`.
     method : for scores ``histogram``, ``bbq``, ``isotonic``, ``platt``, ``beta``, or ``auto`` for the best of them,
         judged by the fit rows alone. For logits ``temperature``, ``vector``, ``matrix``, ``order-preserving``,
@@ -153,8 +174,8 @@ def calibrate(
     bins : for scores, buckets of histogram binning; by default M^{1/3} for M rows, fewer under noise.
     height : 2^height bins of scores, or of binnings of logits (7).
     buckets : of reliability curves and calibration errors; 10, or 15 for logits.
-    how : for logits: `solver`, `rounds`, `participation`, `clip`, `negative_clip`, `clipping`, `weighting`,
-        `averaging`, as in the task `CalibrateMulticlass`.
+    solver, rounds, participation, clip, negative_clip, clipping, weighting, averaging : for logits, as in the task
+        `CalibrateMulticlass`.
 
     Fit rows and held-out rows are different units, so each part may spend the whole budget.
 
@@ -177,27 +198,37 @@ def calibrate(
     >>> bool(abs(fedassay.Calibrator.of(result).predict([0.5])[0] - 0.25) < 0.02)  # the truth is 0.25
     True
     """
-    terms = Terms.of(trust, budget, protection, replace(simulation or Simulation(), held_out=holdout))
+    terms = Terms.of(privacy, budget, protection, simulation)
+    terms = replace(terms, simulation=replace(terms.simulation, holdout=holdout))
+    given: dict[str, Any] = {
+        "method": method,
+        "bins": bins,
+        "height": height,
+        "transform": transform,
+        "level": level,
+        "holdout": holdout,
+        "solver": solver,
+        "rounds": rounds,
+        "participation": participation,
+        "clip": clip,
+        "negative_clip": negative_clip,
+        "clipping": clipping,
+        "weighting": weighting,
+        "averaging": averaging,
+        **({} if buckets is None else {"buckets": buckets}),
+    }
     if logits is not None:
-        _refuse_with_logits({"score": score, "bins": bins, "transform": transform != "auto"})
-        multiclass = CalibrateMulticlass(
-            method=method,
-            height=height,
-            bins=15 if buckets is None else buckets,
-            level=level,
-            **_known(CalibrateMulticlass, how),
-        )
+        _refuse_with_logits(score=score)
+        given = parameters_of(CalibrateMulticlass, Calibrate, given, instead=_WITH_LOGITS)
+        classes = made(CalibrateMulticlass, given)
         return calibrate_classes(
-            multiclass, terms, data, terms.roles(client, **{"class": label, "logits": logits})
+            classes, terms, data, terms.roles(client, **{"class": label, "logits": logits})
         )
     if score is None:
         raise UsageError(_NEITHER)
-    for name in how:
-        raise UsageError(f"{name}: only calibrators of logits have it; leave it out, or give --logits.")
-    buckets = 10 if buckets is None else buckets
-    task = Calibrate(
-        method=method, bins=bins, height=height, buckets=buckets, transform=transform, level=level
-    )
+    del given["holdout"]
+    given = parameters_of(Calibrate, CalibrateMulticlass, given, instead="only calibrators of logits have it")
+    task = made(Calibrate, given)
     columns = terms.roles(client, score=score, label=label)
     return terms.simulate("calibrate", task, data, columns, {"holdout": holdout})
 
@@ -208,14 +239,15 @@ def hosmer_lemeshow(
     score: str,
     label: str,
     client: str | Partition | None = None,
-    method: str = "free",
+    method: Test = "free",
     groups: int = 10,
-    degrees: str = "Q",
+    degrees: Degrees = "Q",
     points: int = 1024,
+    curve_share: float = 0.1,
     height: int | None = None,
-    transform: str = "auto",
+    transform: Transform = "auto",
     level: float = 0.95,
-    trust: TrustModel | None = None,
+    privacy: TrustModel | str | None = None,
     budget: Budget | None = None,
     protection: Protection | None = None,
     simulation: Simulation | None = None,
@@ -224,8 +256,8 @@ def hosmer_lemeshow(
 
     Parameters
     ----------
-    data, score, label, client, trust, budget, protection, height, transform, level : as in `evaluate`.
-    method, groups, degrees, points : as in the task `HosmerLemeshow`.
+    data, score, label, client, privacy, budget, protection, height, transform, level : as in `evaluate`.
+    method, groups, degrees, points, curve_share : as in the task `HosmerLemeshow`.
 
     Returns
     -------
@@ -236,18 +268,20 @@ def hosmer_lemeshow(
         groups=groups,
         degrees=degrees,
         points=points,
+        curve_share=curve_share,
         height=height,
         transform=transform,
         level=level,
     )
-    terms = Terms.of(trust, budget, protection, simulation)
+    terms = Terms.of(privacy, budget, protection, simulation)
     return terms.simulate("hosmer-lemeshow", task, data, terms.roles(client, score=score, label=label))
 
 
 _NEITHER = (
-    "score: got no column, expected one; give --score (probabilities of a binary classifier) or --logits (of a model "
+    "score: got no column, expected one; give `score` (probabilities of a binary classifier) or `logits` (of a model "
     "with several classes)."
 )
+_WITH_LOGITS = "got it together with `logits`, which have no use for it"
 
 _LOOKED_UP = (
     "The groups were taken from the data. In a release they must be declared (--group), because that a group exists "
@@ -255,38 +289,19 @@ _LOOKED_UP = (
 )
 
 
-def _check_comparison(*, score: str, by: str | None, groups: Sequence[str], versus: str | None) -> None:
-    """Refuse what makes no sense whatever the data are."""
-    if versus is not None and versus == score:
-        raise UsageError(
-            f"versus: got {versus!r}, which is the score itself, expected the column of another model's scores."
-        )
-    if groups and by is None:
-        raise UsageError("groups: got names without a column, expected both; give --by with the column.")
-
-
-def _known(task: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given, if the task has it."""
-    for name in given:
-        if name not in {field.name for field in fields(task)} - {"classes", "held_out", "bins"}:
-            raise UsageError(f"{name}: got it, but a calibration of logits has no such option; leave it out.")
-    return dict(given)
-
-
-def _refuse_with_logits(given: Mapping[str, Any]) -> None:
-    """Refuse what only scores of a binary classifier can have."""
-    for name, value in given.items():
-        if value:
-            raise UsageError(
-                f"{name}: got it together with logits, expected only one of them; leave out --{name}, or --logits."
-            )
+def _refuse_with_logits(**columns: str | None) -> None:
+    """Refuse columns that only go with scores of a binary classifier."""
+    for name, column in columns.items():
+        if column is not None:
+            raise ParameterError(name, f"{_WITH_LOGITS}; leave out `{name}`.")
 
 
 def _check_sites(data: Any, client: str | Partition | None) -> None:
     """Refuse a comparison of sites where nothing says which they are."""
     folder = isinstance(data, str | os.PathLike) and Path(data).is_dir()
     if client is None and not folder:
-        raise UsageError(
-            "per-site: got no client column, so that every row would be a site of its own; give --client with "
-            "the column that names the site."
+        raise ParameterError(
+            "per_site",
+            "got no client column, so that every row would be a site of its own; give `client` with the column that "
+            "names the site.",
         )

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.api.terms import Roles, Terms
-from fedassay.coverage.law import CoverageLaw, split_rank
-from fedassay.data.federation import Federation, load
+from fedassay.api.terms import Terms
+from fedassay.data.federation import Federation
 from fedassay.data.schema import CLIENT
 from fedassay.data.split import select_pooled_part
+from fedassay.estimation.coverage.law import CoverageLaw, split_rank
 from fedassay.protocol import Batch, Part, Rows
 from fedassay.summaries.quantities import QUANTITIES, scores_of, sets_of, widths
 from fedassay.tasks.conformal import Conformal
@@ -31,10 +31,9 @@ TEXTS = {
 
 
 def compared(
-    results: Mapping[str, Any], task: Conformal, terms: Terms, data: Any, columns: Roles
+    results: Mapping[str, Any], task: Conformal, terms: Terms, federation: Federation
 ) -> list[dict[str, Any]]:
     """Threshold, coverage and mean size on held-out rows, of what was found and of each baseline."""
-    federation = load(data, client=columns.client, columns=columns.names)
     fit, held_out = _parts(federation, terms)
     scores, ends = _by_client(task, fit, federation.client_count)
     own = np.array([_split(one, task.level) for one in np.split(scores, ends[:-1])])
@@ -49,7 +48,7 @@ def compared(
     limits = {name: np.full(len(own), one) for name, one in everyone.items()} | {"local": own}
     tallies = {name: _Tally() for name in limits}
     for batch in held_out.batches():
-        found = scores_of(batch, task.quantity, task.parameters)
+        found = scores_of(batch, task.sets, task.score_parameters)
         for name, tally in tallies.items():
             at = limits[name][batch[CLIENT]]
             tally.rows += len(found)
@@ -89,7 +88,7 @@ def _parts(federation: Federation, terms: Terms) -> tuple[Rows, Rows]:
             which,
             key=simulation.key_of_split(),
             unit=protection.unit,
-            held_out=simulation.held_out,
+            held_out=simulation.holdout,
         ).by_client
         for which in (Part.FIT, Part.HELD_OUT)
     )
@@ -98,7 +97,9 @@ def _parts(federation: Federation, terms: Terms) -> tuple[Rows, Rows]:
 
 def _by_client(task: Conformal, rows: Rows, clients: int) -> tuple[Floats, NDArray[np.int64]]:
     """All scores, client after client and increasing within each, and where each client's end."""
-    batches = [(scores_of(batch, task.quantity, task.parameters), batch[CLIENT]) for batch in rows.batches()]
+    batches = [
+        (scores_of(batch, task.sets, task.score_parameters), batch[CLIENT]) for batch in rows.batches()
+    ]
     if not batches:
         return np.empty(0), np.zeros(clients, dtype=np.int64)
     scores, owner = (np.concatenate(column) for column in zip(*batches, strict=True))
@@ -121,12 +122,12 @@ def _law(rows: int, level: float) -> dict[str, Any] | None:
 
 def _sizes(task: Conformal, batch: Batch, thresholds: Floats) -> float:
     """The sizes of the sets of these rows, added up; NaN where sets have none, infinite where one holds everything."""
-    if QUANTITIES[task.quantity].gives_sets:
-        return float(np.count_nonzero(sets_of(batch, thresholds[:, None], task.quantity, task.parameters)))
-    if task.quantity in ("conformity", "value"):
+    if QUANTITIES[task.sets].gives_sets:
+        return float(np.count_nonzero(sets_of(batch, thresholds[:, None], task.sets, task.score_parameters)))
+    if task.sets in ("conformity", "value"):
         return math.nan
     if np.isinf(thresholds).any():
         return math.inf
-    if task.quantity == "absolute":
+    if task.sets == "absolute":
         return float(2 * thresholds.sum())
-    return float(widths(batch, task.quantity, thresholds).sum())
+    return float(widths(batch, task.sets, thresholds).sum())

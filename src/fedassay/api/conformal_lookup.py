@@ -7,20 +7,19 @@ clients have are facts about somebody's rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fedassay.api.terms import Roles, Terms
-from fedassay.coverage import scores_needed
 from fedassay.data.federation import Federation, load
 from fedassay.data.findings import listed
 from fedassay.data.groups import group_names
 from fedassay.data.logits import looks_like_probabilities
 from fedassay.data.partition import Partition
 from fedassay.errors import DataError
+from fedassay.estimation.coverage import scores_needed
 from fedassay.protocol import Setting
 from fedassay.summaries.quantities import QUANTITIES, public_range, scores_of
 from fedassay.tasks.conformal import Conformal
@@ -38,26 +37,19 @@ def likely(setting: Setting, client: str | Partition | None) -> Setting:
     return replace(setting, protection=protection)
 
 
-def stand_in(task: Conformal, setting: Setting) -> Conformal:
+def stand_in(task: Conformal) -> Conformal:
     """The task with something in the place of what is looked up later."""
-    softmax = QUANTITIES[task.quantity].is_softmax
-    task = replace(task, classes=2) if softmax and task.classes is None else task
+    if QUANTITIES[task.sets].is_softmax and task.classes is None:
+        task = replace(task, classes=2, conditional=task.conditional or "none")
     return task if task.score_range else replace(task, score_range=(0.0, 1.0))
 
 
 def completed(
-    task: Conformal,
-    terms: Terms,
-    data: Any,
-    columns: Roles,
-    *,
-    by: str | None,
-    groups: Sequence[str],
-    holdout: float,
-) -> tuple[Conformal, Terms, tuple[str, ...]]:
-    """The task and the terms with everything that they need, and what was looked up."""
+    task: Conformal, terms: Terms, data: Any, columns: Roles, *, by: str | None
+) -> tuple[Conformal, Terms, Federation, tuple[str, ...]]:
+    """The task and terms with all that they need, the rows, and what was looked up; groups in the column `by`."""
     warnings: list[str] = []
-    if task.by == "group" and by is not None and not groups:
+    if by is not None:
         found = group_names(data, by)
         task = replace(task, groups=found)
         given = " ".join(f"--group {name}" for name in found[:5])
@@ -66,26 +58,25 @@ def completed(
             f"because they are information about the rows. Give {given}{' ..' if len(found) > 5 else ''}."
         )
     federation = load(data, client=columns.client, columns=columns.names)
-    check_rows(task, federation, part=1 - holdout)
-    if QUANTITIES[task.quantity].is_softmax:
+    check_rows(task, federation, part=1 - task.holdout)
+    if QUANTITIES[task.sets].is_softmax:
         width, suspicious = _width(federation)
         if suspicious:
             warnings.append(
                 "The logits look like probabilities: all are at least 0 and each row adds up to 1. Scores of them mean "
                 "something else; give logits, or the logarithms of the probabilities."
             )
-        classes = tuple(str(place) for place in range(width))
-        task = replace(task, classes=width, groups=classes if task.by == "class" else task.groups)
+        task = replace(task, classes=width, groups=() if task.condition == "class" else task.groups)
     setting = replace(terms.setting, clients=federation.client_count)
     if federation.one_row_each:
         setting = replace(setting, protection=setting.trust.with_one_row_each(setting.protection))
     if setting.protection.rows_per_client is None and task.chooses(setting):
         most_have = np.sort(federation.rows_per_client)[federation.client_count // 4]
-        fewest = max(1, math.floor(int(most_have) * (1 - holdout)))
+        fewest = max(1, math.floor(int(most_have) * (1 - task.holdout)))
         terms = replace(terms, protection=replace(terms.protection, rows_per_client=fewest))
         warnings.append(
-            f"Every client uses {fewest:,} rows, as many as three quarters of them have{_held(holdout)}; smaller ones "
-            f"count as if what they lack were infinite. This was taken from the data. {_RELEASE} Give "
+            f"Every client uses {fewest:,} rows, as many as three quarters of them have{_held(task.holdout)}; smaller "
+            f"ones count as if what they lack were infinite. This was taken from the data. {_RELEASE} Give "
             "--rows-per-client."
         )
     if task.needs_range(setting):
@@ -97,7 +88,7 @@ def completed(
         )
     elif (task.score_range or task.bins is not None) and task.sees_scores(setting):
         warnings.append("Scores are seen as they are, so that neither bins nor their range are used.")
-    return task, terms, tuple(warnings)
+    return task, terms, federation, tuple(warnings)
 
 
 def check_rows(task: Conformal, federation: Federation, *, part: float) -> None:
@@ -136,10 +127,10 @@ def _width(federation: Federation) -> tuple[int, bool]:
 
 def _range(task: Conformal, federation: Federation) -> tuple[float, float]:
     """The range that everyone knows, and where nobody does, that of the data, widened to round numbers."""
-    low, high = public_range(task.quantity, task.parameters, classes=task.classes)
+    low, high = public_range(task.sets, task.score_parameters, classes=task.classes)
     smallest, largest = math.inf, -math.inf
     for batch in federation.pooled().batches():
-        scores = scores_of(batch, task.quantity, task.parameters)
+        scores = scores_of(batch, task.sets, task.score_parameters)
         if scores.size:
             smallest, largest = min(smallest, float(scores.min())), max(largest, float(scores.max()))
     step = 10.0 ** (math.floor(math.log10(max(largest - smallest, abs(largest), 1e-300))) - 1)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from fedassay.api.terms import Terms
 from fedassay.data.groups import reread
 from fedassay.data.partition import Partition
 from fedassay.data.values import count_outside
-from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.errors import UnsupportedQuery
+from fedassay.parameters import made, parameter
 from fedassay.protocol import Budget, Protection, TrustModel
 from fedassay.result import Result
 from fedassay.simulation import Simulation
 from fedassay.tasks.distribution.ecdf import Ecdf
+from fedassay.tasks.distribution.parameters import (
+    Mechanism,
+    SearchSpacing,
+    Smoothing,
+    Spacing,
+    check_range,
+)
 from fedassay.tasks.distribution.search import SearchQuantiles
 from fedassay.trust.two_server import TwoServer
 
@@ -28,17 +36,16 @@ def ecdf(
     lower: float | None = None,
     upper: float | None = None,
     points: int = 1024,
-    grid: str = "uniform",
-    given: Sequence[float] = (),
-    quantiles: Sequence[float] = (),
-    mechanism: str = "auto",
-    smoothing: str = "isotonic",
+    grid: Spacing | Sequence[float] = "uniform",
+    quantiles: float | Sequence[float] = (),
+    mechanism: Mechanism = "auto",
+    smoothing: Smoothing = "isotonic",
     smoothed_points: int | None = None,
     public_labels: bool = False,
     precision: float | None = None,
     expected_rows: float | None = None,
     level: float = 0.95,
-    trust: TrustModel | None = None,
+    privacy: TrustModel | str | None = None,
     budget: Budget | None = None,
     protection: Protection | None = None,
     simulation: Simulation | None = None,
@@ -47,13 +54,13 @@ def ecdf(
 
     Parameters
     ----------
-    data, client, trust, budget, protection : as in `evaluate`.
+    data, client, privacy, budget, protection : as in `evaluate`.
     value : the column of numbers; a missing or infinite one is an error.
     label : a column of 0 and 1: then positives and negatives are released together, with ROC curve and AUC.
     lower, upper : the range, which must be public. Values outside it are counted at its ends.
-    points, grid, mechanism, smoothing, smoothed_points, public_labels, precision, expected_rows, level : as in
+    grid : the spacing of the points, or the points themselves, in the place of range and number.
+    points, mechanism, smoothing, smoothed_points, public_labels, precision, expected_rows, level : as in
         the task `Ecdf`.
-    given : the points themselves, in the place of range, number and grid.
     quantiles : to be listed in ``result["quantiles"]``. Others can be asked later, for nothing (`quantile_at`).
 
     Returns
@@ -69,38 +76,42 @@ def ecdf(
     >>> result["quantiles"][0]["value"]  # rounded up to a point
     60.0
     """
-    task = Ecdf(
-        **_range(lower, upper, given),
-        points=points,
-        grid=grid,
-        given=tuple(given),
-        mechanism=mechanism,
-        smoothing=smoothing,
-        smoothed_points=smoothed_points,
-        quantiles=tuple(quantiles),
-        level=level,
-        labelled=label is not None,
-        public_labels=public_labels,
-        precision=precision,
-        expected_rows=expected_rows,
+    task = made(
+        Ecdf,
+        {
+            **_range(lower, upper, grid),
+            "points": points,
+            "grid": grid,
+            "mechanism": mechanism,
+            "smoothing": smoothing,
+            "smoothed_points": smoothed_points,
+            "quantiles": quantiles,
+            "level": level,
+            "labelled": label is not None,
+            "public_labels": public_labels,
+            "precision": precision,
+            "expected_rows": expected_rows,
+        },
     )
-    terms, data = Terms.of(trust, budget, protection, simulation), reread(data)
+    terms, data = Terms.of(privacy, budget, protection, simulation), reread(data)
     result = terms.simulate("ecdf", task, data, terms.roles(client, value=value, label=label))
-    return result if given else _with_outside(result, data, value, task.lower, task.upper)
+    return (
+        result if isinstance(task.grid, tuple) else _with_outside(result, data, value, task.lower, task.upper)
+    )
 
 
 def quantiles(
     data: Any,
     *,
     value: str,
-    quantiles: Sequence[float],
-    lower: float,
-    upper: float,
+    quantiles: float | Sequence[float] = (0.5,),
+    lower: float | None = None,
+    upper: float | None = None,
     client: str | Partition | None = None,
     points: int = 4096,
-    grid: str = "uniform",
+    grid: SearchSpacing = "uniform",
     level: float = 0.95,
-    trust: TrustModel | None = None,
+    privacy: TrustModel | str | None = None,
     budget: Budget | None = None,
     protection: Protection | None = None,
     simulation: Simulation | None = None,
@@ -111,34 +122,34 @@ def quantiles(
     and their rows are checked at every point, which takes long for many points. `ecdf` gives quantiles under every
     trust model. The parameters are those of `ecdf`.
     """
-    trust = TwoServer() if trust is None else trust
-    if not trust.helpers_needed:
+    terms = Terms.of(TwoServer() if privacy is None else privacy, budget, protection, simulation)
+    if not terms.trust.helpers_needed:
         raise UnsupportedQuery(
-            f"quantiles: {trust.name} keeps nothing of what clients send, so that points cannot be searched; use "
-            "--privacy two-server, or `fedassay ecdf`, which lists quantiles under every trust model."
+            f"quantiles: {terms.trust.name} keeps nothing of what clients send, so that points cannot be searched; use "
+            '`privacy="two-server"`, or ecdf, which lists quantiles under every trust model.'
         )
-    task = SearchQuantiles(
-        lower=lower, upper=upper, points=points, quantiles=tuple(quantiles), grid=grid, level=level
+    task = made(
+        SearchQuantiles,
+        {
+            **_range(lower, upper, grid),
+            "points": points,
+            "quantiles": quantiles,
+            "grid": grid,
+            "level": level,
+        },
     )
-    terms, data = Terms.of(trust, budget, protection, simulation), reread(data)
+    data = reread(data)
     result = terms.simulate("quantiles", task, data, terms.roles(client, value=value))
     return _with_outside(result, data, value, task.lower, task.upper)
 
 
-def _range(lower: float | None, upper: float | None, given: Sequence[float]) -> dict[str, float]:
+def _range(lower: float | None, upper: float | None, grid: object) -> dict[str, float]:
     """The range of a distribution: as it is said, or that of the points."""
-    if given and (lower is not None or upper is not None):
-        raise UsageError(
-            "range: got a range and points, expected one of them; leave --lower and --upper out."
-        )
-    if given:
-        return {"lower": float(min(given)), "upper": float(max(given))}
-    if lower is None or upper is None:
-        raise UsageError(
-            "range: got no lower or no upper end, expected both, public and not read from the data; give --lower and "
-            "--upper, or points with --grid."
-        )
-    return {"lower": float(lower), "upper": float(upper)}
+    check_range({"lower": lower, "upper": upper, "grid": grid})
+    if isinstance(grid, str):
+        return {"lower": cast(float, lower), "upper": cast(float, upper)}
+    points = parameter(Ecdf, "grid").check(grid)
+    return {"lower": min(points), "upper": max(points)} if points else {}
 
 
 def _with_outside(result: Result, data: Any, value: str, lower: float, upper: float) -> Result:

@@ -15,16 +15,18 @@ from fedassay.data.scan import Scan
 from fedassay.data.schema import Columns
 from fedassay.data.sources import Folder, open_source
 from fedassay.errors import DataError, UsageError
+from fedassay.parameters import made
 from fedassay.protocol import Budget, Protection, Query, Setting, Step, TrustModel
 from fedassay.result import Result
 from fedassay.run import rehearse
-from fedassay.runtimes.in_process import Progress
+from fedassay.runtimes.progress import Progress
 from fedassay.simulation import Simulation
 from fedassay.summaries.regression.losses import SmoothLoss, lent, loss_of
 from fedassay.summaries.regression.newton_sums import NewtonSums
 from fedassay.summaries.regression.rounds import RoundFields
-from fedassay.tasks.inference.infer import DECAY, Infer
+from fedassay.tasks.inference.infer import Infer
 from fedassay.tasks.inference.online import Course, Seen
+from fedassay.tasks.inference.parameters import DECAY, Local, Method, Model, Variance, Weighting
 from fedassay.tasks.inference.path import StepSizes
 from fedassay.tasks.inference.private_rounds import default_rounds as private_rounds
 
@@ -35,25 +37,25 @@ def infer(
     client: str | Partition | None = None,
     target: str,
     features: str | Sequence[str],
-    model: str | SmoothLoss = "linear",
-    method: str = "round-plug-in",
+    model: Model | SmoothLoss = "linear",
+    method: Method = "round-plug-in",
     rounds: int | None = None,
     participation: float = 1.0,
     local_steps: int = 1,
-    local: str = "corrected",
+    local: Local = "corrected",
     step: float | None = None,
     decay: float = DECAY,
-    weights: str = "rows",
-    errors: str = "robust",
+    weighting: Weighting = "rows",
+    variance: Variance = "row",
     intercept: bool = True,
     standardise: bool = True,
-    scales: Sequence[str] = (),
+    scales: str | Sequence[str] = (),
     clip: float | None = None,
     offset: str | None = None,
     level: float = 0.95,
-    contrasts: Sequence[str] = (),
+    contrasts: str | Sequence[str] = (),
     state: Mapping[str, Any] | None = None,
-    trust: TrustModel | None = None,
+    privacy: TrustModel | str | None = None,
     budget: Budget | None = None,
     protection: Protection | None = None,
     simulation: Simulation | None = None,
@@ -62,14 +64,14 @@ def infer(
 
     Parameters
     ----------
-    data, client, trust, budget, protection : as in `evaluate`.
+    data, client, privacy, budget, protection : as in `evaluate`.
     target, offset : columns; the offset is a known part of x·theta.
     features : names of columns, in a list or separated by commas; or one name: a column of lists, or what the names of
         numbered columns begin with.
     model : ``linear``, ``logistic``, or a `SmoothLoss` of your own, which works in this process only.
-    method, rounds, participation, local_steps, local, step, decay, weights : how it is fitted, as in the task `Infer`:
+    method, rounds, participation, local_steps, local, step, decay, weighting : how it is fitted, as in `Infer`:
         by rounds of federated averaging, or ``newton``, the pooled fit through a handful of sums.
-    errors, intercept, standardise, scales, clip, level, contrasts : as in `Infer`. A loss that is not an
+    variance, intercept, standardise, scales, clip, level, contrasts : as in `Infer`. A loss that is not an
         `IndexLoss` sees features as they are: nothing is known about how its parameters translate.
     state : ``result["state"]`` of an earlier run, to go on from there with new rows.
     simulation : its `progress` is called with 0, the round and how many rounds there are (0: nobody knows).
@@ -90,31 +92,34 @@ def infer(
     >>> [(one["name"], round(one["value"], 2)) for one in result["coefficients"]]
     [('intercept', 0.98), ('x', 2.0)]
     """
-    given = simulation or Simulation()
-    terms, data = Terms.of(trust, budget, protection, given), reread(data)
+    terms, data = Terms.of(privacy, budget, protection, simulation), reread(data)
+    given = terms.simulation
     columns = terms.roles(client, features=_joined(features), target=target, offset=offset)
-    with _known(model, carrier=given.carrier) as name:
+    with _known(model, simulation=given) as name:
         loss = loss_of(name)
-        task = Infer(
-            model=name,
-            features=feature_names(columns.names["features"], data),
-            target=target,
-            method=method,
-            rounds=rounds,
-            participation=participation,
-            local_steps=local_steps,
-            local=local,
-            step=step,
-            decay=decay,
-            weights=weights,
-            errors=errors,
-            intercept=intercept,
-            standardise=standardise and loss.standardises,
-            scales=(scales,) if isinstance(scales, str) else tuple(scales),
-            clip=clip,
-            offset=offset is not None,
-            level=level,
-            contrasts=(contrasts,) if isinstance(contrasts, str) else tuple(contrasts),
+        task = made(
+            Infer,
+            {
+                "model": name,
+                "features": feature_names(columns.names["features"], data),
+                "target": target,
+                "method": method,
+                "rounds": rounds,
+                "participation": participation,
+                "local_steps": local_steps,
+                "local": local,
+                "step": step,
+                "decay": decay,
+                "weighting": weighting,
+                "variance": variance,
+                "intercept": intercept,
+                "standardise": standardise and loss.standardises,
+                "scales": scales,
+                "clip": clip,
+                "offset": offset is not None,
+                "level": level,
+                "contrasts": contrasts,
+            },
             state=state,
         )
         _check_parameters(task, loss)
@@ -142,7 +147,7 @@ def _joined(features: str | Sequence[str]) -> str:
     return ",".join(names)
 
 
-def _known(model: str | SmoothLoss, *, carrier: str) -> AbstractContextManager[str]:
+def _known(model: str | SmoothLoss, *, simulation: Simulation) -> AbstractContextManager[str]:
     """The name of the loss, as long as a run lasts; a loss of one's own is lent to this process."""
     if isinstance(model, str):
         return nullcontext(model)
@@ -150,10 +155,10 @@ def _known(model: str | SmoothLoss, *, carrier: str) -> AbstractContextManager[s
         raise UsageError(
             f"model: got {model!r}, expected linear, logistic, or an instance of a SmoothLoss with a name."
         )
-    if carrier != "in-process":
+    if not simulation.card.in_this_process:
         raise UsageError(
-            f"model: got the loss {model.name!r} for {carrier}, expected linear or logistic: code does not travel to "
-            "other processes; use the in-process runtime."
+            f"model: got the loss {model.name!r} for {simulation.card.name}, expected linear or logistic: code does "
+            "not travel to other processes; use the in-process runtime."
         )
     return lent(model)
 

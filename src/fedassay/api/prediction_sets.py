@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from fedassay.api import conformal_lookup
 from fedassay.api.conformal_baselines import compared
-from fedassay.api.terms import Roles, Terms
+from fedassay.api.terms import Terms
+from fedassay.data.federation import Federation
 from fedassay.data.findings import listed
-from fedassay.data.groups import client_names, reread
+from fedassay.data.groups import reread
 from fedassay.data.partition import Partition
-from fedassay.errors import UsageError
+from fedassay.errors import ParameterError, UsageError
+from fedassay.parameters import in_words, made
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import Budget, Protection, TrustModel
 from fedassay.result import Result
 from fedassay.run import rehearse
 from fedassay.simulation import Simulation
 from fedassay.summaries.group_names import OTHER
+from fedassay.summaries.quantities import QUANTITIES
 from fedassay.tasks.conformal import Conformal
+from fedassay.tasks.conformal.parameters import Conditional, Guarantee, Method, Sets
 from fedassay.tasks.evaluation import with_site_names
-
-SETS = ("lac", "aps", "raps")
 
 
 def conformal(
@@ -38,19 +40,20 @@ def conformal(
     label: str | None = None,
     logits: str | None = None,
     score: str | None = None,
-    sets: str | None = None,
-    parameters: Sequence[float] = (),
+    sets: Sets | None = None,
+    score_parameters: float | Sequence[float] = (),
     level: float = 0.9,
-    method: str = "auto",
-    guarantee: str = "marginal",
+    method: Method = "auto",
+    guarantee: Guarantee = "marginal",
     confidence: float = 0.9,
     score_range: Sequence[float] = (),
     bins: int | None = None,
-    conditional: str = "",
+    conditional: Conditional | None = None,
     by: str | None = None,
-    groups: Sequence[str] = (),
+    groups: str | Sequence[str] = (),
     holdout: float = 0.0,
-    trust: TrustModel | None = None,
+    report_level: float = 0.95,
+    privacy: TrustModel | str | None = None,
     budget: Budget | None = None,
     protection: Protection | None = None,
     simulation: Simulation | None = None,
@@ -59,16 +62,18 @@ def conformal(
 
     Parameters
     ----------
-    data, client, trust, budget, protection : as in `evaluate`.
+    data, client, privacy, budget, protection : as in `evaluate`.
     conformity : the column of a score of your own, large where the prediction is bad; or
     target, prediction, scale : the columns for \|y - p\|, divided by a positive scale if there is one; or
     target, lower, upper : the columns for conformalised quantile regression; or
     label, score : the label 0 or 1 and the probability of 1 that a binary classifier gives it, for sets of 0 and 1; or
-    label, logits, sets, parameters : the true class, the logits, and which score (``lac``, ``aps``, ``raps`` with its
-        parameters lambda and k_reg).
-    level, method, guarantee, confidence, score_range, bins : as in the task `Conformal`.
+    label, logits, sets, score_parameters : the true class, the logits, and which score (``lac``, ``aps``, ``raps`` with
+        its parameters lambda and k_reg).
+    level, method, guarantee, confidence, score_range, bins, report_level : as in the task `Conformal`.
     conditional : ``class`` or ``group``, for a threshold and a guarantee for each class, or each group of the column
         `by`; `groups` are those that are declared, by default those that occur, which only a simulation may look up.
+        ``none`` for one threshold, with a guarantee over all rows together: a rare class may be covered far less. By
+        default ``class`` where there are two classes, and else none.
     holdout : the share of the rows that is kept to measure coverage and the size of the sets, and to compare with
         other methods.
 
@@ -86,12 +91,13 @@ def conformal(
     >>> rng = np.random.default_rng(0)
     >>> data = {"site": np.repeat(np.arange(10), 100), "y": rng.normal(size=1000), "p": np.zeros(1000)}
     >>> result = fedassay.conformal(
-    ...     data, client="site", target="y", prediction="p", trust=fedassay.Plain()
+    ...     data, client="site", target="y", prediction="p", privacy="plain"
     ... )
     >>> result["pair"], round(result["guarantee"]["coverage"], 4)
     ([92, 4], 0.9023)
     """
-    quantity, roles = _score(
+    score, roles = _score(
+        sets,
         conformity=conformity,
         target=target,
         prediction=prediction,
@@ -101,57 +107,66 @@ def conformal(
         label=label,
         logits=logits,
         score=score,
-        sets=sets,
     )
     if conditional == "group" and by is None:
-        raise UsageError(
-            "conditional group: got no column, expected one that names the group; give --by COLUMN."
+        raise ParameterError(
+            "conditional",
+            "got group without a column, expected one that names the group; give `by` with the column.",
         )
     if by is not None and conditional != "group":
-        raise UsageError(
-            "by: got a column, but nothing that is asked for each group of it; give --conditional group."
+        raise ParameterError(
+            "by", 'got a column, but nothing that is asked for each group of it; give `conditional="group"`.'
         )
-    if not 0 <= holdout < 1:
-        raise UsageError(f"holdout: got {holdout:g}, expected a number from 0 to below 1.")
-    given = simulation or Simulation()
+    looked_up = conditional == "group" and not groups
+    if score == "binary" and score_parameters:
+        raise ParameterError(
+            "score_parameters", 'they belong to `sets="raps"`, and `score` has none; leave them out.'
+        )
+    # What is looked up later stands for any other: groups, and the number of classes, on which the default depends.
+    task = made(
+        Conformal,
+        {
+            "method": method,
+            "sets": score,
+            "score_parameters": score_parameters,
+            "level": level,
+            "guarantee": guarantee,
+            "confidence": confidence,
+            "score_range": score_range,
+            "bins": bins,
+            "conditional": conditional,
+            "groups": ("any",) if looked_up else groups,
+            "classes": 2 if conditional == "class" and QUANTITIES[score].is_softmax else None,
+            "holdout": holdout,
+            "report_level": report_level,
+        },
+    )
+    terms, data = Terms.of(privacy, budget, protection, simulation), reread(data)
     if holdout:
+        given = terms.simulation
         key = given.key_of_split() if given.seed is not None else SecureRandomness().bytes(32)
-        given = replace(given, held_out=holdout, split_key=key)
-    terms, data = Terms.of(trust, budget, protection, given), reread(data)
+        terms = replace(terms, simulation=replace(given, holdout=holdout, split_key=key))
     columns = terms.roles(client, **roles, group=by)
-    task = Conformal(
-        method=method,
-        quantity=quantity,
-        parameters=tuple(parameters),
-        level=level,
-        guarantee=guarantee,
-        confidence=confidence,
-        score_range=tuple(score_range),
-        bins=bins,
-        by=conditional,
-        groups=_declared(conditional, groups),
-        held_out=holdout > 0,
-    )
     # What can be refused without the data is refused before they are opened.
-    rehearse(conformal_lookup.stand_in(task, terms.setting), conformal_lookup.likely(terms.setting, client))
-    task, terms, looked_up = conformal_lookup.completed(
-        task, terms, data, columns, by=by, groups=groups, holdout=holdout
+    rehearse(conformal_lookup.stand_in(task), conformal_lookup.likely(terms.setting, client))
+    task, terms, federation, warnings = conformal_lookup.completed(
+        task, terms, data, columns, by=by if looked_up else None
     )
-    result = terms.simulate("conformal", task, data, columns, {"holdout": holdout})
-    return _finished(result, task, terms, data, columns, looked_up)
+    result = terms.simulate("conformal", task, federation, columns)
+    return _finished(result, task, terms, federation, warnings)
 
 
 def _finished(
-    result: Result, task: Conformal, terms: Terms, data: Any, columns: Roles, looked_up: tuple[str, ...]
+    result: Result, task: Conformal, terms: Terms, federation: Federation, looked_up: tuple[str, ...]
 ) -> Result:
     """The result with the clients' names, warnings, and a comparison with other methods on held-out rows."""
     results = dict(result.results)
-    names = client_names(data, columns.client)
+    names = () if federation.one_row_each else federation.clients
     results = with_site_names(results, names)
     if isinstance(results.get("held_out"), dict) and results["held_out"].get("sites") is not None:
         results["held_out"] = with_site_names(results["held_out"], names)
-    if task.held_out and not task.by:
-        results["comparison"] = compared(results, task, terms, data, columns)
+    if task.holdout and not task.condition:
+        results["comparison"] = compared(results, task, terms, federation)
     warnings = (*result.warnings, *looked_up, *warnings_about(results, task))
     return replace(result, results=results, warnings=warnings)
 
@@ -185,48 +200,32 @@ def warnings_about(results: Mapping[str, Any], task: Conformal) -> tuple[str, ..
     empty = [name for name, one in parts.items() if one["rows"] == 0 and name != OTHER]
     if empty:
         found.append(
-            f"No row is in the {task.by} {listed(empty, most=5)}, of which nothing can be said"
-            + ("; rows with other names count as other." if task.by == "group" else ".")
+            f"No row is in the {task.condition} {listed(empty, most=5)}, of which nothing can be said"
+            + ("; rows with other names count as other." if task.condition == "group" else ".")
         )
     full = [name for name, one in parts.items() if one["infinite"] and one["rows"]]
     if full:
         found.append(
-            f"The sets of the {task.by} {listed(full, most=5)} hold everything: {parts[full[0]]['reason']}."
+            f"The sets of the {task.condition} {listed(full, most=5)} hold everything: {parts[full[0]]['reason']}."
         )
     return tuple(found)
 
 
-def _declared(conditional: str, groups: Sequence[str]) -> tuple[str, ...]:
-    """Groups that stand in for those that are looked up later."""
-    if conditional == "class":
-        return ("0", "1")
-    return (tuple(groups) or ("any",)) if conditional == "group" else tuple(groups)
-
-
-def _score(**given: str | None) -> tuple[str, dict[str, str | None]]:
-    """Which score the named columns mean, and the columns by role."""
-    named = {role for role, column in given.items() if column is not None and role != "sets"}
-    kinds = {
-        "conformity": {"conformity"},
-        "absolute": {"target", "prediction"},
-        "normalised": {"target", "prediction", "scale"},
-        "cqr": {"target", "lower", "upper"},
-        "classes": {"label", "logits"},
-        "binary": {"label", "score"},
-    }
-    matching = [kind for kind, roles in kinds.items() if roles == named]
-    if not matching:
+def _score(sets: Sets | None, **named: str | None) -> tuple[Sets, dict[str, str]]:
+    """Which score the named columns stand for, and the columns by role."""
+    roles = {role: column for role, column in named.items() if column is not None}
+    called = in_words(roles, last="and") if roles else "none"
+    for end, other in (("lower", "upper"), ("upper", "lower")):
+        if end in roles and other not in roles and "prediction" not in roles:
+            raise ParameterError(end, f"needs `{other}` (CQR); give both.")
+    if {"label", "logits"} <= roles.keys():
+        roles["class"] = roles.pop("label")
+    fitting: list[Sets] = [one for one in get_args(Sets) if roles.keys() == set(QUANTITIES[one].columns)]
+    if not fitting:
         raise UsageError(
-            f"score: got the columns {', '.join(sorted(named)) or 'none'}, expected one of: conformity; target and "
-            "prediction (and scale); target, lower and upper; label and logits; label and score."
+            f"columns: got {called}, expected one of: conformity; target and prediction (and scale); target, "
+            "lower and upper; label and logits; label and score."
         )
-    sets = given["sets"]
-    if matching[0] != "classes":
-        if sets is not None:
-            raise UsageError(
-                f"sets: got {sets!r} without logits, expected it only with --label and --logits."
-            )
-        return matching[0], {role: given[role] for role in kinds[matching[0]]}
-    if sets is not None and sets not in SETS:
-        raise UsageError(f"sets: got {sets!r}, expected one of {', '.join(SETS)}.")
-    return sets or "lac", {"class": given["label"], "logits": given["logits"]}
+    if sets is not None and sets not in fitting:
+        raise ParameterError("sets", f"got {sets!r} for the columns {called}, expected {in_words(fitting)}.")
+    return sets or fitting[0], roles

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path as File
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,23 +17,22 @@ from rich.console import Console
 from fedassay.api.batches import Batch, batch_of, matrix_of
 from fedassay.api.stream import Stream
 from fedassay.artefacts.conventions import Conventions
-from fedassay.errors import UsageError
+from fedassay.errors import DataError, UsageError
 from fedassay.files import write_atomically
-from fedassay.reports import inference
 from fedassay.reports.terminal import print_sheet
-from fedassay.summaries.regression.local_work import LOCAL
 from fedassay.summaries.regression.losses import IndexLoss, LogLoss, SmoothLoss, SquaredError, lent, loss_of
-from fedassay.summaries.regression.rounds import BY_ROWS, WEIGHTS
 from fedassay.tasks.inference import described
+from fedassay.tasks.inference import document as inference
 from fedassay.tasks.inference.diagnosis import is_singular, said_of_certainty, singular
 from fedassay.tasks.inference.estimate import Contrast, Estimate
-from fedassay.tasks.inference.infer import DECAY, FEWEST_ROUNDS, Infer
+from fedassay.tasks.inference.infer import Infer
 from fedassay.tasks.inference.online import ROUND, SCALING, Course, infer_rounds
+from fedassay.tasks.inference.parameters import DECAY, FEWEST_ROUNDS, Local, Weighting
 from fedassay.version import VERSION
 
 Floats = NDArray[np.float64]
 
-METHODS = (ROUND, SCALING)
+Method = Literal["round-plug-in", "random-scaling"]
 KIND = "fedassay streaming regression"
 
 _WIDTH = 100
@@ -46,8 +45,8 @@ class FederatedRegression(Conventions):
     is kept of them but O(p²) numbers. All rows are in this process: for clients that keep theirs, see `fedassay.infer`.
 
     **What is estimated**: the minimiser of Σ p_i R_i, R_i being the expected loss of a row of client i. With
-    ``weights="rows"`` every row counts alike: p_i is proportional to the rows that client i brings to a round on
-    average, absences counting as none. With ``weights="clients"`` every visit of a client counts alike: p_i is
+    ``weighting="rows"`` every row counts alike: p_i is proportional to the rows that client i brings to a round on
+    average, absences counting as none. With ``weighting="clients"`` every visit of a client counts alike: p_i is
     proportional to how often it takes part. To that end a round is the sum of what its clients found, each weighted by
     its rows (or by 1), divided by the mean of such sums of weights over all rounds so far; so a round with many clients
     counts more than one with few.
@@ -65,7 +64,7 @@ class FederatedRegression(Conventions):
     local_steps, local : the most steps of a client in a round, and what is done about what they bend (`local_work`).
     step, decay : β and a of the step sizes β t^{-a}. Without a step, one over the mean squared length of the first
         round's rows, 2.5 times as much for ``logistic``.
-    weights : ``rows`` or ``clients``.
+    weighting : ``rows`` or ``clients``.
     intercept : whether there is one.
     scale : means and deviations of the features, to bring them to a common scale; those of the first round's rows if
         they are not given. Results are in the units of the data.
@@ -74,6 +73,7 @@ class FederatedRegression(Conventions):
     ----------
     coef_, intercept_ : of the features, and alone (0 without one).
     names_, params_, bse_, pvalues_ : of all coefficients, the intercept first.
+    withheld_ : why there are no errors, p-values and intervals; asking for them then raises `DataError`.
     rounds_, n_features_in_ : how many rounds there have been, and how many features.
 
     Examples
@@ -93,12 +93,12 @@ class FederatedRegression(Conventions):
         model: str | SmoothLoss = SquaredError.name,
         *,
         level: float = 0.95,
-        method: str = ROUND,
+        method: Method = ROUND,
         local_steps: int = 1,
-        local: str = "corrected",
+        local: Local = "corrected",
         step: float | None = None,
         decay: float = DECAY,
-        weights: str = BY_ROWS,
+        weighting: Weighting = "rows",
         intercept: bool = True,
         scale: tuple[Sequence[float], Sequence[float]] | None = None,
     ) -> None:
@@ -109,7 +109,7 @@ class FederatedRegression(Conventions):
         self.local = local
         self.step = step
         self.decay = decay
-        self.weights = weights
+        self.weighting = weighting
         self.intercept = intercept
         self.scale = scale
 
@@ -146,7 +146,7 @@ class FederatedRegression(Conventions):
             rows,
             local_steps=self.local_steps,
             local=self.local,
-            weights=self.weights,
+            weights=self.weighting,
             restarts=self.method == ROUND and not self._loss.quadratic,
         )
         return self
@@ -200,6 +200,11 @@ class FederatedRegression(Conventions):
         return float(self.params_[0]) if self.intercept else 0.0
 
     @property
+    def withheld_(self) -> str:
+        """Why there are no errors, p-values and intervals: rounds have not arrived; empty if they have."""
+        return self._estimate().withheld
+
+    @property
     def bse_(self) -> Floats:
         """Standard errors of all coefficients."""
         return self._sure().standard_errors
@@ -227,7 +232,7 @@ class FederatedRegression(Conventions):
 
     def summary(self) -> str:
         """The coefficients as a table, as statisticians print it."""
-        state, estimate = self._fitted(), self._sure()
+        state, estimate = self._fitted(), self._estimate()
         with self._lending():
             task = Infer(
                 model=self._loss.name,
@@ -237,7 +242,7 @@ class FederatedRegression(Conventions):
                 level=self.level,
                 local=self.local,
                 local_steps=self.local_steps,
-                weights=self.weights,
+                weighting=self.weighting,
             )
             logistic = self._loss.name == LogLoss.name
             doubt = said_of_certainty(state.seen.path.hessian, self.names_) if logistic else None
@@ -315,9 +320,9 @@ class FederatedRegression(Conventions):
         if not isinstance(self.model, str | SmoothLoss):
             raise UsageError(f"model: got {self.model!r}, expected linear, logistic or a SmoothLoss.")
         for what, got, known in (
-            ("method", self.method, METHODS),
-            ("local", self.local, LOCAL),
-            ("weights", self.weights, WEIGHTS),
+            ("method", self.method, get_args(Method)),
+            ("local", self.local, get_args(Local)),
+            ("weighting", self.weighting, get_args(Weighting)),
         ):
             if got not in known:
                 raise UsageError(f"{what}: got {got!r}, expected one of {', '.join(known)}.")
@@ -342,6 +347,13 @@ class FederatedRegression(Conventions):
         )
 
     def _sure(self) -> Estimate:
+        """The estimate, if rounds have arrived; else a `DataError` that says why not."""
+        found = self._estimate()
+        if found.withheld:
+            raise DataError(f"{found.withheld}.")
+        return found
+
+    def _estimate(self) -> Estimate:
         """In the units of the data."""
         state = self._fitted()
         if self.rounds_ < FEWEST_ROUNDS:

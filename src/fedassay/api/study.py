@@ -14,24 +14,26 @@ from fedassay.agenda import Agenda
 from fedassay.api.classes import look_up
 from fedassay.api.prediction_sets import warnings_about
 from fedassay.api.terms import Roles, Terms
-from fedassay.artefacts.verified import Verified, check
+from fedassay.artefacts.verified import ANY_KEY, Verified, check
 from fedassay.crypto.identity import Identity, key_from_text
 from fedassay.data.feature_names import feature_names
 from fedassay.data.partition import Partition
+from fedassay.data.sources import files_with_rows
 from fedassay.data.sql import Database
 from fedassay.errors import FedassayError, UsageError
 from fedassay.journal import FileJournal, Journal, MemoryJournal
 from fedassay.planning import recommended_shares
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.result import Result
-from fedassay.runtimes.in_process import Progress
+from fedassay.runtimes.parameters import SimulationParameters
+from fedassay.runtimes.progress import Progress
 from fedassay.simulation import Simulation, simulate
 from fedassay.study.afford import opened_books, require_affordable
 from fedassay.study.file import StudyFile
-from fedassay.study.folder import JOURNAL, Signed, prepare, write_folder
+from fedassay.study.folder import JOURNAL, Signed, folder_of, prepare, write_folder
 from fedassay.study.parameters import described
 from fedassay.study.planned import planned_study
-from fedassay.study.runtimes import InProcess, Runtime
+from fedassay.study.pre_flight import require_writable
 from fedassay.tasks.conformal import Conformal
 
 FINISHED = "finished"
@@ -76,34 +78,40 @@ def run_study(
             f"{file.path}: it runs on {file.runtime.name}, between sites; use the command fedassay run."
         )
     if folder is None:
-        return _conduct(file, MemoryJournal(), progress)
+        return _conduct(file, MemoryJournal(), progress, None)
     identity = None if key is None else Identity.load(Path(key))
-    prepare(Path(folder))
-    result = conduct(file, Path(folder), progress=progress)
+    out = folder_of(file, Path(folder))
+    prepare(out)
+    result = conduct(file, out, progress=progress)
     signed = Signed(identity=identity, ledger_head=opened_books(file).head, training=file.training)
-    write_folder(Path(folder), result, study_text=file.text, signed=signed)
+    write_folder(out, result, study_text=file.text, signed=signed)
     return result
 
 
-def verify(folder: str | os.PathLike[str], *, key: str | None = None) -> Verified:
+def verify(folder: str | os.PathLike[str], *, key: str | None = None, any_key: bool = False) -> Verified:
     """Check the certificate of a study's folder: signature, files, and whether what was spent adds up.
 
     Parameters
     ----------
-    key : the public key that must have signed, as `fedassay keys` prints it.
+    key : the public key that must have signed, as `fedassay keys` prints it. Without one the signer is unchecked, and
+        the folder does not hold.
+    any_key : accept any signer, a stranger included: that files belong together and are unchanged is enough.
 
     Returns
     -------
-    A `Verified`: ``holds``, and ``wrong`` with what does not.
+    A `Verified`: ``holds``; ``wrong`` with what does not; ``unchecked``, whether the signer was not checked.
     """
-    return check(Path(folder), key=None if key is None else key_from_text(key, whose="whoever signed"))
+    if any_key and key is not None:
+        raise UsageError("any_key: got it together with key, expected one of them; leave one out.")
+    signer = None if key is None else key_from_text(key, whose="key")
+    return check(Path(folder), key=ANY_KEY if any_key else signer)
 
 
 def conduct(file: StudyFile, folder: Path, *, progress: Progress | None = None) -> Result:
     """Run a simulated study with its journal in this folder, or go on with it; nothing else is written."""
     journal = FileJournal(folder / JOURNAL)
     try:
-        result = _conduct(file, journal, progress)
+        result = _conduct(file, journal, progress, folder)
         noted = journal.find(FINISHED)
         if noted is None:
             journal.append(
@@ -134,27 +142,22 @@ def finished_on(folder: Path) -> str | None:
         journal.close()
 
 
-def _conduct(file: StudyFile, journal: Journal, progress: Progress | None) -> Result:
+def _conduct(file: StudyFile, journal: Journal, progress: Progress | None, folder: Path | None) -> Result:
     assert file.data is not None
     key = _settled(file, journal)
-    runtime = file.runtime
-    simulation = Simulation(
-        seed=getattr(runtime, "seed", None),
-        mode=runtime.mode if isinstance(runtime, InProcess) else "auto",  # type: ignore[arg-type]
-        carrier="in-process" if isinstance(runtime, InProcess) else "flower",
-        held_out=file.holdout,
-        split_key=key,
-        progress=progress,
-    )
+    assert isinstance(file.runtime, SimulationParameters)
+    simulation = Simulation(runtime=file.runtime, holdout=file.holdout, split_key=key, progress=progress)
     terms = Terms.of(file.trust, file.budget, file.protection, simulation)
-    columns = terms.roles(_dealt(file.data.owner, runtime, key), **file.data.columns)
+    columns = terms.roles(_dealt(file.data.owner, simulation, key), **file.data.columns)
     agenda = file.agenda(shares=shares_of(file))
     books = opened_books(file)
-    known, warnings = _looked_up(file, terms, columns)
+    data, known, warnings = _looked_up(file, terms, columns)
     agenda = file.agenda(shares={item.name: item.share for item in agenda.items}, known=known)
+    if folder is not None and not journal.exchanged():
+        require_writable(file, agenda, folder)
     result = simulate(
         agenda,
-        file.source,
+        data,
         columns=columns.names,
         client=columns.client,
         trust=file.trust,
@@ -171,9 +174,9 @@ def _conduct(file: StudyFile, journal: Journal, progress: Progress | None) -> Re
     return finished(result, agenda, more=warnings)
 
 
-def _dealt(owner: str | Partition | None, runtime: Runtime, key: bytes) -> str | Partition | None:
+def _dealt(owner: str | Partition | None, simulation: Simulation, key: bytes) -> str | Partition | None:
     """How rows become clients: without a seed dealt by the key of the split, so alike when a run goes on."""
-    if not isinstance(owner, Partition) or getattr(runtime, "seed", None) is not None:
+    if not isinstance(owner, Partition) or simulation.seed is not None:
         return owner
     return owner.seeded(int.from_bytes(hashlib.sha256(b"partition" + key).digest()[:8]))
 
@@ -195,7 +198,8 @@ def _settled(file: StudyFile, journal: Journal) -> bytes:
     if begun is None and asked:
         raise UsageError("journal: it does not belong to a study; give another folder.")
     if begun is None or (begun["digest"] != file.digest and not asked):
-        seed = getattr(file.runtime, "seed", None)
+        assert isinstance(file.runtime, SimulationParameters)
+        seed = file.runtime.seed
         key = SecureRandomness().bytes(32) if seed is None else Simulation(seed=seed).key_of_split()
         begun = {"kind": "study", "digest": file.digest, "split": key, "data": data}
         journal.append(begun)
@@ -217,9 +221,8 @@ def _fingerprint(source: Path | Database | None) -> bytes | None:
     """The hash of the files of a simulation; None of a database, whose rows nobody looks at for that."""
     if not isinstance(source, Path):
         return None
-    files = sorted(source.iterdir()) if source.is_dir() else [source]
     found = hashlib.sha256()
-    for path in files:
+    for path in files_with_rows(source):
         if path.is_file():
             found.update(path.name.encode() + b"\0")
             with path.open("rb") as file:
@@ -246,21 +249,19 @@ def shares_of(file: StudyFile) -> dict[str, float] | None:
 
 def _looked_up(
     file: StudyFile, terms: Terms, columns: Roles
-) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
-    """What is public and was not said, by task, and what to say about it."""
+) -> tuple[Any, dict[str, dict[str, Any]], tuple[str, ...]]:
+    """The data, loaded if that is needed; what is public and was not said, by task; and what to say about it."""
     wanted = {name for task in file.tasks for name in task.looked_up}
     found: dict[str, Any] = {}
+    data: Any = file.source
     warnings: tuple[str, ...] = ()
     if "classes" in wanted:
-        roles = Roles(
-            names={role: columns.names[role] for role in ("class", "logits")}, client=columns.client
-        )
-        classes = look_up(file.source, roles)
-        found["classes"], warnings = classes.classes, classes.warnings(terms.trust)
+        classes = look_up(file.source, columns)
+        data, found["classes"], warnings = classes.federation, classes.classes, classes.warnings(terms.trust)
     if "features" in wanted:
         found["features"] = list(feature_names(columns.names["features"], file.source))
     known = {task.name: {name: found[name] for name in task.looked_up} for task in file.tasks}
-    return known, warnings
+    return data, known, warnings
 
 
 def finished(result: Result, agenda: Agenda, *, more: tuple[str, ...] = ()) -> Result:

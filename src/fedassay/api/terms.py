@@ -3,17 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from fedassay.agenda import Alone
 from fedassay.data.partition import Partition
 from fedassay.data.schema import Columns
-from fedassay.errors import UsageError
+from fedassay.errors import ParameterError
+from fedassay.parameters import meant, parameters, shown, values_of
 from fedassay.protocol import Budget, Protection, Setting, TrustModel
 from fedassay.result import Result
 from fedassay.simulation import Simulation, simulate
-from fedassay.trust.secure_sum import SecureSum
+from fedassay.trust import TRUST_MODELS, SecureSum
+
+
+def parameters_of(
+    kind: type[Any], other: type[Any], given: Mapping[str, Any], *, instead: str
+) -> dict[str, Any]:
+    """The parameters of one of two kinds of tasks; those of the other must be as they are by default.
+
+    Parameters
+    ----------
+    given : the arguments of an entry point for both kinds.
+    instead : what is wrong with an argument for the other kind.
+    """
+    own = {one.name for one in parameters(kind)}
+    for one in parameters(other):
+        if one.name not in own and given.get(one.name, one.default) != one.default:
+            raise ParameterError(one.name, f"{instead}; leave out `{one.name}`.")
+    return {name: value for name, value in given.items() if name in own}
+
+
+def trust_model(privacy: TrustModel | str | None) -> TrustModel:
+    """The trust model of this name, with its defaults; an object as it is; a secure sum where nothing is said.
+
+    Examples
+    --------
+    >>> trust_model("server-dp").name, trust_model(None).name
+    ('server-dp', 'secure-sum')
+    >>> trust_model("securesum")
+    Traceback (most recent call last):
+    fedassay.errors.ParameterError: privacy: got 'securesum' (did you mean 'secure-sum'?); expected plain, secure-sum, \
+distributed-dp, local-dp, server-dp, two-server, shuffle.
+    """
+    name = SecureSum.name if privacy is None else privacy
+    if isinstance(name, TrustModel):
+        return name
+    if not isinstance(name, str):
+        raise ParameterError(
+            "privacy", f"got {shown(name)}, expected a name such as 'server-dp', or an object."
+        )
+    if name not in TRUST_MODELS:
+        raise ParameterError("privacy", f"got {name!r}{meant(name, TRUST_MODELS)}.")
+    return TRUST_MODELS[name]()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,20 +92,23 @@ class Terms:
     @classmethod
     def of(
         cls,
-        trust: TrustModel | None,
+        privacy: TrustModel | str | None,
         budget: Budget | None,
         protection: Protection | None,
         simulation: Simulation | None,
     ) -> Terms:
         """What was given, and the defaults of the rest: a secure sum, one example, a faithful simulation."""
-        for name, given, kind in (("trust", trust, TrustModel), ("budget", budget, Budget)):
+        for name, given, kind, such_as in (
+            ("budget", budget, Budget, "Budget(epsilon=1.0)"),
+            ("protection", protection, Protection, 'Protection(unit="example")'),
+            ("simulation", simulation, Simulation, "Simulation(seed=1)"),
+        ):
             if given is not None and not isinstance(given, kind):
-                raise UsageError(
-                    f"{name}: got {given!r}, expected an object such as "
-                    + ("fedassay.ServerDP()." if name == "trust" else "fedassay.Budget(epsilon=1.0).")
+                raise ParameterError(
+                    name, f"got {shown(given)}, expected an object such as fedassay.{such_as}."
                 )
         return cls(
-            trust=SecureSum() if trust is None else trust,
+            trust=trust_model(privacy),
             budget=budget,
             protection=Protection() if protection is None else protection,
             simulation=Simulation() if simulation is None else simulation,
@@ -94,6 +139,6 @@ class Terms:
             trust=self.trust,
             budget=self.budget,
             protection=self.protection,
-            parameters={**columns.to_json(), **asdict(task), **(more or {})},
+            parameters={**columns.to_json(), **values_of(task), **(more or {})},
             simulation=self.simulation,
         )

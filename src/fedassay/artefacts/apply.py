@@ -16,7 +16,7 @@ from fedassay.artefacts.text_columns import number_types
 from fedassay.artefacts.writing import PARQUET, checked_target, write_batches
 from fedassay.data.findings import raise_first
 from fedassay.data.schema import Columns
-from fedassay.data.sources import Folder, open_source
+from fedassay.data.sources import Folder, not_read, open_source
 from fedassay.data.tables import NoRows, Table
 from fedassay.errors import DataError, UsageError
 
@@ -41,8 +41,8 @@ def apply_calibrator(
     ----------
     data : whatever the other functions read. Files are streamed, so they may be larger than memory. Columns of
         a CSV file that hold only numbers are numbers in a Parquet file (`number_types`: it is read twice). Of a folder,
-        all files must have the same columns; a column ``client`` with the file's name is put first, unless they have
-        one.
+        all files must have the same columns, and there must be nothing else; a column ``client`` with the file's name
+        is put first, unless they have one.
     out : a `.parquet` or `.csv` file. It is complete or it is not there. In CSV, lists are text: ``0 2 3``.
     score : the column with the model's scores; by default the one of the rows that the calibrator was fitted to.
     column : the name of the new column.
@@ -86,6 +86,7 @@ def write_applied(
     """
     target = checked_target(Path(out), overwrite=overwrite)
     source = open_source(data)
+    raise_first(not_read(source))  # no site may be missing in what is written
     sites = tuple(source.sites.items()) if isinstance(source, Folder) else ((None, source),)
     tables = tuple((site, table) for site, table in sites if not isinstance(table, NoRows))
     unnamed = not any(columns.client in table.names for _, table in tables)

@@ -1,4 +1,4 @@
-"""The calibrator in a file or in a result, of scores or of logits: whichever it is."""
+"""The calibrator in a file, of scores or of logits: whichever it is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 from fedassay.artefacts.calibrator import Calibrator
 from fedassay.artefacts.class_calibrator import ClassCalibrator
 from fedassay.artefacts.stored import load_artefact
-from fedassay.result import Result
 
 
 def load_calibrator(path: str | os.PathLike[str]) -> Calibrator | ClassCalibrator:
@@ -24,11 +23,3 @@ def calibrator_from_json(content: object) -> Calibrator | ClassCalibrator:
     if isinstance(content, dict) and content.get("artefact") == ClassCalibrator.artefact:
         return ClassCalibrator.from_json(content)
     return Calibrator.from_json(content)
-
-
-def calibrator_of(result: Result) -> Calibrator | ClassCalibrator:
-    """The calibrator of a result of `fedassay.calibrate`; `DataError` with the reason if it has none."""
-    found = result.results.get("calibrator")
-    if found is not None and found["kind"] in ClassCalibrator.kinds:
-        return ClassCalibrator.of(result)
-    return Calibrator.of(result)

@@ -27,6 +27,7 @@ from typing import Any
 
 from fedassay.artefacts.certificate_ledger import doubts, ledger_of
 from fedassay.artefacts.hashed import content_of, hashed
+from fedassay.artefacts.openings import doubts as opening_doubts
 from fedassay.artefacts.privacy_statement import privacy_statement
 from fedassay.artefacts.stored import LARGEST
 from fedassay.crypto.identity import Identity, fingerprint, key_to_text
@@ -55,7 +56,7 @@ KEYS = (
         "versions",
         "parameters",
     ),
-    *("tasks", "privacy", "ledger", "files", "key", "signature"),
+    *("tasks", "privacy", "ledger", "openings", "files", "key", "signature"),
 )
 
 MEANING = (
@@ -100,13 +101,15 @@ def certify(
     document: Mapping[str, Any] = json.loads(result.to_json()) if isinstance(result, Result) else result
     _require_same(folder, document, files)
     ledger = ledger_of(document["results"]["budget"], head=ledger_head)
-    wrong = list(doubts(ledger, document["privacy"]))
+    openings = document["cohort"].get("openings", [])
+    wrong = [*doubts(ledger, document["privacy"]), *opening_doubts(openings, ledger, document["privacy"])]
     if wrong:
         raise UsageError(f"certificate: {' '.join(wrong[:3])} Such a result gets no certificate.")
     content = {
         **_described(document),
         "privacy": privacy_statement(document, training=training),
         "ledger": ledger,
+        "openings": openings,
         "files": [hashed(folder, name).to_json() for name in sorted(files)],
     }
     return _write(folder / CERTIFICATE, content, identity)

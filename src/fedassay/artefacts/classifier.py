@@ -41,14 +41,12 @@ class CalibratedClassifier(Conventions):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
-    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.dummy import DummyClassifier
     >>> from fedassay.summaries.multiclass.maps import Temperature
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = LogisticRegression(max_iter=1000).fit(X, y)
-    >>> hotter = ClassCalibrator(map=Temperature(inverse_temperature=0.5, classes=3), method="temperature")
-    >>> model.predict_proba(X[:1]).round(3), CalibratedClassifier(model, hotter).predict_proba(X[:1]).round(3)
-    (array([[0.982, 0.018, 0.   ]]), array([[0.88, 0.12, 0.  ]]))
+    >>> model = DummyClassifier(strategy="prior").fit([[0]] * 4, ["no", "yes", "yes", "yes"])
+    >>> surer = ClassCalibrator(map=Temperature(inverse_temperature=2.0, classes=2), method="temperature")
+    >>> model.predict_proba([[0]]), CalibratedClassifier(model, surer).predict_proba([[0]]).round(6)
+    (array([[0.25, 0.75]]), array([[0.1, 0.9]]))
     """
 
     def __init__(self, estimator: Any, calibrator: ClassCalibrator, *, response_method: str = "auto") -> None:

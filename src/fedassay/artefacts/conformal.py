@@ -22,9 +22,9 @@ from fedassay.artefacts.intervals import intervals
 from fedassay.artefacts.reading import Read, read_arrays
 from fedassay.artefacts.stored import number, read_artefact, words
 from fedassay.artefacts.thresholds import Threshold
-from fedassay.coverage.law import checked_level
 from fedassay.data.schema import CLIENT
 from fedassay.errors import UsageError
+from fedassay.estimation.coverage.law import checked_level
 from fedassay.files import write_atomically
 from fedassay.result import Result
 from fedassay.summaries.quantities import QUANTITIES, checked_quantity, scores_of, sets_of

@@ -52,8 +52,8 @@ def thresholds_of(results: Mapping[str, Any]) -> tuple[str, dict[str, Threshold]
 
     Raises `DataError` with the reason if there is none.
     """
-    if results["by"]:
-        return results["by"], {part: Threshold.of(one) for part, one in results["groups"].items()}
+    if results["conditional"]:
+        return results["conditional"], {part: Threshold.of(one) for part, one in results["groups"].items()}
     if results["method"] == "local":
         promised = results["guarantee"]
         return CLIENT, {one["site"]: Threshold.of({**one, "guarantee": promised}) for one in results["sites"]}

@@ -14,8 +14,9 @@ from fedassay.errors import DataError, UsageError
 from fedassay.protocol import NO_NOISE, Batch
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration import Calibrate, fit
+from fedassay.tasks.calibration.parameters import Method
 from fedassay.tasks.evaluation.evaluate import EXACT_HEIGHT
-from fedassay.tasks.evaluation.evidence import Evidence
+from fedassay.tasks.shared_parameters import Transform
 
 
 class FederatedCalibrator(Conventions):
@@ -59,10 +60,10 @@ class FederatedCalibrator(Conventions):
     def __init__(
         self,
         *,
-        method: str = "auto",
+        method: Method = "auto",
         bins: int | None = None,
         height: int | None = None,
-        transform: str = "auto",
+        transform: Transform = "auto",
     ) -> None:
         self.method = method
         self.bins = bins
@@ -85,7 +86,7 @@ class FederatedCalibrator(Conventions):
             height=EXACT_HEIGHT if task.height is None else task.height,
         )
         total, _ = histogram.measure(_InMemory(scores, codes.astype(np.int8)), {})
-        choice = fit(Evidence.of(histogram.read(total), NO_NOISE), task.method, bins=task.bins)
+        choice = fit(histogram.read(total).evidence(NO_NOISE), task.method, bins=task.bins)
         if choice.fitted is None:
             raise DataError(f"method {self.method}: {choice.reason}.")
         self.calibrator_ = Calibrator(

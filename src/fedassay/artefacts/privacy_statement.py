@@ -7,6 +7,7 @@ from typing import Any
 
 from fedassay.artefacts import privacy_words as words
 from fedassay.protocol import Budget
+from fedassay.trust.card import TRUST_CARDS
 
 Document = Mapping[str, Any]
 _ONE_ROW = (
@@ -44,7 +45,7 @@ def privacy_statement(document: Document, *, training: Budget | None) -> dict[st
         "composition": words.COMPOSITION if noisy else words.NO_COMPOSITION,
         "accuracy": words.ACCURACY,
         "trust_model": privacy["trust_model"],
-        "trusted": words.TRUSTED[privacy["trust_model"]],
+        "trusted": TRUST_CARDS[privacy["trust_model"]].trusted,
         "simulated": privacy["simulated"],
         "implementation": [
             words.SIMULATED if privacy["simulated"] else words.RELEASED,

@@ -21,34 +21,6 @@ NEIGHBOURS: Mapping[str, str] = {
     "replace-one": "Data sets that differ in one unit, which is replaced by another; the number of units is public.",
 }
 
-TRUSTED: Mapping[str, str] = {
-    "plain": "The coordinator sees each client's exact summary, and readers see exact results: all are trusted.",
-    "secure-sum": (
-        "The coordinator sees exact totals over the clients that took part, not the summary of one client, as long "
-        "as it hands on public keys unchanged and tells all clients the same about who took part. Readers of the "
-        "results are trusted with exact totals."
-    ),
-    "distributed-dp": (
-        "Nobody is trusted with exact numbers: the coordinator sees noisy totals only. The clients that count as "
-        "honest add their shares of the noise; the coordinator hands on public keys unchanged and tells all "
-        "clients the same about who took part."
-    ),
-    "local-dp": "Each client trusts its own machine only: every message is private by itself.",
-    "server-dp": (
-        "The coordinator is trusted with each client's exact summary and with drawing the noise. Readers of the "
-        "results are not trusted."
-    ),
-    "two-server": (
-        "Two servers are trusted not to work together and to follow the protocol; each of them alone, and readers "
-        "of the results, are not trusted with rows."
-    ),
-    "shuffle": (
-        "The coordinator and the shuffler are trusted not to work together; together they see messages that are "
-        "private with the local epsilon of the statement only."
-    ),
-}
-"""Who is trusted with what, by trust model."""
-
 LAWS: Mapping[str, str] = {
     "none": "no noise: the exact number",
     "discrete-laplace": "whole numbers x with probability proportional to exp(-|x| / scale)",

@@ -91,7 +91,7 @@ class StoredCalibrator(Generic[M]):
         Raises `DataError` with the reason if the result has none (not enough evidence, say).
         """
         results = result.results
-        if result.task not in ("calibrate", "calibrate-classes"):  # the second, where sites are asked
+        if "calibrator" not in results:
             raise UsageError(f"result: got one of the task {result.task}, expected one of calibrate.")
         if results["calibrator"] is None:
             raise DataError(results["reason"])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any
 
+from fedassay.artefacts import openings
 from fedassay.artefacts.certificate import CERTIFICATE, KEY_OF_THE_STUDY, RESULT, asked_of
 from fedassay.artefacts.certificate_ledger import doubts
 from fedassay.artefacts.certificate_reading import PROMISED, Certificate, parsed_result
@@ -24,11 +25,21 @@ _SHOWN_STRANGERS = 5
 
 
 class Outcome(StrEnum):
-    """What a check has found; a note is worth knowing and neither."""
+    """What a check has found; a note is worth knowing, and says neither that something holds nor that it is wrong."""
 
     HOLDS = "holds"
     WRONG = "wrong"
+    UNCHECKED = "unchecked"
     NOTE = "note"
+
+
+class AnyKey(Enum):
+    """Any signer is accepted: that files belong together and are unchanged is enough."""
+
+    ANY = "any"
+
+
+ANY_KEY = AnyKey.ANY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +72,14 @@ class Verified:
         return tuple(check for check in self.checks if check.outcome is Outcome.WRONG)
 
     @property
+    def unchecked(self) -> bool:
+        """Whether the signer was not compared with a key: then any stranger may have changed and signed everything."""
+        return any(check.outcome is Outcome.UNCHECKED for check in self.checks)
+
+    @property
     def holds(self) -> bool:
-        """Whether every check holds."""
-        return not self.wrong
+        """Whether nothing is wrong, and the signer is the expected one or any signer was accepted."""
+        return not self.wrong and not self.unchecked
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -77,19 +93,27 @@ class Verified:
         }
 
 
-def check(folder: Path, *, key: bytes | None = None) -> Verified:
+def check(folder: Path, *, key: bytes | AnyKey | None = None) -> Verified:
     """Check a folder against its certificate. Nothing in it is believed, executed or followed out of it.
 
     Guarantee: if everything holds, then the holder of the certificate's key signed this certificate, the listed files
     are byte for byte what they were then (SHA-256), the releases compose to the stated epsilon at the stated delta,
-    within the budget, by an accountant that runs here and now, and `result.json` says the same.
-    Assumption: whose key it is, is known by other means and given as `key`; without it anybody could have signed.
+    within the budget, by an accountant that runs here and now, members who opened totals have signed over which sets of
+    clients, and `result.json` says the same.
+    Assumption: whose key it is, is known by other means and given as `key`.
+
+    Parameters
+    ----------
+    key : the public key that must have signed. None leaves the signer unchecked, and then the folder does not hold;
+        `ANY_KEY` accepts any signer, a stranger included.
 
     Raises
     ------
     UsageError
         If there is no such folder, or no certificate in it. Everything else that is wrong is told, not raised.
     """
+    if folder.is_file():
+        raise UsageError(f"{folder}: is a file, expected the folder that `fedassay run` has written.")
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder, expected one that `fedassay run` has written.")
     if not (folder / CERTIFICATE).is_symlink() and not (folder / CERTIFICATE).exists():
@@ -107,6 +131,7 @@ def check(folder: Path, *, key: bytes | None = None) -> Verified:
         *_absent(certificate),
         *_strangers(folder, certificate),
         *_ledger(certificate),
+        *_openings(certificate),
         *_result(folder, certificate),
     )
     return Verified(
@@ -130,7 +155,7 @@ def _holds(what: str, text: str) -> Check:
     return Check(what=what, outcome=Outcome.HOLDS, text=text)
 
 
-def _signature(certificate: Certificate, key: bytes | None) -> Iterator[Check]:
+def _signature(certificate: Certificate, key: bytes | AnyKey | None) -> Iterator[Check]:
     if certificate.signature_holds:
         yield _holds(CERTIFICATE, "Unchanged since it was signed.")
     else:
@@ -139,7 +164,13 @@ def _signature(certificate: Certificate, key: bytes | None) -> Iterator[Check]:
         )
     signer = fingerprint(certificate.public)
     if key is None:
-        yield _note("key", f"Signed with {signer}; whose key that is was not checked (--key).")
+        yield Check(
+            what="key",
+            outcome=Outcome.UNCHECKED,
+            text=f"Signed with {signer}, which was compared with no key (--key): a stranger could have signed.",
+        )
+    elif key is ANY_KEY:
+        yield _note("key", f"Signed with {signer}; any signer is accepted.")
     elif key == certificate.public:
         yield _holds("key", f"Signed with the expected key, {signer}.")
     else:
@@ -209,6 +240,19 @@ def _ledger(certificate: Certificate) -> Iterator[Check]:
     )
 
 
+def _openings(certificate: Certificate) -> Iterator[Check]:
+    """Whether members have signed the sets of clients whose totals they opened."""
+    content = certificate.content["openings"]
+    found = list(openings.doubts(content, certificate.ledger, certificate.privacy))
+    yield from (_wrong("openings", text[0].upper() + text[1:]) for text in found)
+    if content and not found:
+        yield _holds("openings", openings.in_words(content))
+        yield _note(
+            "openings",
+            "The sites' keys are those that these sites have pinned; whose they are was not checked.",
+        )
+
+
 def _result(folder: Path, certificate: Certificate) -> Iterator[Check]:
     """Whether `result.json` says of itself what the certificate says of it."""
     try:
@@ -241,6 +285,8 @@ def _differences(document: Mapping[str, Any], certificate: Certificate) -> Itera
     for name, other in pairs.items():
         if name not in budget or budget[name] != ledger.get(other):
             yield f"results.budget.{name}"
+    if _entry(document, "cohort").get("openings", []) != content["openings"]:
+        yield "cohort.openings"
     tasks = _entry(results, "tasks")
     if not all(isinstance(one, dict) for one in tasks.values()) or asked_of(tasks) != content["tasks"]:
         yield "results.tasks"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pyarrow.parquet as parquet
 
 from fedassay.data.numbers import is_list, plain
 from fedassay.errors import DataError, UsageError
+from fedassay.files import replacement
 
 PARQUET, CSV = ".parquet", ".csv"
 
@@ -37,17 +37,11 @@ def write_batches(target: Path, batches: Iterator[Any], *, label: str) -> int:
 
     Raises `DataError` if there are none: then, and after any other error, the file is as it was before.
     """
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     write = _write_csv if target.suffix.lower() == CSV else _write_parquet
-    try:
+    with replacement(target) as partial:
         rows = write(partial, batches)
         if rows == 0:
             raise DataError(f"{label}: got no rows, expected at least one; export the data again.")
-        partial.replace(target)
-    except OSError as error:
-        raise UsageError(f"{target}: cannot be written ({error.strerror}); give another file.") from error
-    finally:
-        partial.unlink(missing_ok=True)
     return rows
 
 

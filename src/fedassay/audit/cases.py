@@ -19,6 +19,7 @@ from fedassay.privacy.accounting import CHOICE, LAPLACE, UNARY
 from fedassay.privacy.continual import ContinualCount
 from fedassay.privacy.continual_noise import Mechanism
 from fedassay.protocol import Budget, Plan, Protection, Query, Sensitivity, Setting, Summary, TrustModel
+from fedassay.trust.card import TRUST_CARDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +146,7 @@ class FederatedCase(Case):
                 noise=plan.noise,
                 spread=spread_of(plan.query.of),
                 sampled=plan.sampled,
-                counted=self.trust.name not in ("local-dp", "shuffle"),
+                counted=not TRUST_CARDS[self.trust.name].message_alone,
             )
             for place, plan in enumerate(self.plans)
         )

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedassay.audit.cases import Case
 from fedassay.audit.rows import MIXED, attack, farthest, grouped, largest, scored, valued, versus, without
+from fedassay.estimation.site_estimate import SMALLEST_CLASS
 from fedassay.protocol import Neighbours, Protection, Sum
 from fedassay.summaries.coverage_counts import CoverageCounts
 from fedassay.summaries.group_statistics import AllGroupStatistics, GroupStatistics
@@ -15,7 +16,6 @@ from fedassay.summaries.grouped_histogram import GroupedHistogram
 from fedassay.summaries.paired_histograms import PairedHistograms, VersusHistogram
 from fedassay.summaries.paired_moments import PairedMoments, packed
 from fedassay.summaries.score_path import ScorePath
-from fedassay.summaries.site_statistics import SMALLEST_CLASS
 from fedassay.summaries.site_sums import EligibleSites, SiteSums
 from fedassay.summaries.value_path import ValuePath
 from fedassay.summaries.value_roots import ValueRoots

@@ -32,7 +32,7 @@ SMALL_CROWD = Shuffle(dropout=0.0, collusion=0.0)
 SHARED = DistributedDP(dropout=0.2, collusion=0.2)
 """Of five clients one may fall silent and one collude: three shares of the noise are left."""
 
-PAIRED = DistributedDP(dropout=0.0, collusion=0.34)
+PAIRED = DistributedDP(dropout=0.0, collusion=0.33)
 """Of three clients one may collude: the noise is that of two clients, and each share matters."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedassay.audit.coverage import Covered
 from fedassay.audit.findings import Finding
+from fedassay.audit.secrecy import Secrecy
 
 Row = dict[str, str]
 
@@ -32,4 +33,17 @@ def coverage_row(found: Covered) -> Row:
         "covered": f"{found.share:.3f}",
         "between": f"{found.low:.3f} to {found.high:.3f}",
         "violated": "YES" if found.violated else "no",
+    }
+
+
+def secrecy_row(found: Secrecy) -> Row:
+    """One line of the table of what a lying coordinator opens."""
+    verdict = "as it must be" if found.case.broken else "no"
+    return {
+        "case": found.case.name,
+        "the coordinator lies": found.case.attack,
+        "claimed": "nothing: weakened" if found.case.broken else found.case.statement,
+        "opened": found.words,
+        "refusals": f"{found.refused:,}",
+        "violated": "YES" if found.violated else verdict,
     }

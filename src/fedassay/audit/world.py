@@ -19,6 +19,7 @@ two-server      the published total, without the noise of the server that is cur
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.client import Client, Site
+from fedassay.crypto.prekeys import DAY
 from fedassay.envelope import MOST_QUERIES, TrustModels
 from fedassay.errors import FederationError, TooFewClients
 from fedassay.helper import Helper
@@ -49,9 +51,12 @@ from fedassay.protocol import (
     Vector,
 )
 from fedassay.run import Errand
-from fedassay.runtimes.in_process import SERVERS, Faithful
+from fedassay.runtimes.in_process import Faithful
+from fedassay.runtimes.simulated import SERVERS
 from fedassay.trust import TRUST_MODELS, DistributedDP, TwoServer
+from fedassay.trust.card import TRUST_CARDS
 from fedassay.trust.local_reports import Question, Report
+from fedassay.trust.one_shot_sizes import Sizes
 from fedassay.trust.shuffle_texts import from_text
 from fedassay.trust.unary_encoding import assigned
 
@@ -80,7 +85,7 @@ class _Silent(DistributedDP):
     """A client that colludes: what it would add is known to the attacker, so that it may as well add nothing."""
 
     def contribution(
-        self, plans: Sequence[Plan], measure: Measure, clients: int, randomness: Randomness
+        self, plans: Sequence[Plan], measure: Measure, numbers: Sizes, randomness: Randomness
     ) -> Vector:
         return np.zeros(sum(plan.query.of.length for plan in plans), dtype=np.int64)
 
@@ -120,7 +125,7 @@ class Federation:
     ----------
     queries : of one task: their shares add up to at most 1, and the attacker sees the answers to all of them.
     silent : so many of the last clients collude.
-    lost : so many clients before those fall silent after they have shared their keys.
+    lost : so many clients before those do not speak.
     """
 
     setting: Setting
@@ -149,7 +154,7 @@ class Federation:
         Where single messages are seen, the vector of the client under attack; else the total. Of a client with more
         rows than it may use, the last ones: which it uses is drawn, and these are as likely as any.
         """
-        alone = self.setting.trust.name in ("local-dp", "shuffle")
+        alone = TRUST_CARDS[self.setting.trust.name].message_alone
         counted = self.world[:1] if alone else self.world[: len(self.world) - self.silent - self.lost]
         most = self.setting.protection.rows_per_client or LARGEST_ROWS_PER_CLIENT
         used = [_Held({name: column[-most:] for name, column in columns.items()}) for columns in counted]
@@ -176,7 +181,7 @@ class Federation:
             )
             for place, name in enumerate(SERVERS)
         ]
-        return _Overhearing(clients, helpers=helpers, drops=lambda name, leg: name in gone and leg >= 2)
+        return _Overhearing(clients, helpers=helpers, drops=lambda name, leg: name in gone and leg == 0)
 
     def _site(self, name: str, columns: Mapping[str, NDArray[Any]]) -> Site:
         held = _Held(columns)
@@ -195,20 +200,23 @@ class Federation:
         )
 
     def _exchange(self, runtime: _Overhearing, count: int) -> Views:
-        plans = self.plans() * count
+        plans, names = self.plans() * count, runtime.clients
+        needed = () if self.setting.trust.member_leg is None else self.setting.trust.committee(names)
         exchange = Exchange(
             id=self.randomness.bytes(16),
             plans=plans,
-            cohort=tuple(runtime.clients),
+            cohort=tuple(names),
             tasks=tuple(f"run-{place // len(self.queries)}" for place in range(len(plans))),
             helpers=tuple(runtime.helpers),
+            prekeys=runtime.prekeys(needed),
+            deadline=int(time.time()) + DAY,
         )
         errand = Errand(
             study="audit",
             trust=self.setting.trust,
             exchange=exchange,
             randomness=self.randomness,
-            hear=lambda leg, who: frozenset(who),
+            hear=lambda leg, who: None,
         )
         seen = self._seen(runtime, errand)
         each = len(self.queries)

@@ -11,12 +11,9 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import click
+from typing import TextIO
 
 STOPPED = 130
 """The exit code of a command that was stopped by Ctrl-C."""
@@ -28,9 +25,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     0 success, 2 bad usage or input, 3 refused, 4 the federation failed, 5 an audit, or `verify`, has found something,
     130 stopped by Ctrl-C.
     """
+    words = list(sys.argv[1:] if arguments is None else arguments)
     with _stopped_at_once():
-        import fedassay.cli.commands  # noqa: F401 # all that takes long to import
-    sys.exit(run_command(arguments))
+        from fedassay.cli.commands import load
+
+        load(words)  # all that takes long to import
+    code = run_command(words)
+    for stream in (sys.stdout, sys.stderr):
+        _let_go(stream)
+    sys.exit(code)
 
 
 @contextmanager
@@ -57,40 +60,71 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 def run_command(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code instead of an exit."""
-    import click
+    from cyclopts import CycloptsError
     from rich.console import Console
 
-    from fedassay.cli.commands import app
-    from fedassay.errors import FedassayError
+    from fedassay.cli.command import forget_options, in_options, misread
+    from fedassay.cli.commands import COMMANDS, app, load
+    from fedassay.errors import FedassayError, UsageError
+    from fedassay.files import FULL, unwritable
 
-    console = Console(stderr=True)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    forget_options()
     try:
-        code = app(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+        load(words)
+        code = app(words)
+        if not words or (len(words) == 1 and isinstance(COMMANDS.get(words[0]), dict)):
+            code = UsageError.exit_code  # the help that was shown says what is missing
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return int(code or 0)
+    except SystemExit as ended:
+        return int(ended.code or 0)
     except FedassayError as error:
-        console.print(f"[bold red]Error:[/] {_escaped(error)}", soft_wrap=True, highlight=False)
-        return error.exit_code
-    except click.ClickException as error:
-        error.show()
-        hint = _meant(error)
-        if hint is not None:
-            console.print(_escaped(hint), soft_wrap=True, highlight=False)
-        return 2
-    except (click.Abort, KeyboardInterrupt):
-        console.print("Stopped.")
+        return _failed(in_options(error), error.exit_code)
+    except CycloptsError as error:
+        return _failed(_meant(words) or misread(error), UsageError.exit_code)
+    except (EOFError, KeyboardInterrupt):
+        Console(stderr=True).print("Stopped.")
         return STOPPED
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        # What writes files names them; the stream has no name.
+        lost = unwritable(error.filename or "standard output", error)
+        return _failed(lost, lost.exit_code)
+
+
+def _failed(said: object, code: int) -> int:
+    """Say what is wrong, unless standard error is on the same full disk; the exit code."""
+    from rich.console import Console
+
+    with suppress(OSError):
+        Console(stderr=True).print(f"[bold red]Error:[/] {_escaped(said)}", soft_wrap=True, highlight=False)
+    return code
+
+
+def _let_go(stream: TextIO | None) -> None:
+    """Forget what a stream cannot deliver: Python would complain about it at the end, with an exit code of its own."""
+    if stream is None:  # it was closed when the command began
+        return
+    try:
+        stream.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def _escaped(text: object) -> str:
     return str(text).replace("[", r"\[")
 
 
-def _meant(error: click.ClickException) -> str | None:
+def _meant(words: Sequence[str]) -> str | None:
     """The command that was meant, where a file stands in the place of its name."""
-    found = re.search(r"No such command '(.*\.(?:toml|csv|parquet|npz))'", error.message)
-    if found is None:
+    of_plans = list(words[:1]) == ["plan"]
+    word = next(iter(words[of_plans:]), "")
+    if re.fullmatch(r".*\.(?:toml|csv|parquet|npz)", word) is None:
         return None
-    study = found[1].endswith(".toml")
-    of_plans = getattr(getattr(error, "ctx", None), "info_name", None) == "plan"
-    command = ("plan study" if of_plans else "run") if study else "init"
-    return f"Did you mean: fedassay {command} {shlex.quote(found[1])}"
+    command = ("plan study" if of_plans else "run") if word.endswith(".toml") else "init"
+    return f"{word}: no such command; did you mean: fedassay {command} {shlex.quote(word)}"

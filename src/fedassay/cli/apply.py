@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 
@@ -21,8 +20,9 @@ from fedassay.artefacts.conformal_apply import OPTIONS, apply_conformal
 from fedassay.artefacts.conformal_file import KIND
 from fedassay.artefacts.stored import errors_of, read_artefact
 from fedassay.cli import options
+from fedassay.cli.command import Argument, Option, takes
 from fedassay.errors import UsageError
-from fedassay.reports.next_steps import artefact_name
+from fedassay.tasks.card import KINDS
 
 Columns = Mapping[str, str | None]
 
@@ -33,9 +33,8 @@ MOST_NAMED = 3
 """Of more new columns the first and the last are named."""
 
 
-def _column(words: str) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(metavar="COLUMN", help=words)
-    return option
+def _column(words: str) -> Any:
+    return Option(metavar="COLUMN", help=words)
 
 
 def other_columns(
@@ -62,15 +61,15 @@ def other_columns(
     }
 
 
-@options.takes(options.data, other_columns)
+@takes(options.data, other_columns)
 def apply(
     artefact: Annotated[
         Path,
-        typer.Argument(metavar="ARTEFACT", help="What `fedassay calibrate` or `fedassay conformal` wrote."),
+        Argument(metavar="ARTEFACT", help="What `fedassay calibrate` or `fedassay conformal` wrote."),
     ],
     data: options.Source,
     out: Annotated[
-        Path, typer.Option(metavar="FILE", help="Write the rows and the new columns: .parquet or .csv.")
+        Path, Option(metavar="FILE", help="Write the rows and the new columns: .parquet or .csv.")
     ],
     score: Annotated[
         str | None,
@@ -80,13 +79,13 @@ def apply(
     ] = None,
     column: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME",
             help=f"Name of the new column ({COLUMN}), or NAME_lower and NAME_upper, or NAME and NAME_size; of a "
             "calibrator of logits NAME (.csv: NAME_0 and so on) and NAME_class.",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    force: Annotated[bool, Option("--force", help="Replace the file if it exists.")] = False,
     quiet: options.Quiet = False,
     *,
     other_columns: Columns,
@@ -124,9 +123,9 @@ def _instead(result: Path, content: Mapping[str, Any]) -> str:
     if not isinstance(tasks, dict):
         return " (--json); apply needs the file written by --out"
     made = [
-        result.parent / artefact_name(name, str(task.get("task")))
+        result.parent / KINDS[task["task"]].file_of(name)
         for name, task in tasks.items()
-        if isinstance(task, dict)
+        if isinstance(task, dict) and task.get("task") in KINDS
     ]
     there = [str(path) for path in made if path.is_file()]
     if not there:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedassay.artefacts.calibrators import calibrator_of
-from fedassay.artefacts.conformal import ConformalPredictor
 from fedassay.cli import output
 from fedassay.errors import FedassayError, UsageError
+from fedassay.reports.contents import card_of
 from fedassay.result import Result
+from fedassay.tasks.card import KINDS
 
 
 def deliver(result: Result, delivery: output.Delivery, *, out: Path | None) -> None:
@@ -16,13 +16,12 @@ def deliver(result: Result, delivery: output.Delivery, *, out: Path | None) -> N
     if out is None:
         delivery.deliver(result)
         return
-    if result.task not in ("calibrate", "calibrate-classes", "conformal"):
-        raise UsageError(
-            f"--out: only calibrate and conformal write an artefact, not {result.task}; leave it out."
-        )
+    artefact = card_of(result.to_dict()).artefact
+    if artefact is None:
+        known = ", ".join(dict.fromkeys(card.asked_as for card in KINDS.values() if card.artefact))
+        raise UsageError(f"--out: {result.task} writes no artefact, only {known} do; leave it out.")
     try:
-        artefact = ConformalPredictor.of(result) if result.task == "conformal" else calibrator_of(result)
-        artefact.save(out)
+        artefact.load()(result).save(out)
     except FedassayError:
         delivery.deliver(result)  # it has been paid for
         raise  # says why there is none

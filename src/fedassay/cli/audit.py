@@ -6,10 +6,9 @@ import json as json_module
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -21,11 +20,11 @@ from fedassay.audit.catalogue import cases, matches
 from fedassay.audit.coverage import RUNS, CoverageCase, Covered, coverage_cases, covered
 from fedassay.audit.findings import CONFIDENCE, SAMPLES, Finding, attacked, each_confidence
 from fedassay.audit.findings import Progress as OnProgress
-from fedassay.audit.table import Row, coverage_row, privacy_row
-from fedassay.cli import options
-from fedassay.cli.output import check_writable
+from fedassay.audit.secrecy import Secrecy, SecrecyCase, secrecy_cases, tried
+from fedassay.audit.table import Row, coverage_row, privacy_row, secrecy_row
+from fedassay.cli import options, output
+from fedassay.cli.command import Option, command
 from fedassay.errors import UsageError
-from fedassay.files import write_atomically
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.version import VERSION
 
@@ -33,34 +32,35 @@ FOUND = 5
 """The exit code if a claim is violated: neither a wrong use (2) nor a federation that failed (4)."""
 
 
+@command
 def audit(
     case: Annotated[
         list[str] | None,
-        typer.Option(help="Only this case, or all whose names begin with it, such as local-dp; see --list."),
+        Option(help="Only this case, or all whose names begin with it, such as local-dp; see --list."),
     ] = None,
     samples: Annotated[
-        int, typer.Option(help="Runs of each of two neighbouring worlds, for each claim about privacy.")
+        int, Option(help="Runs of each of two neighbouring worlds, for each claim about privacy.")
     ] = SAMPLES,
-    runs: Annotated[int, typer.Option(help="Federations, for each promise about coverage.")] = RUNS,
+    runs: Annotated[int, Option(help="Federations, for each promise about coverage.")] = RUNS,
     confidence: Annotated[
-        float, typer.Option(help="That all bounds of this audit hold together, from 0.5 to below 1.")
+        float, Option(help="That all bounds of this audit hold together, from 0.5 to below 1.")
     ] = CONFIDENCE,
-    show: Annotated[bool, typer.Option("--list", help="Show the cases, and do nothing.")] = False,
+    show: Annotated[bool, Option("--list", help="Show the cases, and do nothing.")] = False,
     seed: Annotated[
-        int | None, typer.Option(help="Make the audit repeatable; without one, draws are secure.")
+        int | None, Option(help="Make the audit repeatable; without one, draws are secure.")
     ] = None,
     json: options.JsonFile = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Attack the claims of this library: lower bounds of epsilon, and how often intervals cover.
+    """Attack the claims of this library: bounds of epsilon, what a lying coordinator opens, how often intervals cover.
 
     Ends with exit code 5 if a claim is violated.
     """
-    check_writable(json, None)
-    claims, promises = _chosen(case or [])
+    output.check_writable(json)
+    claims, secrets, promises = _chosen(case or [])
     console = Console(quiet=quiet, stderr=json == "-")
     if show:
-        _show_cases(claims, promises, Console(stderr=json == "-"))
+        _show_cases(claims, secrets, promises, Console(stderr=json == "-"))
         return
     if samples < FEWEST_SAMPLES:
         raise UsageError(f"samples: got {samples}, expected at least {FEWEST_SAMPLES} of each world.")
@@ -68,11 +68,14 @@ def audit(
         raise UsageError(f"runs: got {runs}, expected at least 1.")
     each = each_confidence(confidence, len(claims) + len(promises))
     source = SecureRandomness() if seed is None else SimulatedRandomness(seed)
-    findings, found = [], []
+    findings, opened, found = [], [], []
     with _bar(quiet=quiet) as begin:
         for claim in claims:
             how = {"confidence": each, "randomness": source.child(claim.name), "progress": begin(claim.name)}
             findings.append(attacked(claim, samples=samples, **how))
+        for secret in secrets:
+            begin(secret.name)
+            opened.append(tried(secret, randomness=source.child(secret.name)))
         for promise in promises:
             how = {
                 "confidence": each,
@@ -80,29 +83,46 @@ def audit(
                 "progress": begin(promise.name),
             }
             found.append(covered(promise, runs=runs, **how))
-    _deliver(findings, found, confidence=confidence, json=json)
-    _render(findings, found, confidence, console)
-    if _violated(findings, found):
-        raise typer.Exit(FOUND)
+    all_found = _Found(claims=findings, secrets=opened, promises=found)
+    _deliver(all_found, confidence=confidence, json=json)
+    _render(all_found, confidence, console)
+    if all_found.violated:
+        sys.exit(FOUND)
 
 
-def _chosen(names: list[str]) -> tuple[list[Case], list[CoverageCase]]:
-    claims, promises = cases(), coverage_cases()
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What an audit has found, by kind of claim."""
+
+    claims: Sequence[Finding]
+    secrets: Sequence[Secrecy]
+    promises: Sequence[Covered]
+
+    @property
+    def all(self) -> list[Finding | Secrecy | Covered]:
+        """In the order of the tables."""
+        return [*self.claims, *self.secrets, *self.promises]
+
+    @property
+    def violated(self) -> list[str]:
+        """The names of the claims that are broken."""
+        return [one.case.name for one in self.all if one.violated]
+
+
+def _chosen(names: list[str]) -> tuple[list[Case], list[SecrecyCase], list[CoverageCase]]:
+    claims, secrets, promises = cases(), secrecy_cases(), coverage_cases()
     for name in names:
-        if not any(matches(one, name) for one in (*claims, *promises)):
+        if not any(matches(one, name) for one in (*claims, *secrets, *promises)):
             raise UsageError(f"case: got {name!r}, expected the name of a case; see fedassay audit --list.")
 
     def wanted(one: str) -> bool:
         return not names or any(matches(one, name) for name in names)
 
-    return [claims[one] for one in claims if wanted(one)], [promises[one] for one in promises if wanted(one)]
-
-
-def _violated(findings: list[Finding], found: list[Covered]) -> list[str]:
-    """The names of the claims and promises that are broken."""
-    return [one.case.name for one in findings if one.violated] + [
-        one.case.name for one in found if one.violated
-    ]
+    return (
+        [claims[one] for one in claims if wanted(one)],
+        [secrets[one] for one in secrets if wanted(one)],
+        [promises[one] for one in promises if wanted(one)],
+    )
 
 
 @contextmanager
@@ -125,51 +145,56 @@ def _bar(*, quiet: bool) -> Iterator[Any]:
         yield begin
 
 
-def _deliver(findings: list[Finding], found: list[Covered], *, confidence: float, json: str | None) -> None:
+def _deliver(found: _Found, *, confidence: float, json: str | None) -> None:
     if json is None:
         return
     content = {
         "task": "audit",
         "confidence": confidence,
-        "privacy": [one.to_dict() for one in findings],
-        "coverage": [one.to_dict() for one in found],
-        "violated": _violated(findings, found),
+        "privacy": [one.to_dict() for one in found.claims],
+        "secrecy": [one.to_dict() for one in found.secrets],
+        "coverage": [one.to_dict() for one in found.promises],
+        "violated": found.violated,
         "fedassay": VERSION,
     }
     text = json_module.dumps(content, indent=2, allow_nan=False) + "\n"
-    if json == "-":
-        sys.stdout.write(text)
-    else:
-        write_atomically(Path(json), text)
+    output.write(text, json)
 
 
-def _show_cases(claims: list[Case], promises: list[CoverageCase], console: Console) -> None:
+def _show_cases(
+    claims: list[Case], secrets: list[SecrecyCase], promises: list[CoverageCase], console: Console
+) -> None:
     table = Table(title="Cases", title_justify="left", title_style="bold")
     table.add_column("case", no_wrap=True)  # what --case takes
     for name in ("what is asked", "how the worlds differ"):
         table.add_column(name)
     for claim in claims:
         table.add_row(escape(claim.name), escape(claim.mechanism), escape(claim.neighbours))
+    for secret in secrets:
+        table.add_row(escape(secret.name), escape(secret.attack), "")
     for promise in promises:
         table.add_row(escape(promise.name), escape(promise.statement), "")
     console.print(table)
 
 
-def _render(findings: list[Finding], found: list[Covered], confidence: float, console: Console) -> None:
-    if findings:
-        runs, each = findings[0].runs // 2, findings[0].bound.confidence
+def _render(found: _Found, confidence: float, console: Console) -> None:
+    if found.claims:
+        runs, each = found.claims[0].runs // 2, found.claims[0].bound.confidence
         title = f"Privacy, 2 x {runs:,} runs for each claim, each bound at confidence {each:.6g}"
-        console.print(_table(title, [privacy_row(one) for one in findings]))
-    if found:
-        title = f"Coverage, {found[0].runs:,} runs for each promise, each bound at confidence {found[0].confidence:.6g}"
-        console.print(_table(title, [coverage_row(one) for one in found]))
-    violated = _violated(findings, found)
-    if violated:
-        console.print(f"[bold red]Violated:[/] {escape(', '.join(violated))}", soft_wrap=True)
+        console.print(_table(title, [privacy_row(one) for one in found.claims]))
+    if found.secrets:
+        title = "Secrecy of sums, against a coordinator that lies"
+        console.print(_table(title, [secrecy_row(one) for one in found.secrets]))
+    if found.promises:
+        runs, each = found.promises[0].runs, found.promises[0].confidence
+        title = f"Coverage, {runs:,} runs for each promise, each bound at confidence {each:.6g}"
+        console.print(_table(title, [coverage_row(one) for one in found.promises]))
+    if found.violated:
+        console.print(f"[bold red]Violated:[/] {escape(', '.join(found.violated))}", soft_wrap=True)
         return
     console.print(
-        f"[green]No violation found[/] in {len(findings) + len(found)} attacks; all bounds hold together with "
-        f"confidence {confidence:.6g}. That nothing was found is no proof.",
+        f"[green]No violation found[/] in {len(found.all)} attacks; all bounds hold together with confidence "
+        f"{confidence:.6g}. That nothing was found is no proof.",
         highlight=False,
         soft_wrap=True,
     )

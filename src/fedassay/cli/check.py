@@ -4,50 +4,49 @@ from __future__ import annotations
 
 import json as json_module
 import sys
-from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedassay.cli import options
+from fedassay.cli import options, output
+from fedassay.cli.command import Option, takes
 from fedassay.data.check import CheckReport
 from fedassay.data.check import check as check_data
 from fedassay.data.schema import CLASS, FEATURES, LOGITS
-from fedassay.files import write_atomically
+from fedassay.errors import UsageError
 
 _STYLES = {"error": "[bold red]error[/]", "warning": "[yellow]warning[/]", "note": "[dim]note[/]"}
 
 
-@options.takes(options.data)
+@takes(options.data)
 def check(
     data: options.Source,
-    score: Annotated[str | None, typer.Option(help="Column with the model's probabilities.")] = None,
+    score: Annotated[str | None, Option(help="Column with the model's probabilities.")] = None,
     label: Annotated[
         str | None,
-        typer.Option(help="Column with the true labels; with --logits, with the true classes 0, 1, .."),
+        Option(help="Column with the true labels; with --logits, with the true classes 0, 1, .."),
     ] = None,
     logits: Annotated[
         str | None,
-        typer.Option(help="Column with a list of logits, or what the names of numbered columns begin with."),
+        Option(help="Column with a list of logits, or what the names of numbered columns begin with."),
     ] = None,
-    value: Annotated[str | None, typer.Option(help="Column with numbers of any size.")] = None,
-    conformity: Annotated[str | None, typer.Option(help="Column with your own conformity scores.")] = None,
-    target: Annotated[str | None, typer.Option(help="Column with the true values of a regression.")] = None,
+    value: Annotated[str | None, Option(help="Column with numbers of any size.")] = None,
+    conformity: Annotated[str | None, Option(help="Column with your own conformity scores.")] = None,
+    target: Annotated[str | None, Option(help="Column with the true values of a regression.")] = None,
     features: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Columns with the features of a regression, separated by commas; or one column of lists, or what "
             "the names of numbered columns begin with."
         ),
     ] = None,
-    offset: Annotated[str | None, typer.Option(help="Column that is added to the linear predictor.")] = None,
-    prediction: Annotated[str | None, typer.Option(help="Column with the predicted values.")] = None,
-    scale: Annotated[str | None, typer.Option(help="Column with the size of the error to expect.")] = None,
-    lower: Annotated[str | None, typer.Option(help="Column with the predicted lower ends.")] = None,
-    upper: Annotated[str | None, typer.Option(help="Column with the predicted upper ends.")] = None,
+    offset: Annotated[str | None, Option(help="Column that is added to the linear predictor.")] = None,
+    prediction: Annotated[str | None, Option(help="Column with the predicted values.")] = None,
+    scale: Annotated[str | None, Option(help="Column with the size of the error to expect.")] = None,
+    lower: Annotated[str | None, Option(help="Column with the predicted lower ends.")] = None,
+    upper: Annotated[str | None, Option(help="Column with the predicted upper ends.")] = None,
     client: options.ClientColumn = None,
     json: options.JsonFile = None,
     quiet: options.Quiet = False,
@@ -70,14 +69,11 @@ def check(
     columns = {role: name for role, name in given.items() if name is not None}
     report = check_data(data, client=client, columns=columns)
     text = json_module.dumps(report.to_dict(), indent=2, allow_nan=False) + "\n"
-    if json == "-":
-        sys.stdout.write(text)
-    elif json is not None:
-        write_atomically(Path(json), text)
+    output.write(text, json)
     if not quiet:
         _render(report, Console(stderr=json == "-"))
     if not report.ok:
-        raise typer.Exit(2)
+        sys.exit(UsageError.exit_code)
 
 
 def _render(report: CheckReport, console: Console) -> None:

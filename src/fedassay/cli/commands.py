@@ -1,72 +1,147 @@
-"""All commands, in the order of the help."""
+"""All commands, in the order of the help. The module of a command is imported when it is run."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
-import typer
+from cyclopts import App, Group
 
-from fedassay.cli.apply import apply
-from fedassay.cli.audit import audit
-from fedassay.cli.calibrate import calibrate
-from fedassay.cli.check import check
-from fedassay.cli.conformal import conformal
-from fedassay.cli.demo import demo
-from fedassay.cli.ecdf import ecdf, quantiles
-from fedassay.cli.evaluate import evaluate
-from fedassay.cli.file_drop import aggregate, contribute
-from fedassay.cli.flower import flower_app
-from fedassay.cli.hosmer_lemeshow import hosmer_lemeshow
-from fedassay.cli.infer import infer
-from fedassay.cli.init import init
-from fedassay.cli.keys import keys
-from fedassay.cli.ledger import ledger_app
-from fedassay.cli.plan import plan_app
-from fedassay.cli.plan_study import study as plan_study
-from fedassay.cli.run import run
-from fedassay.cli.verify import verify
 from fedassay.version import VERSION
 
-app = typer.Typer(
-    name="fedassay",
-    help="Trust a model on data you cannot see.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
-app.command()(init)
-app.command()(run)
-app.command()(evaluate)
-app.command()(calibrate)
-app.command()(conformal)
-app.command()(apply)
-app.command()(ecdf)
-app.command()(quantiles)
-app.command("hosmer-lemeshow")(hosmer_lemeshow)
-app.command()(infer)
-app.command()(check)
-app.command()(audit)
-app.command()(verify)
-app.command()(demo)
-app.command()(keys)
-app.command()(contribute)
-app.command()(aggregate)
-plan_app.command("study")(plan_study)
-app.add_typer(plan_app, name="plan")
-app.add_typer(flower_app, name="flower")
-app.add_typer(ledger_app, name="ledger")
+COMMANDS: dict[str, str | dict[str, str]] = {
+    "init": "init:init",
+    "run": "run:run",
+    "evaluate": "evaluate:evaluate",
+    "calibrate": "calibrate:calibrate",
+    "conformal": "conformal:conformal",
+    "apply": "apply:apply",
+    "ecdf": "ecdf:ecdf",
+    "quantiles": "ecdf:quantiles",
+    "hosmer-lemeshow": "hosmer_lemeshow:hosmer_lemeshow",
+    "infer": "infer:infer",
+    "check": "check:check",
+    "audit": "audit:audit",
+    "verify": "verify:verify",
+    "demo": "demo:demo",
+    "keys": "keys:keys",
+    "contribute": "file_drop:contribute",
+    "aggregate": "file_drop:aggregate",
+    "plan": {
+        "": "Predict errors before there are data, and say whether there is enough.",
+        "evaluate": "plan:evaluate",
+        "calibrate": "plan:calibrate",
+        "ecdf": "plan:ecdf",
+        "conformal": "plan:conformal",
+        "infer": "plan:infer",
+        "study": "plan_study:study",
+    },
+    "flower": {
+        "": "Run between machines on Flower: app, submit, site.",
+        "site": "flower_site:site",
+        "app": "flower:app_command",
+        "submit": "flower:submit_command",
+    },
+    "ledger": {
+        "": "What was released and what it cost: show, budget, export.",
+        "show": "ledger:show",
+        "budget": "ledger:budget",
+        "export": "ledger:export",
+        "anchor": "ledger:anchor_command",
+    },
+}
+"""By name, the module and function of a command, or the commands below it."""
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"fedassay {VERSION}")
-        raise typer.Exit
+def _app(commands: dict[str, str], **how: object) -> App:
+    app = App(
+        help_format="plaintext",
+        help_flags=["--help"],
+        version=f"fedassay {VERSION}",
+        version_flags=how.pop("version_flags", ()),  # type: ignore[arg-type]
+        group_parameters=Group("Options"),
+        result_action="return_value",
+        suppress_keyboard_interrupt=False,
+        exit_on_error=False,
+        print_error=False,
+        **how,  # type: ignore[arg-type]
+    )
+    for place, (name, where) in enumerate(commands.items()):
+        if name and isinstance(where, str):
+            app.command(f"fedassay.cli.{where}", name=name, help=_help(where), sort_key=place)
+    return app
 
 
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Trust a model on data you cannot see."""
+def _help(where: str) -> str:
+    """The docstring of a command, read without importing its module."""
+    module, _, name = where.partition(":")
+    for one in ast.parse((Path(__file__).parent / f"{module}.py").read_text(encoding="utf-8")).body:
+        if isinstance(one, ast.FunctionDef) and one.name == name:
+            return ast.get_docstring(one) or ""
+    raise LookupError(where)
+
+
+def _whole() -> App:
+    found = _app(
+        {name: where for name, where in COMMANDS.items() if isinstance(where, str)},
+        name="fedassay",
+        help="Trust a model on data you cannot see.",
+        version_flags=["--version"],
+    )
+    for place, (name, below) in enumerate(COMMANDS.items()):
+        if isinstance(below, dict):
+            found.command(_app(below, name=name, help=below[""], sort_key=place))
+    return found
+
+
+app = _whole()
+
+
+def load(words: Sequence[str]) -> None:
+    """Import the module of the command that these words begin with; for others, look for kinds of other packages."""
+    first = next(iter(words), "")
+    found: str | dict[str, str] | None = COMMANDS.get(first)
+    if (found is None and first != "--version") or first == "plan":
+        add_kinds()
+    if isinstance(found, dict):
+        found = found.get(next(iter(words[1:]), ""))
+    if found is not None and ":" in found:
+        import_module(f"fedassay.cli.{found.partition(':')[0]}")
+
+
+@cache
+def add_kinds() -> None:
+    """Add the commands of kinds of tasks that other packages offer, once."""
+    for place, (name, kind) in enumerate(_added()):
+        group, _, own = name.rpartition(" ")
+        (app[group] if group else app).command(kind, name=own, sort_key=len(COMMANDS) + place)
+
+
+def _added() -> Iterator[tuple[str, Callable[..., Any]]]:
+    from fedassay.tasks.card import KINDS
+
+    for card in KINDS.values():
+        if card.asked_as in COMMANDS:
+            continue
+        from fedassay.cli.kinds import planning, running  # heavy, and mostly there is no such kind
+
+        yield card.name, running(card)
+        yield f"plan {card.name}", planning(card)
+
+
+def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Every command by its whole name, imported, in the order of the help."""
+    for name, where in COMMANDS.items():
+        below = (
+            {name: where}
+            if isinstance(where, str)
+            else {f"{name} {one}": at for one, at in where.items() if one}
+        )
+        for whole, at in below.items():
+            module, _, function = at.partition(":")
+            yield f"fedassay {whole}", getattr(import_module(f"fedassay.cli.{module}"), function)
+    yield from ((f"fedassay {name}", kind) for name, kind in _added())

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
-import typer
 from pyarrow import parquet
 from rich.console import Console
 from rich.rule import Rule
@@ -16,11 +15,12 @@ from rich.rule import Rule
 from fedassay import api
 from fedassay.api.study import run_study
 from fedassay.cli import options, output
+from fedassay.cli.command import Option, command
+from fedassay.cli.side_by_side import print_side_by_side
 from fedassay.data.hospitals import hospitals
-from fedassay.files import write_atomically
+from fedassay.documents.curves import save_overview
+from fedassay.files import replacement, write_atomically
 from fedassay.protocol import Budget, Neighbours, Protection, TrustModel
-from fedassay.reports.curves import save_overview
-from fedassay.reports.side_by_side import print_side_by_side
 from fedassay.reports.terminal import render
 from fedassay.simulation import Simulation
 from fedassay.study.file import StudyFile
@@ -48,7 +48,7 @@ score = "risk"
 label = "outcome"
 
 [privacy]
-trust = "distributed-dp" # noise that the hospitals add together, under the masks of a secure sum
+privacy = "distributed-dp" # noise that the hospitals add together, under the masks of a secure sum
 epsilon = {EPSILON}
 delta = 1e-6
 
@@ -71,16 +71,18 @@ level = 0.9
 """
 
 
+@command
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the study and what it leaves.")] = Path("demo-output"),
-    seed: Annotated[int, typer.Option(help="Makes the demo repeatable.")] = 1,
+    out: Annotated[Path, Option(help="Folder for the study and what it leaves.")] = Path("demo-output"),
+    seed: Annotated[int, Option(help="Makes the demo repeatable.")] = 1,
     quiet: options.Quiet = False,
 ) -> None:
     """Assay a miscalibrated model in 40 simulated hospitals, 200,000 patients: one study, then six trust models."""
     prepare(out)
     console = Console(quiet=quiet)
     data = hospitals(seed=seed)
-    parquet.write_table(pa.table(data), out / SCORES)
+    with replacement(out / SCORES) as partial:
+        parquet.write_table(pa.table(data), partial)
     write_atomically(out / "hospitals.toml", STUDY.format(seed=seed))
     console.print(f"40 hospitals, {len(data['risk']):,} patients, one model, no row leaves its hospital.")
     console.print(Rule("One study: evaluate, calibrate, conformalise and judge, for ε = 1"))
@@ -91,7 +93,7 @@ def demo(
     for text in (
         "",
         f"The study:   {out / 'hospitals.toml'}",
-        f"Its folder:  {folder} (fedassay verify {shlex.quote(str(folder))} checks it)",
+        f"Its folder:  {folder} (fedassay verify {shlex.quote(str(folder))} --any-key checks it)",
         f"Read this:   {(folder / 'report.html').absolute().as_uri()}",
     ):
         console.print(text, highlight=False, soft_wrap=True, markup=False)
@@ -119,7 +121,7 @@ def _side_by_side(data: Any, out: Path, *, seed: int, quiet: bool) -> dict[str, 
                 score="risk",
                 label="outcome",
                 thresholds=(0.2, 0.5),
-                trust=kind(),
+                privacy=kind(),
                 budget=Budget(epsilon=EPSILON) if kind.private else None,
                 **_terms(kind, Simulation(seed=seed, progress=advance)),
             )

@@ -2,47 +2,49 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import typer
 from rich.console import Console
 
+from fedassay.agenda import Agenda
 from fedassay.cli import file_drop_words as words
 from fedassay.cli import options, output
+from fedassay.cli.command import Argument, Option, command, takes
 from fedassay.cli.file_drop_site import decline_it, rehearse_answer, send_answer
-from fedassay.cli.file_drop_study import Proposal, conclude
 from fedassay.cli.study import Wanted, wanted
-from fedassay.crypto.identity import Identity, key_from_text
+from fedassay.crypto.identity import Identity
 from fedassay.errors import UsageError
 from fedassay.privacy.database_ledger import DatabaseLedger
 from fedassay.privacy.disclosure import Disclosure
-from fedassay.runtimes.file_drop import Asked, FileDropRuntime, Over, Participant, Study, Waiting, folders
-from fedassay.sites import COORDINATOR, SiteFile
+from fedassay.protocol import Message, Protection
+from fedassay.runtimes.file_drop import Asked, FileDropRuntime, Over, Participant, Waiting, folders, notices
+from fedassay.runtimes.file_drop.conclusion import conclude
+from fedassay.runtimes.file_drop.proposal import Proposal, opened_study, require_folder
+from fedassay.sites import SiteFile
 from fedassay.tasks.catalogue import TASKS
+from fedassay.trust.secure_sum import SecureSum
 
 DropFolder = Annotated[
-    Path, typer.Argument(metavar="DROP", help="The folder that carries the files: SFTP, a USB stick.")
+    Path, Argument(metavar="DROP", help="The folder that carries the files: SFTP, a USB stick.")
 ]
 
 
+@command
 def contribute(
     drop: DropFolder,
-    site: Annotated[Path, typer.Option(help="This site's own file, site.toml.")],
+    site: Annotated[Path, Option(help="This site's own file, site.toml.")],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would leave this site; send and charge nothing.")
+        bool, Option("--dry-run", help="Show what would leave this site; send and charge nothing.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Answer without asking for confirmation.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Answer without asking for confirmation.")] = False,
     decline: Annotated[
-        bool, typer.Option("--decline", help="Tell the coordinator that this site will not answer.")
+        bool, Option("--decline", help="Tell the coordinator that this site will not answer.")
     ] = False,
     json: Annotated[
         str | None,
-        typer.Option(
-            "--json", metavar="FILE", help="With --dry-run: all that would leave, as JSON; - for stdout."
-        ),
+        Option("--json", metavar="FILE", help="With --dry-run: all that would leave, as JSON; - for stdout."),
     ] = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -81,32 +83,28 @@ def _what_is_asked(participant: Participant, file: SiteFile, console: Console) -
     return asked
 
 
-@options.takes(wanted, options.terms, options.disclosure, options.no_seed, output.delivery)
+@takes(wanted, options.terms, options.disclosure, options.no_seed, output.delivery)
 def aggregate(
     drop: DropFolder,
     task: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[TASK]", help="The first time: what to ask, one of " + ", ".join(TASKS) + "."
-        ),
+        Argument(metavar="[TASK]", help="The first time: what to ask, one of " + ", ".join(TASKS) + "."),
     ] = None,
-    key: Annotated[Path | None, typer.Option(help="The coordinator's private key.")] = None,
+    key: Annotated[Path | None, Option(help="The coordinator's private key.")] = None,
     roster: Annotated[
-        Path | None, typer.Option(help="The first time: the sites' names and public keys (roster.toml).")
+        Path | None, Option(help="The first time: the sites' names and public keys (roster.toml).")
     ] = None,
     state: Annotated[
         Path | None,
-        typer.Option(help="Private folder of the coordinator. Default: fedassay-state beside the key."),
+        Option(help="Private folder of the coordinator. Default: fedassay-state beside the key."),
     ] = None,
     close: Annotated[
-        bool, typer.Option("--close", help="Go on without the sites that have not answered the open pass.")
+        bool, Option("--close", help="Go on without the sites that have not answered the open pass.")
     ] = False,
-    study: Annotated[str | None, typer.Option(help="The first time: a name for the study.")] = None,
+    study: Annotated[str | None, Option(help="The first time: a name for the study.")] = None,
     ledger: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE|URL", help="Where to record what is spent. Default: ledger.sqlite in --state."
-        ),
+        Option(metavar="FILE|URL", help="Where to record what is spent. Default: ledger.sqlite in --state."),
     ] = None,
     *,
     wanted: Wanted,
@@ -120,12 +118,12 @@ def aggregate(
         raise UsageError("--key: missing; give the coordinator's private key (`fedassay keys` makes one).")
     require_folder(drop)
     identity = Identity.load(key)
-    proposal = Proposal.of(task, wanted.of(task or ""), terms=terms, name=study)
+    proposal = _proposal(task, wanted.of(task or ""), terms=terms, name=study)
     beside = key.absolute().parent / "fedassay-state"
     state = beside if state is None else state
-    console = delivery.console
+    say = partial(words.say, delivery.console)
     with folders.locked(state):
-        begun = opened_study(drop, state, identity, proposal, roster, console, profile=disclosure)
+        begun = opened_study(drop, state, identity, proposal, roster, say, profile=disclosure)
         runtime = FileDropRuntime(begun, close=close)
         try:
             books = DatabaseLedger(ledger or state / "ledger.sqlite", None, anchor=state / "ledger.head")
@@ -135,67 +133,27 @@ def aggregate(
             again = f"fedassay aggregate {drop} --key {key}" + (
                 f" --state {state}" if state != beside else ""
             )
-            words.waiting(waiting, runtime, again, console)
+            notices.waiting(waiting, runtime, again, say)
             return
         finally:
             runtime.close()
-    words.refusals(runtime, console)
+    notices.refusals(runtime, say)
     wanted.deliver(result, delivery)
 
 
-def opened_study(
-    drop: Path,
-    state: Path,
-    identity: Identity,
-    proposal: Proposal | None,
-    roster: Path | None,
-    console: Console,
-    *,
-    profile: Disclosure | None = None,
-    before: Callable[[int], None] | None = None,
-) -> Study:
-    """The study of this folder, announced now if there is none; `before` may refuse that, given how many sites."""
-    study = Study.resume(drop, state=state, identity=identity)
-    keys = None if roster is None else read_roster(roster, identity)
-    if study is not None:
-        if proposal is not None:
-            proposal.check(study.announcement)
-        if keys is not None and keys != study.announcement.roster:
-            raise UsageError(f"{roster}: is not the roster of the study in {drop}; leave it out.")
-        return study
-    if proposal is None or keys is None:
-        raise UsageError(
-            f"{drop}: holds no study yet; the first call needs a task and the sites: "
-            f"fedassay aggregate {drop} {next(iter(TASKS))} --key KEY --roster roster.toml"
-        )
-    if before is not None:
-        before(len(keys))
-    study = proposal.announce(drop, state=state, identity=identity, roster=keys, profile=profile)
-    words.announced(study, console)
-    return study
-
-
-def read_roster(path: Path, identity: Identity) -> dict[str, bytes]:
-    """The sites of a roster file: a section [roster] of names and public keys, as in a site's file."""
-    try:
-        content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}).") from error
-    except ValueError as error:
-        raise UsageError(f"{path}: is not TOML ({error}); correct the line it names.") from error
-    if set(content) != {"roster"} or not isinstance(content["roster"], dict):
-        raise UsageError(f"{path}: expected one section, [roster], with names and public keys.")
-    keys = {name: key_from_text(text, whose=name) for name, text in content["roster"].items()}
-    if keys.pop(COORDINATOR, identity.public) != identity.public:
-        raise UsageError(
-            f"{path}: the key of {COORDINATOR} is not the one given as --key; correct one of them."
-        )
-    if identity.public in keys.values():
-        raise UsageError(f"{path}: a site has the key of the coordinator; each needs its own.")
-    return keys
-
-
-def require_folder(drop: Path) -> None:
-    """Refuse what is no folder."""
-    if not drop.is_dir():
-        raise UsageError(f"{drop}: is not a folder; create it, or mount what carries the files.")
+def _proposal(task: str | None, given: Message, *, terms: options.Terms, name: str | None) -> Proposal | None:
+    """A proposal from the options that were given, or None if there is no task."""
+    if task is None:
+        default = options.Terms(trust=SecureSum(), budget=None, protection=Protection())
+        if terms != default or name is not None or given:
+            raise UsageError(
+                "options of the study: they belong to the first call; name the task, or leave them out."
+            )
+        return None
+    return Proposal(
+        name=name or task,
+        agenda=Agenda.of(task, given),
+        trust=terms.trust,
+        budget=terms.budget,
+        protection=terms.protection,
+    )

@@ -11,34 +11,33 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import typer
 from rich.console import Console
+from rich.prompt import Confirm
 
 from fedassay import envelope, wire
 from fedassay.cli import file_drop_words as words
+from fedassay.cli import output
 from fedassay.client import Client
 from fedassay.endpoint import FileStore
 from fedassay.envelope import Refusal
 from fedassay.errors import FedassayError, FederationError, Refused, UsageError
-from fedassay.files import write_atomically
 from fedassay.privacy.book import copy_book
 from fedassay.privacy.ledger_place import Place
-from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import Message
+from fedassay.protocol import COORDINATOR, Message
 from fedassay.runtimes.file_drop import Asked, Participant
-from fedassay.sites import COORDINATOR, SiteFile
+from fedassay.sites import SiteFile
 
 
 def send_answer(participant: Participant, asked: Asked, file: SiteFile, *, yes: bool) -> Path:
     """Answer and put the reply into the drop; an answered request gets its reply again."""
     if asked.answered is not None:
-        return participant.send(asked, b"", SecureRandomness())
+        return participant.send(asked, b"")
     with _opened(_as_announced(file, asked)) as client:
         if asked.opened.request.exchange not in client.store.conversations:
             _check_rows(client)
             if not yes:  # one yes covers all passes of one question
                 _confirm()
-        return participant.send(asked, _answer(participant, asked, client), SecureRandomness())
+        return participant.send(asked, _answer(participant, asked, client))
 
 
 def decline_it(participant: Participant, asked: Asked) -> Path:
@@ -46,7 +45,7 @@ def decline_it(participant: Participant, asked: Asked) -> Path:
     if asked.answered is not None:
         raise UsageError(f"--decline: this site has answered request {asked.number} already.")
     reply = envelope.pack_refusal(sender=participant.name, code=Refusal.POLICY)
-    return participant.send(asked, reply, SecureRandomness())
+    return participant.send(asked, reply)
 
 
 def rehearse_answer(
@@ -60,13 +59,12 @@ def rehearse_answer(
         return
     with _copy_of(file.state) as copy:
         copied = replace(file, state=copy, ledger=_copy_of_ledger(file, copy))
-        with _opened(_as_announced(copied, asked)) as client:
+        with _opened(_as_announced(copied, asked), rehearsal=True) as client:
             _check_rows(client)
-            reply = wire.decode(_answer(participant, asked, client))
-    if json == "-":
-        sys.stdout.write(_as_json(reply))
-    elif json is not None:
-        write_atomically(Path(json), _as_json(reply))
+            _answer(participant, asked, client)
+            assert client.unsealed is not None
+            reply = wire.decode(client.unsealed)
+    output.write(_as_json(reply), json)
     words.reply(reply, asked, console)
 
 
@@ -76,9 +74,9 @@ def _as_announced(file: SiteFile, asked: Asked) -> SiteFile:
 
 
 @contextmanager
-def _opened(file: SiteFile) -> Iterator[Client]:
+def _opened(file: SiteFile, *, rehearsal: bool = False) -> Iterator[Client]:
     """The site's client, for as long as it is needed: its store has one owner at a time."""
-    client = file.open()
+    client = file.open(rehearsal=rehearsal)
     try:
         yield client
     finally:
@@ -130,7 +128,7 @@ def _copy_of(state: Path) -> Iterator[Path]:
 def _confirm() -> None:
     if not sys.stdin.isatty():
         raise UsageError("contribute: nobody is there to confirm; read what is asked and give --yes.")
-    if not typer.confirm("Answer this request?"):
+    if not Confirm.ask("Answer this request?"):
         raise Refused("contribute: not confirmed; nothing was sent or charged.")
 
 

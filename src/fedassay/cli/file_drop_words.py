@@ -1,4 +1,4 @@
-"""What `contribute` and `aggregate` say, and what they say to do next."""
+"""What `contribute` says, and what it says to do next."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from rich.table import Table
 
 from fedassay.crypto.identity import fingerprint
 from fedassay.errors import PolicyRefusal
-from fedassay.privacy.disclosure import Disclosure, is_seen
-from fedassay.runtimes.file_drop import Announcement, Asked, FileDropRuntime, Over, Study, Waiting
+from fedassay.privacy.disclosure import Disclosure
+from fedassay.protocol import COORDINATOR
+from fedassay.runtimes.file_drop import Announcement, Asked, Over
 from fedassay.runtimes.file_drop.participant import announcement_fingerprint
-from fedassay.sites import COORDINATOR, SiteFile
+from fedassay.sites import SiteFile
 
 _SHOWN = 12
 """Values of an array that are printed; --json writes all of them."""
@@ -40,45 +41,6 @@ def _visible(text: str) -> str:
     safe \x1b[2J
     """
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
-
-
-# --- the coordinator ------------------------------------------------------------------------------------
-
-
-def announced(study: Study, console: Console) -> None:
-    """After the first call."""
-    announcement = study.announcement
-    say(console, f"Announced the study {announcement.study} to {', '.join(announcement.roster)}.")
-    say(console, f"Fingerprint of the announcement: {announcement_fingerprint(announcement)}")
-    say(console, f"Private state, to be kept until the result is there: {study.home}")
-
-
-def waiting(state: Waiting, runtime: FileDropRuntime, again: str, console: Console) -> None:
-    """While replies are missing."""
-    refusals(runtime, console)
-    total = len(state.answered) + len(state.missing)
-    answered = f" (answered: {', '.join(state.answered)})" if state.answered else ""
-    say(
-        console,
-        f"Pass {state.number}: {len(state.answered)} of {total} replies are there{answered}; waiting for "
-        f"{', '.join(state.missing)}.",
-    )
-    say(
-        console,
-        f"Next: bring {runtime.study.drop} to these sites; each runs `fedassay contribute DROP --site site.toml`. "
-        f"Then run here `{again}`; with --close it goes on without those who are missing.",
-    )
-
-
-def refusals(runtime: FileDropRuntime, console: Console) -> None:
-    """Files and sites that do not count."""
-    for note in runtime.notes:
-        say(console, f"Refused: {note}")
-    for name, code in runtime.refusals.items():
-        say(console, f"{name} did not answer: {code}.")
-
-
-# --- the site -------------------------------------------------------------------------------------------
 
 
 def nothing_asked(drop: Path, name: str, console: Console) -> None:
@@ -147,11 +109,14 @@ def _facts(announcement: Announcement, asked: Asked, file: SiteFile) -> Iterator
     if protection.rows_per_client is not None:
         yield "rows used", f"at most {protection.rows_per_client:,}"
     profile = _profile(file)
-    if profile is not None and is_seen(opened.trust.name):
+    if profile is not None and opened.trust.shows_measurements:
         yield "small counts", f"{profile.words} before they leave ({profile.name})"
     price = "no noise" if budget is None else f"epsilon {budget.epsilon:.3g}, delta {budget.delta:.3g}"
     yield "budget", f"{price}; recorded in the ledger of {file.dataset}"
     yield "cohort", f"{len(announcement.roster)} sites: {', '.join(announcement.roster)}"
+    attendance = opened.trust.attendance(len(announcement.roster))
+    if attendance:
+        yield "attendance", attendance
 
 
 def _parameters(summary: Any) -> Iterator[str]:

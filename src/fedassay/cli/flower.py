@@ -2,45 +2,37 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
 
-import typer
 from rich.console import Console
 
 from fedassay.agenda import Agenda
 from fedassay.cli import options, output
-from fedassay.cli.flower_site import site
+from fedassay.cli.command import Argument, Option, command, takes
 from fedassay.cli.study import Wanted, wanted
 from fedassay.errors import UsageError
 from fedassay.protocol import Setting
-from fedassay.result import Result
 from fedassay.runtimes.flower.app_bundle import write_app
 from fedassay.runtimes.flower.coordinator_file import VARIABLE, write_coordinator
-from fedassay.runtimes.flower.events import Event
+from fedassay.runtimes.flower.deployment import watched
 from fedassay.runtimes.flower.study import Study
-from fedassay.runtimes.flower.submission import Connection, submit
+from fedassay.runtimes.flower.submission import Connection
 from fedassay.tasks.catalogue import TASKS
 
-flower_app = typer.Typer(
-    name="flower", help="Run between machines on Flower: app, submit, site.", no_args_is_help=True
-)
-flower_app.command()(site)
 
-
-@flower_app.command("app")
+@command
 def app_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the app.")],
+    folder: Annotated[Path, Argument(metavar="DIR", help="Folder for the app.")],
     coordinator: Annotated[
-        Path, typer.Option(help="The coordinator's file, which lies on the SuperLink's machine.")
+        Path, Option(help="The coordinator's file, which lies on the SuperLink's machine.")
     ] = Path("coordinator.toml"),
     key: Annotated[
-        Path | None, typer.Option(help="The coordinator's private key: writes the coordinator's file too.")
+        Path | None, Option(help="The coordinator's private key: writes the coordinator's file too.")
     ] = None,
     roster: Annotated[
-        Path | None, typer.Option(help="With --key: the sites' names and public keys (roster.toml).")
+        Path | None, Option(help="With --key: the sites' names and public keys (roster.toml).")
     ] = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -65,26 +57,23 @@ def app_command(
         console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
-@flower_app.command("submit")
-@options.takes(wanted, options.terms, options.no_seed, output.delivery)
+@takes(wanted, options.terms, options.no_seed, output.delivery)
 def submit_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The app's folder.")],
+    folder: Annotated[Path, Argument(metavar="DIR", help="The app's folder.")],
     study: Annotated[
-        str, typer.Option(help="A name for the study. The same name goes on with a run that broke off.")
+        str, Option(help="A name for the study. The same name goes on with a run that broke off.")
     ],
-    address: Annotated[str | None, typer.Option(help="The SuperLink, HOST:PORT.")] = None,
+    address: Annotated[str | None, Option(help="The SuperLink, HOST:PORT.")] = None,
     root_certificates: Annotated[
-        Path | None, typer.Option(help="The certificate by which the SuperLink is recognised.")
+        Path | None, Option(help="The certificate by which the SuperLink is recognised.")
     ] = None,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Without TLS: for a test on one machine.")
-    ] = False,
+    insecure: Annotated[bool, Option("--insecure", help="Without TLS: for a test on one machine.")] = False,
     connection: Annotated[
-        str | None, typer.Option(help="Instead of an address: a connection in Flower's own settings.")
+        str | None, Option(help="Instead of an address: a connection in Flower's own settings.")
     ] = None,
-    task: Annotated[str, typer.Option(help="What to run: " + ", ".join(TASKS) + ".")] = "evaluate",
-    timeout: Annotated[float, typer.Option(help="Seconds that a site has for each leg.")] = 120.0,
-    wait: Annotated[float, typer.Option(help="Seconds to wait for sites that are not there yet.")] = 60.0,
+    task: Annotated[str, Option(help="What to run: " + ", ".join(TASKS) + ".")] = "evaluate",
+    timeout: Annotated[float, Option(help="Seconds that a site has for each leg.")] = 120.0,
+    wait: Annotated[float, Option(help="Seconds to wait for sites that are not there yet.")] = 60.0,
     *,
     wanted: Wanted,
     terms: options.Terms,
@@ -97,18 +86,6 @@ def submit_command(
     reached = Connection(
         address=address, root_certificates=root_certificates, insecure=insecure, name=connection
     )
-    document = submitted(folder, asked, reached, quiet=delivery.quiet)
-    wanted.deliver(Result.from_json(document), delivery)
-
-
-def submitted(folder: Path, asked: Study, reached: Connection, *, quiet: bool) -> str:
-    """Submit a study and show how it goes; the document that comes back."""
-    with output.progress(quiet=quiet) as advance:
-
-        def heard(event: Event) -> None:
-            if event["event"] == "progress":
-                advance(int(event["leg"]), int(event["done"]), int(event["total"]))
-            elif event["event"] == "warning" and not quiet:
-                print(f"Warning: {event.get('message')}", file=sys.stderr)
-
-        return submit(folder, asked, reached, heard=heard)
+    with delivery.progress() as progress:
+        result = watched(folder, asked, reached, progress=progress, warn=output.warning(quiet=delivery.quiet))
+    wanted.deliver(result, delivery)

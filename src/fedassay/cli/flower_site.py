@@ -6,9 +6,10 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
+from rich.prompt import Prompt
 
+from fedassay.cli.command import Option, command
 from fedassay.crypto.identity import Identity, fingerprint, key_from_text, key_to_text
 from fedassay.data.schema import ROLES, Columns
 from fedassay.data.sources import source_named
@@ -16,58 +17,52 @@ from fedassay.data.sql import Database
 from fedassay.errors import PolicyRefusal, UsageError
 from fedassay.files import write_atomically
 from fedassay.privacy.randomness import SecureRandomness
+from fedassay.protocol import COORDINATOR
 from fedassay.runtimes.flower.app_bundle import to_toml
-from fedassay.sites import COORDINATOR, SiteFile
+from fedassay.sites import SiteFile
 from fedassay.trust import TRUST_MODELS
 
 
+@command
 def site(
-    out: Annotated[Path, typer.Option(help="The site's file to write.")] = Path("site.toml"),
-    name: Annotated[str | None, typer.Option(help="This site's name, as in the roster.")] = None,
-    data: Annotated[
-        str | None, typer.Option(help="The data: .parquet, .csv or .npz, or a database URL.")
-    ] = None,
-    query: Annotated[
-        str | None, typer.Option(help="With a database URL: the SELECT whose rows are used.")
-    ] = None,
+    out: Annotated[Path, Option(help="The site's file to write.")] = Path("site.toml"),
+    name: Annotated[str | None, Option(help="This site's name, as in the roster.")] = None,
+    data: Annotated[str | None, Option(help="The data: .parquet, .csv or .npz, or a database URL.")] = None,
+    query: Annotated[str | None, Option(help="With a database URL: the SELECT whose rows are used.")] = None,
     dataset: Annotated[
-        str | None, typer.Option(help="What the ledger calls these rows. Default: NAME/FILE.")
+        str | None, Option(help="What the ledger calls these rows. Default: NAME/FILE.")
     ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(help=f"ROLE=COLUMN, such as score=p; may be repeated. Roles: {', '.join(ROLES)}."),
+        Option(help=f"ROLE=COLUMN, such as score=p; may be repeated. Roles: {', '.join(ROLES)}."),
     ] = None,
     trust_model: Annotated[
-        list[str] | None, typer.Option(help="A trust model that this site allows; may be repeated.")
+        list[str] | None, Option(help="A trust model that this site allows; may be repeated.")
     ] = None,
-    smallest_cohort: Annotated[int, typer.Option(help="The fewest sites with which this site adds up.")] = 3,
+    smallest_cohort: Annotated[int, Option(help="The fewest sites with which this site adds up.")] = 3,
     epsilon: Annotated[
-        float | None, typer.Option(help="Privacy budget of these rows, in total; none: no noisy queries.")
+        float | None, Option(help="Privacy budget of these rows, in total; none: no noisy queries.")
     ] = None,
-    delta: Annotated[float, typer.Option(help="The delta of that budget.")] = 0.0,
-    key: Annotated[
-        Path | None, typer.Option(help="This site's private key; made if it is not there.")
-    ] = None,
-    state: Annotated[
-        Path | None, typer.Option(help="Private folder for the ledger and the state of runs.")
-    ] = None,
+    delta: Annotated[float, Option(help="The delta of that budget.")] = 0.0,
+    key: Annotated[Path | None, Option(help="This site's private key; made if it is not there.")] = None,
+    state: Annotated[Path | None, Option(help="Private folder for the ledger and the state of runs.")] = None,
     roster: Annotated[
-        Path | None, typer.Option(help="Names and public keys of all (roster.toml), from the coordinator.")
+        Path | None, Option(help="Names and public keys of all (roster.toml), from the coordinator.")
     ] = None,
-    superlink: Annotated[str, typer.Option(help="The SuperLink, HOST:PORT, for the printed command.")] = (
+    superlink: Annotated[str, Option(help="The SuperLink, HOST:PORT, for the printed command.")] = (
         "SUPERLINK:8000"
     ),
 ) -> None:
     """Write a site's file: what it holds, what it allows, whom it believes. Asks for what is not given."""
     if out.exists():
         raise UsageError(f"{out}: exists already; a site's rules are not overwritten, give another file.")
-    name = name or typer.prompt("Name of this site, as in the roster")
-    data = data or str(typer.prompt("Data file (.parquet, .csv, .npz)"))
+    name = name or Prompt.ask("Name of this site, as in the roster")
+    data = data or Prompt.ask("Data file (.parquet, .csv, .npz)")
     source = source_named(data, query)
     columns = _columns(column or _asked_columns())
-    allowed = trust_model or [typer.prompt("Trust model that this site allows", default="secure-sum")]
-    key = key or Path(typer.prompt("Private key (made if it is not there)", default=f"{name}.key"))
-    roster = roster or Path(typer.prompt("Roster with everybody's public keys", default="roster.toml"))
+    allowed = trust_model or [Prompt.ask("Trust model that this site allows", default="secure-sum")]
+    key = key or Path(Prompt.ask("Private key (made if it is not there)", default=f"{name}.key"))
+    roster = roster or Path(Prompt.ask("Roster with everybody's public keys", default="roster.toml"))
     unknown = sorted(set(allowed) - set(TRUST_MODELS))
     if unknown:
         raise UsageError(f"trust model: got {unknown[0]!r}, expected one of {', '.join(TRUST_MODELS)}.")
@@ -115,8 +110,8 @@ def _toml(head: dict[str, Any], sections: dict[str, dict[str, Any]]) -> str:
 
 
 def _asked_columns() -> list[str]:
-    score = typer.prompt("Column with the model's probabilities")
-    label = typer.prompt("Column with the true labels")
+    score = Prompt.ask("Column with the model's probabilities")
+    label = Prompt.ask("Column with the true labels")
     return [f"score={score}", f"label={label}"]
 
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from fedassay.cli import options
+from fedassay.cli.command import Argument, Option, command
 from fedassay.cli.init_questions import (
     Asker,
     ask_columns,
@@ -36,6 +36,7 @@ from fedassay.errors import DataError, UsageError
 from fedassay.files import write_atomically
 from fedassay.study.file import StudyFile
 from fedassay.study.first import SIMULATED_CLIENTS, Draft
+from fedassay.study.folder import folder_of
 from fedassay.study.guess import Look, look_at
 from fedassay.study.schema import schema_text
 from fedassay.trust import TRUST_MODELS
@@ -46,46 +47,43 @@ _OPTION = re.compile(r"--transform (\w+)")
 """What findings advise, as an option of the commands for single tasks."""
 
 
+@command
 def init(
     data: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[DATA]",
             help="A .parquet, .csv or .npz file, a folder with one file per site, or a database URL with --query.",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The study file to write.")] = Path("study.toml"),
-    query: Annotated[
-        str | None, typer.Option(help="With a database URL: the SELECT whose rows are used.")
-    ] = None,
+    out: Annotated[Path, Option(metavar="FILE", help="The study file to write.")] = Path("study.toml"),
+    query: Annotated[str | None, Option(help="With a database URL: the SELECT whose rows are used.")] = None,
     role: Annotated[
         list[str] | None,
-        typer.Option(metavar="ROLE=COLUMN", help="A column in its role, such as score=p; may be repeated."),
+        Option(metavar="ROLE=COLUMN", help="A column in its role, such as score=p; may be repeated."),
     ] = None,
     client: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column that names the client; - if there is none.")
+        str | None, Option(metavar="COLUMN", help="Column that names the client; - if there is none.")
     ] = None,
     privacy: Annotated[
-        str | None, typer.Option(help="Trust model: " + ", ".join(TRUST_MODELS) + ". Default: secure-sum.")
+        str | None, Option(help="Trust model: " + ", ".join(TRUST_MODELS) + ". Default: secure-sum.")
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Budget of all tasks together. Default: 1.")] = None,
+    epsilon: Annotated[float | None, Option(help="Budget of all tasks together. Default: 1.")] = None,
     task: Annotated[
-        list[str] | None, typer.Option(help="What to ask; may be repeated. Default: what the columns allow.")
+        list[str] | None, Option(help="What to ask; may be repeated. Default: what the columns allow.")
     ] = None,
-    level: Annotated[float | None, typer.Option(help="Coverage of prediction sets. Default: 0.9.")] = None,
-    name: Annotated[str | None, typer.Option(help="Of the study. Default: that of the data.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: options and defaults.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it is there.")] = False,
+    level: Annotated[float | None, Option(help="Coverage of prediction sets. Default: 0.9.")] = None,
+    name: Annotated[str | None, Option(help="Of the study. Default: that of the data.")] = None,
+    yes: Annotated[bool, Option("--yes", "-y", help="Ask nothing: options and defaults.")] = False,
+    force: Annotated[bool, Option("--force", help="Overwrite the file if it is there.")] = False,
     schema: Annotated[
-        bool, typer.Option("--schema", help="Write study.schema.json beside it, by which editors help.")
+        bool, Option("--schema", help="Write study.schema.json beside it, by which editors help.")
     ] = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Write a first study: look at a data file, ask a few questions, and say what to do next."""
     if not yes and not sys.stdin.isatty():
-        raise UsageError(
-            "init: nobody is there to answer; give --yes, and options for what is not the default."
-        )
+        raise UsageError("init: this is not a terminal; use --yes, and options for what is not the default.")
     asker = Asker(console=Console(quiet=quiet), silent=yes)
     given = roles_given(role or [])
     check_free(out, asker, force=force)
@@ -102,7 +100,7 @@ def init(
     if "conformal" in chosen and level is None:
         level = asker.number("What share of new rows shall prediction sets cover?", 0.9, below=1)
     draft = Draft(
-        name=name or _name(data),
+        name=name or _name(data, out),
         path=data if is_url(data) else os.path.relpath(data, out.absolute().parent),
         query=query,
         client=owner,
@@ -112,12 +110,13 @@ def init(
         epsilon=budget,
         delta=_DELTA,
         tasks=chosen,
-        parameters=parameters_of(chosen, source, columns, level=level),
+        parameters=parameters_of(chosen, source, columns, level=level, classes=profile.get("classes")),
         expected=_expected(profile, columns),
         schema="./study.schema.json" if schema else None,
     )
     draft, left_out = affordable(draft, out, profile, insist=bool(task))
     study = StudyFile.parse(draft.text(), out)
+    folder_of(study)  # refuses a name that is that of the data
     write_atomically(out, draft.text())
     if schema:
         write_atomically(out.absolute().parent / "study.schema.json", schema_text())
@@ -139,10 +138,12 @@ def _looked(asker: Asker, given: str | None, query: str | None) -> tuple[str, Pa
             asker.console.print(escape(str(error)), highlight=False, soft_wrap=True)
 
 
-def _name(data: str) -> str:
-    """A name for the study from that of the data."""
+def _name(data: str, out: Path) -> str:
+    """A name for the study from that of the data, but not for the folder that holds them."""
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(data.partition("?")[0]).stem).strip("._-")
-    return stem[:40] or "study"
+    name = stem[:40] or "study"
+    taken = not is_url(data) and (out.absolute().parent / name).resolve() == Path(data).resolve()
+    return f"{name[:34]}-study" if taken else name
 
 
 def _profile(report: CheckReport, *, dealt: bool) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-import click
 from rich.console import Console
 from rich.markup import escape
 from rich.prompt import Prompt
@@ -16,9 +15,9 @@ from rich.table import Table
 
 from fedassay.data.schema import ROLES
 from fedassay.errors import UsageError
-from fedassay.planning.trust_table import SECRECY
 from fedassay.study.guess import MODELS, Look, candidates, guess_clients, guess_model
 from fedassay.trust import TRUST_MODELS
+from fedassay.trust.card import TRUST_CARDS
 
 NOBODY = "-"
 """The answer for no column."""
@@ -40,10 +39,7 @@ class Asker:
             return default
         shown = None if choices is None else list(choices)
         while True:
-            try:
-                found = Prompt.ask(question, default=default, choices=shown, console=self.console)
-            except EOFError:  # nobody is there any more
-                raise click.Abort from None
+            found = Prompt.ask(question, default=default, choices=shown, console=self.console)
             if found:
                 return found.strip()
 
@@ -240,6 +236,6 @@ def _show_trust_models(console: Console) -> None:
     table = Table(title="Who learns what", title_justify="left", title_style="bold")
     for heading in ("trust model", "the server learns", "readers learn", "rests on"):
         table.add_column(heading)
-    for name in TRUST_MODELS:
-        table.add_row(name, SECRECY[name].server, SECRECY[name].readers, SECRECY[name].rests_on)
+    for name, card in TRUST_CARDS.items():
+        table.add_row(name, card.server_learns, card.readers_learn, card.rests_on)
     console.print(table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,7 @@ from fedassay.run import rehearse
 from fedassay.study.file import StudyFile
 from fedassay.study.first import Draft
 from fedassay.summaries.quantities import QUANTITIES, scores_of
-
-_NEEDS: Mapping[str, tuple[frozenset[str], ...]] = {
-    "evaluate": (frozenset({"score", "label"}), frozenset({"class", "logits"})),
-    "calibrate": (frozenset({"score", "label"}), frozenset({"class", "logits"})),
-    "conformal": tuple(frozenset(one.columns) for name, one in QUANTITIES.items() if name != "value"),
-    "ecdf": (frozenset({"value"}),),
-    "infer": (frozenset({"features", "target"}),),
-}
-"""Tasks of a first study, and the roles of which one set has to be there."""
+from fedassay.tasks.card import KINDS
 
 
 def tasks_of(columns: Mapping[str, str]) -> tuple[str, ...]:
@@ -33,7 +26,13 @@ def tasks_of(columns: Mapping[str, str]) -> tuple[str, ...]:
     >>> tasks_of({"target": "y", "prediction": "p"})
     ('conformal',)
     """
-    possible = tuple(task for task, sets in _NEEDS.items() if any(roles <= columns.keys() for roles in sets))
+    fitting = (
+        card.asked_as
+        for card in KINDS.values()
+        if KINDS[card.asked_as].in_first_study
+        and any(roles <= columns.keys() for roles in card.study_rules.column_sets())
+    )
+    possible = tuple(dict.fromkeys(fitting))
     if not possible:
         raise UsageError(
             f"columns: got the roles {', '.join(columns)}, which no task can do with alone; expected score and label, "
@@ -43,27 +42,19 @@ def tasks_of(columns: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def parameters_of(
-    tasks: tuple[str, ...], source: Any, columns: Mapping[str, str], *, level: float | None
+    tasks: tuple[str, ...],
+    source: Any,
+    columns: Mapping[str, str],
+    *,
+    level: float | None,
+    classes: int | None,
 ) -> dict[str, dict[str, Any]]:
     """Entries that tasks cannot do without: the coverage, and public ranges, for which the first rows are looked at."""
-    found: dict[str, dict[str, Any]] = {}
-    if "conformal" in tasks:
-        found["conformal"] = {"level": 0.9 if level is None else level}
-        quantity = _measured(columns)
-        if quantity is not None:
-            found["conformal"]["score_range"] = _range(source, columns, quantity)
-    if "ecdf" in tasks:
-        low, high = _range(source, columns, "value")
-        found["ecdf"] = {"lower": low, "upper": high}
-    return found
-
-
-def _measured(columns: Mapping[str, str]) -> str | None:
-    """The conformity score of these columns, if nobody can know its range."""
-    for name in ("conformity", "cqr", "normalised", "absolute"):
-        if columns.keys() >= set(QUANTITIES[name].columns):
-            return name
-    return None
+    found = {
+        task: KINDS[task].study_rules.first_entries(columns, level, classes, partial(_range, source, columns))
+        for task in tasks
+    }
+    return {task: entries for task, entries in found.items() if entries}
 
 
 def _range(source: Any, columns: Mapping[str, str], quantity: str) -> list[float]:

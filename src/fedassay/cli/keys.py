@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from fedassay.crypto.identity import Identity, fingerprint, key_to_text
+from fedassay.cli.command import Argument, command
+from fedassay.crypto.identity import Credentials, Identity, fingerprint, key_to_text
+from fedassay.crypto.prekeys import DAY, DAYS_NAMED
+from fedassay.member_store import MemberStore
 from fedassay.privacy.randomness import SecureRandomness
+from fedassay.sites import prekeys_of
 
 
+@command
 def keys(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The private key's file, such as hospital-a.key.")
-    ],
+    file: Annotated[Path, Argument(metavar="FILE", help="The private key's file, such as hospital-a.key.")],
 ) -> None:
     """Make a key pair (or show the one that is there) and print the public key for the others' rosters."""
     there = file.exists()
     identity = Identity.load(file) if there else Identity.draw(SecureRandomness())
     if not there:
         identity.save(file)
-    typer.echo(
+    print(
         f"Private key:  {file} ({'it was there already' if there else 'new'}; it never leaves this machine)"
     )
-    typer.echo(f'Public key:   {file.stem} = "{key_to_text(identity.public)}"')
-    typer.echo(f"Fingerprint:  {fingerprint(identity.public)}")
-    typer.echo(
-        "Next: send the line of the public key to everybody, and read the fingerprint to them by telephone."
+    card = MemberStore(prekeys_of(file)).card(Credentials(identity=identity, roster={}), SecureRandomness())
+    until = datetime.fromtimestamp(card.issued + DAYS_NAMED * DAY, UTC).date()
+    print(f"Prekeys:      {prekeys_of(file)} (never in a backup: an old copy of it is worth nothing)")
+    print(f'Card:         {file.stem} = "{key_to_text(identity.public)} {card.to_text()}"')
+    print(f"Fingerprint:  {fingerprint(identity.public)}")
+    print(
+        "Next: send the line of the card to everybody, for their rosters, and read the fingerprint to them by "
+        f"telephone. A study can begin with this card until {until}; for a later one, send the coordinator a new one."
     )

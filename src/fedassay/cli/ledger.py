@@ -5,20 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json as json_module
-import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from annotated_types import Interval
 from rich.console import Console
 
-from fedassay.cli import options
+from fedassay.cli import options, output
+from fedassay.cli.command import Option, command, takes
 from fedassay.cli.ledger_source import Checked, Source, source
-from fedassay.cli.output import check_writable
 from fedassay.errors import UsageError
-from fedassay.files import write_atomically
 from fedassay.privacy.book import Book
 from fedassay.privacy.chain import REFUSED, Record, canonical
 from fedassay.privacy.database_records import refusal_of
@@ -26,29 +24,24 @@ from fedassay.privacy.ledger import Charge, compose
 from fedassay.privacy.ledger_place import Place
 from fedassay.protocol import Part
 
-ledger_app = typer.Typer(
-    name="ledger", help="What was released and what it cost: show, budget, export.", no_args_is_help=True
-)
-
-Dataset = Annotated[str | None, typer.Option("--dataset", metavar="D", help="Only this data set.")]
+Dataset = Annotated[str | None, Option("--dataset", metavar="D", help="Only this data set.")]
 Json = Annotated[
-    str | None, typer.Option("--json", metavar="FILE", help="Write it as JSON; - for standard output.")
+    str | None, Option("--json", metavar="FILE", help="Write it as JSON; - for standard output.")
 ]
 
 
-@ledger_app.command()
-@options.takes(source)
+@takes(source)
 def show(
     dataset: Dataset = None,
-    last: Annotated[int, typer.Option(min=1, help="How many records, counted from the newest.")] = 20,
-    refusals: Annotated[bool, typer.Option("--refusals", help="The refused requests instead.")] = False,
+    last: Annotated[int, Interval(ge=1), Option(help="How many records, counted from the newest.")] = 20,
+    refusals: Annotated[bool, Option("--refusals", help="The refused requests instead.")] = False,
     json: Json = None,
     quiet: options.Quiet = False,
     *,
     source: Source,
 ) -> None:
     """Show the records, the newest last."""
-    check_writable(json)
+    output.check_writable(json)
     checked = source.read()
     if refusals:
         lines = [
@@ -65,8 +58,7 @@ def show(
     _conclude(checked, {"records": lines[-last:]}, json, console)
 
 
-@ledger_app.command()
-@options.takes(source)
+@takes(source)
 def budget(
     dataset: Dataset = None,
     json: Json = None,
@@ -75,7 +67,7 @@ def budget(
     source: Source,
 ) -> None:
     """Show what was spent on each data set and each part of it, and what remains."""
-    check_writable(json)
+    output.check_writable(json)
     checked = source.read()
     found = checked.datasets(dataset)
     if dataset is not None and not found:
@@ -89,12 +81,11 @@ def budget(
     _conclude(checked, {"datasets": lines}, json, console)
 
 
-@ledger_app.command()
-@options.takes(source)
+@takes(source)
 def export(
     out: Annotated[
         str,
-        typer.Option(metavar="FILE", help="FILE.csv, FILE.jsonl, or - for JSON lines on standard output."),
+        Option(metavar="FILE", help="FILE.csv, FILE.jsonl, or - for JSON lines on standard output."),
     ] = "-",
     dataset: Dataset = None,
     quiet: options.Quiet = False,
@@ -104,23 +95,20 @@ def export(
     """Write all records, with their hashes, as JSON lines or CSV."""
     if out != "-" and Path(out).suffix not in (".csv", ".jsonl"):
         raise UsageError(f"--out: got {out!r}, expected a file that ends in .csv or .jsonl.")
-    check_writable(out)
+    output.check_writable(out)
     checked = source.read()
     records = [one for one in checked.records if dataset in (None, one.body.get("dataset"))]
     text = _csv(records) if out.endswith(".csv") else "".join(map(_line, records))
-    if out == "-":
-        sys.stdout.write(text)
-    else:
-        write_atomically(Path(out), text)
+    output.write(text, out)
     console = Console(quiet=quiet, stderr=True)
     console.print(checked.statement, highlight=False, soft_wrap=True, markup=False)
 
 
-@ledger_app.command("anchor")
+@command
 def anchor_command(
-    ledger: Annotated[str, typer.Option("--ledger", metavar="FILE|URL", help="The ledger.")],
+    ledger: Annotated[str, Option("--ledger", metavar="FILE|URL", help="The ledger.")],
     anchor: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where this machine is to keep its head.")
+        Path | None, Option(metavar="FILE", help="Where this machine is to keep its head.")
     ] = None,
 ) -> None:
     """Begin to keep the head of a ledger that has records already, such as one that others share."""
@@ -132,9 +120,9 @@ def anchor_command(
     opened = DatabaseLedger(ledger, None, anchor=anchor)
     opened.adopt()
     book: Book = opened._book
-    typer.echo(f"{book.place.label}: {book.head.sequence} records, head {book.head.hash}")
+    print(f"{book.place.label}: {book.head.sequence} records, head {book.head.hash}")
     if file is None:
-        typer.echo("Next: compare this head with what the others see (`fedassay ledger show`), by telephone.")
+        print("Next: compare this head with what the others see (`fedassay ledger show`), by telephone.")
 
 
 def _charges(checked: Checked, dataset: str | None, delta: float) -> Iterable[dict[str, Any]]:
@@ -219,10 +207,7 @@ def _conclude(checked: Checked, document: dict[str, Any], json: str | None, cons
     """Write the JSON that was asked for, and say what was checked."""
     verified = {"records": len(checked.records), "head": checked.head.hash, "anchored": checked.anchored}
     text = json_module.dumps({**document, "verified": verified}, indent=2, allow_nan=False) + "\n"
-    if json == "-":
-        sys.stdout.write(text)
-    elif json is not None:
-        write_atomically(Path(json), text)
+    output.write(text, json)
     console.print(checked.statement, highlight=False, soft_wrap=True, markup=False)
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from fedassay.cli.command import Option
 from fedassay.errors import UsageError
 from fedassay.privacy.book import Book
 from fedassay.privacy.chain import CHARGE, Head, Record, charge_of
@@ -74,20 +73,20 @@ class Checked:
 def source(
     ledger: Annotated[
         str | None,
-        typer.Option("--ledger", metavar="FILE|URL", help="An SQLite file, or a PostgreSQL URL."),
+        Option("--ledger", metavar="FILE|URL", help="An SQLite file, or a PostgreSQL URL."),
     ] = None,
     anchor: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="With --ledger URL: where this machine keeps its head."),
+        Option(metavar="FILE", help="With --ledger URL: where this machine keeps its head."),
     ] = None,
-    site: Annotated[Path | None, typer.Option(metavar="site.toml", help="The ledger of this site.")] = None,
+    site: Annotated[Path | None, Option(metavar="site.toml", help="The ledger of this site.")] = None,
     coordinator: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The ledger of this coordinator's file (Flower).")
+        Path | None, Option(metavar="FILE", help="The ledger of this coordinator's file (Flower).")
     ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="A budget to compare with. Default: that of the site or coordinator.")
+        float | None, Option(help="A budget to compare with. Default: that of the site or coordinator.")
     ] = None,
-    delta: Annotated[float | None, typer.Option(help="The delta at which epsilons are computed.")] = None,
+    delta: Annotated[float | None, Option(help="The delta at which epsilons are computed.")] = None,
 ) -> Source:
     """The options that say which ledger."""
     if sum(one is not None for one in (ledger, site, coordinator)) != 1:

@@ -2,55 +2,42 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from enum import StrEnum
-from functools import wraps
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import typer
-
-from fedassay.data.partition import Partition
-from fedassay.data.sources import source_named
-from fedassay.data.sql import Database
-from fedassay.errors import PolicyRefusal, UsageError
+from fedassay.cli import output
+from fedassay.cli.command import Argument, Given, Option, OptionsOf, takes
+from fedassay.errors import ParameterError, PolicyRefusal, UsageError
+from fedassay.parameters import in_words, made, meant
 from fedassay.privacy.disclosure import PROFILES, Disclosure, profile_named
-from fedassay.privacy.policy_file import PolicyFile
-from fedassay.protocol import Budget, Neighbours, Protection, TrustModel, Unit
-from fedassay.simulation import Simulation
-from fedassay.sites import policy_file
+from fedassay.protocol import Budget, Protection, TrustModel
+from fedassay.runtimes.card import DEFAULT, simulation_named, simulations
 from fedassay.trust import TRUST_MODELS
+from fedassay.trust.card import TRUST_CARDS
 
+if TYPE_CHECKING:
+    from fedassay.data.partition import Partition
+    from fedassay.data.sql import Database
+    from fedassay.privacy.policy_file import PolicyFile
+    from fedassay.result import Result
+    from fedassay.simulation import Simulation
 
-class Mode(StrEnum):
-    """How the in-process runtime simulates clients."""
+    Source = Path | Database
+    """Where rows are."""
 
-    AUTO = "auto"
-    FAITHFUL = "faithful"
-    AGGREGATE = "aggregate"
-
-
-T = TypeVar("T")
-Source = Path | Database
-"""Where rows are."""
-
-Client = str | Partition | None
-"""How rows become clients: by a column, dealt out, or each row by itself."""
+    Client = str | Partition | None
+    """How rows become clients: by a column, dealt out, or each row by itself."""
 
 ClientColumn = Annotated[
     str | None,
-    typer.Option("--client", help="Column that names the client. Without it every row is its own client."),
+    Option("--client", help="Column that names the client. Without it every row is its own client."),
 ]
 JsonFile = Annotated[
     str | None,
-    typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output."),
+    Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output."),
 ]
-ReportFile = Annotated[
-    Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page with tables and plots.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print nothing but errors.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,51 +49,19 @@ class Terms:
     protection: Protection
 
 
-def takes(*groups: Callable[..., Any]) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Give a command shared options: where it has a parameter named like a group, it gets what the group makes.
-
-    A group is a function from options to an object, such as `terms`. Its options stand in the place of the
-    parameter, in the help too. A group may be made of groups.
-    """
-    signatures = {group.__name__: inspect.signature(group, eval_str=True) for group in groups}
-
-    def decorate(command: Callable[..., T]) -> Callable[..., T]:
-        @wraps(command)
-        def called(**given: Any) -> T:
-            made = {
-                group.__name__: group(
-                    **{name: given.pop(name) for name in signatures[group.__name__].parameters}
-                )
-                for group in groups
-            }
-            return command(**given, **made)
-
-        parameters: list[inspect.Parameter] = []
-        for parameter in inspect.signature(command, eval_str=True).parameters.values():
-            shared = signatures.get(parameter.name)
-            parameters += [parameter] if shared is None else shared.parameters.values()
-        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
-        # Typer reads both.
-        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return called
-
-    return decorate
-
-
 def data(
     data: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="DATA",
             help="A .parquet, .csv or .npz file, a folder with one file per site, or a database URL with --query.",
         ),
     ],
-    query: Annotated[
-        str | None, typer.Option(help="With a database URL: the SELECT whose rows are used.")
-    ] = None,
+    query: Annotated[str | None, Option(help="With a database URL: the SELECT whose rows are used.")] = None,
 ) -> Source:
     """Where the rows are; nothing is opened yet."""
+    from fedassay.data.sources import source_named
+
     return source_named(data, query)
 
 
@@ -114,103 +69,73 @@ def client(
     client: ClientColumn = None,
     partition: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="SPEC",
             help="In the place of --client: deal the rows to --clients simulated clients, iid or dirichlet:BETA "
             "(skewed labels, 0.1 strongly); or by:COLUMN.",
         ),
     ] = None,
     clients: Annotated[
-        int | None, typer.Option(help="With --partition iid or dirichlet:BETA: how many clients.")
+        int | None, Option(help="With --partition iid or dirichlet:BETA: how many clients.")
     ] = None,
 ) -> Client:
     """How rows become the clients of a simulation."""
+    from fedassay.data.partition import Partition
+
     if partition is None:
         if clients is not None:
-            raise UsageError(
-                f"--clients: got {clients} without a partition, expected both; give --partition iid, say."
+            raise ParameterError(
+                "clients", f"got {clients} without a partition, expected both; give --partition iid, say."
             )
         return client
     if client is not None:
-        raise UsageError(
-            f"--partition: got {partition!r} together with --client {client}, expected one of them; leave one out."
+        raise ParameterError(
+            "partition",
+            f"got {partition!r} together with --client {client}, expected one of them; leave one out.",
         )
     return Partition(partition, clients=clients)
 
 
+@takes(
+    OptionsOf("budget", Budget, needed=False),
+    OptionsOf("protection", Protection),
+    OptionsOf(
+        "chosen",
+        {name: card.parameters.load() for name, card in TRUST_CARDS.items() if card.parameters is not None},
+    ),
+)
 def terms(
-    privacy: Annotated[
-        str, typer.Option(help="Trust model: " + ", ".join(TRUST_MODELS) + ".")
-    ] = "secure-sum",
-    epsilon: Annotated[
-        float | None, typer.Option(help="Privacy budget; required by trust models that add noise.")
-    ] = None,
-    delta: Annotated[
-        float, typer.Option(help="Failure probability of the privacy guarantee; 0 is pure.")
-    ] = 0.0,
-    unit: Annotated[
-        Unit, typer.Option(help="What privacy protects: one example, or one client.")
-    ] = Unit.EXAMPLE,
-    neighbours: Annotated[
-        Neighbours, typer.Option(help="Which data sets must look alike.")
-    ] = Neighbours.ADD_REMOVE,
-    rows_per_client: Annotated[
-        int | None,
-        typer.Option(
-            help="Bound on the rows of one client (required for unit client); excess rows are left out."
-        ),
-    ] = None,
-    dropout: Annotated[
-        float | None,
-        typer.Option(help="secure-sum, distributed-dp, shuffle: the share of clients that may fall silent."),
-    ] = None,
-    collusion: Annotated[
-        float | None,
-        typer.Option(
-            help="secure-sum, distributed-dp, shuffle: the share of clients that may help the server."
-        ),
-    ] = None,
-    minimum_cohort: Annotated[
-        int | None,
-        typer.Option(
-            help="secure-sum, distributed-dp, shuffle: the fewest clients over which there is a release (3)."
-        ),
-    ] = None,
+    privacy: Annotated[str, Option(help="Trust model: " + ", ".join(TRUST_MODELS) + ".")] = "secure-sum",
+    *,
+    budget: Given,
+    protection: Given,
+    chosen: Given,
 ) -> Terms:
     """Make sense of the privacy options, or say what is wrong with them."""
     if privacy not in TRUST_MODELS:
-        available = ", ".join(TRUST_MODELS)
-        raise UsageError(f"--privacy: {privacy!r} is not a trust model; expected one of {available}.")
-    chosen = {"dropout": dropout, "collusion": collusion, "minimum_cohort": minimum_cohort}
-    trust = _trust_model(privacy, chosen)
-    if trust.private and epsilon is None:
-        raise UsageError(
-            f"--privacy {privacy}: it adds noise, so it needs a budget; give --epsilon (1, say)."
+        raise ParameterError("privacy", f"got {privacy!r}{meant(privacy, TRUST_MODELS)}.")
+    trust = made(TRUST_MODELS[privacy], chosen, of=privacy)
+    if trust.private and "epsilon" not in budget:
+        raise ParameterError(
+            "privacy", f"{privacy} adds noise, so it needs a budget; give `epsilon` (1, say)."
         )
-    if not trust.private and (epsilon is not None or delta):
-        raise UsageError(
-            f"--privacy {privacy}: it adds no noise, so --epsilon and --delta would promise nothing; "
-            "leave them out or choose --privacy server-dp."
+    if not trust.private and budget:
+        raise ParameterError(
+            "privacy",
+            f"{privacy} adds no noise, so `epsilon` and `delta` would promise nothing; leave them out or choose "
+            '`privacy="server-dp"`.',
         )
-    budget = None if epsilon is None else Budget(epsilon=epsilon, delta=delta)
-    protection = Protection(unit=unit, neighbours=neighbours, rows_per_client=rows_per_client)
-    return Terms(trust=trust, budget=budget, protection=protection)
-
-
-def _trust_model(name: str, given: Mapping[str, float | None]) -> TrustModel:
-    kind = TRUST_MODELS[name]
-    wanted = {option: value for option, value in given.items() if value is not None}
-    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    for option in wanted:
-        if option not in known:
-            raise UsageError(f"--{option.replace('_', '-')}: {name} has no such parameter; leave it out.")
-    return kind(**wanted)
+    return Terms(
+        trust=trust,
+        budget=made(Budget, budget) if budget else None,
+        protection=made(Protection, protection),
+    )
 
 
 def disclosure(
     disclosure: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="PROFILE",
             help="Hide small counts of exact totals before anything is computed: "
             + ", ".join(PROFILES)
@@ -222,40 +147,34 @@ def disclosure(
     return None if disclosure is None else profile_named(disclosure)
 
 
-@takes(disclosure)
+@takes(OptionsOf("of_runtime", simulations()), disclosure)
 def simulation(
-    runtime: Annotated[
-        str, typer.Option(help="What carries the messages: in-process or flower.")
-    ] = "in-process",
-    mode: Annotated[
-        Mode, typer.Option(help="In-process: real messages, or totals drawn from their law.")
-    ] = Mode.AUTO,
-    seed: Annotated[int | None, typer.Option(help="Makes a simulation repeatable.")] = None,
+    *,
+    runtime: Annotated[str, Option(help=f"What carries the messages: {in_words(simulations())}.")] = DEFAULT,
+    of_runtime: Given,
     policy: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Try a policy.toml: every client answers by it, and says why not."),
+        Option(metavar="FILE", help="Try a policy.toml: every client answers by it, and says why not."),
     ] = None,
     asker: Annotated[
         str | None,
-        typer.Option(metavar="KEY", help="With --policy: the public key that clients take for the asker's."),
+        Option(metavar="KEY", help="With --policy: the public key that clients take for the asker's."),
     ] = None,
-    *,
     disclosure: Disclosure | None,
 ) -> Simulation:
     """How to simulate."""
-    if runtime not in ("in-process", "flower"):
-        raise UsageError(f"--runtime: got {runtime!r}, expected in-process or flower.")
+    from fedassay.simulation import Simulation
+    from fedassay.sites import policy_file
+
     if asker is not None and policy is None:
-        raise UsageError(
-            "--asker: got one without a policy, which alone would look at it; give --policy too."
+        raise ParameterError(
+            "asker", "got one without a policy, which alone would look at it; give `policy` too."
         )
     rules = None if policy is None else policy_file(policy)
     if rules is not None:
         _require_policy(rules)
     return Simulation(
-        seed=seed,
-        mode=mode.value,
-        carrier="flower" if runtime == "flower" else "in-process",
+        runtime=made(simulation_named(runtime), of_runtime, of=runtime),
         policy=rules,
         asker=asker,
         disclosure=disclosure,
@@ -270,7 +189,43 @@ def _require_policy(rules: PolicyFile) -> None:
         raise UsageError(f"--policy: {error}") from error
 
 
-def no_seed(seed: Annotated[int | None, typer.Option(hidden=True)] = None) -> None:
+def no_seed(seed: Annotated[int | None, Option(hidden=True)] = None) -> None:
     """Refuse a seed: for commands that release."""
     if seed is not None:
         raise UsageError("--seed: this is a release, whose noise nobody may know; leave the seed out.")
+
+
+# --- a simulated run ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Rows, terms and how a task is simulated on them."""
+
+    data: Source
+    client: Client
+    terms: Terms
+    simulation: Simulation
+    delivery: output.Delivery
+
+    def ask(self, task: str, *, in_rounds: bool = False, **given: Any) -> Result:
+        """The result of an entry point, with a progress bar over clients, or over rounds where a task counts them."""
+        from fedassay import api
+
+        with self.delivery.rounds() if in_rounds else self.delivery.progress() as advance:
+            result = getattr(api, task)(
+                self.data,
+                client=self.client,
+                privacy=self.terms.trust,
+                budget=self.terms.budget,
+                protection=self.terms.protection,
+                simulation=replace(self.simulation, progress=advance),
+                **given,
+            )
+        return cast("Result", result)
+
+
+@takes(data, client, terms, simulation, output.delivery)
+def run(data: Source, client: Client, terms: Terms, simulation: Simulation, delivery: output.Delivery) -> Run:
+    """The options of every command that runs a task on rows."""
+    return Run(data=data, client=client, terms=terms, simulation=simulation, delivery=delivery)

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-
+from fedassay.cli.command import Option
 from fedassay.errors import UsageError
 from fedassay.files import write_atomically
-from fedassay.reports.page import page
-from fedassay.reports.terminal import render
-from fedassay.result import Result
-from fedassay.runtimes.in_process import Progress as OnProgress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fedassay.result import Result
+    from fedassay.runtimes.progress import Progress as OnProgress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +38,8 @@ class Delivery:
     @property
     def console(self) -> Console:
         """For words beside the result; standard error if the result itself goes to standard output."""
+        from rich.console import Console
+
         return Console(quiet=self.quiet, stderr=self.json == "-")
 
     def progress(self) -> AbstractContextManager[OnProgress]:
@@ -59,13 +52,13 @@ class Delivery:
 
     def deliver(self, result: Result, *, also: Sequence[Path] = ()) -> None:
         """Print the result and write the files that were asked for; name them, and those written before."""
+        from fedassay.reports.page import page
+        from fedassay.reports.terminal import render
+
         document = result.to_dict()
         if self.report is not None:
-            write_atomically(self.report, page(document))
-        if self.json == "-":
-            sys.stdout.write(result.to_json())
-        elif self.json is not None:
-            result.save(self.json)
+            write(page(document), self.report)
+        write(result.to_json(), self.json)
         render(document, self.console)
         for path in (None if self.json == "-" else self.json, self.report, *also):
             if path is not None:
@@ -75,13 +68,13 @@ class Delivery:
 def delivery(
     json: Annotated[
         str | None,
-        typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output."),
+        Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output."),
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", metavar="FILE.html", help="Write a page with tables and plots."),
+        Option("--report", metavar="FILE.html", help="Write a page with tables and plots."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> Delivery:
     """The options of every command that ends in a result."""
     return Delivery(json=json, report=report, quiet=quiet)
@@ -89,14 +82,41 @@ def delivery(
 
 def check_writable(*paths: str | Path | None) -> None:
     """Refuse before the work what could not be written after it."""
-    for path in paths:
-        if path is not None and str(path) != "-" and not Path(path).absolute().parent.is_dir():
+    if "-" in paths and sys.stdout is None:
+        raise UsageError("standard output: it is closed, and the result was to go there (-); give a file.")
+    for path in (Path(path) for path in paths if path is not None and str(path) != "-"):
+        if not path.absolute().parent.is_dir():
             raise UsageError(f"{path}: its folder does not exist; create it or give another file.")
+        if path.is_dir():
+            raise UsageError(f"{path}: is a folder; give a file.")
+
+
+def warning(*, quiet: bool) -> Callable[[str], None]:
+    """Print warnings to standard error, or nothing."""
+    return lambda text: None if quiet else print(f"Warning: {text}", file=sys.stderr)
+
+
+def write(text: str, to: str | Path | None) -> None:
+    """Write a text to a file, to standard output (`-`), or nowhere (None)."""
+    if to == "-":
+        sys.stdout.write(text)
+    elif to is not None:
+        write_atomically(Path(to), text)
 
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[OnProgress]:
     """A progress bar on standard error over the clients of each leg, if somebody is there to see it."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(
@@ -122,6 +142,16 @@ def rounds(*, quiet: bool) -> Iterator[OnProgress]:
 
     It is told of rounds as they begin, and how many there are: 0 if nobody knows, and then no time is shown.
     """
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     console = Console(stderr=True)
     with Progress(
         SpinnerColumn(),

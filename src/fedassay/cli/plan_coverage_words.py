@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedassay.cli.plan_tables import budget, number, size, table_of
-from fedassay.reports.figures import counted
+from fedassay.documents.figures import counted
 
 _BESIDE = {
     "pooled": "all rows in one place",

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json as json_module
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from fedassay.cli import output
 from fedassay.errors import UsageError
-from fedassay.files import write_atomically
 
 
 def targets(
@@ -43,10 +41,7 @@ def deliver(
 ) -> None:
     """Print a plan, and write it as JSON if that was asked for; ``-`` is standard output."""
     text = json_module.dumps(document, indent=2, allow_nan=False) + "\n"
-    if json == "-":
-        sys.stdout.write(text)
-    elif json is not None:
-        write_atomically(Path(json), text)
+    output.write(text, json)
     console = Console(stderr=json == "-", quiet=quiet)
     render(document, console)
     if json not in (None, "-"):

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from fedassay.cli import options, output, plan_study_words
+from fedassay.cli.command import Argument, Option, command
 from fedassay.cli.plan_delivery import deliver
 from fedassay.cli.plan_delivery import targets as targets_of
 from fedassay.errors import FederationError, UsageError
@@ -18,7 +17,7 @@ from fedassay.study.planned import planned_study
 
 Target = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         metavar="TASK.METRIC=WIDTH",
         help="What is near enough, such as evaluate.roc_auc=0.01 (half an interval); may be repeated. The budget is "
         "split for it, and the smallest epsilon, the fewest rows and the fewest clients are searched that reach it.",
@@ -26,14 +25,13 @@ Target = Annotated[
 ]
 
 
+@command
 def study(
-    file: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study.")],
-    rows: Annotated[float | None, typer.Option(help="How many rows there will be, in all.")] = None,
-    clients: Annotated[int | None, typer.Option(help="How many clients, of equal size.")] = None,
-    prevalence: Annotated[
-        float | None, typer.Option(help="The share of positive rows that you expect.")
-    ] = None,
-    auc: Annotated[float | None, typer.Option(help="The AUC that you expect.")] = None,
+    file: Annotated[Path, Argument(metavar="STUDY.toml", help="The study.")],
+    rows: Annotated[float | None, Option(help="How many rows there will be, in all.")] = None,
+    clients: Annotated[int | None, Option(help="How many clients, of equal size.")] = None,
+    prevalence: Annotated[float | None, Option(help="The share of positive rows that you expect.")] = None,
+    auc: Annotated[float | None, Option(help="The AUC that you expect.")] = None,
     target: Target = None,
     json: options.JsonFile = None,
     quiet: options.Quiet = False,

@@ -9,21 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedassay.cli.plan_tables import budget, coloured, number, size, table_of, value
-from fedassay.reports.figures import counted
-
-_SHORT = {
-    "expected_calibration_error": "ECE",
-    "held_out_expected_calibration_error": "held-out ECE",
-    "held_out_brier_score": "held-out Brier",
-    "held_out_log_loss": "held-out log loss",
-    "held_out_roc_auc": "held-out AUC",
-    "held_out_calibration_slope": "held-out slope",
-    "calibration_intercept": "cal. intercept",
-    "calibration_slope": "cal. slope",
-    "classwise_calibration_error": "classwise ECE",
-}
-"""So that the table fits 80 characters."""
+from fedassay.cli.plan_tables import budget, coloured, label, number, size, table_of, value
+from fedassay.documents.figures import counted
 
 
 def render(plan: Mapping[str, Any], console: Console) -> None:
@@ -51,6 +38,8 @@ def render(plan: Mapping[str, Any], console: Console) -> None:
             say(f"{one['trust_model']}: with {one['instead']} in [privacy].")
         elif not one["possible"]:
             say(f"{one['trust_model']}: not possible. {one['reason']}")
+    if plan["assumptions"]["attendance"] is not None:
+        say(plan["assumptions"]["attendance"])
     for warning in plan["warnings"]:
         console.print(f"[yellow]Note:[/] {escape(warning)}", soft_wrap=True, highlight=False)
     console.print(f"[bold]{escape(plan['verdict'])}[/]", soft_wrap=True, highlight=False)
@@ -78,7 +67,7 @@ def _task(name: str, task: Mapping[str, Any], *, noisy: bool) -> Table:
     for metric, one in task["metrics"].items():
         star = "*" if metric in task["decisive"] else ""
         table.add_row(
-            f"{_SHORT.get(metric, metric)}{star}",
+            f"{label(metric)}{star}",
             value(one["value"]),
             number(one["width"]),
             *(number(one["error"][part]) for part in ("sampling", "privacy")),

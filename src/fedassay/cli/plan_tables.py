@@ -8,13 +8,31 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from fedassay.reports.figures import counted
+from fedassay.documents.figures import counted
+from fedassay.metrics import CLASS_METRICS, METRICS
+
+_HELD_OUT = "held_out_"
 
 _SHOWN = {
     "enough data": "[green]enough[/]",
     "not enough": "[red]few[/]",
     "not decidable": "[yellow]unclear[/]",
 }
+
+
+def label(name: str) -> str:
+    """The name of a metric in the first column, short enough that a table fits 80 characters.
+
+    Examples
+    --------
+    >>> label("recall"), label("calibration_slope"), label("held_out_brier_score")
+    ('recall', 'cal. slope', 'held-out Brier')
+    """
+    metric = name.removeprefix(_HELD_OUT)
+    record = METRICS.get(metric) or CLASS_METRICS.get(metric)
+    if record is None:
+        return name
+    return record.label if metric == name else f"held-out {record.short}"
 
 
 def table_of(title: str, *columns: str) -> Table:

@@ -10,15 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedassay.cli import plan_classes_words, plan_coverage_words, plan_inference_words
-from fedassay.cli.plan_tables import budget, coloured, number, size, table_of, value
-from fedassay.reports.figures import counted
-
-_SHORT = {
-    "expected_calibration_error": "ECE",
-    "calibration_intercept": "cal. intercept",
-    "calibration_slope": "cal. slope",
-}
-"""So that the table fits 80 characters."""
+from fedassay.cli.plan_tables import budget, coloured, label, number, size, table_of, value
+from fedassay.documents.figures import counted
 
 
 def render(plan: Mapping[str, Any], console: Console) -> None:
@@ -37,6 +30,8 @@ def render(plan: Mapping[str, Any], console: Console) -> None:
         _inverse(one, console)
     if "published" in plan:
         console.print(_published(plan["published"]))
+    if plan["assumptions"]["attendance"] is not None:
+        console.print(escape(plan["assumptions"]["attendance"]), soft_wrap=True, highlight=False)
     for warning in plan["warnings"]:
         console.print(f"[yellow]Note:[/] {escape(warning)}", soft_wrap=True, highlight=False)
     console.print(f"[bold]{escape(plan['verdict'])}[/]", soft_wrap=True, highlight=False)
@@ -111,7 +106,7 @@ def _metrics(plan: Mapping[str, Any]) -> Table:
     for name, one in plan["metrics"].items():
         error = one.get("error", {})
         table.add_row(
-            _SHORT.get(name, name),
+            label(name),
             value(one["value"]),
             number(one["half_width"]),
             *(number(error.get(part)) for part in ("sampling", "privacy", "discretisation")),
@@ -153,7 +148,7 @@ def _held_out(metrics: Mapping[str, Any]) -> Table:
     for name, one in metrics.items():
         error = one.get("error", {})
         parts = (number(error.get(part)) for part in ("sampling", "privacy", "discretisation"))
-        table.add_row(_SHORT.get(name, name), value(one["value"]), number(one["half_width"]), *parts)
+        table.add_row(label(name), value(one["value"]), number(one["half_width"]), *parts)
     return table
 
 

@@ -7,55 +7,57 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 
 from fedassay.api.study import conduct, finished, finished_on, shares_of
 from fedassay.cli import STOPPED, options, output
-from fedassay.cli import run_between_sites as between
+from fedassay.cli.command import Argument, Given, Option, OptionsOf, takes
+from fedassay.cli.file_drop_words import say
 from fedassay.cli.run_promising import require_promising
 from fedassay.crypto.identity import Identity
-from fedassay.errors import UsageError
+from fedassay.errors import ParameterError, UsageError
+from fedassay.parameters import in_words, parameters
 from fedassay.reports.terminal import render
 from fedassay.result import Result
-from fedassay.runtimes.file_drop import folders
-from fedassay.study.afford import opened_books
+from fedassay.runtimes.card import RUNTIME_CARDS
+from fedassay.runtimes.parameters import ReleaseParameters
+from fedassay.runtimes.study_run import StudyRun
+from fedassay.study.afford import opened_books, require_affordable
 from fedassay.study.file import StudyFile
-from fedassay.study.folder import JOURNAL, Signed, Written, prepare, write_folder
+from fedassay.study.folder import JOURNAL, Signed, Written, folder_of, prepare, write_folder
 from fedassay.study.parameters import described
-from fedassay.study.runtimes import FileDrop, FlowerDeployment
+from fedassay.study.pre_flight import require_writable
+
+_OPTIONS = {name: card.options for name, card in RUNTIME_CARDS.items() if card.options is not None}
+"""Options of this command that only some runtimes have."""
 
 
+@takes(OptionsOf("of_runtime", _OPTIONS))
 def run(
-    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study.")],
+    study: Annotated[Path, Argument(metavar="STUDY.toml", help="The study.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the results. Default: the name of the study, beside its file."),
+        Option(help="Folder for the results. Default: the name of the study, beside its file."),
     ] = None,
     key: Annotated[
         Path | None,
-        typer.Option(
-            help="Private key that signs the certificate. Default: one that is made for this study."
-        ),
+        Option(help="Private key that signs the certificate. Default: one that is made for this study."),
     ] = None,
     fresh: Annotated[
         bool,
-        typer.Option("--fresh", help="Begin anew: forget an earlier run, and spend again."),
+        Option("--fresh", help="Begin anew: forget an earlier run, and spend again."),
     ] = False,
-    close: Annotated[
-        bool,
-        typer.Option(
-            "--close", help="By files: go on without the sites that have not answered the open pass."
-        ),
-    ] = False,
+    *,
+    of_runtime: Given,
     mlflow: Annotated[
-        str | None, typer.Option(metavar="URI", help="Log the study to this MLflow tracking server too.")
+        str | None, Option(metavar="URI", help="Log the study to this MLflow tracking server too.")
     ] = None,
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Run what the planner expects to measure nothing well enough.")
+        bool, Option("--anyway", help="Run what the planner expects to measure nothing well enough.")
     ] = False,
     json: options.JsonFile = None,
     quiet: options.Quiet = False,
@@ -66,8 +68,8 @@ def run(
     """
     output.check_writable(json)
     file = StudyFile.read(study)
-    _check_options(file, fresh=fresh, close=close)
-    folder = file.path.absolute().parent / file.name if out is None else out
+    _check_options(file, of_runtime, fresh=fresh)
+    folder = folder_of(file, out)
     console = Console(quiet=quiet, stderr=json == "-")
     identity = _identity(file, key)
     with _stopped(fresh=fresh):
@@ -81,7 +83,7 @@ def run(
             )
         elif not anyway and not _begun(file, folder):
             require_promising(file, console)
-        result = _result(file, folder, console, close=close, quiet=quiet)
+        result = _result(file, folder, console, of_runtime, quiet=quiet)
         if result is None:
             return
         signed = Signed(identity=identity, ledger_head=opened_books(file).head, training=file.training)
@@ -103,58 +105,75 @@ def _stopped(*, fresh: bool) -> Iterator[None]:
         Console(stderr=True).print(
             f"Stopped. {same} goes on from here; nothing is charged twice.", soft_wrap=True
         )
-        raise typer.Exit(STOPPED) from None
+        sys.exit(STOPPED)
 
 
 def _begun(file: StudyFile, folder: Path) -> bool:
     """Whether an earlier call has begun this study, so that it is too late for doubts."""
-    if isinstance(file.runtime, FileDrop):
-        return (file.runtime.drop / folders.ANNOUNCEMENT).exists()
+    if isinstance(file.runtime, ReleaseParameters):
+        return file.runtime.begun
     return (folder / JOURNAL).exists()
 
 
-def _check_options(file: StudyFile, *, fresh: bool, close: bool) -> None:
+def _check_options(file: StudyFile, of_runtime: Given, *, fresh: bool) -> None:
     """Refuse options that would do nothing here: somebody counts on them."""
     if fresh and not file.simulated:
+        anew = file.card.anew and f" with {file.card.anew}"
         raise UsageError(
-            f"--fresh: what sites have answered cannot be forgotten; begin a new study under another name than "
-            f"{file.name}" + (" with another drop." if isinstance(file.runtime, FileDrop) else ".")
+            "--fresh: what sites have answered cannot be forgotten; begin a new study under another name than "
+            f"{file.name}{anew}."
         )
-    if close and not isinstance(file.runtime, FileDrop):
-        raise UsageError(
-            f"--close: it is for studies by files, this one runs on {file.runtime.name}; leave it out."
-        )
+    for option in of_runtime:
+        able = [name for name, kind in _OPTIONS.items() if option in {one.name for one in parameters(kind)}]
+        if file.card.name not in able:
+            raise ParameterError(
+                option,
+                f"it is for studies on {in_words(able)}, this one runs on {file.card.name}; leave it out.",
+            )
 
 
 def _identity(file: StudyFile, key: Path | None) -> Identity | None:
-    """Who signs: whoever was named, the coordinator of a study by files, or nobody in particular."""
-    if key is None and isinstance(file.runtime, FileDrop):
-        key = file.runtime.key
+    """Who signs: whoever was named, the coordinator of a study between sites, or nobody in particular."""
+    if key is None and isinstance(file.runtime, ReleaseParameters):
+        key = file.runtime.signer
     return None if key is None else Identity.load(key)
 
 
-def _result(file: StudyFile, folder: Path, console: Console, *, close: bool, quiet: bool) -> Result | None:
+def _result(
+    file: StudyFile, folder: Path, console: Console, of_runtime: Given, *, quiet: bool
+) -> Result | None:
     """The result, or None if sites have yet to answer."""
-    if file.simulated:
+    card = file.card
+    if card.carry is None:
         with output.progress(quiet=quiet) as advance:
             return conduct(file, folder, progress=advance)
-    agenda = file.agenda(shares=shares_of(file))
-    if isinstance(file.runtime, FileDrop):
-        found = between.by_files(file, file.runtime, agenda, close=close, console=console)
-    else:
-        assert isinstance(file.runtime, FlowerDeployment)
-        found = between.on_flower(file, file.runtime, agenda, quiet=quiet)
+    agenda, books = file.agenda(shares=shares_of(file)), opened_books(file)
+    if not _begun(file, folder):
+        require_writable(file, agenda, folder)
+    study = StudyRun(
+        name=file.name,
+        agenda=agenda,
+        trust=file.trust,
+        budget=file.budget,
+        protection=file.protection,
+        ledger=books.ledger,
+        dataset=books.dataset,
+        require_affordable=lambda clients: require_affordable(file, agenda, books, file.setting(clients)),
+        options=None if card.options is None else card.options(**of_runtime),
+        again=f"fedassay run {shlex.quote(str(file.path))}",
+        say=partial(say, console),
+        warn=output.warning(quiet=quiet),
+        progress=partial(output.progress, quiet=quiet),
+    )
+    found = card.carry.load()(file.runtime, study)
     if found is None:
         return None
-    study = found.parameters["study"]
-    return finished(replace(found, parameters={**described(file), "study": study}), agenda)
+    study_name = found.parameters["study"]
+    return finished(replace(found, parameters={**described(file), "study": study_name}), agenda)
 
 
 def _deliver(result: Result, written: Written, *, json: str | None, console: Console) -> None:
-    if json == "-":
-        sys.stdout.write(result.to_json())
-    elif json is not None:
-        result.save(json)
+    output.write(result.to_json(), json)
     render(result.to_dict(), console)
     for text in written.missing:
         console.print(f"Not written: {text}", highlight=False, soft_wrap=True, markup=False)
@@ -162,7 +181,7 @@ def _deliver(result: Result, written: Written, *, json: str | None, console: Con
     console.print(f"Report: {written.report}", highlight=False, soft_wrap=True, markup=False)
     console.print(f"Beside it: {others}", highlight=False, soft_wrap=True, markup=False)
     console.print(
-        f"Check them: fedassay verify {shlex.quote(str(written.folder))}",
+        f"Check them: fedassay verify {shlex.quote(str(written.folder))} --key {written.key}",
         highlight=False,
         soft_wrap=True,
         markup=False,

@@ -8,56 +8,64 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from fedassay.artefacts.certificate import CERTIFICATE
-from fedassay.artefacts.verified import Outcome, Verified, check
-from fedassay.cli import options
-from fedassay.cli.output import check_writable
+from fedassay.artefacts.verified import ANY_KEY, Outcome, Verified, check
+from fedassay.cli import options, output
+from fedassay.cli.command import Argument, Option, command
 from fedassay.crypto.identity import key_from_text
 from fedassay.errors import UsageError
-from fedassay.files import write_atomically
 
 DOES_NOT_HOLD = 5
-"""The exit code if something does not hold, as of an audit that has found something."""
+"""The exit code if something does not hold, or the signer is unchecked; as of an audit that has found something."""
 
 _LONGEST_KEY_FILE = 10_000
-_COLOURS = {Outcome.HOLDS: "green", Outcome.WRONG: "bold red", Outcome.NOTE: "yellow"}
+_COLOURS = {
+    Outcome.HOLDS: "green",
+    Outcome.WRONG: "bold red",
+    Outcome.UNCHECKED: "bold yellow",
+    Outcome.NOTE: "yellow",
+}
 _KEY = r"[A-Za-z0-9+/]{43}="
-_LINE = re.compile(rf'\s*(?:({_KEY})|[^="]*=\s*"({_KEY})")\s*')
+_LINE = re.compile(rf'\s*(?:({_KEY})|[^="]*=\s*"({_KEY})(?: [A-Za-z0-9+/=]+)?")\s*')
+"""A public key, or the line with a card that `fedassay keys` prints."""
 
 
+@command
 def verify(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What `fedassay run` has left.")],
+    folder: Annotated[Path, Argument(metavar="FOLDER", help="What `fedassay run` has left.")],
     key: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="KEY|FILE",
             help="The public key that must have signed: as `fedassay keys` prints it, or a file with it.",
         ),
     ] = None,
+    any_key: Annotated[
+        bool, Option("--any-key", help="Accept any signer: that files belong together is enough.")
+    ] = False,
     json: options.JsonFile = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Check a study's certificate: signature, files, and whether what was spent adds up.
 
-    Ends with exit code 5 if something does not hold.
+    Ends with exit code 5 if something does not hold, or if nothing is wrong but the signer was not checked: give --key,
+    or --any-key to accept any signer.
     """
-    check_writable(json)
+    if any_key and key is not None:
+        raise UsageError("--any-key: got it together with --key, expected one of them; leave one out.")
+    output.check_writable(json)
     if folder.name == CERTIFICATE and not folder.is_dir():
         folder = folder.parent
-    found = check(folder, key=None if key is None else public_key(key))
+    found = check(folder, key=ANY_KEY if any_key else None if key is None else public_key(key))
     text = json_module.dumps(found.to_dict(), indent=2) + "\n"
-    if json == "-":
-        sys.stdout.write(text)
-    elif json is not None:
-        write_atomically(Path(json), text)
+    output.write(text, json)
     _render(found, Console(quiet=quiet, stderr=json == "-"))
     if not found.holds:
-        raise typer.Exit(DOES_NOT_HOLD)
+        sys.exit(DOES_NOT_HOLD)
 
 
 def public_key(text: str) -> bytes:
@@ -92,6 +100,14 @@ def _render(found: Verified, console: Console) -> None:
     if found.holds:
         console.print(
             f"[green]Everything holds[/] in {escape(found.folder)}.", highlight=False, soft_wrap=True
+        )
+        return
+    if not found.wrong:
+        console.print(
+            "[bold yellow]The signer was not checked:[/] nothing else is wrong, but a stranger could have changed and "
+            "signed everything. Give --key with the public key that you expect, or --any-key to accept any.",
+            highlight=False,
+            soft_wrap=True,
         )
         return
     names = ", ".join(dict.fromkeys(one.what for one in found.wrong))

@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
@@ -18,7 +19,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from fedassay.crypto.keys import KEY_BYTES, Secret, context
 from fedassay.errors import UsageError
-from fedassay.protocol import Randomness
+from fedassay.files import unwritable
+from fedassay.protocol import COORDINATOR, SECOND_SERVER, Randomness
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,14 +64,22 @@ class Identity:
                 f"{path}: exists already, and a key is not overwritten; give another file."
             ) from None
         except OSError as error:
-            raise UsageError(f"{path}: cannot be written ({error.strerror}); give another file.") from error
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(f"fedassay private key\n{base64.b64encode(self.private.data).decode()}\n")
+            raise unwritable(path, error) from error
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(f"fedassay private key\n{base64.b64encode(self.private.data).decode()}\n")
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise unwritable(path, error) from error
 
     @classmethod
     def load(cls, path: Path) -> Identity:
         """Read a private key from its file."""
         try:
+            if path.is_dir():
+                raise UsageError(
+                    f"{path}: is a folder, expected the file of a private key, such as {path}/site.key."
+                )
             title, text = path.read_text(encoding="ascii").splitlines()
             private = base64.b64decode(text, validate=True)
         except OSError as error:
@@ -111,9 +121,9 @@ def key_to_text(public: bytes) -> str:
 
 
 def key_from_text(text: object, *, whose: str) -> bytes:
-    """A public key from a roster, or a `UsageError` that says whose it should be."""
+    """The public key on a roster card (what follows it, a prekey, is left alone); `UsageError` if there is none."""
     try:
-        public = base64.b64decode(str(text), validate=True)
+        public = base64.b64decode(str(text).partition(" ")[0], validate=True)
         Ed25519PublicKey.from_public_bytes(public)
     except ValueError:
         raise UsageError(
@@ -128,12 +138,24 @@ class Credentials:
 
     identity: Identity
     roster: Mapping[str, bytes] = field(repr=False)
+    wider: int = 0
+    """How many sites the roster had before it was narrowed to those of one study; 0 if it was not."""
+
+    @property
+    def pinned(self) -> int:
+        """How many sites this party has pinned: those among whom colluders are assumed."""
+        return max(self.wider, len(self.sites))
 
     def among(self, names: Collection[str]) -> Credentials:
         """The same, believing only these parties; the key of anybody else is not believed under any name."""
         others = {key for name, key in self.roster.items() if name not in names}
         kept = {name: key for name, key in self.roster.items() if name in names and key not in others}
-        return Credentials(identity=self.identity, roster=kept)
+        return Credentials(identity=self.identity, roster=kept, wider=self.pinned)
+
+    @cached_property
+    def sites(self) -> Mapping[str, bytes]:
+        """The sites of the roster and their public keys: neither coordinator nor second server."""
+        return {n: key for n, key in self.roster.items() if n not in (COORDINATOR, SECOND_SERVER)}
 
     def knows(self, name: str) -> bool:
         """Whether a party is in the roster."""

@@ -95,15 +95,22 @@ class KeyPair:
 _PROBE = X25519PrivateKey.from_private_bytes(bytes(range(KEY_BYTES)))
 
 
+_FIELD = 2**255 - 19
+
+
 def is_usable(public: object) -> bool:
-    r"""Whether this is a public key with which `KeyPair.agree` will succeed.
+    r"""Whether this is a public key with which `KeyPair.agree` will succeed, in the only bytes that it should have.
 
     Examples
     --------
     >>> is_usable(bytes(32)), is_usable(b"\x09" + bytes(31)), is_usable("nine")
     (False, True, False)
+    >>> is_usable(b"\x09" + bytes(30) + b"\x80")  # the same point in other bytes
+    False
     """
     if not isinstance(public, bytes) or len(public) != KEY_BYTES:
+        return False
+    if int.from_bytes(public, "little") >= _FIELD:
         return False
     try:
         _PROBE.exchange(X25519PublicKey.from_public_bytes(public))

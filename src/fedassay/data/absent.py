@@ -18,8 +18,8 @@ def absent(name: str, role: str, existing: Sequence[str], *, wide: bool, where: 
 
     Examples
     --------
-    >>> print(absent("Age", "feature", ["age", "sex"], wide=False, where="rows.csv").sentence())  # doctest: +ELLIPSIS
-    rows.csv, column 'Age' (feature): got no such column among 'age', 'sex', expected ...; did you mean 'age'?
+    >>> print(absent("Age", "feature", ["age", "sex"], wide=False, where="rows.csv").sentence())
+    rows.csv, column 'Age' (feature): got no such column, expected one of 'age', 'sex'; did you mean 'age'?
     """
     what = f"{where}, column {name!r} ({role})"
     if name in existing:
@@ -31,15 +31,18 @@ def absent(name: str, role: str, existing: Sequence[str], *, wide: bool, where: 
         )
     folded = {column.casefold(): column for column in _nameable(existing, wide=wide)}
     close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.5)
-    fix = f"did you mean {folded[close[0]]!r}?" if close else "name one of the existing columns"
+    fix = f"did you mean {folded[close[0]]!r}?" if close else "check the name"
     if len(existing) == 1 and any(mark in existing[0] for mark in ";\t|"):
-        fix = "the header is not separated by commas: save the file with commas"
+        return error(
+            what=what,
+            got=f"one column of the name {existing[0]!r}",
+            expected="several",
+            fix="the header is not separated by commas: save the file with commas",
+        )
     return error(
         what=what,
-        got=f"no such column among {listed(list(existing), most=MOST_COLUMNS_LISTED)}"
-        if existing
-        else "a table without columns",
-        expected="the name of an existing column",
+        got="no such column" if existing else "a table without columns",
+        expected=f"one of {listed(list(existing), most=MOST_COLUMNS_LISTED)}" if existing else "columns",
         fix=fix,
     )
 

@@ -23,7 +23,7 @@ from fedassay.data.profile import BINS, LabelProfile, ScoreProfile
 from fedassay.data.roster import Counts, Roster
 from fedassay.data.scan import Chunk, Scan
 from fedassay.data.schema import Columns
-from fedassay.data.sources import Source, open_source
+from fedassay.data.sources import Source, not_read, open_source
 from fedassay.data.stores import Site
 from fedassay.errors import FedassayError
 
@@ -177,7 +177,7 @@ class _Look:
         return profile
 
     def _about_rows(self, counts: Counts | None) -> list[Finding]:
-        where, found = self._source.label, []
+        where, found = self._source.label, not_read(self._source)
         if self._rows == 0 and not self._findings:
             found.append(
                 error(what=where, got="no rows", expected="at least one", fix="export the data again")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.data.findings import listed, raise_first
+from fedassay.data.findings import Finding, listed, raise_first
 from fedassay.data.logits import Width
 from fedassay.data.names import RowNames
 from fedassay.data.partition import DealtRows, Partition
@@ -18,27 +18,37 @@ from fedassay.data.roster import Roster
 from fedassay.data.rows import PooledRows
 from fedassay.data.scan import Scan
 from fedassay.data.schema import ROLES, Columns
-from fedassay.data.sources import Folder, Source, open_source
+from fedassay.data.sources import Folder, Source, not_read, open_source
 from fedassay.data.stores import Gathered, MemoryStore, RowStore, Site, Store, StreamStore
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import Rows
 
 MEMORY_LIMIT = 2**30
 
+EACH_ROW_A_SITE = (
+    "No column names the site, so that every row counts as a site of its own; name the column with --client (in Python "
+    "and in studies: client)."
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Federation:
     """Clients and their rows. `clients` makes names when asked: there may be a hundred million.
 
-    Names are sorted by code point; where each row is a client, they are the row numbers in order.
+    Names are sorted by code point; where each row is a client, they are the row numbers in order. `label` is how errors
+    call the data.
     """
 
     clients: Sequence[str]
     rows_per_client: NDArray[np.int64] = field(repr=False)
+    label: str = "the data"
     warnings: tuple[str, ...] = ()
     store: Store = field(repr=False)
     one_row_each: bool = False
     """Whether every row is a client of its own, because no column says otherwise."""
+
+    not_read: tuple[Finding, ...] = ()
+    """What lies among the files of the sites; `warnings` has it too."""
 
     @property
     def client_count(self) -> int:
@@ -137,9 +147,14 @@ def load(
     if row_count == 0 and not empty_is_fine:
         raise DataError(f"{source.label}: got no rows, expected at least one; export the data again.")
     if partition is None and (isinstance(source, Folder) or wanted.client is not None):
-        return _by_name(sites, wanted, width, roster, gathered)
-    by_row = _by_row(sites, wanted, width, row_count, gathered)
-    return by_row if partition is None else _dealt(by_row, partition, skewed)
+        found = _by_name(sites, wanted, width, roster, gathered)
+    else:
+        found = _by_row(sites, wanted, width, row_count, gathered)
+    if partition is not None:
+        found = _dealt(found, partition, skewed)
+    others = tuple(not_read(source))
+    warnings = (*(finding.sentence() for finding in others), *found.warnings)
+    return replace(found, label=source.label, warnings=warnings, not_read=others)
 
 
 def sites_of(source: Source, columns: Columns) -> tuple[Site, ...]:
@@ -181,7 +196,9 @@ def _by_row(
         store = RowStore(columns=gathered.take_columns())
     else:
         store = StreamStore(sites=sites, columns=columns, width=width, names=names, counts=ones)
-    return Federation(clients=names, rows_per_client=ones, store=store, one_row_each=True)
+    return Federation(
+        clients=names, rows_per_client=ones, warnings=(EACH_ROW_A_SITE,), store=store, one_row_each=True
+    )
 
 
 def _dealt(by_row: Federation, partition: Partition, skewed: str | None) -> Federation:

@@ -18,7 +18,7 @@ import pyarrow.parquet as parquet
 from numpy.typing import NDArray
 
 from fedassay.data.frames import to_arrow
-from fedassay.data.tables import Table, batch_rows, reading
+from fedassay.data.tables import Table, Unreadable, batch_rows, reading
 from fedassay.errors import DataError
 
 _READ_AHEAD, _LEAST_READ_AHEAD = 2**20, 2**16
@@ -193,7 +193,7 @@ class _Npy:
         elif version == (2, 0):
             header = np.lib.format.read_array_header_2_0(file)
         else:
-            raise ValueError(f"array format {version[0]}.{version[1]}, only 1.0 and 2.0 are known")
+            raise Unreadable(f"array format {version[0]}.{version[1]}, only 1.0 and 2.0 are known")
         self.shape, self._columns_first, self.dtype = header
         self._file = file
         self._whole: NDArray[Any] | None = None
@@ -215,7 +215,7 @@ class _Npy:
         if self._whole is None:
             size = self.shape[0] * self.width * self.dtype.itemsize
             if size > _LARGEST_TRANSPOSED:
-                raise ValueError(
+                raise Unreadable(
                     f"an array of {size} bytes in Fortran order has no rows to stream; save "
                     "numpy.ascontiguousarray of it"
                 )

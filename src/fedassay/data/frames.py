@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedassay.data.numbers import values_per_row
-from fedassay.data.tables import Table, batch_rows, reading
+from fedassay.data.tables import Table, Unreadable, batch_rows, reading
 from fedassay.errors import DataError
 
 _NOT_A_COLUMN = (str, bytes, bytearray, Mapping, set, frozenset)
@@ -93,7 +93,7 @@ def to_arrow(values: Any) -> Any:
     if isinstance(values, np.ndarray):
         return _from_numpy(values)
     if isinstance(values, _NOT_A_COLUMN) or not hasattr(values, "__len__"):
-        raise TypeError(f"a {type(values).__name__} is not one entry per row")
+        raise Unreadable(f"a {type(values).__name__} is not one entry per row")
     if _is_a(values, "polars", "Series"):
         # Python objects would be exported as the bytes of their addresses.
         if str(values.dtype) == "Object":
@@ -136,7 +136,7 @@ def _text(value: Any) -> str | None:
 
 def _from_numpy(values: NDArray[Any]) -> Any:
     if not 1 <= values.ndim <= 2:
-        raise TypeError(f"an array of {values.ndim} dimensions is not one entry per row")
+        raise Unreadable(f"an array of {values.ndim} dimensions is not one entry per row")
     if values.ndim == 2 and values.shape[1] == 0:
         return pa.array([[]] * len(values), pa.list_(pa.float64()))
     if values.ndim == 2:

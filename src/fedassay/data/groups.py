@@ -58,7 +58,7 @@ def group_names(data: Any, column: str) -> tuple[str, ...]:
         if len(found) > MOST_GROUPS:
             raise DataError(
                 f"{where}, column {column!r} (group): got more than {MOST_GROUPS} different values "
-                f"({listed(sorted(found), most=3)}), expected a few groups; name those of interest with --group, "
+                f"({listed(sorted(found), most=3)}), expected a few groups; name those of interest with `groups`, "
                 "the others then count as one."
             )
     if not found:

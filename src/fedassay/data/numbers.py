@@ -160,7 +160,7 @@ class LocalClients:
 
 
 def to_clients(array: Any) -> LocalClients:
-    """Client names. Missing or empty names, fractions and nested values get the code -1.
+    """Client names. Missing or empty names, names with NUL bytes, fractions and nested values get the code -1.
 
     A whole number stored as a float names the same client as the integer: data frames turn integers into
     floats when a column once had gaps.
@@ -204,7 +204,8 @@ def _to_names(values: Any) -> Any:
     elif not any(fits(kind) for fits in _NAMEABLE):
         return pa.nulls(len(values), pa.large_string())
     names = pc.cast(values, pa.large_string())
-    return pc.if_else(pc.equal(pc.binary_length(names), 0), pa.scalar(None, pa.large_string()), names)
+    no_name = pc.or_(pc.equal(pc.binary_length(names), 0), pc.match_substring(names, "\0"))
+    return pc.if_else(no_name, pa.scalar(None, pa.large_string()), names)
 
 
 def _decoded(values: Any) -> Any:

@@ -76,7 +76,7 @@ class Partition:
             if self.clients is not None:
                 raise UsageError(
                     f"clients: got {self.clients!r} with {self.spec}, whose column says which clients there are; leave "
-                    "--clients out."
+                    "`clients` out."
                 )
             return
         object.__setattr__(self, "clients", _checked_count(self.clients))
@@ -116,7 +116,7 @@ class Partition:
                 return role
         raise UsageError(
             f"partition: got {self.spec}, which deals rows by their labels, but no column of labels, expected one; "
-            "give --label if there are labels, or --partition iid."
+            "give `label` if there are labels, or `partition='iid'`."
         )
 
     def deal(self, labels: NDArray[np.integer]) -> NDArray[np.int32]:
@@ -169,7 +169,7 @@ def _number(text: str) -> float:
 
 def _checked_count(clients: object) -> int:
     if clients is None:
-        raise UsageError("clients: got none, expected over how many clients rows are dealt; give --clients.")
+        raise UsageError("clients: got none, expected over how many clients rows are dealt; give `clients`.")
     if (
         isinstance(clients, int | np.integer)
         and not isinstance(clients, bool)

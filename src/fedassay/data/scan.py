@@ -60,7 +60,7 @@ class Scan:
         self._tallies = {role.name: self._tally(role) for role in columns.roles if not role.wide}
         self._tallies[CLIENT] = Tally(
             what=f"{table.label}, column {columns.client!r} (client)",
-            expected="the name or number of a client in every row",
+            expected="the name or number of a client in every row, without NUL bytes",
             fix="fill in the client or remove these rows",
         )
         self._wide = self._reader(width)

@@ -143,7 +143,8 @@ ROLES: Mapping[str, Role] = MappingProxyType(
                 name="group",
                 dtype=np.dtype(np.int64),
                 convert=_group,
-                expected=f"a name of at most {LONGEST_NAME} characters, a whole number or a date in every row",
+                expected=f"a name of at most {LONGEST_NAME} characters without NUL bytes, a whole number or a date in "
+                "every row",
                 fix="fill in a word such as unknown, which then is a group of its own, or remove these rows",
             ),
             _number("conformity", "large where the prediction is bad", "remove or repair these rows"),
@@ -219,6 +220,10 @@ class Columns:
                 several = role in ROLES and ROLES[role].several
                 one = "names of columns separated by commas" if several else "the name of a column"
                 raise UsageError(f"{role} column: got {name!r}, expected {one}.")
+            if "\0" in name:
+                raise UsageError(
+                    f"{role} column: got {name!r}, expected a name without NUL bytes; rename it."
+                )
         if LOGITS in self.names and FEATURES in self.names:
             raise UsageError("columns: got logits and features, expected one of them; leave the other out.")
         names = {

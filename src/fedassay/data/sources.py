@@ -10,25 +10,29 @@ from types import MappingProxyType
 from typing import Any
 
 from fedassay.data.files import OPENERS
-from fedassay.data.findings import listed
+from fedassay.data.findings import Finding, listed, warning
 from fedassay.data.frames import frame_table
 from fedassay.data.sql import Database, is_url
 from fedassay.data.tables import NoRows, Table, reading
 from fedassay.errors import DataError, UsageError
 
 _KNOWN = ", ".join(OPENERS)
+COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst", ".zip", ".7z", ".tar", ".tgz"})
+FAR_AWAY = ("http", "https", "ftp", "s3", "gs", "az", "abfs", "hdfs")
+"""Schemes of addresses of files, which are no databases."""
 _NO_QUERY = (
-    "data: got a database URL without a query, expected both; add --query with one SELECT (in a site's file: "
+    "data: got a database URL without a query, expected both; add `query` with one SELECT (in a site's file: "
     "query, in Python: fedassay.Database(url=..., query=...))."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Folder:
-    """One table per site, by the stem of its file, in sorted order."""
+    """One table per site, by the stem of its file, in sorted order; `others` are the names of what is no site."""
 
     label: str
     sites: Mapping[str, Table]
+    others: tuple[str, ...] = ()
 
 
 Source = Table | Folder
@@ -47,8 +51,7 @@ def open_source(data: Any) -> Source:
     UsageError
         If `data` is of no known kind, or the path does not exist or has another suffix.
     DataError
-        If a file is empty or unreadable, a folder holds no site or something that is no site, or a
-        database refuses.
+        If a file is empty or unreadable, a folder holds no site, or a database refuses.
 
     Examples
     --------
@@ -81,6 +84,10 @@ def source_named(text: str, query: str | None, *, folder: Path = Path()) -> Path
     Database(sqlite:///scores.db)
     """
     if is_url(text):
+        if text.partition("://")[0].lower() in FAR_AWAY:
+            raise UsageError(
+                f"data: got the address {text!r}, expected a file on this machine, or a database; download it first."
+            )
         if query is None:
             raise UsageError(_NO_QUERY)
         return Database(url=text, query=query, folder=folder)
@@ -94,6 +101,11 @@ def source_named(text: str, query: str | None, *, folder: Path = Path()) -> Path
 
 def _file(path: Path) -> Table:
     if not path.exists():
+        if any(mark in path.name for mark in "*?["):
+            raise UsageError(
+                f"data: got the pattern {str(path)!r}, expected a file, or a folder with one file per site; give the "
+                "folder."
+            )
         raise UsageError(
             f"data: got {str(path)!r}, which does not exist, expected a file or a folder; check the path."
         )
@@ -106,23 +118,52 @@ def _file(path: Path) -> Table:
 def _opener(path: Path) -> Callable[[Path], Table]:
     opener = OPENERS.get(path.suffix.lower())
     if opener is None:
+        if path.suffix.lower() in COMPRESSED:
+            raise UsageError(f"{path}: got a compressed file, expected one of {_KNOWN}; unpack it first.")
         suffix = f"the suffix {path.suffix!r}" if path.suffix else "no suffix"
         raise UsageError(f"{path}: got a file with {suffix}, expected one of {_KNOWN}; convert or rename it.")
     return opener
 
 
-def _folder(path: Path) -> Folder:
-    entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
-    if not entries:
-        raise DataError(f"{path}: got an empty folder, expected one file per site ({_KNOWN}); add them.")
-    strange = [entry.name for entry in entries if entry.is_dir() or entry.suffix.lower() not in OPENERS]
-    if strange:
-        raise DataError(
-            f"{path}: got {listed(strange, most=5)}, expected one file per site ({_KNOWN}) and nothing else; "
-            "convert or move what is no site."
+def files_with_rows(path: Path) -> list[Path]:
+    """The file, or those of a folder that are sites, in sorted order."""
+    if not path.is_dir():
+        return [path]
+    return sorted(entry for entry in _visible(path) if entry.suffix.lower() in OPENERS and not entry.is_dir())
+
+
+def not_read(source: Source) -> list[Finding]:
+    """What lies among the files of the sites and is not read, in one warning that names it.
+
+    Examples
+    --------
+    >>> print(not_read(Folder(label="sites", sites={}, others=("notes.txt",)))[0].sentence())  # doctest: +ELLIPSIS
+    sites: got 'notes.txt', expected one file per site (.parquet, .csv, .npz) and nothing else; ...
+    """
+    if not isinstance(source, Folder) or not source.others:
+        return []
+    return [
+        warning(
+            what=source.label,
+            got=listed(list(source.others), most=5),
+            expected=f"one file per site ({_KNOWN}) and nothing else",
+            fix="move what is no site, and convert what holds rows: none of it is read",
         )
+    ]
+
+
+def _visible(folder: Path) -> list[Path]:
+    return [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+
+
+def _folder(path: Path) -> Folder:
+    files = files_with_rows(path)
+    others = sorted(entry.name for entry in set(_visible(path)) - set(files))
+    if not files:
+        got = f"only {listed(others, most=5)}" if others else "an empty folder"
+        raise DataError(f"{path}: got {got}, expected one file per site ({_KNOWN}); add them.")
     sites: dict[str, Path] = {}
-    for entry in sorted(entries, key=lambda entry: entry.stem):
+    for entry in sorted(files, key=lambda entry: entry.stem):
         if entry.stem in sites:
             raise DataError(
                 f"{path}: got {sites[entry.stem].name!r} and {entry.name!r} for one site, "
@@ -130,7 +171,7 @@ def _folder(path: Path) -> Folder:
             )
         sites[entry.stem] = entry
     tables = {stem: _site(file) for stem, file in sites.items()}
-    return Folder(label=str(path), sites=MappingProxyType(tables))
+    return Folder(label=str(path), sites=MappingProxyType(tables), others=tuple(others))
 
 
 def _site(path: Path) -> Table:

@@ -5,6 +5,7 @@ A table can be read any number of times, column by column as needed, in batches:
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -65,6 +66,10 @@ class NoRows(Table):
         return iter(())
 
 
+class Unreadable(Exception):
+    """What a reader of ours has found, for the sentence of `reading`."""
+
+
 @contextmanager
 def reading(label: str, *, fix: str) -> Iterator[None]:
     """Turn whatever a reader raises on a broken file into one sentence.
@@ -76,5 +81,18 @@ def reading(label: str, *, fix: str) -> Iterator[None]:
     except (FedassayError, MemoryError):
         raise
     except Exception as cause:
-        reason = (str(cause).strip().splitlines() or [type(cause).__name__])[0][:120]
-        raise DataError(f"{label}: got something unreadable ({reason}), expected rows; {fix}.") from cause
+        raise DataError(f"{label}: got {_what_is_wrong(cause)}, expected rows; {fix}.") from cause
+
+
+def _what_is_wrong(cause: Exception) -> str:
+    """What a reader has found, in our words: its own may repeat a row."""
+    if isinstance(cause, UnicodeDecodeError):
+        return "bytes that are no text in UTF-8"
+    columns = re.search(r"Expected (\d+) columns, got (\d+)", str(cause))
+    if columns:
+        return f"a row with {columns[2]} column{'s' * (columns[2] != '1')} under a header with {columns[1]}"
+    if "magic bytes" in str(cause):
+        return "a file that is not Parquet, or not all of one"
+    if isinstance(cause, Unreadable):
+        return f"something unreadable ({cause})"
+    return "something unreadable"

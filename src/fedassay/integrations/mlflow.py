@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedassay.artefacts.certificate import CERTIFICATE, RESULT
-from fedassay.artefacts.verified import Verified, check
+from fedassay.artefacts.verified import ANY_KEY, Verified, check
 from fedassay.crypto.identity import fingerprint
 from fedassay.errors import UsageError
 from fedassay.reports.measured import measured
@@ -39,8 +39,8 @@ def log_study(
     Logged are the numbers (`evaluate.roc_auc`, with `.lower` and `.upper` where there is an interval), what was asked
     and promised as parameters, and the certified files: never the journal, nor anything else that lies in the folder.
 
-    Guarantee: only a folder whose certificate holds is logged; nothing is sent to anybody but the tracking server (the
-    usage statistics of MLflow are switched off, unless somebody has chosen otherwise).
+    Guarantee: only a folder whose certificate holds is logged, by any signer; nothing is sent to anybody but the
+    tracking server (the usage statistics of MLflow are switched off, unless somebody has chosen otherwise).
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def log_study(
         If MLflow is not installed, the folder is not what its certificate says, or the tracking server cannot be
         reached, or refuses.
     """
-    found = check(folder)
+    found = check(folder, key=ANY_KEY)
     if not found.holds:
         wrong = found.wrong[0]
         raise UsageError(f"{folder}: {wrong.what} does not hold ({wrong.text}); see `fedassay verify`.")

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fedassay.errors import UsageError
+from fedassay.estimation.metric import Metric, Undefined
 from fedassay.planning.evaluation import unused_rows
 from fedassay.planning.expectation import Study
 from fedassay.planning.inverse import Inverse, fewest_rows, smallest_epsilon
@@ -19,7 +20,6 @@ from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration.accuracy import PREDICTED, MapError, best_buckets, predict_map
 from fedassay.tasks.calibration.calibrate import Calibrate
 from fedassay.tasks.evaluation.accuracy import balancing_buckets, predict, published_rate
-from fedassay.tasks.evaluation.metric import Metric, Undefined
 
 MAP_TARGETS: Mapping[str, float] = MappingProxyType(
     {"expected_calibration_error": 0.02, "brier_excess": 0.002}

@@ -77,7 +77,7 @@ def sampled_rounds(
             solver=AVERAGED,
             rounds=rounds or ROUNDS,
             participation=rate,
-            held_out=study.holdout,
+            holdout=study.holdout,
         )
         plan, deviation = averaged(choice, study)
         if rate < 1 and plan.sampled == 1:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from fedassay.estimation.metric import LEVEL
 from fedassay.planning.rehearsed_classes import ClassStudy, Cost, cost_of
 from fedassay.planning.typical_classes import held_out_total
 from fedassay.protocol import Noise, Query, Released
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
 from fedassay.summaries.multiclass.scaling_maps import Temperature
 from fedassay.tasks.calibration.multiclass.judged import Judging
-from fedassay.tasks.evaluation.metric import LEVEL
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,7 @@ from fedassay.tasks.calibration.multiclass.choice import (
 from fedassay.tasks.calibration.multiclass.exact import GRADIENT_SUMS
 from fedassay.tasks.calibration.multiclass.fedavg import NOISIEST
 from fedassay.tasks.calibration.multiclass.isotonic_fit import FEWEST_ROWS, PRIOR_ROWS
+from fedassay.tasks.calibration.parameters import ClassMethod, Solver
 
 CLEAR, DROWNED = 0.5, 2.0
 """Noise, relative to what a method learns from: usable up to the first, noisy up to the second."""
@@ -117,11 +118,11 @@ def choices(
     study: ClassStudy, *, rounds: int | None = None, participation: float = 1.0
 ) -> tuple[Choice, ...]:
     """All methods that can be asked, the default first."""
-    base = Choice(classes=study.expectation.classes, held_out=study.holdout)
+    base = Choice(classes=study.expectation.classes, holdout=study.holdout)
     auto = base.settled(study.setting)
     at_once = replace(base, method="temperature", solver=ONE_SHOT)
-    solver = AVERAGED if study.trust.private else AUTO
-    others = [(method, solver) for method in SCALINGS] + [("bbq", AUTO)]
+    solver: Solver = AVERAGED if study.trust.private else AUTO
+    others: list[tuple[ClassMethod, Solver]] = [(method, solver) for method in SCALINGS] + [("bbq", AUTO)]
     return (
         auto,
         *((at_once,) if study.trust.private and auto.method != at_once.method else ()),

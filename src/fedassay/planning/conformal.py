@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from fedassay.coverage import best_pair, scores_needed
 from fedassay.errors import DataError, UsageError
+from fedassay.estimation.coverage import best_pair, scores_needed
 from fedassay.planning.evaluation import unused_rows
 from fedassay.planning.expectation import PlannedRelease
 from fedassay.planning.predicted_coverage import FINITE, Enough, PredictedCoverage, predict, what_is_enough

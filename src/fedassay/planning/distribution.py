@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fedassay.errors import FedassayError, UsageError
+from fedassay.estimation.metric import LEVEL, Undefined
 from fedassay.planning.evaluation import unused_rows
 from fedassay.planning.expectation import PlannedRelease
 from fedassay.planning.inverse import Inverse, fewest_rows, smallest_epsilon
@@ -24,7 +25,6 @@ from fedassay.tasks.distribution.accuracy import (
     quantile_errors,
 )
 from fedassay.tasks.distribution.mechanisms import MECHANISMS, chosen, name_of
-from fedassay.tasks.evaluation.metric import LEVEL, Undefined
 
 TARGETS: Mapping[str, float] = MappingProxyType({"noise": 0.01, "band": 0.05})
 """Half-widths that most uses of a distribution function could live with, where none are given."""

@@ -7,18 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fedassay.estimation.intervals import z_value
+from fedassay.estimation.metric import Metric, Undefined
+from fedassay.metrics import targets as usual_targets
 from fedassay.planning.expectation import PlannedRelease, Study
 from fedassay.planning.inverse import Inverse, fewest_clients, fewest_rows, smallest_epsilon
 from fedassay.planning.published import beside_published
 from fedassay.planning.resolution import Resolution, predictions, recommended
-from fedassay.planning.verdict import TARGETS, Predicted, checked_targets, half_width, in_words
+from fedassay.planning.verdict import Predicted, checked_targets, half_width, in_words
 from fedassay.protocol import NO_NOISE, Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration.binning import finest_number
 from fedassay.tasks.evaluation.accuracy import expected_evidence
 from fedassay.tasks.evaluation.evaluate import Evaluate
-from fedassay.tasks.evaluation.intervals import z_value
-from fedassay.tasks.evaluation.metric import Metric, Undefined
 
 _MOST_BUCKETS = 200
 
@@ -81,7 +82,7 @@ def plan_evaluation(
     study : what is expected of the data, and the terms.
     task : the evaluation; thresholds, height, buckets and level as for a real one. Decisions are predicted at
         the first threshold.
-    targets : half-widths that are short enough, by metric. Those without one are judged by `TARGETS`. The
+    targets : half-widths that are short enough, by metric. Those without one are judged by their usual target. The
         inverse question is answered for the metrics named here (without any, for the AUC), and the resolution
         is recommended for them.
 
@@ -97,8 +98,9 @@ def plan_evaluation(
     ('0.0088', 'enough data')
     """
     task = Evaluate() if task is None else task
-    given = checked_targets(targets or {}, TARGETS)
-    wanted = given or {"roc_auc": TARGETS["roc_auc"]}
+    usual = usual_targets()
+    given = checked_targets(targets or {}, usual)
+    wanted = given or {"roc_auc": usual["roc_auc"]}
     used = Resolution.of(study, task, wanted)
     metrics = predictions(study, task, used.histogram)
     varied = [
@@ -108,7 +110,7 @@ def plan_evaluation(
     predicted = {
         name: Predicted(
             metric=metric,
-            target=given.get(name, TARGETS[name]),
+            target=given.get(name, usual[name]),
             varied=tuple(half_width(other[name]) for other in varied),
         )
         for name, metric in metrics.items()

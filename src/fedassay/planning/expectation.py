@@ -174,6 +174,7 @@ class PlannedRelease:
             "rows_used": self.rows,
             **asdict(self.expectation),
             "trust_model": self.trust.name,
+            "attendance": self.trust.attendance(self.expectation.clients) or None,
             "unit": str(self.protection.unit),
             "neighbours": str(self.protection.neighbours),
             "rows_per_client": self.protection.rows_per_client,

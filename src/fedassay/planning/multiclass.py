@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from fedassay.estimation.intervals import z_value
+from fedassay.estimation.metric import LEVEL
 from fedassay.planning.class_averages import SampledRounds, sampled_rounds
 from fedassay.planning.class_judgement import Judgement, half_width, judgement
 from fedassay.planning.class_methods import PlannedMethod, choices, planned_method
@@ -19,8 +21,6 @@ from fedassay.protocol import Unit
 from fedassay.summaries.multiclass.client_profiles import ClientProfiles
 from fedassay.tasks.calibration.multiclass.choice import ONE_SHOT, Choice
 from fedassay.tasks.calibration.multiclass.isotonic_fit import FEWEST_ROWS
-from fedassay.tasks.evaluation.intervals import z_value
-from fedassay.tasks.evaluation.metric import LEVEL
 
 CLASS_TARGETS: Mapping[str, float] = MappingProxyType({"temperature": 0.1, "improvement": 0.05})
 """What is near enough: the temperature to 10 % (standard error), and a change of the log loss that can be seen."""

@@ -19,11 +19,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedassay import envelope
 from fedassay.errors import DataError, UsageError
 from fedassay.planning.expectation import PlannedRelease
+from fedassay.planning.traffic import bytes_of
 from fedassay.planning.typical_regression import SUMS, Regression
-from fedassay.protocol import NO_NOISE, Draw, Noise, Query, Released, Request, Sum
+from fedassay.protocol import NO_NOISE, Draw, Noise, Query, Released, Sum
 from fedassay.summaries.regression.clipped_round import ClippedRound
 from fedassay.summaries.regression.losses import LogLoss
 from fedassay.summaries.regression.newton_sums import BY_ROW, NewtonSums
@@ -40,7 +40,6 @@ _WAITED = 3
 """Rounds before neighbours are compared (`path`)."""
 
 _NORMAL = Normal()
-_ID = bytes(16)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,11 +268,4 @@ def _private_path(rounds: int) -> tuple[int, float]:
 
 
 def _bytes(query: Query[Any], study: PlannedRelease) -> int:
-    """Of a question and its answer, as they travel in the clear."""
-    plan = study.setting.plan(query)
-    request = Request(
-        exchange=_ID, plans=(plan,), cohort=study.expectation.clients, leg=0, recipient="client", message={}
-    )
-    asked = envelope.pack_request(study="infer", trust=study.trust, tasks=("infer",), request=request)
-    vectors = {"vectors": [np.zeros(plan.measured.length, dtype=np.int64)]}
-    return len(asked) + len(envelope.pack_reply(sender="client", exchange=_ID, leg=0, message=vectors))
+    return bytes_of([study.setting.plan(query)], study, task="infer")

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from fedassay.estimation.metric import Metric
 from fedassay.planning.expectation import Study
 from fedassay.protocol import Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation.accuracy import Privacy, Quantity, balancing_buckets, published_rate
-from fedassay.tasks.evaluation.metric import Metric
 
 _SHOWN: Mapping[Quantity, str] = {
     "roc_auc": "roc_auc",

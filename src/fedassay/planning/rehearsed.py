@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from fedassay.coverage import best_pair
 from fedassay.errors import UsageError
+from fedassay.estimation.coverage import best_pair
 from fedassay.planning.expectation import PlannedRelease
 from fedassay.protocol import NO_NOISE, Batch, Noise, Query, Released, Select, Sum
 from fedassay.summaries.quantile_losses import QuantileLosses
@@ -138,7 +138,7 @@ def rehearse(task: Conformal, study: PlannedRelease) -> Rehearsed:
         raise UsageError(f"rows: got {rows:,} per client, expected at most {MOST_ROWS_EACH:,}.")
     # Which rows are asked for matters where a client can be in one part only.
     task = replace(
-        task, quantity="conformity", parameters=(), score_range=(0.0, 1.0), held_out=study.seen < 1
+        task, sets="conformity", score_parameters=(), score_range=(0.0, 1.0), holdout=1 - study.seen
     )
     setting = study.setting
     method, way = task.way(setting)

@@ -14,21 +14,21 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedassay import envelope
 from fedassay.planning.expectation import PlannedRelease
+from fedassay.planning.traffic import bytes_of
 from fedassay.planning.typical_classes import ClassExpectation, TypicalClients, TypicalModel, held_out_total
-from fedassay.protocol import NO_NOISE, Noise, Part, Query, Released, Request, Setting, Step, Unit, Vector
+from fedassay.protocol import NO_NOISE, Noise, Part, Query, Released, Setting, Step, Unit, Vector
 from fedassay.summaries.multiclass.logit_map import LogitMap
 from fedassay.summaries.multiclass.loss_curves import LossCurves
 from fedassay.tasks.calibration.multiclass.choice import AUTO, ONE_SHOT, Choice
 from fedassay.tasks.calibration.multiclass.exact import Fit
 from fedassay.tasks.calibration.multiclass.one_shot import EXACT_GRID, exact_fit
+from fedassay.tasks.calibration.parameters import ClassMethod
 
 DRAWS = 200
 """Standard deviations are then right to 5 %."""
 
 _SEED = 7004
-_ID = bytes(16)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class ClassStudy(PlannedRelease):
 class Cost:
     """What a client sends and gets: how many answers, and the bytes of questions and answers together.
 
-    Without what hiding answers adds: the keys and shares of secure sums.
+    Without what hiding answers adds: the keys and corrections of secure sums.
     """
 
     answers: float
@@ -92,17 +92,9 @@ class Cost:
 
 
 def cost_of(step: Step, study: ClassStudy, *, times: float) -> Cost:
-    """Of a step that is asked so often, as it travels in the clear."""
-    plans = tuple(study.setting.plan(query) for query in queries_of(step))
-    request = Request(
-        exchange=_ID, plans=plans, cohort=study.expectation.clients, leg=0, recipient="client", message={}
-    )
-    asked = envelope.pack_request(
-        study="calibrate", trust=study.trust, tasks=("calibrate",) * len(plans), request=request
-    )
-    vectors = {"vectors": [np.zeros(plan.measured.length, dtype=np.int64) for plan in plans]}
-    answered = envelope.pack_reply(sender="client", exchange=_ID, leg=0, message=vectors)
-    return Cost(answers=times, bytes=round(times * (len(asked) + len(answered))))
+    """The cost of a step that is asked this often."""
+    plans = [study.setting.plan(query) for query in queries_of(step)]
+    return Cost(answers=times, bytes=round(times * bytes_of(plans, study, task="calibrate")))
 
 
 def queries_of(step: Step) -> tuple[Query[Any], ...]:
@@ -145,7 +137,9 @@ class TemperatureError:
 
 
 @lru_cache(maxsize=64)
-def temperature_error(study: ClassStudy, *, method: str = AUTO, draws: int = DRAWS) -> TemperatureError:
+def temperature_error(
+    study: ClassStudy, *, method: ClassMethod = AUTO, draws: int = DRAWS
+) -> TemperatureError:
     """Of the temperature from one release (or two), by drawing the noise; without noise, of the pooled temperature.
 
     Only the noise of the last release is drawn; the one before, if there is one, only says where to look, and is taken
@@ -198,12 +192,12 @@ class _OneShot:
     answers: tuple[Released[Any], ...]
 
     @classmethod
-    def of(cls, study: ClassStudy, method: str) -> _OneShot:
+    def of(cls, study: ClassStudy, method: ClassMethod) -> _OneShot:
         """As the study has it."""
         public, asked = study.setting, list[tuple[Query[Any], Released[Any]]]()
         setting = _Remembering(**{one.name: getattr(public, one.name) for one in fields(public)})
         choice = Choice(
-            classes=study.expectation.classes, method=method, solver=ONE_SHOT, held_out=study.holdout
+            classes=study.expectation.classes, method=method, solver=ONE_SHOT, holdout=study.holdout
         ).settled(setting)
 
         def answer(query: Query[Any]) -> Released[Any]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedassay.errors import FedassayError
+from fedassay.estimation.metric import Metric
 from fedassay.planning.expectation import Study
 from fedassay.planning.verdict import half_width
 from fedassay.protocol import Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.tasks.evaluation.accuracy import METRICS, predict
+from fedassay.tasks.evaluation.accuracy import predict
 from fedassay.tasks.evaluation.evaluate import Evaluate
-from fedassay.tasks.evaluation.metric import Metric
 
 LOWEST_HEIGHT, HIGHEST_NOISY, HIGHEST_EXACT = 4, 13, 18
 """The heights that are compared, under noise (where choosing the levels of many bins takes long) and without."""
@@ -26,7 +26,7 @@ def predictions(
     study: Study,
     task: Evaluate,
     histogram: ScoreHistogram,
-    names: tuple[str, ...] = METRICS,
+    names: tuple[str, ...] | None = None,
     *,
     noise: Noise | None = None,
 ) -> dict[str, Metric]:

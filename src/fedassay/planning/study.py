@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 from fedassay.agenda import Agenda, Item
@@ -13,38 +12,12 @@ from fedassay.errors import FedassayError, UsageError
 from fedassay.planning.evaluation import unused_rows
 from fedassay.planning.study_expectation import PlannedStudy
 from fedassay.planning.study_forecast import Forecast
-from fedassay.planning.study_forecast_classes import ClassCalibrationForecast, ClassEvaluationForecast
-from fedassay.planning.study_forecast_rows import (
-    ConformalForecast,
-    DistributionForecast,
-    InferenceForecast,
-    QuantilesForecast,
-)
-from fedassay.planning.study_forecast_scores import (
-    CalibrationForecast,
-    EvaluationForecast,
-    GroupTestForecast,
-)
 from fedassay.planning.study_inverse import StudyInverse, inverse_of
 from fedassay.planning.study_plan import StudyPlan, TaskPlan
 from fedassay.planning.study_shares import Curve, Uses, best_shares, cheapest_change, equal_shares
 from fedassay.planning.trust_table import TrustRow, trust_table
 from fedassay.run import rehearse
-
-FORECASTS: Mapping[str, type[Forecast[Any]]] = MappingProxyType(
-    {
-        "evaluate": EvaluationForecast,
-        "evaluate-classes": ClassEvaluationForecast,
-        "calibrate": CalibrationForecast,
-        "calibrate-classes": ClassCalibrationForecast,
-        "conformal": ConformalForecast,
-        "ecdf": DistributionForecast,
-        "quantiles": QuantilesForecast,
-        "hosmer-lemeshow": GroupTestForecast,
-        "infer": InferenceForecast,
-    }
-)
-"""Kind of task to what predicts it."""
+from fedassay.tasks.card import KINDS
 
 Targets = Mapping[str, Mapping[str, float]]
 """By task, what is small enough by metric."""
@@ -124,7 +97,10 @@ class _Planning:
 
     @cached_property
     def forecasts(self) -> dict[str, Forecast[Any]]:
-        return {item.name: FORECASTS[item.task](name=item.name, task=item.made) for item in self.agenda.items}
+        return {
+            item.name: KINDS[item.task].forecast.load()(name=item.name, task=item.made)
+            for item in self.agenda.items
+        }
 
     @property
     def uses(self) -> Uses:
@@ -234,7 +210,7 @@ def _by_task(agenda: Agenda, targets: Mapping[str, float]) -> Targets:
     for key, width in targets.items():
         task, _, metric = key.partition(".")
         if task not in names or not metric:
-            first = FORECASTS[agenda.items[0].task].main[0]
+            first = KINDS[agenda.items[0].task].forecast.load().main[0]
             raise UsageError(
                 f"target: got {key!r}, expected TASK.METRIC, such as {names[0]}.{first}; the tasks are "
                 f"{', '.join(names)}."

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from fedassay.errors import UsageError
+from fedassay.estimation.metric import Metric
 from fedassay.planning.expectation import MOST_ROWS
 from fedassay.planning.study_expectation import PlannedStudy
 from fedassay.planning.verdict import Verdict, half_width, judged
-from fedassay.tasks.evaluation.metric import Metric
 
 T = TypeVar("T")
 

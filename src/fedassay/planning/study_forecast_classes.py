@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from fedassay.metrics import CLASS_METRICS
 from fedassay.planning.class_judgement import half_width, judgement
 from fedassay.planning.multiclass import CLASS_TARGETS
 from fedassay.planning.rehearsed_classes import queries_of, temperature_error
 from fedassay.planning.study_expectation import PlannedStudy
 from fedassay.planning.study_forecast import Forecast, Foreseen
 from fedassay.planning.typical_classes import held_out_total
-from fedassay.planning.verdict import TARGETS
 from fedassay.protocol import Query, Released
 from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
 from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
@@ -27,11 +27,7 @@ class ClassEvaluationForecast(Forecast[EvaluateMulticlass]):
     """Half the intervals of the metrics of a model with several classes."""
 
     targets: ClassVar[Mapping[str, float | None]] = MappingProxyType(
-        {
-            **{name: TARGETS[name] for name in ("accuracy", "roc_auc", "brier_score", "log_loss")},
-            "expected_calibration_error": TARGETS["expected_calibration_error"],
-            "classwise_calibration_error": None,
-        }
+        {record.name: record.target for record in CLASS_METRICS.values()}
     )
     main: ClassVar[tuple[str, ...]] = ("accuracy", "expected_calibration_error", "brier_score")
 

@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fedassay.estimation.intervals import Estimate, bounded, z_value
+from fedassay.estimation.metric import Undefined
 from fedassay.planning import conformal, distribution, inference
 from fedassay.planning.distribution import Shape, predict_curve
 from fedassay.planning.expectation import PlannedRelease
@@ -33,8 +35,6 @@ from fedassay.tasks.distribution.accuracy import quantile_errors
 from fedassay.tasks.distribution.ecdf import Ecdf
 from fedassay.tasks.distribution.quantile_grid import FIRST_SHARE
 from fedassay.tasks.distribution.search import SearchQuantiles
-from fedassay.tasks.evaluation.intervals import Estimate, bounded, z_value
-from fedassay.tasks.evaluation.metric import Undefined
 from fedassay.tasks.inference.infer import NEWTON, Infer
 from fedassay.tasks.inference.online import ROUND
 
@@ -52,14 +52,14 @@ class ConformalForecast(Forecast[Conformal]):
         """See `Forecast`: `excess` is signed, all others are not."""
         if study.budget is not None and study.budget.epsilon > LARGEST_TRIED:
             study = study.with_epsilon(LARGEST_TRIED)
-        predicted = predict(self._release(study), replace(self.task, by="", groups=()))
+        predicted = predict(self._release(study), replace(self.task, conditional="none", groups=()))
         widths = {name: _width(predicted, name) for name in names if name != COVERAGE}
         found = {
             name: Foreseen(width=width, reason=predicted.reason)
             for name, width in widths.items()
             if width is not None
         }
-        if COVERAGE in names and self.task.held_out:
+        if COVERAGE in names and self.task.holdout:
             found[COVERAGE] = self._coverage(study, predicted)
         return found
 
@@ -68,17 +68,25 @@ class ConformalForecast(Forecast[Conformal]):
         return MOST_CHOOSING if self.task.chooses(study.setting) else MOST_TRIED
 
     def _release(self, study: PlannedStudy) -> PlannedRelease:
-        """The rows of one of the groups, which are taken to be of the same size."""
-        seen = study.fit_part if self.task.held_out else 1.0
-        return study.of_rows(seen / len(self.task.names))
+        """The rows of the rarer class, or of one of the groups, which are taken to be of the same size."""
+        seen = study.fit_part if self.task.holdout else 1.0
+        rarer = self._rarer(study)
+        return study.of_rows(seen / len(self.task.names) if rarer is None else seen * rarer)
+
+    def _rarer(self, study: PlannedStudy) -> float | None:
+        """The share of the rarer of two outcomes, if sets are conditional on them and it is known what to expect."""
+        prevalence = study.expectation.prevalence
+        if self.task.condition != "class" or self.task.sets != "binary" or prevalence is None:
+            return None
+        return min(prevalence, 1 - prevalence)
 
     def _coverage(self, study: PlannedStudy, predicted: PredictedCoverage) -> Foreseen:
         parts = len(self.task.names)
         step: Any = next(Asked(task=self.task, thresholds=(0.5,) * parts).sums(study.setting))
         query = step[0] if isinstance(step, tuple) else step
         noise, n = study.setting.noise(query), study.rows * study.holdout
-        sizes = next(iter(query.of.read(np.zeros(query.of.length, dtype=np.int64)).values())).sizes.size
-        cells = parts * sizes
+        counts = query.of.read(np.zeros(query.of.length, dtype=np.int64))
+        cells = len(counts) * next(iter(counts.values())).sizes.size
         if n <= CLEAR * math.sqrt(2 * cells * noise.variance):
             return Foreseen(width=math.inf, reason="not enough held-out rows for the noise")
         v = self.task.level if predicted.expected is None else min(1.0, predicted.expected.mean)
@@ -91,9 +99,14 @@ class ConformalForecast(Forecast[Conformal]):
 
     def notes(self, study: PlannedStudy) -> tuple[str, ...]:
         """See `Forecast`."""
-        if not self.task.by:
+        if not self.task.condition:
             return ()
-        return (f"{self.name}: predicted for one {self.task.by} of {len(self.task.names)} of equal size.",)
+        rarer = self._rarer(study)
+        if rarer is not None:
+            return (f"{self.name}: predicted for the rarer outcome, {rarer:.3g} of the rows.",)
+        return (
+            f"{self.name}: predicted for one {self.task.condition} of {len(self.task.names)} of equal size.",
+        )
 
 
 def _width(predicted: PredictedCoverage, name: str) -> float | None:
@@ -122,7 +135,7 @@ class DistributionForecast(Forecast[Ecdf]):
         task = self.task
         share = study.share * (1 - FIRST_SHARE if task.grid == "quantile" else 1.0)
         shape = Shape(
-            points=len(task.given) + 1 if task.given else task.points,
+            points=len(task.grid) + 1 if isinstance(task.grid, tuple) else task.points,
             labelled=task.labelled,
             public_labels=task.public_labels,
             mechanism=task.mechanism,

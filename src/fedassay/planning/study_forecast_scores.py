@@ -10,10 +10,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fedassay.estimation.buckets import Buckets, equi_depth_edges
+from fedassay.estimation.intervals import z_value
+from fedassay.estimation.metric import Undefined
+from fedassay.metrics import METRICS
+from fedassay.metrics import targets as usual_targets
 from fedassay.planning.calibration import MAP_TARGETS
 from fedassay.planning.study_expectation import PlannedStudy
 from fedassay.planning.study_forecast import Forecast, Foreseen
-from fedassay.planning.verdict import TARGETS
 from fedassay.protocol import Noise, Part, Setting, Sum
 from fedassay.summaries.grouped_histogram import GroupedHistogram
 from fedassay.summaries.score_histogram import ScoreHistogram
@@ -22,16 +26,13 @@ from fedassay.tasks.calibration.calibrate import Calibrate
 from fedassay.tasks.calibration.methods import AUTO
 from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
 from fedassay.tasks.evaluation.accuracy import expected_evidence, predict
-from fedassay.tasks.evaluation.buckets import Buckets, equi_depth_edges
 from fedassay.tasks.evaluation.evaluate import Evaluate
-from fedassay.tasks.evaluation.intervals import z_value
-from fedassay.tasks.evaluation.metric import Undefined
 
 HELD_OUT_TARGETS: Mapping[str, float | None] = MappingProxyType(
     {
         "roc_auc": None,
-        "brier_score": TARGETS["brier_score"],
-        "log_loss": TARGETS["log_loss"],
+        "brier_score": METRICS["brier_score"].target,
+        "log_loss": METRICS["log_loss"].target,
         "expected_calibration_error": None,
         "calibration_slope": None,
     }
@@ -43,9 +44,9 @@ _HELD_OUT = "held_out_"
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationForecast(Forecast[Evaluate]):
-    """Every metric of `accuracy.predict`, of all rows."""
+    """Every metric that has a usual target, of all rows."""
 
-    targets: ClassVar[Mapping[str, float | None]] = TARGETS
+    targets: ClassVar[Mapping[str, float | None]] = MappingProxyType(usual_targets())
     main: ClassVar[tuple[str, ...]] = ("roc_auc", "expected_calibration_error", "brier_score")
     varies: ClassVar[bool] = True
 

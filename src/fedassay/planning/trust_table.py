@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 from fedassay.errors import FedassayError
@@ -16,74 +15,12 @@ from fedassay.protocol import Budget, Protection, Sum, TrustModel, Unit
 from fedassay.run import rehearse
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.trust import TRUST_MODELS
+from fedassay.trust.card import TRUST_CARDS, TrustCard
 
 USUAL = Budget(epsilon=1.0, delta=1e-6)
 """What trust models with noise are shown with, where the study has no budget."""
 
 _MOST_TRIED = 64
-
-
-@dataclass(frozen=True, kw_only=True)
-class Secrecy:
-    """Who learns what under a trust model, and what that rests on.
-
-    `rounds` is how often a client has to answer for one release.
-    """
-
-    server: str
-    readers: str
-    rests_on: str
-    rounds: int
-
-
-SECRECY: Mapping[str, Secrecy] = MappingProxyType(
-    {
-        "plain": Secrecy(
-            server="each exact summary",
-            readers="the exact result",
-            rests_on="server and readers are trusted with both",
-            rounds=1,
-        ),
-        "secure-sum": Secrecy(
-            server="exact totals over clients",
-            readers="the exact result",
-            rests_on="enough clients are honest; totals are not noisy, and no promise is made about them",
-            rounds=4,
-        ),
-        "distributed-dp": Secrecy(
-            server="noisy totals (ε, δ)",
-            readers="the same",
-            rests_on="enough clients are honest and add their share of the noise",
-            rounds=4,
-        ),
-        "local-dp": Secrecy(
-            server="noisy messages (ε, δ)",
-            readers="the same",
-            rests_on="nobody else; the client's own machine",
-            rounds=1,
-        ),
-        "server-dp": Secrecy(
-            server="each exact summary",
-            readers="noisy totals (ε, δ)",
-            rests_on="the server is trusted with exact numbers and adds the noise",
-            rounds=1,
-        ),
-        "two-server": Secrecy(
-            server="noisy totals (ε, δ)",
-            readers="the same",
-            rests_on="two servers do not collude",
-            rounds=1,
-        ),
-        "shuffle": Secrecy(
-            server="messages without sender (ε, δ)",
-            readers="the same",
-            rests_on="server and shuffler do not collude",
-            rounds=1,
-        ),
-    }
-)
-"""In short what docs/explanation/threat-model.md says at length."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,9 +36,8 @@ class TrustRow:
     reason : why the study cannot be run under it with its terms; None if it can.
     """
 
-    name: str
     chosen: bool
-    secrecy: Secrecy
+    card: TrustCard
     clients: int
     servers: int
     budget: Budget | None
@@ -113,12 +49,12 @@ class TrustRow:
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
         return {
-            "trust_model": self.name,
+            "trust_model": self.card.name,
             "chosen": self.chosen,
-            "server_learns": self.secrecy.server,
-            "readers_learn": self.secrecy.readers,
-            "rests_on": self.secrecy.rests_on,
-            "needs": {"clients": self.clients, "servers": self.servers, "rounds": self.secrecy.rounds},
+            "server_learns": self.card.server_learns,
+            "readers_learn": self.card.readers_learn,
+            "rests_on": self.card.rests_on,
+            "needs": {"clients": self.clients, "servers": self.servers, "rounds": self.card.rounds},
             "epsilon": None if self.budget is None else self.budget.epsilon,
             "delta": None if self.budget is None else self.budget.delta,
             "possible": self.reason is None,
@@ -139,18 +75,17 @@ def trust_table(tasks: Tasks, metric: str) -> tuple[TrustRow, ...]:
     A trust model that refuses one of the tasks cannot carry the study. Of others than the chosen one it is tried
     whether it could with a bound on the rows of a client, or with the unit client, and then said.
     """
-    return tuple(_row(kind, tasks, metric) for kind in TRUST_MODELS.values())
+    return tuple(_row(card, tasks, metric) for card in TRUST_CARDS.values())
 
 
-def _row(kind: type[TrustModel], tasks: Tasks, metric: str) -> TrustRow:
+def _row(card: TrustCard, tasks: Tasks, metric: str) -> TrustRow:
     main, planned = tasks[0]
-    chosen = planned.trust.name == kind.name
-    trust = planned.trust if chosen else kind()
+    chosen = planned.trust.name == card.name
+    trust = planned.trust if chosen else card.model.load()()
     budget = (planned.budget or USUAL) if trust.private else None
     row = TrustRow(
-        name=kind.name,
         chosen=chosen,
-        secrecy=SECRECY[kind.name],
+        card=card,
         clients=fewest_clients_of(trust, planned, budget),
         servers=max(1, trust.helpers_needed),
         budget=budget,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, cast
 
 import numpy as np
 
 from fedassay.errors import UsageError
+from fedassay.parameters import made
 from fedassay.planning.expectation import PlannedRelease
 from fedassay.summaries.regression.losses import LogLoss, SquaredError
 from fedassay.summaries.regression.moments import Moments
@@ -75,14 +75,14 @@ class Regression:
         names = tuple(f"x{place}" for place in range(self.features))
         unit = names if self.model != SquaredError.name else (*names, "target")
         scales = () if method == NEWTON else tuple(f"{name}=0:1" for name in unit)
-        return Infer(
-            model=self.model,
-            features=names,
-            method=method,
-            level=self.level,
-            scales=scales,
-            **cast(Any, rounds),
-        )
+        given = {
+            "model": self.model,
+            "features": names,
+            "method": method,
+            "level": self.level,
+            "scales": scales,
+        }
+        return made(Infer, {**given, **rounds})
 
     def moments(self, study: PlannedRelease) -> Moments:
         """What rows like these have in common."""

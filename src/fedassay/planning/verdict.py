@@ -6,28 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any
 
 from fedassay.errors import UsageError
-from fedassay.tasks.evaluation.metric import Metric
-
-TARGETS: Mapping[str, float] = MappingProxyType(
-    {
-        "roc_auc": 0.02,
-        "accuracy": 0.02,
-        "precision": 0.05,
-        "recall": 0.05,
-        "specificity": 0.05,
-        "f1": 0.05,
-        "brier_score": 0.01,
-        "log_loss": 0.05,
-        "expected_calibration_error": 0.02,
-        "calibration_intercept": 0.2,
-        "calibration_slope": 0.2,
-    }
-)
-"""Half-widths that most validations of a classifier could live with, where none are given."""
+from fedassay.estimation.metric import Metric
 
 
 class Verdict(StrEnum):

@@ -22,8 +22,8 @@ from fedassay.errors import LedgerUnusable, UnsupportedQuery, UsageError
 from fedassay.privacy.ledger import Charge
 from fedassay.protocol import Neighbours, Part, Unit
 
-CHARGE, OPENED, REFUSED = "charge", "opened", "refused"
-"""The kinds of records: a charge, a cohort whose exact total was opened, a refused request."""
+CHARGE, REFUSED = "charge", "refused"
+"""The kinds of records: a charge, a refused request."""
 
 _LINE = b"fedassay ledger record 1\n"
 _LONGEST_ID = 500

@@ -21,10 +21,6 @@ import numpy as np
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.protocol import Collect, Memory, Query, Rows, Sum, Summary, Total, Vector
 
-_UNSEEN = frozenset({"secure-sum", "distributed-dp", "local-dp", "two-server", "shuffle"})
-"""Trust models in which nobody sees a client's measurement: it is masked, shared, or noisy before it leaves. Any other,
-known or not, is taken for one in which it is seen."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Disclosure:
@@ -99,11 +95,6 @@ def profile_named(name: object) -> Disclosure:
     if not isinstance(name, str) or name not in PROFILES:
         raise UsageError(f"disclosure: got {name!r}, expected one of {', '.join(PROFILES)}.")
     return PROFILES[name]
-
-
-def is_seen(trust_model: str) -> bool:
-    """Whether the server sees each client's measurement as it is."""
-    return trust_model not in _UNSEEN
 
 
 def is_countable(query: Query[Any]) -> bool:

@@ -176,6 +176,11 @@ class Ledger(ABC):
     budget: Budget | None
     """What each data set may spend in total; a site sets it anew when its policy has changed."""
 
+    @property
+    @abstractmethod
+    def charges(self) -> tuple[Charge, ...]:
+        """Everything that was recorded, oldest first."""
+
     @abstractmethod
     def charge(self, charges: Sequence[Charge]) -> None:
         """Record the charges, or raise `BudgetExceeded` or (an id with other content) `ProtocolError`."""

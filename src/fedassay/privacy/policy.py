@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from fedassay.privacy import accounting
-from fedassay.privacy.disclosure import Disclosure, is_countable, is_seen
+from fedassay.privacy.disclosure import Disclosure, is_countable
 from fedassay.privacy.shuffling import cost_of
 from fedassay.protocol import NO_NOISE, Budget, Neighbours, Noise, Part, Plan, Sensitivity, TrustModel, Unit
 
@@ -53,6 +53,18 @@ class PolicyRequest:
     """Over how few survivors the trust model would still release; None if it makes no promise."""
     collusion: float | None = None
     """The share of colluding clients that the trust model withstands; None if it does not depend on that."""
+    dropout: float | None = None
+    """The share of clients that may fall silent; None if the trust model has no such bound."""
+    members: tuple[str, ...] = ()
+    """The sites that the study names to open its totals; empty if all do."""
+    colluding_members: int = 0
+    """How many of those may collude."""
+    honest_shares: int | None = None
+    """How many honest shares of noise are in every total that opens; None where clients do not share the noise."""
+    same_set: bool = False
+    cohort_difference: int | None = None
+    """The terms about exact totals over other sets of clients; None where the trust model has none."""
+    colluders: int = 0
     part: Part = Part.ALL
     """Which part of the units is asked about."""
     rows_per_client: int | None = None
@@ -95,10 +107,10 @@ class PolicyRequest:
             shuffled=cost_of(plan),
             sampled=plan.sampled,
             smallest_total=_fewest(setting.trust, min(cohort, setting.clients)),
-            collusion=getattr(setting.trust, "collusion", None),
+            **_committee(setting.trust, min(cohort, setting.clients), setting.clients),
             part=plan.query.part,
             rows_per_client=setting.protection.rows_per_client,
-            seen=is_seen(setting.trust.name),
+            seen=setting.trust.shows_measurements,
             countable=is_countable(plan.query),
             asker=asker,
             rows=rows,
@@ -133,6 +145,21 @@ def _price(
     return accounting.spent([accounting.event(noise, sensitivity, shuffled, sampled=sampled)], delta)
 
 
+def _committee(trust: TrustModel, clients: int, roster: int) -> dict[str, Any]:
+    """What a trust model says of those who may be silent, collude, or open totals."""
+    public: Any = trust
+    found: dict[str, Any] = {
+        name: getattr(trust, name)
+        for name in ("collusion", "dropout", "members", "same_set", "cohort_difference")
+        if hasattr(trust, name)
+    }
+    if trust.member_leg is not None:
+        sizes = public.sizes(clients, roster=roster)
+        found |= {"colluding_members": sizes.colluding_members, "colluders": sizes.colluders}
+        found |= {"honest_shares": sizes.honest} if trust.private else {}
+    return found
+
+
 class Policy(ABC):
     """Says no, or nothing; and under which conditions a client answers what it has allowed."""
 
@@ -144,6 +171,12 @@ class Policy(ABC):
 
     smallest_cohort_difference: int | None = None
     """Two sets of clients whose exact totals are opened are the same, or differ by as many; None if they need not."""
+
+    same_set: bool = False
+    """Whether all exact totals of a data set must be over the same clients."""
+
+    changed_rows: bool = True
+    """Whether exact totals may be over rows that have changed since an earlier one."""
 
     @abstractmethod
     def check(self, request: PolicyRequest) -> None:

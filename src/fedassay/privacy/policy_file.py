@@ -12,7 +12,12 @@ largest_delta = 1e-6
 largest_local_epsilon = 8.0             # of one message that only a shuffler hides (8 if nothing is said)
 smallest_cohort = 5                     # 3 if nothing is said
 smallest_cohort_difference = 3
+same_set = true                         # exact totals only over the same clients; false if nothing is said
+changed_rows = false                    # exact totals over rows that have changed since; false if nothing is said
 smallest_collusion = 0.1                # 0.1 if nothing is said
+largest_dropout = 0.2                   # 0.2 if nothing is said
+smallest_noise_shares = 5               # honest ones, in every total that opens
+trusted_members = ["hospital-b"]        # who may open totals where a study names them; none if nothing is said
 smallest_rows = 50
 disclosure = "minimum-5"
 
@@ -189,6 +194,18 @@ def _askers(name: str, value: Any, _: Vocabulary) -> frozenset[str]:
     return frozenset(keys)
 
 
+def _sites(name: str, value: Any, _: Vocabulary) -> frozenset[str]:
+    if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+        raise _Misunderstood((name,), f"{name} must be a list of names of sites in quotes")
+    return frozenset(value)
+
+
+def _flag(name: str, value: Any, _: Vocabulary) -> bool:
+    if type(value) is not bool:
+        raise _Misunderstood((name,), f"{name}: got {value!r}, expected true or false")
+    return value
+
+
 def _whole(name: str, value: Any, _: Vocabulary) -> int:
     if type(value) is not int:
         raise _Misunderstood((name,), f"{name}: got {value!r}, expected a whole number of at least 1")
@@ -269,11 +286,21 @@ _ENTRIES: Mapping[str, Callable[[str, Any, Vocabulary], Any]] = {
     "disclosure": _profile,
     "total": _total,
     **dict.fromkeys(
-        ("finest_resolution", "smallest_cohort", "smallest_cohort_difference", "smallest_rows"), _whole
+        (
+            *("finest_resolution", "smallest_cohort", "smallest_cohort_difference", "smallest_rows"),
+            "smallest_noise_shares",
+        ),
+        _whole,
     ),
     **dict.fromkeys(
-        ("largest_epsilon", "largest_delta", "largest_local_epsilon", "smallest_collusion"), _number
+        (
+            *("largest_epsilon", "largest_delta", "largest_local_epsilon", "smallest_collusion"),
+            "largest_dropout",
+        ),
+        _number,
     ),
+    **dict.fromkeys(("same_set", "changed_rows"), _flag),
+    "trusted_members": _sites,
 }
 
 

@@ -1,8 +1,6 @@
-"""What a site remembers besides its charges: whose exact totals were opened, and what it has refused.
+"""What a site remembers besides its charges: what it has refused.
 
-A budget bounds what noisy releases reveal. Exact totals have none; what protects there is that a total is over many
-sites, and that no two totals differ by few. So a site keeps the sets of clients over which totals with its rows were
-opened.
+The sets of clients whose exact totals it has helped to open are where its answers are (`member_store`).
 """
 
 from __future__ import annotations
@@ -28,14 +26,6 @@ class SiteRecords(ABC):
     """Durable: what a method has recorded when it returns survives whatever the storage survives."""
 
     @abstractmethod
-    def cohorts(self, dataset: str) -> Sequence[frozenset[str]]:
-        """The different sets of clients, this one included, over which exact totals of this data set were opened."""
-
-    @abstractmethod
-    def opened(self, dataset: str, exchange: str, cohort: frozenset[str]) -> None:
-        """Record that a total over this set is being opened; the same exchange counts once."""
-
-    @abstractmethod
     def refused(self, refusal: RefusedRequest) -> None:
         """Add to the log of refusals."""
 
@@ -48,16 +38,7 @@ class MemoryRecords(SiteRecords):
     """Records that last as long as this process: for simulations."""
 
     def __init__(self) -> None:
-        self._cohorts: dict[str, dict[frozenset[str], None]] = {}
         self._refusals: list[RefusedRequest] = []
-
-    def cohorts(self, dataset: str) -> Sequence[frozenset[str]]:
-        """See `SiteRecords`."""
-        return tuple(self._cohorts.get(dataset, {}))
-
-    def opened(self, dataset: str, exchange: str, cohort: frozenset[str]) -> None:
-        """See `SiteRecords`."""
-        self._cohorts.setdefault(dataset, {})[cohort] = None
 
     def refused(self, refusal: RefusedRequest) -> None:
         """See `SiteRecords`."""

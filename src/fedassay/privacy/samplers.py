@@ -20,7 +20,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from fedassay.errors import UsageError
+from fedassay.errors import ParameterError, UsageError
 from fedassay.privacy.coins import Flags, Words, below, bernoulli_exp, fair, fill, geometric
 from fedassay.protocol import Randomness, Vector
 
@@ -146,9 +146,10 @@ def _bernoulli_half_square(f: Words, s: int, shift: int, randomness: Randomness)
 def round_up(wanted: Fraction, *, bits: int, smallest: Fraction) -> Fraction:
     """The smallest number of `bits` significant bits that is at least `wanted` and `smallest`."""
     if not 0 < wanted <= LARGEST_SCALE:
-        raise UsageError(
-            f"noise scale: got {float(wanted):.3g}, expected above 0 and at most 2^52; "
-            "a larger epsilon or tighter bounds on what one unit contributes make it smaller."
+        raise ParameterError(
+            "epsilon",
+            f"the noise would have a scale of {float(wanted):.3g}, expected above 0 and at most 2^52; give a larger "
+            "`epsilon`, or tighter bounds on what one unit contributes.",
         )
     wanted = max(wanted, smallest)
     exponent = wanted.numerator.bit_length() - wanted.denominator.bit_length()

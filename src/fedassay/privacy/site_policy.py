@@ -131,7 +131,13 @@ class SitePolicy(Policy):
     neighbours: frozenset[Neighbours] | None = None
     smallest_cohort: int = 3
     smallest_cohort_difference: int | None = None
+    same_set: bool = False
+    changed_rows: bool = False
     smallest_collusion: float = 0.1
+    largest_dropout: float = 0.2
+    smallest_noise_shares: int | None = None
+    trusted_members: Names | None = None
+    """Sites that are believed to open totals where a study names who does; None if only all sites together may."""
     smallest_rows: int | None = None
     largest_local_epsilon: float = 8.0
     """Of one message that only a shuffler hides: what it would cost if the shuffler turned out to be none."""
@@ -140,7 +146,7 @@ class SitePolicy(Policy):
     disclosure: Disclosure | None = None
 
     def __post_init__(self) -> None:
-        for name in ("tasks", "trust_models", "units", "neighbours", "askers"):
+        for name in ("tasks", "trust_models", "units", "neighbours", "askers", "trusted_members"):
             names = getattr(self, name)
             if names is not None and not isinstance(names, frozenset):
                 raise UsageError(f"{name}: got {names!r}, expected a frozenset of names.")
@@ -150,7 +156,10 @@ class SitePolicy(Policy):
             if not isinstance(self.summaries, Mapping):
                 raise UsageError(f"summaries: got {self.summaries!r}, expected a frozenset or rules by name.")
             object.__setattr__(self, "summaries", MappingProxyType(dict(self.summaries)))
-        for name in ("finest_resolution", "smallest_cohort", "smallest_rows", "smallest_cohort_difference"):
+        for name in (
+            *("finest_resolution", "smallest_cohort", "smallest_rows", "smallest_cohort_difference"),
+            "smallest_noise_shares",
+        ):
             number = getattr(self, name)
             if number is not None and not (type(number) is int and number >= 1):
                 raise UsageError(f"{name}: got {number!r}, expected a whole number of at least 1.")
@@ -158,7 +167,7 @@ class SitePolicy(Policy):
             number = getattr(self, name)
             if number is not None and not (_is_number(number) and number > 0):
                 raise UsageError(f"{name}: got {number!r}, expected a number above 0.")
-        for name in ("largest_delta", "smallest_collusion"):
+        for name in ("largest_delta", "smallest_collusion", "largest_dropout"):
             number = getattr(self, name)
             if number is not None and not (_is_number(number) and 0 <= number < 1):
                 raise UsageError(f"{name}: got {number!r}, expected a number in [0, 1).")
@@ -172,6 +181,7 @@ class SitePolicy(Policy):
             self._names,
             self._summary,
             self._sizes,
+            self._committee,
             self._price,
             self._whole,
             self._disclosed,
@@ -210,13 +220,50 @@ class SitePolicy(Policy):
         if request.smallest_total is not None and not request.smallest_total >= self.smallest_cohort:
             return (
                 f"got a trust model that would release a total over {request.smallest_total} clients, expected "
-                f"at least {self.smallest_cohort} (--minimum-cohort {self.smallest_cohort})"
+                f"at least {self.smallest_cohort} (`minimum_cohort={self.smallest_cohort}`)"
             )
         if request.collusion is not None and not request.collusion >= self.smallest_collusion:
             return (
                 f"got a trust model that withstands {request.collusion:.3g} colluding clients, expected at least "
                 f"{self.smallest_collusion:.3g} of them"
             )
+        return None
+
+    def _committee(self, request: PolicyRequest) -> str | None:
+        """Who may be silent, who opens totals, and what is agreed about totals over other clients."""
+        if request.dropout is not None and not request.dropout <= self.largest_dropout:
+            return (
+                f"got a trust model in which {request.dropout:.3g} of the clients may fall silent, expected at most "
+                f"{self.largest_dropout:.3g} (`dropout={self.largest_dropout:.3g}`)"
+            )
+        strangers = sorted(set(request.members) - (self.trusted_members or frozenset()))
+        if request.members and self.trusted_members is None:
+            return "got a study that names who opens its totals, expected trusted_members here, or that all sites do"
+        if len(strangers) > request.colluding_members:
+            return (
+                f"got totals that {', '.join(strangers)} would open, expected at most {request.colluding_members} who "
+                "are not among trusted_members"
+            )
+        fewest = self.smallest_noise_shares
+        if fewest is not None and request.honest_shares is not None and not request.honest_shares >= fewest:
+            return f"got totals with the noise of {request.honest_shares} honest clients, expected at least {fewest}"
+        return self._apart(request)
+
+    def _apart(self, request: PolicyRequest) -> str | None:
+        """An exact total must be opened under terms that keep it apart from others: every member enforces them."""
+        if not request.exact or request.cohort_difference is None:
+            return None
+        if self.same_set and not request.same_set:
+            return "got exact totals over any clients, expected all over the same ones (`same_set`)"
+        if self.smallest_cohort_difference is not None and not request.same_set:
+            # Colluders can stand in for clients on either side.
+            needed = self.smallest_cohort_difference + request.colluders
+            if not request.cohort_difference >= needed:
+                return (
+                    f"got exact totals over sets of clients that may differ by {request.cohort_difference or 1}, "
+                    f"expected none or at least {needed}: {request.colluders} colluders and "
+                    f"{self.smallest_cohort_difference} others (`cohort_difference={needed}`, or `same_set`)"
+                )
         return None
 
     def _price(self, request: PolicyRequest) -> str | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fedassay.reports import budget_plots, figures, plots
-from fedassay.reports.sheet import Cell, Document, Figure, Sheet
+from fedassay.documents import figures, plots
+from fedassay.documents.sheet import Cell, Document, Figure, Sheet
+from fedassay.reports import budget_plots
 
 _PARTS = {
     "all": "all rows",

@@ -7,8 +7,8 @@ from typing import Any
 
 import altair as alt
 
-from fedassay.reports import plots
-from fedassay.reports.palette import BLUE, INK, MUTED
+from fedassay.documents import plots
+from fedassay.documents.palette import BLUE, INK, MUTED
 
 Results = Mapping[str, Any]
 

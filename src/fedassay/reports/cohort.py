@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedassay.reports import figures
-from fedassay.reports.sheet import Document
+from fedassay.documents import figures
+from fedassay.documents.sheet import Document
 from fedassay.reports.study import is_study, parts
 
 _HALVES = ("first-fit", "second-fit")

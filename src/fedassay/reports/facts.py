@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fedassay.reports import cohort, figures
-from fedassay.reports.sheet import Document
+from fedassay.documents import figures
+from fedassay.documents.sheet import Document
+from fedassay.reports import cohort
 from fedassay.reports.study import is_study
 
 
@@ -49,6 +50,8 @@ def _run(document: Document) -> Iterator[tuple[str, str]]:
     if took_part["truncated"]:
         yield "rows left out by the bound on a client's rows", f"{took_part['truncated']:,}"
     yield "trust model", privacy["trust_model"]
+    for said in dict.fromkeys(one["statement"] for one in took_part.get("openings", ())):
+        yield "totals opened", said
     yield "protected", f"one {privacy['unit']} ({privacy['neighbours']})"
     yield "simulated", "yes: one process held all rows" if privacy["simulated"] else "no: a release"
     yield "runtime", f"{runtime['name']} ({runtime['mode']})"

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedassay.reports import conformal_words, figures, multiclass
-from fedassay.reports.contents import kind
-from fedassay.reports.sheet import Document
+from fedassay.documents.sheet import Document
+from fedassay.reports.contents import card_of
 from fedassay.reports.study import parts
+from fedassay.tasks.card import KINDS
 
 Results = Mapping[str, Any]
 
@@ -57,8 +57,8 @@ class Measured:
     @property
     def title(self) -> str:
         """A name for people, within the task."""
-        titles = multiclass.TITLES if self.kind.endswith("-classes") else figures.TITLES
-        title = titles.get(self.name, self.name.replace("_", " "))
+        record = KINDS[self.kind].document.load().metrics.get(self.name)
+        title = self.name.replace("_", " ") if record is None else record.title
         at = "" if self.at is None else f" at {self.at:g}"
         return f"{title}{at}" + (f", {_BLOCKS[self.block]}" if self.block else "")
 
@@ -66,7 +66,7 @@ class Measured:
 def measured(document: Document) -> Iterator[Measured]:
     """All numbers that have a value, in the order of the report."""
     for part in parts(document):
-        results, found = part.document["results"], kind(part.document)
+        results, found = part.document["results"], card_of(part.document).name
         named = {"task": part.name or found, "kind": found}
         yield from _metrics(results, named)
         yield from _at_thresholds(results.get("thresholds"), named)
@@ -75,10 +75,10 @@ def measured(document: Document) -> Iterator[Measured]:
 
 def _metrics(results: Results, named: Mapping[str, str]) -> Iterator[Measured]:
     # At the top level of an evaluation, what needs a threshold is that of the first one: it comes with it below.
-    skipped = figures.AT_THRESHOLD if "thresholds" in results else ()
-    useless = named["kind"] == "conformal" and conformal_words.holds_everything(results)
+    skipped: Results = next(iter(results.get("thresholds") or ()), {})
+    vacuous = KINDS[named["kind"]].document.load()().is_vacuous(results)
     for block in _BLOCKS:
-        if block == "held_out" and useless:  # noise around what is known anyway
+        if block == "held_out" and vacuous:  # noise around what is known anyway
             continue
         found = results.get(block) if block else results
         if not isinstance(found, Mapping):
@@ -93,9 +93,9 @@ def _at_thresholds(thresholds: Sequence[Results] | None, named: Mapping[str, str
     for row in thresholds or ():
         if row["threshold"] not in seen:
             seen.add(row["threshold"])
-            for name in figures.AT_THRESHOLD:
-                if _is_metric(row.get(name)):
-                    yield _one(row[name], named, name=name, at=row["threshold"])
+            for name, metric in row.items():
+                if _is_metric(metric):
+                    yield _one(metric, named, name=name, at=row["threshold"])
 
 
 def _listed(results: Results, named: Mapping[str, str]) -> Iterator[Measured]:
@@ -106,8 +106,12 @@ def _listed(results: Results, named: Mapping[str, str]) -> Iterator[Measured]:
     for entry in results.get("quantiles") or ():
         if _is_metric(entry):
             yield _one(entry, named, name="quantile", at=entry["quantile"])
-    if isinstance(results.get("threshold"), int | float):
-        yield _one({"value": results["threshold"]}, named, name="threshold")
+    for name, metric in KINDS[named["kind"]].document.load()().held_out_metrics(results).items():
+        if _is_metric(metric):
+            yield _one(metric, named, name=name, block="held_out")
+    for name, threshold in KINDS[named["kind"]].document.load()().thresholds(results).items():
+        if isinstance(threshold, int | float):
+            yield _one({"value": threshold}, named, name=name)
     p_value = (results.get("hosmer_lemeshow") or {}).get("p_value")
     if p_value is not None:
         yield _one({"value": p_value}, named, name="hosmer_lemeshow_p_value")

@@ -9,27 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from fedassay.documents import figures
+from fedassay.documents.front_matter import Plain, front_matter
+from fedassay.documents.sheet import Cell, Document, Notice, Sheet
 from fedassay.errors import UsageError
-from fedassay.reports import cohort, figures
+from fedassay.reports import cohort
 from fedassay.reports.assumptions import assumptions
 from fedassay.reports.budget import spent
 from fedassay.reports.contents import contents, section, verdict
-from fedassay.reports.front_matter import Plain, front_matter
 from fedassay.reports.measured import Measured, measured
-from fedassay.reports.sheet import Cell, Document, Notice, Sheet
 from fedassay.reports.study import is_study, parts
+from fedassay.tasks.card import KINDS
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~#])")
 _MOST_ROWS = 40
 _TO_FILL_IN = "**To be filled in by the owner of the model.**"
-_KINDS = {
-    "evaluate": "Binary classification",
-    "evaluate-classes": "Classification",
-    "calibrate": "Binary classification, calibrated",
-    "calibrate-classes": "Classification, calibrated",
-    "conformal": "Prediction sets",
-}
-"""What is a result about the model; distributions of values and coefficients are not."""
 
 
 def model_card(document: Document) -> str:
@@ -78,7 +72,7 @@ def _front(document: Document) -> dict[str, Plain]:
         mine = [one for one in found if one.task == task]
         results.append(
             {
-                "task": {"type": "other", "name": f"{_KINDS[mine[0].kind]} ({task})"},
+                "task": {"type": "other", "name": f"{_use(mine[0])} ({task})"},
                 "dataset": {**dataset, "split": "held-out" if mine[0].block else "all"},
                 "metrics": [_metric(one) for one in mine],
             }
@@ -93,7 +87,12 @@ def _is_about_the_model(one: Measured, document: Document) -> bool:
     """Whether a number has an interval and is about the model as one would use it: calibrated if recommended."""
     recommended = document["results"]["tasks"][one.task]["results"].get("recommended")
     blocks = ("", "after" if recommended else "before", "held_out")
-    return one.kind in _KINDS and one.block in blocks and one.lower is not None
+    return bool(_use(one)) and one.block in blocks and one.lower is not None
+
+
+def _use(one: Measured) -> str:
+    """What kind of model the number is about; distributions of values and coefficients are about none."""
+    return KINDS[one.kind].document.load().use
 
 
 def _metric(one: Measured) -> dict[str, Plain]:

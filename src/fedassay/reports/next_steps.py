@@ -2,86 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from fedassay.reports import conformal_words
+from fedassay.documents.kind import Step
+from fedassay.documents.sheet import Document
+from fedassay.reports.contents import card_of, document_of
 from fedassay.reports.key_numbers import unknown
-from fedassay.reports.sheet import Document
-from fedassay.reports.study import Part, parts
+from fedassay.reports.study import parts
 
 TITLE = "What to do next"
-
-Step = tuple[str, str]
-"""A sentence, and a command or nothing. Commands name files of the study's folder, and never where that is."""
 
 
 def steps(document: Document) -> tuple[Step, ...]:
     """What a study suggests, in the order in which one would do it."""
-    return (*_calibrate(document), *_predict_sets(document), *_more_rows(document), *_verify())
+    return (*_use_as_is(document), *_apply(document), *_more_rows(document), *_verify())
 
 
-def artefact_name(name: str, kind: str) -> str:
-    """The file that a task leaves behind for later use.
-
-    Examples
-    --------
-    >>> artefact_name("calibrate", "calibrate-classes"), artefact_name("strict", "conformal")
-    ('calibrator.json', 'strict.json')
-    """
-    fitted = kind.removesuffix("-classes")
-    return "calibrator.json" if name == fitted == "calibrate" else f"{name}.json"
-
-
-def _of_kind(document: Document, kind: str) -> Iterator[tuple[Part, Mapping[str, Any]]]:
-    for part in parts(document):
-        if part.document["task"].removesuffix("-classes") == kind:
-            yield part, part.document["results"]
-
-
-def _calibrate(document: Document) -> Iterator[Step]:
-    needed = document["results"]["verdict"]["needs_calibration"]
-    if needed is False:
+def _use_as_is(document: Document) -> Iterator[Step]:
+    if document["results"]["verdict"]["needs_calibration"] is False:
         yield "Use the model's probabilities as they are: no calibrator is needed.", ""
-    for part, results in _of_kind(document, "calibrate"):
-        if results.get("calibrator") is None:
-            continue
-        file = artefact_name(part.name, part.document["task"])
-        if not results["recommended"]:
-            yield f"Leave {file} aside: it was not shown to be better than the model's own probabilities.", ""
-            continue
-        yield (
-            f"Calibrate the probabilities of new rows with {file}:",
-            f"fedassay apply {file} NEW.csv --out calibrated.parquet",
-        )
 
 
-def _predict_sets(document: Document) -> Iterator[Step]:
-    for part, results in _of_kind(document, "conformal"):
-        if conformal_words.holds_everything(results) or not _has_threshold(results):
-            continue
-        file = artefact_name(part.name, "conformal")
-        what = "intervals" if conformal_words.are_intervals(results) else "sets"
-        own = ""
-        if results["score"].get("calibrated"):
-            own = "; give it the model's own scores, the calibrator is in it"
-        yield (
-            f"Predict {what} for new rows that cover {results['level']:g}, with {file}{own}:",
-            f"fedassay apply {file} NEW.csv --out {part.name}.parquet",
-        )
-
-
-def _has_threshold(results: Mapping[str, Any]) -> bool:
-    return bool(results.get("groups") or results.get("sites")) or results.get("threshold") is not None
+def _apply(document: Document) -> Iterator[Step]:
+    for part in parts(document):
+        file = card_of(part.document).file_of(part.name)
+        yield from document_of(part.document).next_steps(part.document["results"], file, part.name)
 
 
 def _more_rows(document: Document) -> Iterator[Step]:
     """Where something could not be told."""
+    found = [(document_of(part.document), part.document["results"]) for part in parts(document)]
     undecided = document["results"]["verdict"]["needs_calibration"] is None and any(
-        _of_kind(document, "calibrate")
+        kind.recommends(results) is not None for kind, results in found
     )
-    useless = any(conformal_words.holds_everything(results) for _, results in _of_kind(document, "conformal"))
-    if undecided or useless or unknown(document):
+    vacuous = any(kind.is_vacuous(results) for kind, results in found)
+    if undecided or vacuous or unknown(document):
         said = document["parameters"].get("expected")
         first = "" if said else ", once study.toml has what you expect of the data under [expected]"
         yield (
@@ -92,8 +47,9 @@ def _more_rows(document: Document) -> Iterator[Step]:
 
 def _verify() -> Iterator[Step]:
     yield (
-        "Check that no file of the study's folder was changed, and that the releases cost what is said:",
-        "fedassay verify FOLDER",
+        "Check that no file of the study's folder was changed, who signed, and that the releases cost what is said; "
+        "PUBLIC_KEY is that of the signer, known by other means:",
+        "fedassay verify FOLDER --key PUBLIC_KEY",
     )
     yield (
         "Give certificate.json, with the files beside it, to whoever asks what was measured and what protects it.",

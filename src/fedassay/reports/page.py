@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from html import escape
 from importlib import resources
-from typing import Any
 
-from fedassay.reports import assumptions, budget, evaluation, explorer, facts, markup, next_steps
-from fedassay.reports.contents import contents, heading, is_good, kind, section, verdict
+from fedassay.documents import explorer, markup
+from fedassay.documents.palette import DARK, LIGHT
+from fedassay.documents.sheet import Document, Explorer, Figure, Notice, Sheet
+from fedassay.reports import assumptions, budget, facts, next_steps
+from fedassay.reports.contents import contents, document_of, heading, is_good, section, verdict
 from fedassay.reports.key_numbers import key_numbers, unknown
-from fedassay.reports.palette import DARK, LIGHT
-from fedassay.reports.sheet import Document, Explorer, Figure, Notice, Sheet
 from fedassay.reports.study import Part, is_study, parts
 
 Block = tuple[str, str, str]
 """The anchor of a section, its heading, and what is below it."""
 
 
-def page(document: Document) -> str:
-    """The page as HTML text."""
-    blocks = list(_blocks(document))
+def page(document: Document, *, draw: markup.Draw = markup.figure) -> str:
+    """The page as HTML text; `draw` makes the markup of a plot."""
+    blocks = list(_blocks(document, draw))
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         f"<meta http-equiv='Content-Security-Policy' content=\"{_policy()}\">"
@@ -111,12 +111,12 @@ def _section(anchor: str, title: str, inside: str) -> str:
     )
 
 
-def _blocks(document: Document) -> Iterator[Block]:
+def _blocks(document: Document, draw: markup.Draw) -> Iterator[Block]:
     for part in parts(document):
         anchor = markup.anchor("task", part.name or part.document["task"])
-        yield anchor, section(part), "\n".join(_task(part, anchor))
+        yield anchor, section(part), "\n".join(_task(part, anchor, draw))
     if is_study(document):
-        yield "budget", "Privacy budget", _budget(document)
+        yield "budget", "Privacy budget", _budget(document, draw)
     yield "assumptions", "What was assumed", _assumptions(document)
     yield "privacy", "Privacy", f"<blockquote>{escape(document['privacy']['statement'])}</blockquote>"
     yield "run", "The run", markup.facts(facts.run(document))
@@ -124,32 +124,26 @@ def _blocks(document: Document) -> Iterator[Block]:
         yield "next", next_steps.TITLE, markup.steps(next_steps.steps(document))
 
 
-def _task(part: Part, place: str) -> Iterator[str]:
+def _task(part: Part, place: str, draw: markup.Draw) -> Iterator[str]:
     """The tables and plots of one task; a threshold explorer comes where its contents have it."""
     document = part.document
     waiting: list[Sheet | Figure | Notice] = []
     for piece in contents(document):
         if isinstance(piece, Explorer):
-            yield markup.body(waiting, place=f"{place}-curves")
+            yield markup.body(waiting, place=f"{place}-curves", draw=draw)
             yield explorer.explorer(piece.points, place=f"{place}-explorer")
             waiting = []
         else:
             waiting.append(piece)
-    yield markup.body(waiting, place=place)
-    if kind(document) == "evaluate" and _lacks_sites(document["results"]):
-        why = evaluation.why_no_sites(document, name=part.name)
-        yield f"<h3>Sites</h3>{markup.paragraph(why, kind='note')}"
+    yield markup.body(waiting, place=place, draw=draw)
+    for title, why in document_of(document).missing_sections(document, part.name):
+        yield f"<h3>{escape(title)}</h3>{markup.paragraph(why, kind='note')}"
 
 
-def _lacks_sites(results: Mapping[str, Any]) -> bool:
-    """Whether sites are all that is missing: where nothing is known of any row, nobody looks for them."""
-    return results.get("sites") is None and evaluation.is_known(results)
-
-
-def _budget(document: Document) -> str:
+def _budget(document: Document, draw: markup.Draw) -> str:
     return (
         markup.paragraph(budget.spent(document))
-        + markup.body(budget.contents(document), place="budget-by-task")
+        + markup.body(budget.contents(document), place="budget-by-task", draw=draw)
         + "<details><summary>Every release, as the ledger has it</summary>"
         + markup.sheet(budget.charges(document), name="budget-releases")
         + "</details>"

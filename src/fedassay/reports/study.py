@@ -5,23 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from fedassay.documents.sheet import Document
 from fedassay.errors import UsageError
-from fedassay.reports.sheet import Document
+from fedassay.tasks.card import KINDS
 
 STUDY = "study"
-
-_ORDER = (
-    "evaluate",
-    "evaluate-classes",
-    "hosmer-lemeshow",
-    "calibrate",
-    "calibrate-classes",
-    "conformal",
-    "infer",
-    "ecdf",
-    "quantiles",
-)
-"""How a statistician reads them: is the model good, is it calibrated, what do its sets cover, then the rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +56,6 @@ def parts(document: Document) -> Iterator[Part]:
     if not is_study(document):
         yield Part(name="", document=document)
         return
-    tasks = document["results"]["tasks"]
-    for name in sorted(tasks, key=lambda name: _place(tasks[name]["task"])):
+    tasks, order = document["results"]["tasks"], list(KINDS)
+    for name in sorted(tasks, key=lambda name: order.index(tasks[name]["task"])):
         yield Part(name=name, document=sub_document(document, name))
-
-
-def _place(kind: str) -> int:
-    """Kinds that are not known come last."""
-    return _ORDER.index(kind) if kind in _ORDER else len(_ORDER)

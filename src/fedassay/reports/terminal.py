@@ -11,10 +11,11 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from fedassay.reports import budget, cohort, figures, next_steps
+from fedassay.documents import figures
+from fedassay.documents.sheet import Cell, Document, Notice, Sheet
+from fedassay.reports import budget, cohort, next_steps
 from fedassay.reports.contents import contents, heading, is_good, verdict
 from fedassay.reports.key_numbers import key_numbers, unknown
-from fedassay.reports.sheet import Cell, Document, Notice, Sheet
 from fedassay.reports.study import is_study
 
 _UNBROKEN = re.compile(r"\S+ to\b|\S+")
@@ -145,8 +146,11 @@ def _run(document: Document) -> str:
     dropped = f", {clients['dropped']} lost on the way" if clients["dropped"] else ""
     truncated = f", {clients['truncated']:,} rows left out by the bound" if clients["truncated"] else ""
     took = "" if runtime["seconds"] is None else f", {runtime['seconds']:.1f} s"
+    opened = "".join(
+        f"\n{said}" for said in dict.fromkeys(one["statement"] for one in clients.get("openings", ()))
+    )
     return (
         f"{figures.counted(clients['clients'], 'client')}{dropped}, {cohort.rows(document)}{truncated}; "
         f"{runtime['name']} ({runtime['mode']}), {figures.counted(runtime['rounds'], 'round')}, "
-        f"{runtime['bytes_per_client']:,} bytes per client{took}"
+        f"{runtime['bytes_per_client']:,} bytes per client{took}{opened}"
     )

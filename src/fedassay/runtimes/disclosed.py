@@ -40,6 +40,14 @@ class Disclosed:
         """See `run.Runtime`."""
         return self._runtime.helpers
 
+    def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes] | None:
+        """See `run.Runtime`."""
+        return self._runtime.prekeys(names)
+
+    def renewed(self, prekeys: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """See `run.Runtime`."""
+        return self._runtime.renewed(prekeys)
+
     def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
         """Carry one exchange out, and protect what comes back."""
         plans = errand.exchange.plans

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fedassay import envelope
-from fedassay.envelope import Refusal
+from fedassay import envelope, sealing
+from fedassay.crypto.keys import KeyPair
+from fedassay.crypto.prekeys import DAY, Prekey
+from fedassay.envelope import Refusal, Reply
 from fedassay.errors import ProtocolError
-from fedassay.protocol import Message, Party, Released, Request, Round
-from fedassay.run import Errand
+from fedassay.protocol import Credentials, Message, Party, Released, Request, Round
+from fedassay.run import DAYS_OPEN, Errand
 
 
 @dataclass(kw_only=True)
@@ -29,9 +32,28 @@ class Traffic:
 
 
 class MessagingRuntime(ABC):
-    """Drives a trust model's server half; a subclass only knows how to carry bytes (`ask`)."""
+    """Drives a trust model's server half; a subclass only knows how to carry bytes (`ask`).
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    reply_pair : replies are sealed for it; the same one whenever a run is taken up again.
+    credentials : the coordinator's identity and roster; None in a simulation, in which parties have none.
+    asker : the coordinator's public key as text, as clients see it.
+    """
+
+    name: str
+    """Of the runtime, in results."""
+    mode: str
+    """How it carries messages, in results."""
+
+    def __init__(
+        self, *, reply_pair: KeyPair, credentials: Credentials | None = None, asker: str = ""
+    ) -> None:
+        self.reply_pair = reply_pair
+        self.credentials = credentials
+        self.asker = asker
+        self._stock: dict[str, list[bytes]] = {}
+        self._handed_out: set[bytes] = set()
         self.traffic = Traffic()
         self.refusals: dict[str, Refusal] = {}
         """The last refusal of each client that refused."""
@@ -51,22 +73,87 @@ class MessagingRuntime(ABC):
         """The names of the servers besides this one."""
         return ()
 
+    @property
+    def rounds(self) -> int:
+        """Rounds of messages so far."""
+        return self.traffic.rounds
+
+    @property
+    def bytes_in_all(self) -> int:
+        """Bytes to and from clients so far."""
+        return self.traffic.bytes_in_all
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """Why clients that refused did so, where that is known: in a simulation it may be."""
+        return {}
+
     @abstractmethod
-    def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Mapping[str, bytes]:
-        """Deliver the requests and bring back what arrives in time; missing replies are dropouts."""
+    def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Iterable[tuple[str, bytes]]:
+        """Deliver the requests and bring back what arrives in time, by name; missing replies are dropouts."""
+
+    def keep(self, name: str, prekeys: Sequence[bytes]) -> None:
+        """Keep prekeys that a client has offered: with a reply, or before."""
+        self._stock.setdefault(name, []).extend(prekeys)
+
+    def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes]:
+        """A prekey of each of these clients that has offered one, to be named in one exchange and then no more."""
+        found = {}
+        for name in names:
+            stock = self._stock.get(name, [])
+            while stock and name not in found:
+                prekey = stock.pop()
+                if self.is_valid(name, prekey):
+                    found[name] = prekey
+        self._handed_out.update(found.values())
+        return found
+
+    def renewed(self, prekeys: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """See `run.Runtime`."""
+        if not self.simulated or self._handed_out.issuperset(prekeys.values()):
+            return prekeys
+        return self.prekeys(tuple(prekeys))
+
+    def is_valid(self, name: str, statement: bytes) -> bool:
+        """Whether clients would believe this prekey: one that is not would stop them all."""
+        try:
+            prekey = Prekey.unpacked(statement)
+        except ProtocolError:
+            return False
+        signed = self.credentials is None or prekey.is_of(
+            name, coordinator=self.asker, credentials=self.credentials
+        )
+        now = time.time()
+        return signed and prekey.may_be_named(now=now, until=now + DAYS_OPEN * DAY)
 
     def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
         """Carry one exchange out, leg by leg."""
+        exchange = replace(errand.exchange, asker=self.asker, credentials=self.credentials)
+        errand = replace(errand, exchange=exchange)
         flow = errand.trust.exchange(errand.exchange, errand.randomness)
-        leg = errand.exchange.first_leg
-        try:
-            asked = next(flow)
-            while True:
-                asked = flow.send(self._leg(errand, asked, leg))
-                leg += 1
-        except StopIteration as finished:
-            released: tuple[Released[Any], ...] = finished.value
-            return released
+        leg, asked = errand.exchange.first_leg, next(flow)
+        while True:
+            replies = self._leg(errand, asked, leg)
+            complete = asked.to is Party.CLIENTS or len(replies) == len(asked.requests)
+            released: tuple[Released[Any], ...] | None = None
+            try:
+                asked = flow.send(replies)
+            except StopIteration as finished:
+                released = finished.value
+            # Servers repeat what they have said: one that is missing now may answer when the run is taken up again.
+            if complete:
+                self.closed(errand, leg, list(replies))
+            if released is not None:
+                return released
+            leg += 1
+
+    def closed(self, errand: Errand, leg: int, heard: Sequence[str]) -> None:
+        """Record whose replies counted at a leg, before the next request leaves.
+
+        If the server half cannot go on with them, it has raised, and nothing is recorded: whoever was missing may
+        answer when the run is taken up again.
+        """
+        errand.hear(leg, heard)
 
     def _leg(self, errand: Errand, asked: Round, leg: int) -> dict[str, Message]:
         exchange = errand.exchange
@@ -83,32 +170,47 @@ class MessagingRuntime(ABC):
                     recipient=name,
                     message=message,
                 ),
+                reply_key=self.reply_pair.public,
             )
             for name, message in asked.requests.items()
         }
-        arrived = self.ask(asked.to, requests, leg)
-        self._count(asked.to, requests, arrived)
+        self._count(asked.to, requests)
+        return self._replies(errand, asked, requests, leg)
+
+    def _replies(
+        self, errand: Errand, asked: Round, requests: Mapping[str, bytes], leg: int
+    ) -> dict[str, Message]:
+        """What is kept of each reply, as it arrives."""
+        largest, heard = errand.trust.largest_reply(errand.exchange), errand.heard(leg)
         replies: dict[str, Message] = {}
-        largest = errand.trust.largest_reply(exchange)
-        for name, data in arrived.items():
-            if name not in requests:
+        for name, data in self.ask(asked.to, requests, leg):
+            if asked.to is Party.CLIENTS:
+                self.traffic.bytes_from_clients += len(data)
+            # In a replay, who was not heard then must not be taken now.
+            if name not in requests or name in replies or (heard is not None and name not in heard):
                 continue
             try:
-                reply = envelope.open_reply(data, sender=name, exchange=exchange.id, leg=leg, largest=largest)
+                reply = self._read(errand, requests[name], data, name, leg, largest)
             except ProtocolError:
                 reply = Refusal.MALFORMED
-            if isinstance(reply, Refusal):
-                self.refusals[name] = reply
-            else:
-                replies[name] = reply
-        if asked.to is Party.HELPER and len(replies) < len(requests):
-            # Servers repeat what they have said: one that is missing now may answer when the run is taken up again.
-            return replies
-        counted = errand.hear(leg, list(replies))
-        return {name: reply for name, reply in replies.items() if name in counted}
+            kept = reply if isinstance(reply, Refusal) else asked.take(name, reply.message)
+            if isinstance(reply, Refusal) or kept is None:
+                self.refusals[name] = reply if isinstance(reply, Refusal) else Refusal.MALFORMED
+                continue
+            if reply.prekeys:
+                self.keep(name, reply.prekeys)
+            replies[name] = kept  # type: ignore[assignment]
+        return replies
 
-    def _count(self, to: Party, requests: Mapping[str, bytes], arrived: Mapping[str, bytes]) -> None:
+    def _read(
+        self, errand: Errand, request: bytes, data: bytes, name: str, leg: int, largest: int
+    ) -> Reply | Refusal:
+        inner = sealing.opened(
+            data, self.reply_pair, request=request, sender=name, credentials=self.credentials, largest=largest
+        )
+        return envelope.open_reply(inner, sender=name, exchange=errand.exchange.id, leg=leg, largest=largest)
+
+    def _count(self, to: Party, requests: Mapping[str, bytes]) -> None:
         self.traffic.rounds += 1
         if to is Party.CLIENTS:
             self.traffic.bytes_to_clients += sum(map(len, requests.values()))
-            self.traffic.bytes_from_clients += sum(map(len, arrived.values()))

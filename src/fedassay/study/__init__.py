@@ -1,6 +1,6 @@
 """Studies: several tasks over one federation under one budget, written down in one file.
 
-Reading order: `file` (what a study file says), `sections`, `runtimes` and `asked` (its parts), `entries` and `lines`
+Reading order: `file` (what a study file says), `sections` and `asked` (its parts), `entries` and `lines`
 (how entries are read, and where they stand), `schema` (the JSON Schema that is made from the same dataclasses).
 """
 
@@ -8,16 +8,10 @@ from __future__ import annotations
 
 from fedassay.study.asked import StudyTask
 from fedassay.study.file import StudyFile
-from fedassay.study.runtimes import FileDrop, FlowerDeployment, FlowerSimulation, InProcess, Runtime
 from fedassay.study.sections import DataSection
 
 __all__ = [
     "DataSection",
-    "FileDrop",
-    "FlowerDeployment",
-    "FlowerSimulation",
-    "InProcess",
-    "Runtime",
     "StudyFile",
     "StudyTask",
 ]

@@ -17,8 +17,8 @@ from fedassay.foreseen import foreseen, largest_epsilon, needed
 from fedassay.privacy.database_ledger import DatabaseLedger
 from fedassay.privacy.ledger import Charge, Ledger, MemoryLedger, compose
 from fedassay.protocol import Budget, Setting
+from fedassay.runtimes.parameters import ReleaseParameters
 from fedassay.study.file import StudyFile
-from fedassay.study.runtimes import FileDrop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +45,8 @@ def opened_books(study: StudyFile) -> Books:
     """The ledger that a study names; one in memory for a simulation that names none."""
     section, runtime = study.ledger, study.runtime
     cap, place = section.cap, section.place
-    if isinstance(runtime, FileDrop):
-        home = runtime.home
+    home = runtime.home if isinstance(runtime, ReleaseParameters) else None
+    if home is not None:
         beside = str(home / "ledger.sqlite") if place is None else _place(study, place)
         ledger: Ledger = DatabaseLedger(beside, cap, allow_exact=True, anchor=home / "ledger.head")
     elif place is None:

@@ -1,46 +1,28 @@
-"""Entries of a TOML file, read by the annotations of a dataclass; what is wrong is said with its line.
+"""Entries of a TOML file, read by the parameters of a dataclass; what is wrong is said with its line.
 
-Sections, the parameters of tasks and those of trust models are all frozen dataclasses with plain fields. Their
-annotations say which type an entry has, and the JSON Schema of the file is made from the same ones.
+Sections, the parameters of tasks and those of trust models are all frozen dataclasses. Their fields say which values an
+entry can have (`parameters`), and the JSON Schema of the file is made from the same ones.
 """
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 import tomllib
-from collections.abc import Collection, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
-from difflib import get_close_matches
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar
 
 from fedassay.data.files import OPENERS
-from fedassay.errors import UsageError
+from fedassay.errors import ParameterError, UsageError
+from fedassay.parameters import Parameter, meant, parameters
 from fedassay.study.lines import Key, Place, key_places
 
 T = TypeVar("T")
 
-WORDS: Mapping[Any, str] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "a text in quotes",
-    Path: "a path in quotes",
-    tuple[float, ...]: "a list of numbers",
-    tuple[str, ...]: "a list of texts in quotes",
-    Mapping[str, Any]: "a table",
-}
-"""The types that an entry can have, and what errors call them."""
-
+_NAMED = re.compile(r"`([a-z_]+)(?:=([^`]*))?`")
 _PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
-_OPTION = re.compile(r"--([a-z][a-z-]*)")
-
-
-class WrongType(Exception):
-    """A value of another type than its entry has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +73,8 @@ class Document:
         return str(self.path)
 
     def problem(self, key: Key, wrong: str) -> UsageError:
-        """The error about an entry; what names options of commands names entries here."""
-        wrong = _OPTION.sub(lambda match: match[1].replace("-", "_"), wrong)
+        """The error about an entry; a parameter that it names is an entry as well."""
+        wrong = _NAMED.sub(lambda match: f"{match[1]} = {match[2]}" if match[2] else match[1], wrong)
         return UsageError(f"{self.where(key)}: {wrong}")
 
     @property
@@ -134,29 +116,34 @@ class Section:
         for name in self.entries:
             if name not in known:
                 raise self.problem(
-                    name, f"{'' if self.key else 'a study '}has no {name!r}{_meant(name, known)}."
+                    name, f"{'' if self.key else 'a study '}has no {name!r}{meant(name, known)}."
                 )
 
-    def value(self, name: str, kind: Any) -> Any:
-        """An entry as this type."""
+    def value(self, entry: Parameter) -> Any:
+        """An entry that is there, as its parameter has it; paths are relative to the file."""
+        given = self.entries[entry.name]
+        if entry.item is Path and isinstance(given, str) and given:
+            given = self.document.path.absolute().parent / given
         try:
-            return typed(self.entries[name], kind, folder=self.document.path.absolute().parent)
-        except WrongType:
-            got = _shown(self.entries[name])
-            raise self.problem(name, f"{name}: got {got}, expected {words(kind)}.") from None
+            return entry.check(given)
+        except ParameterError as error:
+            problem = error.problem
+            if isinstance(given, bool):
+                problem = f"got {_shown(given)}, expected {entry.words}."
+            raise self.problem(entry.name, f"{entry.name}: {problem}") from None
 
-    def given(self, types: Mapping[str, Any], *, besides: Collection[str] = ()) -> dict[str, Any]:
-        """Its entries, each of the type that it must have; unknown ones are refused, `besides` are left to others."""
-        self.only([*besides, *types])
-        return {name: self.value(name, types[name]) for name in self.entries if name in types}
+    def given(self, entries: Iterable[Parameter], *, besides: Collection[str] = ()) -> dict[str, Any]:
+        """Its entries, each as its parameter has it; unknown ones are refused, `besides` are left to others."""
+        known = {one.name: one for one in entries}
+        self.only([*besides, *known])
+        return {name: self.value(known[name]) for name in self.entries if name in known}
 
     def made(self, kind: type[T], *, besides: Collection[str] = (), **known: Any) -> T:
         """The dataclass that its entries make; what that objects to is about the entry that it names first."""
-        types = field_types(kind)
-        given = self.given(types, besides=besides)
-        for one in fields(kind):  # type: ignore[arg-type]
-            if one.name in types and one.name not in given and not has_default(one):
-                needs = f"needs {one.name}, {words(types[one.name])}."
+        given = self.given(parameters(kind), besides=besides)
+        for one in parameters(kind):
+            if one.required and one.name not in given:
+                needs = f"needs {one.name}, {one.words}."
                 raise self.problem(None, needs if self.key else f"a study {needs}")
         try:
             return kind(**given, **known)
@@ -166,69 +153,11 @@ class Section:
     def located(self, error: UsageError) -> UsageError:
         """The same objection with the line of the entry that it begins with, or of this section."""
         subject = str(error).partition(":")[0]
-        names = (re.sub(r"[ -]", "_", subject), subject.partition(" ")[0])
+        named = (name for name, _ in _NAMED.findall(str(error)))
+        names = (re.sub(r"[ -]", "_", subject), subject.partition(" ")[0], *named)
         return self.problem(next((name for name in names if name in self.entries), None), str(error))
-
-
-def field_types(kind: type[Any]) -> dict[str, Any]:
-    """The types of the fields of a dataclass, by name, without those that no file gives.
-
-    Those have ``metadata={"entry": False}``.
-    """
-    hints = get_type_hints(kind)
-    return {one.name: hints[one.name] for one in fields(kind) if one.metadata.get("entry", True)}
-
-
-def has_default(one: Field[Any]) -> bool:
-    """Whether the entry may be left out."""
-    return one.default is not MISSING or one.default_factory is not MISSING
-
-
-def plain(kind: Any) -> Any:
-    """The type without None, for an entry that may be left out."""
-    if get_origin(kind) is UnionType:
-        (kind,) = (one for one in get_args(kind) if one is not NoneType)
-    return kind
-
-
-def words(kind: Any) -> str:
-    """What errors call a type."""
-    return WORDS[plain(kind)]
-
-
-def typed(value: Any, kind: Any, *, folder: Path = Path()) -> Any:
-    """A value of a TOML file as this type: whole numbers are numbers too, lists become tuples.
-
-    Examples
-    --------
-    >>> typed(1, float), typed([1, 0.5], tuple[float, ...]), typed("a.csv", Path, folder=Path("/data"))
-    (1.0, (1.0, 0.5), PosixPath('/data/a.csv'))
-    """
-    kind = plain(kind)
-    if get_origin(kind) is tuple:
-        if type(value) is not list:
-            raise WrongType
-        return tuple(typed(one, get_args(kind)[0]) for one in value)
-    if get_origin(kind) is not None:
-        kind = get_origin(kind)
-        if not isinstance(value, kind):
-            raise WrongType
-        return value
-    if kind is Path and type(value) is str and value:
-        return folder / value
-    if kind is float and type(value) in (int, float) and math.isfinite(value):
-        return float(value)
-    if type(value) is not kind:
-        raise WrongType
-    return value
 
 
 def _shown(value: Any) -> str:
     text = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}.."
-
-
-def _meant(name: str, known: Collection[str]) -> str:
-    close = get_close_matches(name, known, n=1)
-    guess = f" (did you mean {close[0]!r}?)" if close else ""
-    return f"{guess}; expected {', '.join(known)}"

@@ -17,12 +17,14 @@ from fedassay.agenda import Agenda
 from fedassay.data.sql import Database
 from fedassay.errors import UsageError
 from fedassay.protocol import Budget, Protection, Setting, TrustModel
+from fedassay.runtimes.card import RUNTIME_CARDS, RuntimeCard
+from fedassay.runtimes.parameters import RuntimeParameters
 from fedassay.study.asked import NONE, StudyTask, Surroundings, read_task
 from fedassay.study.entries import Document, Section
 from fedassay.study.reading import read_data, read_ledger, read_privacy, read_runtime, source_of
-from fedassay.study.runtimes import Runtime
 from fedassay.study.sections import DataSection, ExpectedSection, Heading, LedgerSection, SplitSection
 from fedassay.study.shares import excess
+from fedassay.tasks.card import KINDS
 
 SECTIONS = ("data", "privacy", "runtime", "ledger", "split", "expected", "tasks")
 
@@ -54,7 +56,7 @@ class StudyFile:
     budget: Budget | None
     protection: Protection
     training: Budget | None
-    runtime: Runtime
+    runtime: RuntimeParameters
     ledger: LedgerSection
     holdout: float
     expected: Mapping[str, Any] | None
@@ -144,6 +146,11 @@ class StudyFile:
     def text(self) -> str:
         """The file as it was read."""
         return self.document.text
+
+    @property
+    def card(self) -> RuntimeCard:
+        """The card of the runtime."""
+        return RUNTIME_CARDS[self.runtime.name]
 
     @property
     def simulated(self) -> bool:
@@ -237,17 +244,12 @@ def _tasks(section: Section, data: DataSection | None, holdout: float) -> tuple[
 
 
 def _after(section: Section, task: StudyTask, tasks: list[StudyTask]) -> StudyTask:
-    """The task with the calibration that it builds on, if there is one that it can build on."""
+    """The task with the one that it builds on, if there is one that it can build on."""
     if task.after is not None:
         return replace(task, after=None) if task.after == NONE else task
-    binary = (
-        task.kind == "conformal"
-        and task.parameters["quantity"] == "binary"
-        and task.parameters["held_out"]
-        and not task.parameters.get("parameters")  # a calibrator of its own
-    )
-    found = [one for one in tasks if one.kind == "calibrate"]
-    if not binary or not found:
+    rules = KINDS[task.kind].study_rules
+    found = [one for one in tasks if one.kind == rules.builds_on]
+    if not found or not rules.can_build(task.parameters):
         return task
     if len(found) > 1:
         names = ", ".join(one.name for one in found)

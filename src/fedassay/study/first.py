@@ -7,20 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedassay.parameters import in_words
+from fedassay.runtimes.card import DEFAULT, RUNTIME_CARDS
+from fedassay.tasks.card import KINDS
 from fedassay.trust import TRUST_MODELS
 
 SIMULATED_CLIENTS = 10
 """Over which rows are dealt where nothing says whose they are."""
-
-_TASKS: Mapping[str, str] = {
-    "evaluate": "every metric of the model, with intervals",
-    "calibrate": "does the model need a calibrator, and which? It is judged on rows that it has not seen",
-    "conformal": "sets that hold the truth with the wanted probability",
-    "hosmer-lemeshow": "are the probabilities right, group by group?",
-    "ecdf": "the distribution of the values",
-    "quantiles": "quantiles of the values, by search",
-    "infer": "coefficients of a regression, with intervals",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +89,7 @@ class Draft:
     def _privacy(self) -> list[str]:
         lines = [
             "[privacy]",
-            _entry("trust", self.trust, f"or {', '.join(n for n in TRUST_MODELS if n != self.trust)}"),
+            _entry("privacy", self.trust, f"or {', '.join(n for n in TRUST_MODELS if n != self.trust)}"),
         ]
         if self.epsilon is None:
             lines.append(
@@ -112,9 +105,10 @@ class Draft:
         return [*lines, _entry("unit", "example", "what is protected: one row, or everything of one client")]
 
     def _runtime(self) -> list[str]:
+        releases = [name for name, card in RUNTIME_CARDS.items() if not card.simulated]
         return [
             "[runtime]",
-            _entry("name", "in-process", "a simulation; file-drop and flower-deployment are the real thing"),
+            _entry("name", DEFAULT, f"a simulation; {in_words(releases, last='and')} are the real thing"),
             _entry("seed", 1, "the same numbers again at every run; a release takes no seed"),
             "",
             "[split]",
@@ -135,7 +129,7 @@ class Draft:
     def _tasks(self) -> list[str]:
         lines: list[str] = []
         for task in self.tasks:
-            lines += ["", f"[tasks.{task}]  # {_TASKS[task]}"]
+            lines += ["", f"[tasks.{task}]  # {KINDS[task].purpose}"]
             lines += [
                 _entry(name, value, _COMMENTS.get(name))
                 for name, value in self.parameters.get(task, {}).items()
@@ -151,6 +145,7 @@ _COMMENTS = {
     "score_range": "public: scores above make sets hold everything; from the first rows, check it",
     "lower": "public: the range of the values; from the first rows, check it",
     "level": "the share of new rows that sets shall cover",
+    "conditional": 'a guarantee for each class; "none": over all rows together, which may miss the rarer class',
 }
 
 

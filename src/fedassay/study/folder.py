@@ -1,35 +1,43 @@
 """What a study leaves behind: one folder with the result, what can be used, what can be read, and a certificate.
 
-Written in an order in which nothing is ever wrong: the certificate goes first if there is an old one, and comes last.
+Everything is written aside first, where a full disk does no harm. Then it is moved in an order in which nothing is ever
+wrong: the certificate goes first if there is an old one, and comes last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedassay.artefacts.calibrators import calibrator_of
 from fedassay.artefacts.certificate import CERTIFICATE, RESULT, certify
 from fedassay.artefacts.certificate_reading import Certificate
-from fedassay.artefacts.conformal import ConformalPredictor
 from fedassay.artefacts.hashed import content_of, hashed
 from fedassay.artefacts.stored import LARGEST
-from fedassay.crypto.identity import Identity
+from fedassay.crypto.identity import Identity, key_to_text
+from fedassay.documents.sheet import Document
 from fedassay.errors import DataError, UsageError
-from fedassay.files import Lock, write_atomically
+from fedassay.files import Lock, unwritable, write_atomically
 from fedassay.journal import lock_of
 from fedassay.protocol import Budget
 from fedassay.reports.model_card import model_card
-from fedassay.reports.next_steps import artefact_name
 from fedassay.reports.page import page
 from fedassay.result import Result
+from fedassay.study.file import StudyFile
+from fedassay.tasks.card import KINDS
 
 REPORT, CARD, STUDY = "report.html", "model_card.md", "study.toml"
+FILES = (RESULT, REPORT, CARD, STUDY, CERTIFICATE)
+"""Written for every study; artefacts have names of their own."""
+
 JOURNAL = "journal"
 """Private: what has been asked and answered, and the key of the split. No artefact."""
+
+_ASIDE = ".unfinished"
+"""The folder in which artefacts are written; it is there only as long as they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +51,40 @@ class Signed:
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """The files of a study, and why an artefact is missing that one might look for."""
+    """The files of a study, and why an artefact is missing that one might look for.
+
+    Parameters
+    ----------
+    key : the public key that the certificate is signed with, as `fedassay verify --key` takes it.
+    """
 
     folder: Path
     files: tuple[str, ...]
     missing: tuple[str, ...]
+    key: str
 
     @property
     def report(self) -> Path:
         """The page to look at."""
         return self.folder / REPORT
+
+
+def folder_of(file: StudyFile, out: Path | None = None) -> Path:
+    """The folder for what a study leaves: `out`, or by default one with the study's name beside its file.
+
+    Raises
+    ------
+    UsageError
+        If it is the folder of the study's data: each file there counts as a site.
+    """
+    folder = file.path.absolute().parent / file.name if out is None else out
+    source = file.source
+    if isinstance(source, Path) and source.is_dir() and source.resolve() == folder.resolve():
+        raise UsageError(
+            f"{folder}: holds the study's data, expected another folder for its results; give the study another name "
+            "or its results another folder (--out)."
+        )
+    return folder
 
 
 def prepare(folder: Path, *, fresh: bool = False) -> None:
@@ -69,29 +101,58 @@ def prepare(folder: Path, *, fresh: bool = False) -> None:
         lock.close()
 
 
-def write_folder(folder: Path, result: Result, *, study_text: str, signed: Signed) -> Written:
+def write_folder(
+    folder: Path,
+    result: Result,
+    *,
+    study_text: str,
+    signed: Signed,
+    write_page: Callable[[Document], str] | None = None,
+) -> Written:
     """Write all artefacts of a study.
 
     Guarantee: a certificate in the folder is always that of the files beside it: an old one is removed before the
-    first of them changes, and so is what it covered, as an old calibrator could be taken for one of this study.
+    first of them changes, and so is what it covered, as an old calibrator could be taken for one of this study. If
+    something cannot be written (`UsageError`), the folder is as it was before.
     """
-    _forget(folder)
-    result.save(folder / RESULT)
-    document = result.to_dict()
-    write_atomically(folder / STUDY, study_text)
-    write_atomically(folder / REPORT, page(document))
-    write_atomically(folder / CARD, model_card(document))
-    usable, missing = _usable(folder, result)
-    files = (RESULT, REPORT, CARD, STUDY, *usable)
-    certify(
-        folder,
-        result,
-        files=files,
-        identity=signed.identity,
-        ledger_head=signed.ledger_head,
-        training=signed.training,
-    )
-    return Written(folder=folder, files=(*files, CERTIFICATE), missing=tuple(missing))
+    with _aside(folder) as aside:
+        result.save(aside / RESULT)
+        document = result.to_dict()
+        write_atomically(aside / STUDY, study_text)
+        write_atomically(aside / REPORT, (write_page or page)(document))
+        write_atomically(aside / CARD, model_card(document))
+        usable, missing = _usable(aside, result)
+        files = (RESULT, REPORT, CARD, STUDY, *usable)
+        certificate = certify(
+            aside,
+            result,
+            files=files,
+            identity=signed.identity,
+            ledger_head=signed.ledger_head,
+            training=signed.training,
+        )
+        key = key_to_text(Certificate.of(certificate.read_bytes()).public)
+        _forget(folder)
+        for name in missing:
+            (folder / name).unlink(missing_ok=True)
+        for name in (*files, CERTIFICATE):
+            (aside / name).replace(folder / name)
+    reasons = tuple(f"{name}: {why}" for name, why in missing.items())
+    return Written(folder=folder, files=(*files, CERTIFICATE), missing=reasons, key=key)
+
+
+@contextmanager
+def _aside(folder: Path) -> Iterator[Path]:
+    """Make an empty folder inside `folder` for the duration of a block."""
+    aside = folder / _ASIDE
+    try:
+        shutil.rmtree(aside, ignore_errors=True)  # of a process that was killed
+        aside.mkdir()
+        yield aside
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _forget(folder: Path) -> None:
@@ -107,19 +168,19 @@ def _forget(folder: Path) -> None:
                 (folder / file.name).unlink(missing_ok=True)
 
 
-def _usable(folder: Path, result: Result) -> tuple[list[str], list[str]]:
-    """Write calibrators and conformal predictors; the names of their files, and why others are not there."""
-    written, missing = [], []
+def _usable(folder: Path, result: Result) -> tuple[list[str], dict[str, str]]:
+    """Write calibrators and conformal predictors; the names of their files, and of others why there are none."""
+    written: list[str] = []
+    missing: dict[str, str] = {}
     for name, entry in result.results["tasks"].items():
-        if entry["task"] not in ("calibrate", "calibrate-classes", "conformal"):
+        card = KINDS[entry["task"]]
+        if card.artefact is None:
             continue
-        file = artefact_name(name, entry["task"])
-        (folder / file).unlink(missing_ok=True)
+        file = card.file_of(name)
         try:
-            alone = _alone(result, entry)
-            artefact = ConformalPredictor.of(alone) if entry["task"] == "conformal" else calibrator_of(alone)
+            artefact = card.artefact.load()(_alone(result, entry))
         except DataError as error:
-            missing.append(f"{file}: {error}")
+            missing[file] = str(error)
             continue
         artefact.save(folder / file)
         written.append(file)
@@ -133,7 +194,7 @@ def _alone(result: Result, entry: Mapping[str, Any]) -> Result:
         columns.setdefault("label", columns["class"])
     client = (result.parameters.get("data") or {}).get("client")
     return Result(
-        task=entry["task"].removesuffix("-classes"),
+        task=KINDS[entry["task"]].asked_as,
         parameters={**entry["parameters"], "client": client, **columns},
         results=entry["results"],
         privacy=result.privacy,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
@@ -9,40 +10,45 @@ from fedassay.data.schema import FEATURES, ROLES
 from fedassay.data.sources import source_named
 from fedassay.data.sql import Database
 from fedassay.errors import UsageError
-from fedassay.study.entries import Section, field_types
-from fedassay.study.runtimes import RUNTIMES, FlowerDeployment, InProcess, Runtime
+from fedassay.parameters import Parameter, parameters
+from fedassay.runtimes.card import DEFAULT, RUNTIME_CARDS
+from fedassay.runtimes.parameters import ReleaseParameters, RuntimeParameters
+from fedassay.study.entries import Section
 from fedassay.study.sections import DataSection, LedgerSection, PrivacySection
 from fedassay.trust import TRUST_MODELS
 
 
-def read_runtime(section: Section) -> Runtime:
+def read_runtime(section: Section) -> RuntimeParameters:
     """What carries the messages."""
-    name = section.value("name", str) if "name" in section else InProcess.name
-    if name not in RUNTIMES:
-        raise section.problem("name", f"name: got {name!r}, expected one of {', '.join(RUNTIMES)}.")
-    kind = RUNTIMES[name]
-    if not kind.simulated and "seed" in section:
+    name = section.entries.get("name", DEFAULT)
+    if not isinstance(name, str) or name not in RUNTIME_CARDS:
+        raise section.problem("name", f"name: got {name!r}, expected one of {', '.join(RUNTIME_CARDS)}.")
+    card = RUNTIME_CARDS[name]
+    if not card.simulated and "seed" in section:
         raise section.problem(
             "seed", f"seed: {name} is a release, whose noise nobody may know; leave the seed out."
         )
-    return section.made(kind, besides=("name",))
+    return section.made(card.parameters, besides=("name",))
 
 
 def read_privacy(section: Section) -> PrivacySection:
     """Who is trusted with what; parameters of the trust model have a section of their own."""
-    trust = section.value("trust", str) if "trust" in section else PrivacySection.trust
-    parameters = section.section("parameters")
+    name = section.entries.get("privacy", PrivacySection.privacy)
+    chosen = section.section("parameters")
     given: dict[str, Any] = {}
-    if trust in TRUST_MODELS:  # else the section says what is wrong
-        given = parameters.given(field_types(TRUST_MODELS[trust]))
+    if isinstance(name, str) and name in TRUST_MODELS:  # else the section says what is wrong
+        kind = TRUST_MODELS[name]
+        for entry in chosen.entries if not parameters(kind) else ():
+            raise chosen.problem(entry, f"has no {entry!r}: {name} has no parameters; leave it out.")
+        given = chosen.given(parameters(kind))
         try:
-            TRUST_MODELS[trust](**given)
+            kind(**given)
         except UsageError as error:
-            raise parameters.located(error) from error
+            raise chosen.located(error) from error
     return section.made(PrivacySection, besides=("parameters",), parameters=given)
 
 
-def read_data(root: Section, runtime: Runtime) -> DataSection | None:
+def read_data(root: Section, runtime: RuntimeParameters) -> DataSection | None:
     """The rows of a simulation, None in a release, which has none of its own."""
     if not runtime.simulated:
         if "data" in root:
@@ -75,10 +81,10 @@ def read_data(root: Section, runtime: Runtime) -> DataSection | None:
     return data
 
 
-def read_ledger(root: Section, runtime: Runtime) -> LedgerSection:
+def read_ledger(root: Section, runtime: RuntimeParameters) -> LedgerSection:
     """Where what is spent is recorded."""
     section = root.section("ledger")
-    if section.entries and isinstance(runtime, FlowerDeployment):
+    if section.entries and isinstance(runtime, ReleaseParameters) and runtime.home is None:
         raise root.problem(
             "ledger", f"[ledger]: with {runtime.name} the coordinator's file says which; leave it out."
         )
@@ -91,11 +97,15 @@ def read_ledger(root: Section, runtime: Runtime) -> LedgerSection:
 def _column(columns: Section, role: str) -> str:
     """The column of a role; features may be a list."""
     if role != FEATURES or isinstance(columns.entries[role], str):
-        return str(columns.value(role, str))
-    names = columns.value(role, tuple[str, ...])
+        return str(columns.value(_entry(role, str)))
+    names = columns.value(_entry(role, tuple[str, ...]))
     if not names or not all(name and "," not in name for name in names):
         raise columns.problem(role, f"{role}: expected names of columns, without commas in them.")
     return ",".join(names)
+
+
+def _entry(name: str, annotation: Any) -> Parameter:
+    return Parameter(name=name, annotation=annotation, default=MISSING, sentence="")
 
 
 def source_of(data: DataSection, path: Path) -> Path | Database:

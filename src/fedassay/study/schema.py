@@ -6,29 +6,17 @@ values together decide (which columns a task needs, whether a budget suffices) `
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields
-from enum import StrEnum
+from collections.abc import Container
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any
 
 from fedassay.agenda import MOST_ITEMS
 from fedassay.data.schema import FEATURES, ROLES
-from fedassay.study.asked import (
-    AFTER,
-    CLASSES_OF,
-    DEFAULTS,
-    NONE,
-    RESERVED,
-    TASK_NAME,
-    parameter_types,
-    shared_entries,
-)
-from fedassay.study.choices import SECTION_CHOICES, TASK_CHOICES
-from fedassay.study.described import parameter_texts, summary_of
-from fedassay.study.entries import field_types, has_default, plain
-from fedassay.study.runtimes import RUNTIMES, InProcess
+from fedassay.parameters import parameters
+from fedassay.runtimes.card import DEFAULT, RUNTIME_CARDS
+from fedassay.study.asked import RESERVED, TASK_NAME, TaskEntries, shared_entries
 from fedassay.study.sections import (
     NAME,
     DataSection,
@@ -38,21 +26,21 @@ from fedassay.study.sections import (
     PrivacySection,
     SplitSection,
 )
-from fedassay.tasks.catalogue import TASKS
+from fedassay.tasks.card import KINDS
+from fedassay.tasks.catalogue import PARAMETERS, TASKS
 from fedassay.trust import TRUST_MODELS
 
 SCHEMA_FILE = Path(__file__).parent / "schema.json"
 
 Schema = dict[str, Any]
 
-_TYPES: Mapping[Any, str] = {bool: "boolean", int: "integer", float: "number", str: "string", Path: "string"}
 _COLUMN: Schema = {"type": "string", "minLength": 1}
 
 
 def schema() -> Schema:
     """The JSON Schema (draft 2020-12) of a study file."""
-    releases = [name for name, kind in RUNTIMES.items() if not kind.simulated]
-    heading = _table(Heading, {})
+    releases = [name for name, card in RUNTIME_CARDS.items() if not card.simulated]
+    heading = _table(Heading)
     heading["properties"]["name"]["pattern"] = f"^{NAME.pattern}$"
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -65,9 +53,9 @@ def schema() -> Schema:
             "data": _data(),
             "privacy": _privacy(),
             "runtime": _runtime(),
-            "ledger": _table(LedgerSection, {}),
-            "split": _table(SplitSection, {}),
-            "expected": _table(ExpectedSection, {}),
+            "ledger": _table(LedgerSection),
+            "split": _table(SplitSection),
+            "expected": _table(ExpectedSection),
             "tasks": _tasks(),
         },
         "required": [*heading["required"], "tasks"],
@@ -78,7 +66,7 @@ def schema() -> Schema:
         },
         "then": {"properties": {"data": False, "split": False}},
         "else": {"required": ["data"]},
-        "$defs": {name: _task(name) for name in TASKS} | {"named-task": _named_task()},
+        "$defs": {name: _task(name) for name in KINDS} | {"named-task": _named_task()},
     }
 
 
@@ -90,55 +78,43 @@ def schema_text() -> str:
 # --- entries ----------------------------------------------------------------------------------------------------
 
 
-def _entry(kind: Any, choices: Iterable[str] = ()) -> Schema:
-    """The schema of a value of this type."""
-    kind = plain(kind)
-    if get_origin(kind) is tuple:
-        return {"type": "array", "items": _entry(get_args(kind)[0])}
-    found: Schema = {"type": _TYPES[kind]}
-    if choices:
-        found["enum"] = [str(one) for one in choices]
-    elif kind is Path:
-        found["minLength"] = 1
+def _properties(kind: type[Any], *, implied: Container[str] = ()) -> dict[str, Schema]:
+    """The entries that are parameters of a dataclass, each with its sentence, and its default if nothing implies it."""
+    found = {}
+    for one in parameters(kind):
+        entry = dict(one.schema)
+        if one.item is Path:
+            entry["minLength"] = 1
+        default = one.shown_default
+        if default is not None and one.name not in implied:
+            entry["default"] = (
+                list(default) if isinstance(default, tuple) else getattr(default, "value", default)
+            )
+        found[one.name] = {**entry, "description": one.sentence}
     return found
 
 
-def _properties(
-    kind: type[Any], types: Mapping[str, Any], choices: Mapping[str, Iterable[str]]
-) -> dict[str, Schema]:
-    """The entries that are fields of a dataclass, each with its default and what the docstring says about it."""
-    texts, found = parameter_texts(kind), {}
-    for one in fields(kind):
-        if one.name not in types:
-            continue
-        entry = _entry(types[one.name], choices.get(one.name, ()))
-        if one.default is not MISSING and one.default is not None:
-            default = one.default.value if isinstance(one.default, StrEnum) else one.default
-            entry["default"] = list(default) if isinstance(default, tuple) else default
-        if one.name in texts:
-            entry["description"] = texts[one.name]
-        found[one.name] = entry
-    return found
-
-
-def _table(kind: type[Any], choices: Mapping[str, Iterable[str]]) -> Schema:
-    """A section whose entries are the fields of a dataclass."""
-    types = field_types(kind)
-    needed = [one.name for one in fields(kind) if one.name in types and not has_default(one)]
+def _table(kind: type[Any]) -> Schema:
+    """A section whose entries are the parameters of a dataclass."""
     return {
         "description": summary_of(kind),
         "type": "object",
-        "properties": _properties(kind, types, choices),
-        "required": needed,
+        "properties": _properties(kind),
+        "required": [one.name for one in parameters(kind) if one.required],
         "additionalProperties": False,
     }
+
+
+def summary_of(kind: type[Any]) -> str:
+    """The first sentence of a docstring."""
+    return inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0].replace("\n", " ").replace("``", "`")
 
 
 # --- sections ---------------------------------------------------------------------------------------------------
 
 
 def _data() -> Schema:
-    section = _table(DataSection, {})
+    section = _table(DataSection)
     roles: dict[str, Schema] = {
         name: {**_COLUMN, "description": f"Column with {role.expected}."} for name, role in ROLES.items()
     }
@@ -160,12 +136,12 @@ def _data() -> Schema:
 
 
 def _privacy() -> Schema:
-    section = _table(PrivacySection, SECTION_CHOICES["privacy"])
+    section = _table(PrivacySection)
+    section["properties"]["privacy"]["enum"] = list(TRUST_MODELS)
     known: dict[str, Schema] = {}
     for kind in TRUST_MODELS.values():
-        known = _properties(kind, field_types(kind), SECTION_CHOICES["privacy.parameters"]) | known
-    for entry in known.values():
-        entry.pop("default", None)  # trust models have defaults of their own
+        # Without defaults: trust models have their own.
+        known |= {one.name: {**one.schema, "description": one.sentence} for one in parameters(kind)}
     section["properties"]["parameters"] = {
         "description": "Parameters of the trust model.",
         "type": "object",
@@ -173,7 +149,7 @@ def _privacy() -> Schema:
         "additionalProperties": False,
     }
     noisy = [name for name, kind in TRUST_MODELS.items() if kind.private]
-    section["if"] = {"properties": {"trust": {"enum": noisy}}, "required": ["trust"]}
+    section["if"] = {"properties": {"privacy": {"enum": noisy}}, "required": ["privacy"]}
     section["then"] = {"required": ["epsilon"]}
     section["else"] = {"properties": {"epsilon": False, "delta": False}}
     return section
@@ -181,10 +157,10 @@ def _privacy() -> Schema:
 
 def _runtime() -> Schema:
     kinds = []
-    for name, kind in RUNTIMES.items():
-        table = _table(kind, SECTION_CHOICES["runtime"])
+    for name, card in RUNTIME_CARDS.items():
+        table = _table(card.parameters)
         table["properties"] = {"name": {"const": name}, **table["properties"]}
-        if kind is not InProcess:
+        if name != DEFAULT:
             table["required"] = ["name", *table["required"]]
         kinds.append(table)
     return {"description": "What carries the messages.", "anyOf": kinds}
@@ -193,7 +169,7 @@ def _runtime() -> Schema:
 def _tasks() -> Schema:
     named = {"$ref": "#/$defs/named-task"}
     known = {
-        name: {"anyOf": [*({"$ref": f"#/$defs/{one}"} for one in _kinds(name)), named]} for name in TASKS
+        name: {"anyOf": [*({"$ref": f"#/$defs/{one}"} for one in _kinds(name)), named]} for name in KINDS
     }
     return {
         "description": "What is asked. A section is named like its task, or says which one it is (task).",
@@ -208,40 +184,22 @@ def _tasks() -> Schema:
 
 def _kinds(name: str) -> tuple[str, ...]:
     """What a task can turn out to be: where the columns are logits, one of classes."""
-    return (name, CLASSES_OF[name]) if name in CLASSES_OF else (name,)
+    return tuple(card.name for card in KINDS.values() if name in (card.name, card.asked_as))
 
 
 def _named_task() -> Schema:
     """A task of any name, which says what it is."""
-    return {"anyOf": [{"$ref": f"#/$defs/{name}", "required": ["task"]} for name in TASKS]}
+    return {"anyOf": [{"$ref": f"#/$defs/{name}", "required": ["task"]} for name in KINDS]}
 
 
 def _task(name: str) -> Schema:
-    kind = TASKS[name]
-    shared: dict[str, Schema] = {
-        "task": {
-            "enum": [one for one in TASKS if name in _kinds(one)],
-            "description": "Which task it is, if the section is not named like it.",
-        },
-        "share": {
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "maximum": 1,
-            "description": "The part of the study's budget that it may spend: for all tasks, or for none.",
-        },
-        AFTER: {
-            "type": "string",
-            "description": f"The calibration that they build on, or {NONE}. Default: the calibration, if there is one.",
-        },
-    }
-    own = _properties(kind, parameter_types(name), TASK_CHOICES[name])
-    for entry, default in DEFAULTS.get(name, {}).items():
-        own[entry]["default"] = default
-    if name == "conformal":
-        del own["quantity"]["default"]  # columns say which it is
+    kind = PARAMETERS[name]
+    shared = _properties(TaskEntries)
+    shared["task"]["enum"] = [one for one in KINDS if name in _kinds(one)]
+    own = _properties(kind, implied=KINDS[name].study_rules.implied_names)
     return {
-        "description": summary_of(kind),
+        "description": summary_of(TASKS[name]),
         "type": "object",
-        "properties": {**{entry: shared[entry] for entry in shared_entries(name)}, **own},
+        "properties": {**{one.name: shared[one.name] for one in shared_entries(name)}, **own},
         "additionalProperties": False,
     }

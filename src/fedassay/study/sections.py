@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any
 
 from fedassay.data.partition import Partition
 from fedassay.data.schema import Columns
 from fedassay.data.split import HELD_OUT
-from fedassay.errors import UsageError
+from fedassay.errors import ParameterError, UsageError
+from fedassay.parameters import INTERNAL, Checked, Fraction, Interval, meant
 from fedassay.protocol import Budget, Neighbours, Protection, TrustModel, Unit
 from fedassay.trust import TRUST_MODELS
 
@@ -19,21 +20,18 @@ LONGEST_TITLE = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heading:
-    """What the study is about.
-
-    Parameters
-    ----------
-    name : of the study, and of the folder with its results: up to 40 letters, digits, dots, dashes and underscores.
-    title : for the report, in your own words.
-    model : the name of the model that is assayed, for the model card.
-    """
+class Heading(Checked):
+    """What the study is about."""
 
     name: str
+    """Name of the study and of the folder with its results: up to 40 letters, digits, dots, dashes and underscores."""
     title: str | None = None
+    """Title of the report, in your own words."""
     model: str | None = None
+    """Name of the model that is assayed, for the model card."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not NAME.fullmatch(self.name):
             raise UsageError(
                 f"name: got {self.name!r}, expected up to 40 letters, digits, dots, dashes and underscores, the first "
@@ -45,29 +43,24 @@ class Heading:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataSection:
-    """The rows of a simulation. In a release sites hold their own.
-
-    Parameters
-    ----------
-    path : a .parquet, .csv or .npz file or a folder with one file per site, relative to the study file; or a database
-        URL.
-    query : with a database URL, the SELECT whose rows are used.
-    client : the column that names the client. Without it, and without a partition, every row is its own client; of a
-        folder, every file is one.
-    partition : in its place, how rows are dealt to simulated clients: iid, dirichlet:BETA or by:COLUMN.
-    clients : with a partition, how many there are.
-    """
+class DataSection(Checked):
+    """The rows of a simulation. In a release sites hold their own."""
 
     path: str
+    """A .parquet, .csv or .npz file or a folder with one file per site, relative to the study; or a database URL."""
     query: str | None = None
+    """With a database URL: the SELECT whose rows are used."""
     client: str | None = None
+    """Column that names the client. Default: every file of a folder is a client, else every row."""
     partition: str | None = None
+    """How rows are dealt to simulated clients, in the place of a column: iid, dirichlet:BETA or by:COLUMN."""
     clients: int | None = None
-    columns: Mapping[str, str] = field(default_factory=dict, metadata={"entry": False})
+    """Number of clients of a partition."""
+    columns: Mapping[str, str] = field(default_factory=dict, metadata=INTERNAL)
     """Role to column, from the section [data.columns]; several features are separated by commas."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.path:
             raise UsageError("path: got an empty text, expected a file, a folder, or a database URL.")
         if self.client == "":
@@ -91,54 +84,52 @@ class DataSection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivacySection:
-    """Who is trusted with what, and the budget of the whole study.
+class PrivacySection(Checked):
+    """Who is trusted with what, and the budget of the whole study."""
 
-    Parameters
-    ----------
-    trust : the trust model.
-    parameters : of the trust model, such as dropout, collusion and minimum_cohort.
-    epsilon : the budget of all tasks together, for trust models that add noise.
-    delta : the failure probability of the guarantee; 0 is pure differential privacy.
-    unit : what is protected: one example, or everything of one client.
-    neighbours : which data sets must look alike.
-    rows_per_client : the most rows of a client that are used; needed for the unit client.
-    training_epsilon : what the training of the model has cost, which the certificate only repeats.
-    training_delta : the delta of the training.
-    """
-
-    trust: str = "secure-sum"
-    parameters: Mapping[str, Any] = field(default_factory=dict, metadata={"entry": False})
+    privacy: str = "secure-sum"
+    """Trust model."""
+    parameters: Mapping[str, Any] = field(default_factory=dict, metadata=INTERNAL)
+    """Parameters of the trust model, from the section [privacy.parameters]."""
     epsilon: float | None = None
+    """Budget of all tasks together, for trust models that add noise."""
     delta: float | None = None
-    unit: str = Unit.EXAMPLE.value
-    neighbours: str = Neighbours.ADD_REMOVE.value
+    """Failure probability of the guarantee; 0 is pure differential privacy."""
+    unit: Unit = Unit.EXAMPLE
+    """What is protected: one example, or everything of one client."""
+    neighbours: Neighbours = Neighbours.ADD_REMOVE
+    """Which data sets must look alike."""
     rows_per_client: int | None = None
+    """Largest number of rows of a client that are used; needed for the unit client."""
     training_epsilon: float | None = None
+    """Cost of the training of the model, which the certificate only repeats."""
     training_delta: float | None = None
+    """Delta of the training."""
 
     def __post_init__(self) -> None:
-        if self.trust not in TRUST_MODELS:
-            raise UsageError(f"trust: got {self.trust!r}, expected one of {', '.join(TRUST_MODELS)}.")
-        private = TRUST_MODELS[self.trust].private
+        super().__post_init__()
+        if self.privacy not in TRUST_MODELS:
+            raise ParameterError("privacy", f"got {self.privacy!r}{meant(self.privacy, TRUST_MODELS)}.")
+        private = TRUST_MODELS[self.privacy].private
         if private and self.epsilon is None:
-            raise UsageError(
-                f"trust: {self.trust} adds noise, so it needs a budget; give epsilon (1.0, say)."
+            raise ParameterError(
+                "privacy", f"{self.privacy} adds noise, so it needs a budget; give `epsilon` (1.0, say)."
             )
         if not private and (self.epsilon is not None or self.delta is not None):
             which = "epsilon" if self.epsilon is not None else "delta"
-            raise UsageError(
-                f"{which}: {self.trust} adds no noise, so that a budget would promise nothing; leave it out, or choose "
-                'a trust model that does, such as trust = "distributed-dp".'
+            raise ParameterError(
+                which,
+                f"{self.privacy} adds no noise, so that a budget would promise nothing; leave it out, or choose a "
+                'trust model that does, such as privacy = "distributed-dp".',
             )
         if self.training_epsilon is None and self.training_delta is not None:
-            raise UsageError("training delta: got one without training_epsilon, expected both.")
+            raise ParameterError("training_delta", "got one without `training_epsilon`, expected both.")
         _ = self.model, self.budget, self.protection, self.training
 
     @property
     def model(self) -> TrustModel:
         """The trust model with its parameters."""
-        return TRUST_MODELS[self.trust](**self.parameters)
+        return TRUST_MODELS[self.privacy](**self.parameters)
 
     @property
     def budget(self) -> Budget | None:
@@ -148,11 +139,7 @@ class PrivacySection:
     @property
     def protection(self) -> Protection:
         """What is protected."""
-        return Protection(
-            unit=self.unit,  # type: ignore[arg-type] # it turns texts into what they name
-            neighbours=self.neighbours,  # type: ignore[arg-type]
-            rows_per_client=self.rows_per_client,
-        )
+        return Protection(unit=self.unit, neighbours=self.neighbours, rows_per_client=self.rows_per_client)
 
     @property
     def training(self) -> Budget | None:
@@ -166,24 +153,20 @@ class PrivacySection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LedgerSection:
-    """Where all studies of the same rows record what they spend, and how much they may spend together.
-
-    Parameters
-    ----------
-    place : a file, relative to the study file, or a PostgreSQL URL. By files: ledger.sqlite in the coordinator's
-        state, if nothing is said.
-    dataset : the name under which what is spent on these rows is added up.
-    epsilon : that all studies together may spend; without it, what is spent is recorded only.
-    delta : the delta at which it is added up.
-    """
+class LedgerSection(Checked):
+    """Where all studies of the same rows record what they spend, and how much they may spend together."""
 
     place: str | None = None
+    """File, relative to the study, or PostgreSQL URL. Default for file drop: ledger.sqlite in the private state."""
     dataset: str = "federation"
+    """Name under which what is spent on these rows is added up."""
     epsilon: float | None = None
+    """Largest epsilon of all studies together; without it, what is spent is recorded only."""
     delta: float | None = None
+    """Delta at which it is added up."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.place == "":
             raise UsageError("place: got an empty text, expected a file or a PostgreSQL URL.")
         if not NAME.fullmatch(self.dataset):
@@ -201,59 +184,34 @@ class LedgerSection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SplitSection:
-    """How the rows of a simulation are split. In a release sites decide themselves.
+class SplitSection(Checked):
+    """How the rows of a simulation are split. In a release sites decide themselves."""
 
-    Parameters
-    ----------
-    holdout : the share of the units that is kept to judge what is fitted.
-    """
-
-    holdout: float = HELD_OUT
-
-    def __post_init__(self) -> None:
-        if not 0 < self.holdout < 1:
-            raise UsageError(f"holdout: got {self.holdout:g}, expected a number between 0 and 1.")
+    holdout: Fraction = HELD_OUT
+    """Share of the units that is kept to judge what is fitted."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExpectedSection:
-    """What one expects of the data, for plans and for shares that are not given.
+class ExpectedSection(Checked):
+    """What one expects of the data, for plans and for shares that are not given."""
 
-    Parameters
-    ----------
-    rows : how many there are, in all.
-    clients : how many there are, of equal size.
-    prevalence : the share of positive rows.
-    auc : of the model.
-    classes : how many classes the model has.
-    accuracy : of a model with several classes.
-    temperature : the best one for a model with several classes; above 1 if it is too sure of itself.
-    """
-
-    rows: float | None = None
-    clients: int | None = None
-    prevalence: float | None = None
-    auc: float | None = None
-    classes: int | None = None
-    accuracy: float | None = None
-    temperature: float | None = None
+    rows: Annotated[float, Interval(ge=1)] | None = None
+    """Number of rows, in all."""
+    clients: Annotated[int, Interval(ge=1)] | None = None
+    """Number of clients, of equal size."""
+    prevalence: Fraction | None = None
+    """Share of positive rows."""
+    auc: Annotated[float, Interval(gt=0.5, lt=1)] | None = None
+    """AUC of the model."""
+    classes: Annotated[int, Interval(ge=2)] | None = None
+    """Number of classes of the model."""
+    accuracy: Fraction | None = None
+    """Accuracy of a model with several classes."""
+    temperature: Annotated[float, Interval(gt=0)] | None = None
+    """Best temperature of a model with several classes; above 1 if it is too sure of itself."""
 
     def __post_init__(self) -> None:
-        for what, least, value in (
-            ("rows", 1, self.rows),
-            ("clients", 1, self.clients),
-            ("classes", 2, self.classes),
-        ):
-            if value is not None and value < least:
-                raise UsageError(f"{what}: got {value:g}, expected a number of at least {least}.")
-        for what, share in (("prevalence", self.prevalence), ("accuracy", self.accuracy)):
-            if share is not None and not 0 < share < 1:
-                raise UsageError(f"{what}: got {share:g}, expected a number between 0 and 1.")
-        if self.auc is not None and not 0.5 < self.auc < 1:
-            raise UsageError(f"auc: got {self.auc:g}, expected a number between 0.5 and 1.")
-        if self.temperature is not None and not self.temperature > 0:
-            raise UsageError(f"temperature: got {self.temperature:g}, expected a number above 0.")
+        super().__post_init__()
         if self.rows is not None and self.clients is not None and self.clients > self.rows:
             raise UsageError(
                 f"clients: got {self.clients:,} for {self.rows:,.0f} rows, expected no more of them."

@@ -68,7 +68,8 @@ class CoverageCounts(Thresholded[dict[str, CoverageOf]]):
 
     Parameters
     ----------
-    classes : K, for ``lac``, ``aps`` and ``raps``, up to 1,024; 2 for ``binary``; 0 for other scores.
+    classes : K, for ``lac``, ``aps`` and ``raps``, up to 1,024; 2 for ``binary``; 0 for other scores, and where sizes
+        are not counted by class.
     """
 
     name: ClassVar[str] = "coverage-counts"
@@ -80,7 +81,8 @@ class CoverageCounts(Thresholded[dict[str, CoverageOf]]):
         known = QUANTITIES[self.quantity]
         if known.gives_sets:
             least, most = (1, MOST_CLASSES) if known.classes is None else (known.classes, known.classes)
-            whole(self.classes, what="classes", least=least, most=most)
+            if self.classes != 0 or self.by != "class":
+                whole(self.classes, what="classes", least=least, most=most)
         elif self.classes != 0:
             raise UsageError(f"classes: got {self.classes} for {self.quantity}, expected none.")
         if self.by == "class" and self.classes and len(self.groups) != self.classes:

@@ -1,7 +1,7 @@
 """Numbers as whole ones that add up exactly: in fixed point, cut into limbs of 32 bits.
 
 Each limb but the highest is in [0, 2^32), the highest is signed: every entry is at most 2^32, so that no total over up
-to 2^30 clients wraps, and what such totals stand for is the exact sum of what clients wrote down.
+to 2^27 clients wraps, and what such totals stand for is the exact sum of what clients wrote down.
 """
 
 from __future__ import annotations

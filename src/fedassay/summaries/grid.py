@@ -109,22 +109,6 @@ class Grid:
         leaf[unsure] = np.searchsorted(self.edges[1:-1], scores[unsure], side="right")
         return leaf
 
-    def nearest_edge(self, threshold: float) -> int:
-        """The index of the edge nearest to a threshold: where ``score >= threshold`` is applied.
-
-        Never the end of the grid: scores that equal 1 share the last leaf with lower ones, unless 1 is one of
-        the thresholds.
-
-        Examples
-        --------
-        >>> grid = Grid(transform="uniform", height=2, thresholds=(0.3,))
-        >>> [grid.nearest_edge(t) for t in (0.0, 0.3, 0.6, 1.0)]
-        [0, 1, 2, 3]
-        """
-        if not 0 <= threshold <= 1:
-            raise UsageError(f"threshold: got {threshold}, expected a number in [0, 1], like the scores.")
-        return int(np.argmin(np.abs(self.edges[:-1] - threshold)))
-
 
 @lru_cache(maxsize=64)
 def _edges(transform: str, height: int, reach: float, thresholds: tuple[float, ...]) -> NDArray[np.float64]:

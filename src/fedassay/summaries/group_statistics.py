@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.errors import DataError, UsageError
+from fedassay.errors import UsageError
 from fedassay.protocol import (
     LARGEST_ROWS_PER_CLIENT,
+    TOTAL_BITS,
     Memory,
     Protection,
     Rows,
@@ -20,16 +21,13 @@ from fedassay.protocol import (
     Total,
     Vector,
 )
-from fedassay.summaries.columns import column
+from fedassay.summaries.columns import checked_labels, checked_scores, column
 
 SHIFT = 20
 ONE = 1 << SHIFT
 """The number 1 in fixed point: scores are rounded to 2^-20 per row, counts are multiplied by it."""
 
 MOST_GROUPS = 1000
-
-_TOTAL = 2**61
-"""No total over all clients reaches it: half of what a server with noise of its own allows."""
 
 _BLOCK = 1 << 17
 """Rows per pass: temporary arrays stay small, and sums of them are exact in floats."""
@@ -122,7 +120,8 @@ class GroupStatistics(Summary[GroupTotals]):
         """Add up. Linear in the rows, constant in memory; exact but for the rounding of each score."""
         total = np.zeros(self.length, dtype=np.int64)
         for batch in rows.batches():
-            scores, labels = _checked(column(batch, "score"), column(batch, "label"))
+            scores = checked_scores(column(batch, "score"))
+            labels = checked_labels(column(batch, "label")).astype(np.int64)
             for start in range(0, len(scores), _BLOCK):
                 part = slice(start, start + _BLOCK)
                 total = total + self._counted(scores[part], labels[part])
@@ -202,19 +201,7 @@ def capacity_for(clients: int) -> int:
 
     Examples
     --------
-    >>> capacity_for(250) == LARGEST_ROWS_PER_CLIENT, capacity_for(10**6)
-    (True, 2199023)
+    >>> capacity_for(100) == LARGEST_ROWS_PER_CLIENT, capacity_for(10**6)
+    (True, 549755)
     """
-    return max(1, min(LARGEST_ROWS_PER_CLIENT, (_TOTAL - 1) // (ONE * max(1, clients))))
-
-
-def _checked(score: NDArray[np.generic], label: NDArray[np.generic]) -> tuple[Floats, NDArray[np.int64]]:
-    """The columns, if the bounds of a row hold for them."""
-    scores = np.asarray(score, dtype=np.float64)
-    # Written so that NaN fails: every comparison with NaN is false.
-    if not ((scores >= 0) & (scores <= 1)).all():
-        raise DataError("scores: got a value that is NaN or outside [0, 1], expected probabilities.")
-    labels = np.asarray(label)
-    if labels.dtype.kind not in "iub" or not np.isin(labels, (0, 1)).all():
-        raise DataError("labels: got a value other than 0 and 1, expected binary labels.")
-    return scores, labels.astype(np.int64)
+    return max(1, min(LARGEST_ROWS_PER_CLIENT, int(2**TOTAL_BITS - 1) // (ONE * max(1, clients))))

@@ -12,9 +12,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.coverage import best_pair
-from fedassay.coverage.law import checked_level, split_rank
 from fedassay.errors import DataError, UsageError
+from fedassay.estimation.coverage import best_pair
+from fedassay.estimation.coverage.law import checked_level, split_rank
 from fedassay.protocol import (
     LARGEST_ROWS_PER_CLIENT,
     UNBOUNDED,

@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.errors import DataError, UsageError
+from fedassay.errors import UsageError
 from fedassay.protocol import (
     LARGEST_ROWS_PER_CLIENT,
+    TOTAL_BITS,
     Memory,
     Protection,
     Rows,
@@ -20,7 +21,7 @@ from fedassay.protocol import (
     Total,
     Vector,
 )
-from fedassay.summaries.columns import column
+from fedassay.summaries.columns import checked_labels, checked_scores, column
 from fedassay.summaries.grid import LARGEST_REACH, Grid
 
 SHIFT = 20
@@ -29,9 +30,6 @@ ONE = 1 << SHIFT
 
 PLACE_SHIFT = 15
 """Placements are public, travel with the question and only enter a variance: 16-bit words are fine enough."""
-
-_TOTAL = 2**61
-"""No total over all clients reaches it: half of what a server with noise of its own allows."""
 
 Floats = NDArray[np.float64]
 
@@ -130,7 +128,8 @@ class PairedMoments(Summary[Moments]):
         grid, (first, second) = self.grid, self._tables
         total = np.zeros(4, dtype=np.int64)
         for batch in rows.batches():
-            s, t, y = _checked(batch["score"], column(batch, "versus"), batch["label"])
+            s, t = checked_scores(batch["score"]), checked_scores(column(batch, "versus"))
+            y = checked_labels(batch["label"]).astype(np.int64)
             d = first[y, grid.locate(s)] - second[y, grid.locate(t)]
             squares = _halved(d * d, 2 * PLACE_SHIFT - SHIFT)
             twice_b = np.rint((s - t) * (s + t - 2 * y) * (2 * ONE)).astype(np.int64).clip(-2 * ONE, 2 * ONE)
@@ -162,9 +161,9 @@ def capacity_for(clients: int) -> int:
     Examples
     --------
     >>> capacity_for(40) == LARGEST_ROWS_PER_CLIENT, capacity_for(10**6)
-    (True, 1099511)
+    (True, 274877)
     """
-    return max(1, min(LARGEST_ROWS_PER_CLIENT, (_TOTAL - 1) // (2 * ONE * max(1, clients))))
+    return max(1, min(LARGEST_ROWS_PER_CLIENT, int(2**TOTAL_BITS - 1) // (2 * ONE * max(1, clients))))
 
 
 def packed(*tables: Floats) -> bytes:
@@ -175,17 +174,3 @@ def packed(*tables: Floats) -> bytes:
 def _halved(numbers: NDArray[np.int64], times: int) -> NDArray[np.int64]:
     """Divided by 2^times and rounded, halves up."""
     return (numbers + (1 << (times - 1))) >> times
-
-
-def _checked(
-    score: NDArray[np.generic], versus: NDArray[np.generic], label: NDArray[np.generic]
-) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """The columns, if the bounds of a row hold for them."""
-    scores, others = (np.asarray(given, dtype=np.float64) for given in (score, versus))
-    for values in (scores, others):
-        # Written so that NaN fails: every comparison with NaN is false.
-        if not ((values >= 0) & (values <= 1)).all():
-            raise DataError("scores: got a value that is NaN or outside [0, 1], expected probabilities.")
-    if label.dtype.kind not in "iub" or not np.isin(label, (0, 1)).all():
-        raise DataError("labels: got a value other than 0 and 1, expected binary labels.")
-    return scores, others, label.astype(np.int64)

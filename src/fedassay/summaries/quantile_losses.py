@@ -156,7 +156,7 @@ class QuantileLosses(OfQuantity[float]):
         if protection.rows_per_client != self.rows:
             raise UsageError(
                 f"rows per client: got {protection.rows_per_client}, expected {self.rows}, the number of scores that "
-                "every client is to have; give --rows-per-client."
+                "every client is to have; give `rows_per_client`."
             )
         return float(min((self.below + self.above) * protection.rows_per_unit, sum(self._ends)))
 

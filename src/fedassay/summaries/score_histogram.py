@@ -8,10 +8,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.errors import DataError
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.least_squares import least_squares
+from fedassay.estimation.tree import Tree
 from fedassay.protocol import (
     LARGEST_ROWS_PER_CLIENT,
     Memory,
+    Noise,
     Protection,
     Rows,
     Sensitivity,
@@ -19,9 +22,8 @@ from fedassay.protocol import (
     Total,
     Vector,
 )
-from fedassay.summaries.columns import column
+from fedassay.summaries.columns import checked_labels, checked_scores, column
 from fedassay.summaries.grid import LARGEST_REACH, Grid
-from fedassay.summaries.tree import Tree
 
 _BLOCK = 1 << 17
 """Rows per pass: temporary arrays stay small, and the counts of a pass are cheap to add up."""
@@ -39,6 +41,22 @@ class LabelledHistogram:
     multipliers: tuple[int, ...]
     positives: Total
     negatives: Total
+
+    def evidence(self, noise: Noise) -> Evidence:
+        """Estimate the bins from all levels, given the law of the noise in each count.
+
+        Examples
+        --------
+        >>> from fedassay.protocol import NO_NOISE
+        >>> summary = ScoreHistogram(transform="uniform", height=2)
+        >>> evidence = summary.read(np.array([0, 1, 2, 3, 4, 0, 1, 0])).evidence(NO_NOISE)
+        >>> evidence.positive_rows, evidence.negative_rows
+        (6.0, 5.0)
+        """
+        fit = least_squares(self.tree, self.multipliers, noise)
+        counted = np.stack([self.positives, self.negatives]) / self.tree.factors(self.multipliers)
+        positives, negatives = fit.estimate(counted)
+        return Evidence(edges=self.grid.edges, positives=positives, negatives=negatives, fit=fit, noise=noise)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,12 +183,7 @@ class ScoreHistogram(Summary[LabelledHistogram]):
 
 def _count(grid: Grid, scores: NDArray[np.float64], labels: NDArray[np.integer]) -> NDArray[np.intp]:
     """Counts at 2·leaf + label."""
-    # Written so that NaN fails: every comparison with NaN is false.
-    if not (scores.min() >= 0 and scores.max() <= 1):
-        raise DataError("scores: got a value that is NaN or outside [0, 1], expected probabilities.")
-    if labels.dtype.kind not in "iub" or not (labels.min() >= 0 and labels.max() <= 1):
-        raise DataError("labels: got a value other than 0 and 1, expected binary labels.")
-    code = grid.locate(scores)
+    code = grid.locate(checked_scores(scores))
     code <<= 1
-    code += labels
+    code += checked_labels(labels)
     return np.bincount(code, minlength=2 * grid.leaves)

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from fedassay.errors import DataError, UsageError
+from fedassay.errors import UsageError
 from fedassay.protocol import Batch, Memory, Rows, Vector
-from fedassay.summaries.columns import column
+from fedassay.summaries.columns import checked_scores, column
 from fedassay.summaries.value_path import ValuePath
 
 
@@ -24,6 +22,7 @@ class ScorePath(ValuePath):
 
     Examples
     --------
+    >>> import numpy as np
     >>> class ThreeRows:
     ...     def batches(self):
     ...         yield {"score": np.array([0.1, 0.5, 0.9])}
@@ -64,8 +63,4 @@ class _Scores:
 
     def batches(self) -> Iterator[Batch]:
         for batch in self.rows.batches():
-            scores = np.asarray(column(batch, "score"), dtype=np.float64)
-            # Written so that NaN fails: every comparison with NaN is false.
-            if not ((scores >= 0) & (scores <= 1)).all():
-                raise DataError("scores: got a value that is NaN or outside [0, 1], expected probabilities.")
-            yield {"value": scores}
+            yield {"value": checked_scores(column(batch, "score"))}

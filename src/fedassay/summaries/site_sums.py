@@ -1,6 +1,6 @@
 """What sites can say together about how much they differ, without any of them being seen.
 
-Each site computes its own estimates and variances (`site_statistics`) and adds its weights and weighted
+Each site computes its own estimates and variances (`site_estimate`) and adds its weights and weighted
 values to totals over all sites. From these totals the whole random-effects analysis follows: it depends on the
 sites only through Σw, Σw², Σwy and Σwy².
 """
@@ -8,43 +8,28 @@ sites only through Σw, Σw², Σwy and Σwy².
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from fedassay.errors import UsageError
-from fedassay.protocol import Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
+from fedassay.estimation.heterogeneity import LARGEST_TAU2, WeightedSums
+from fedassay.estimation.site_estimate import SiteEstimate, site_estimate
+from fedassay.metrics import compared
+from fedassay.protocol import NO_NOISE, Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
 from fedassay.summaries.fixed_point import SUMS
 from fedassay.summaries.grid import LARGEST_REACH
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.summaries.site_statistics import ESTIMATORS, SiteCounts, SiteEstimate, site_estimate
-
-POOLED = tuple(ESTIMATORS)
-"""The metrics that can be pooled over sites."""
-
-LARGEST_TAU2 = 2.0**10
 
 _REMEMBERED = "site-estimates"
-
-
-@dataclass(frozen=True, kw_only=True)
-class WeightedSums:
-    """Totals over the sites that have an estimate y with weight w, exactly as they were sent."""
-
-    sites: int
-    w: Fraction
-    w2: Fraction
-    wy: Fraction
-    wy2: Fraction
 
 
 @dataclass(frozen=True, kw_only=True)
 class _OfSite:
     """What both summaries below share: the histogram that a site makes of its own rows, and the metrics."""
 
-    metrics: tuple[str, ...] = POOLED
+    metrics: tuple[str, ...] = field(default_factory=compared)
     transform: str = "mixed"
     height: int = 15
     thresholds: tuple[float, ...] = ()
@@ -53,10 +38,11 @@ class _OfSite:
     def __post_init__(self) -> None:
         object.__setattr__(self, "metrics", tuple(self.metrics))
         object.__setattr__(self, "thresholds", self._histogram.thresholds)
-        unknown = [name for name in self.metrics if name not in POOLED]
+        known = compared()
+        unknown = [name for name in self.metrics if name not in known]
         if unknown or not self.metrics or len(set(self.metrics)) != len(self.metrics):
             raise UsageError(
-                f"metrics: got {list(self.metrics)}, expected different ones of {', '.join(POOLED)}."
+                f"metrics: got {list(self.metrics)}, expected different ones of {', '.join(known)}."
             )
 
     @classmethod
@@ -83,22 +69,15 @@ class _OfSite:
         """The site's estimates, remembered: where rows are left out at random, all rounds speak of the same."""
         known = memory.get(_REMEMBERED)
         if known is None:
-            counts = _counted(self._histogram, rows)
-            known = {name: site_estimate(name, counts) for name in POOLED}
+            histogram = self._histogram
+            evidence = histogram.read(histogram.measure(rows, {})[0]).evidence(NO_NOISE)
+            known = {name: site_estimate(name, evidence) for name in compared()}
             known = {name: None if found is None else list(found) for name, found in known.items()}
         found = [known[name] for name in self.metrics]
         return [None if pair is None else SiteEstimate(*pair) for pair in found], {
             **memory,
             _REMEMBERED: known,
         }
-
-
-def _counted(histogram: ScoreHistogram, rows: Rows) -> SiteCounts:
-    read = histogram.read(histogram.measure(rows, {})[0])
-    edges = histogram.grid.edges
-    return SiteCounts(
-        read.positives.astype(np.float64), read.negatives.astype(np.float64), (edges[1:] + edges[:-1]) / 2
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +123,7 @@ class SiteSums(_OfSite, Summary[dict[str, WeightedSums]]):
     `tau2` has one number per metric: 0 in a first round (fixed-effect weights), the variance between sites in a
     second (random-effects weights).
 
-    Enforced: |y| <= 2^6 and 2^-38 <= v (`site_statistics`), hence 0 < w <= 2^38 and all numbers are below 2^76.
+    Enforced: |y| <= 2^6 and 2^-38 <= v (`site_estimate`), hence 0 < w <= 2^38 and all numbers are below 2^76.
     Each is rounded to 2^-48 and written as four limbs of 32 bits, the highest signed: |number|·2^48 < 2^124, so
     the highest limb is below 2^28 and every entry below 2^32. No total over up to 2^30 sites wraps, and totals
     are exact: nothing but the rounding of each site's five numbers is lost.

@@ -156,6 +156,11 @@ class ValueGrid:
         return _thresholds(self)
 
     @property
+    def edges(self) -> Floats:
+        """The ends of the leaves: nothing is below the first one, and each point is one."""
+        return np.concatenate([[-np.inf], self.thresholds])
+
+    @property
     def named(self) -> int:
         """How many points there are to show: all, or the given ones."""
         return len(self.given) or self.points

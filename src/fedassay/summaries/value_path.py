@@ -33,8 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
-from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, Protection, Sensitivity, Vector
-from fedassay.summaries.values import ValueSummary
+from fedassay.estimation.covariances import PathCovariance
+from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, Noise, Protection, Sensitivity, Total, Vector
+from fedassay.summaries.values import Floats, ValueSummary
 
 LARGEST_MULTIPLIER = 1 << 16
 
@@ -113,6 +114,14 @@ class ValuePath(ValueSummary):
     def of_counts(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Sums up to each point."""
         return np.cumsum(counts, axis=-1) * self.multiplier
+
+    def leaf_covariance(self, noise: Noise) -> PathCovariance:
+        """The covariance of draws that neighbouring points share."""
+        return PathCovariance(points=self.points, draw_variance=noise.variance, multiplier=self.multiplier)
+
+    def estimated_sums(self, classes: Total, noise: Noise) -> Floats:
+        """Divide the released sums by the multiplier."""
+        return np.asarray(classes / self.multiplier)
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
         """The fewest nodes, or for a multiplier above 1 the shortest vector; see above."""

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, rfft
 
-from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, Protection, Sensitivity
-from fedassay.summaries.values import ValueSummary
+from fedassay.estimation.covariances import RootCovariance
+from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, Noise, Protection, Sensitivity, Total
+from fedassay.summaries.values import Floats, ValueSummary
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _LIMB = 12
@@ -74,6 +74,14 @@ class ValueRoots(ValueSummary):
     def sums(self, roots: NDArray[np.int64 | np.float64]) -> Floats:
         """Sums up to each point from (noisy) roots, along the last axis."""
         return _convolved(np.asarray(roots, dtype=np.float64), self.response)
+
+    def leaf_covariance(self, noise: Noise) -> RootCovariance:
+        """The covariance of draws that all later points share."""
+        return RootCovariance(response=self.response, draw_variance=noise.variance)
+
+    def estimated_sums(self, classes: Total, noise: Noise) -> Floats:
+        """Apply the other half of the summation."""
+        return self.sums(classes)
 
     @property
     def response(self) -> Floats:

@@ -8,9 +8,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, Protection, Sensitivity
-from fedassay.summaries.tree import Tree
-from fedassay.summaries.values import ValueSummary
+from fedassay.estimation.least_squares import LeastSquares, least_squares
+from fedassay.estimation.tree import Tree
+from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, Noise, Protection, Sensitivity, Total
+from fedassay.summaries.values import Floats, ValueSummary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,14 @@ class ValueTree(ValueSummary):
     def of_counts(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """All nodes, multiplied."""
         return self.tree.build(counts) * self.factors
+
+    def leaf_covariance(self, noise: Noise) -> LeastSquares:
+        """The covariance of the least-squares fit over all levels."""
+        return least_squares(self.tree, self.multipliers, noise, classes=self.classes)
+
+    def estimated_sums(self, classes: Total, noise: Noise) -> Floats:
+        """Add up the fitted leaves."""
+        return np.cumsum(self.leaf_covariance(noise).estimate(classes / self.factors), axis=-1)
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
         """One node per level and row, times the multipliers."""

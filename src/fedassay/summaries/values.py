@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import DataError, UsageError
+from fedassay.estimation.count_noise import LeafCovariance
 from fedassay.protocol import (
     LARGEST_ROWS_PER_CLIENT,
     Batch,
     Memory,
     Neighbours,
+    Noise,
     Protection,
     Rows,
     Summary,
@@ -22,7 +24,7 @@ from fedassay.protocol import (
     Unit,
     Vector,
 )
-from fedassay.summaries.columns import column
+from fedassay.summaries.columns import checked_labels, column
 from fedassay.summaries.quantities import QUANTITIES, checked_quantity, scores_of
 from fedassay.summaries.scored import checked_condition, condition_columns, condition_names, places
 from fedassay.summaries.value_grid import ValueGrid
@@ -30,6 +32,7 @@ from fedassay.summaries.value_grid import ValueGrid
 if TYPE_CHECKING:
     from fedassay.summaries.value_tree import ValueTree
 
+Floats = NDArray[np.float64]
 V = TypeVar("V", bound="ValueSummary")
 
 _BLOCK = 1 << 17
@@ -42,6 +45,11 @@ class Distribution:
 
     summary: ValueSummary
     classes: Total
+
+    def sums(self, noise: Noise) -> Floats:
+        """Estimate the rows up to each point, F_0..F_N, of each class; F_0 = 0."""
+        sums = self.summary.estimated_sums(self.classes, noise)
+        return np.concatenate([np.zeros((len(sums), 1)), sums], axis=-1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +130,14 @@ class ValueSummary(Summary[Distribution]):
     def of_counts(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """The vectors that belong to leaf counts, along the last axis: linear, in whole numbers."""
 
+    @abstractmethod
+    def leaf_covariance(self, noise: Noise) -> LeafCovariance:
+        """The covariance that this noise gives to the leaf estimates of one class."""
+
+    @abstractmethod
+    def estimated_sums(self, classes: Total, noise: Noise) -> Floats:
+        """Estimate the rows up to each point, F_1..F_N, from the released vectors of the classes."""
+
     @property
     def leaves(self) -> ValueTree:
         """The counts per leaf."""
@@ -160,7 +176,7 @@ class ValueSummary(Summary[Distribution]):
     def _places(self, batch: Batch, rows: int) -> NDArray[np.int64] | None:
         """The class of each row, None if there is one only."""
         if self.labelled:
-            return 1 - _checked(np.asarray(column(batch, "label")))
+            return 1 - checked_labels(column(batch, "label")).astype(np.int64)
         return places(batch, self.by, self.groups, rows, quantity=self.quantity) if self.by else None
 
     def read(self, total: Total) -> Distribution:
@@ -178,9 +194,3 @@ class ValueSummary(Summary[Distribution]):
             and protection.neighbours is Neighbours.REPLACE_ONE
             and protection.rows_per_client is None
         )
-
-
-def _checked(labels: NDArray[Any]) -> NDArray[np.int64]:
-    if labels.dtype.kind not in "iub" or (labels.size and not (labels.min() >= 0 and labels.max() <= 1)):
-        raise DataError("labels: got a value other than 0 and 1, expected binary labels.")
-    return labels.astype(np.int64)

@@ -1,26 +1,44 @@
 """Trust models: how the answers of many clients become one released value.
 
-To add one: write `trust/<name>.py` with a subclass of `protocol.TrustModel` and put it into the tuple below.
+To add one: write a module with a subclass of `protocol.TrustModel`, and its card (`trust.card`), here or in another
+package (entry-point group ``fedassay.trust_models``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
+from typing import TYPE_CHECKING
 
+from fedassay.cards import Loaded, names_of
 from fedassay.protocol import TrustModel
-from fedassay.trust.distributed_dp import DistributedDP
-from fedassay.trust.local_dp import LocalDP
-from fedassay.trust.plain import Plain
-from fedassay.trust.secure_sum import SecureSum
-from fedassay.trust.server_dp import ServerDP
-from fedassay.trust.shuffle import Shuffle
-from fedassay.trust.two_server import TwoServer
+from fedassay.trust.card import TRUST_CARDS
 
-TRUST_MODELS: Mapping[str, type[TrustModel]] = MappingProxyType(
-    {kind.name: kind for kind in (Plain, SecureSum, DistributedDP, LocalDP, ServerDP, TwoServer, Shuffle)}
+if TYPE_CHECKING:
+    from fedassay.trust.distributed_dp import DistributedDP
+    from fedassay.trust.local_dp import LocalDP
+    from fedassay.trust.plain import Plain
+    from fedassay.trust.secure_sum import SecureSum
+    from fedassay.trust.server_dp import ServerDP
+    from fedassay.trust.shuffle import Shuffle
+    from fedassay.trust.two_server import TwoServer
+
+__getattr__ = names_of(
+    __name__,
+    {
+        "Plain": "plain",
+        "SecureSum": "secure_sum",
+        "DistributedDP": "distributed_dp",
+        "LocalDP": "local_dp",
+        "ServerDP": "server_dp",
+        "TwoServer": "two_server",
+        "Shuffle": "shuffle",
+    },
 )
-"""The catalogue: name to trust model. Requests that name anything else are refused."""
+
+TRUST_MODELS: Mapping[str, type[TrustModel]] = Loaded(
+    lambda: {card.name: card.model for card in TRUST_CARDS.values()}
+)
+"""Name to trust model. Requests that name anything else are refused."""
 
 __all__ = [
     "TRUST_MODELS",

@@ -1,10 +1,10 @@
 """Distributed differential privacy: every client adds a share of the noise, and a secure sum hides the shares.
 
-Nobody adds "the" noise: each client draws a small share under its masks, and only the total, where the shares
+No single party adds the noise: each client draws a small share under its pads, and only the total, where the shares
 have become noise enough, is ever opened. Shares are made for the fewest honest clients that can be in a total
 that is opened,
 
-    M = n - ⌊dropout·n⌋ - ⌊collusion·n⌋,
+    M = least - ⌈collusion·N⌉,        least = max(minimum_cohort, ⌈collusion·N⌉ + 2, n - ⌊dropout·n⌋),
 
 so that those who fall silent, or tell the server their share, leave no release with too little noise. With S
 survivors the total holds S/M of the noise that the guarantee needs; `Noise.copies` says so.
@@ -13,8 +13,9 @@ survivors the total holds S/M of the noise that the guarantee needs; `Noise.copi
   discrete Laplace draw (Cormode and Markov 2023, Section 2.2, who scale for all clients and so for no dropout).
 * (epsilon, delta): the same, or Skellam shares (differences of Poisson draws), whichever has less variance.
 
-Below M shares privacy would decay fast, so fewer survivors end the exchange: the server does not ask, and
-clients do not reveal what would open such a total.
+Below M shares privacy would decay fast, so no honest member helps to open a total over fewer than `least` clients. A
+coordinator that names different sets to different members still opens one total over one set, of at least `least`
+clients, or nothing (`one_shot`): every total that opens holds the noise of M honest clients.
 """
 
 from __future__ import annotations
@@ -44,52 +45,41 @@ from fedassay.protocol import (
     Vector,
 )
 from fedassay.trust.local_noise import spread
-from fedassay.trust.secure_sum_graph import LARGEST_COMPLETE, tolerated
-from fedassay.trust.secure_sum_protocol import DoubleMasking, measured
+from fedassay.trust.one_shot import OneShot, measured
+from fedassay.trust.one_shot_messages import require
+from fedassay.trust.one_shot_sizes import Sizes
+from fedassay.trust.one_shot_words import attendance, described
 from fedassay.trust.words import exactly, protected, refuse_points
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistributedDP(DoubleMasking, TrustModel):
-    """Sums under masks whose noise the clients add together; no server is trusted with it.
+class DistributedDP(OneShot, TrustModel):
+    """Sums under pads whose noise the clients add together; no server is trusted with it.
 
-    Guarantee: what the server and up to ⌊collusion·n⌋ clients learn together is (epsilon, delta)-differentially
+    Guarantee: what the server and up to ⌈collusion·N⌉ of the N sites learn together is (epsilon, delta)-differentially
     private for the stated unit of the other clients, for all queries of a task together: it is a total whose
     honest survivors, at least M, have added at least the noise of `accounting.calibrate_shared`. More noise
     than that, independent of it, is post-processing.
 
-    Assumptions: those of `DoubleMasking`. Up to 64 clients everybody sees who survives; beyond, clients believe
-    the server's number of survivors. Honest clients draw their share from a secure source.
+    Assumptions: those of `OneShot`. Honest clients draw their share from a secure source.
 
     What counts as public: who is in the cohort, and who answered (as in `server-dp`).
 
     Of a sampled cohort everybody is asked, so that shares are made for all clients and nobody chooses among whom
-    colluders are; each client decides by a secret coin whether it takes part, and otherwise sends a masked share of the
+    colluders are; each client decides by a secret coin whether it takes part, and otherwise sends its share of the
     noise alone. The coins count for nothing: every release is charged as if all clients took part.
 
     Examples
     --------
     >>> DistributedDP().fewest_survivors(100), DistributedDP().fewest_honest(100)
-    (90, 80)
+    (80, 70)
     """
 
     name: ClassVar[str] = "distributed-dp"
     private: ClassVar[bool] = True
+    shows_measurements: ClassVar[bool] = False
+    clients_add_noise: ClassVar[bool] = True
     clients_sample: ClassVar[bool] = True
-
-    dropout: float = 0.1
-
-    def fewest_survivors(self, clients: int) -> int:
-        """Totals over fewer clients would have too little noise; nobody opens them."""
-        return max(self.minimum_cohort, clients - tolerated(clients, self.dropout))
-
-    def fewest_honest(self, clients: int) -> int:
-        """M: how many shares of the noise are in every total that is opened, even if colluders add none."""
-        return max(1, self.fewest_survivors(clients) - tolerated(clients, self.collusion))
-
-    def agreed_numbers(self, clients: int) -> tuple[int, ...]:
-        """Shares of one size, made for one number of survivors."""
-        return (self.fewest_survivors(clients), self.fewest_honest(clients))
 
     def plan(self, query: Query[Any], setting: Setting) -> Plan:
         """Only sums, for a budget, whose total with all noise provably fits into 64 bits.
@@ -105,13 +95,14 @@ class DistributedDP(DoubleMasking, TrustModel):
             )
         if setting.budget is None:
             raise UsageError(
-                "distributed-dp: got no privacy budget, expected one; give --epsilon (and --delta)."
+                "distributed-dp: got no privacy budget, expected one; give `epsilon` (and `delta`)."
             )
         sensitivity = query.of.sensitivity(setting.protection)
         noise = accounting.calibrate_shared(setting.budget, sensitivity, query.share)
+        self.check_planned(setting.clients)
         if setting.clients > 0:
-            self.check_cohort(setting.clients)
-            noise = self._noise(noise, clients=setting.clients, survivors=setting.clients)
+            honest = self.fewest_honest(setting.clients)
+            noise = self._noise(noise, honest=honest, survivors=setting.clients)
         plan = Plan(query=query, setting=setting, sensitivity=sensitivity, noise=noise)
         self.check_total(plan, setting.clients)
         return plan
@@ -121,14 +112,19 @@ class DistributedDP(DoubleMasking, TrustModel):
         return plan.query.of.overlap * accounting.largest_share(plan.noise)
 
     def contribution(
-        self, plans: Sequence[Plan], measure: Measure, clients: int, randomness: Randomness
+        self, plans: Sequence[Plan], measure: Measure, numbers: Sizes, randomness: Randomness
     ) -> Vector:
         """The measured vectors, each with this client's share of its noise."""
-        part = Fraction(1, self.fewest_honest(clients))
+        part = Fraction(1, numbers.honest)
         shares = [
             spread(plan.query.of, accounting.draw_parts(plan.noise, plan.query.of.draws, part, randomness))
             for plan in plans
         ]
+        for plan, share in zip(plans, shares, strict=True):
+            require(
+                share.size == 0 or int(np.abs(share).max()) <= self.largest_extra(plan),
+                "the share of the noise is larger than was planned for.",
+            )
         return measured(plans, measure) + np.concatenate(shares)
 
     def exchange(
@@ -139,7 +135,13 @@ class DistributedDP(DoubleMasking, TrustModel):
         return tuple(
             replace(
                 total,
-                noise=self._noise(plan.noise, clients=len(exchange.cohort), survivors=total.clients),
+                noise=self._noise(
+                    plan.noise,
+                    honest=self.sizes(
+                        len(exchange.cohort), roster=plan.setting.clients, members=len(exchange.prekeys)
+                    ).honest,
+                    survivors=total.clients,
+                ),
             )
             for plan, total in zip(exchange.plans, totals, strict=True)
         )
@@ -149,7 +151,8 @@ class DistributedDP(DoubleMasking, TrustModel):
     ) -> tuple[Released[Any], ...]:
         """The shares of all clients add up to one draw with as many parts."""
         self.check_cohort(clients)
-        parts = Fraction(clients, self.fewest_honest(clients))
+        honest = self.sizes(clients, roster=plans[0].setting.clients or clients).honest
+        parts = Fraction(clients, honest)
         return tuple(
             Released(
                 value=total
@@ -157,42 +160,32 @@ class DistributedDP(DoubleMasking, TrustModel):
                     plan.query.of,
                     accounting.draw_parts(plan.noise, plan.query.of.draws, parts, randomness),
                 ),
-                noise=self._noise(plan.noise, clients=clients, survivors=clients),
+                noise=self._noise(plan.noise, honest=honest, survivors=clients),
                 clients=clients,
             )
             for plan, total in zip(plans, totals, strict=True)
         )
 
-    def _noise(self, noise: Noise, *, clients: int, survivors: int) -> Noise:
+    def _noise(self, noise: Noise, *, honest: int, survivors: int) -> Noise:
         """The noise in a total over so many survivors."""
-        copies = survivors / self.fewest_honest(clients)
+        copies = survivors / honest
         return replace(noise, variance=noise.variance / noise.copies * copies, copies=copies)
 
     def statement(self, setting: Setting) -> str:
         """What holds, against whom, and what is assumed."""
         if setting.budget is None:
             raise UsageError(
-                "distributed-dp: got no privacy budget, expected one; give --epsilon (and --delta)."
+                "distributed-dp: got no privacy budget, expected one; give `epsilon` (and `delta`)."
             )
-        n, budget = setting.clients, setting.budget
-        numbers = ""
-        if n >= self.minimum_cohort:
-            believed = (
-                "Every client checks the number of survivors itself"
-                if n <= LARGEST_COMPLETE
-                else "The server is believed about the number of survivors"
-            )
-            numbers = (
-                f"With {n:,} clients, a total over fewer than {self.fewest_survivors(n):,} of them is not opened, "
-                f"and {self.fewest_honest(n):,} shares of the noise are enough: "
-                f"{tolerated(n, self.collusion):,} clients may tell the server all they know. {believed}. "
-            )
+        budget = setting.budget
         return (
             f"What the server learns, and what is published, is differentially private for "
             f"{protected(setting.protection)}, with epsilon = {exactly(budget.epsilon)} and delta = "
             f"{exactly(budget.delta)}. No server is trusted with exact numbers: each client adds a share of the "
-            f"noise under the masks of a secure sum, of which only the noisy total is opened. {numbers}"
-            "Assumed: the clients who count as honest add their shares, the server hands on the clients' public "
-            "keys unchanged and tells all clients the same about who took part. Who took part is public. A "
-            "client that lies about its own values is not detected."
+            f"noise under the pads of a secure sum, of which only the noisy total is opened. {described(self, setting)}"
+            "Who took part is public. A client that lies about its own values is not detected."
         )
+
+    def attendance(self, clients: int) -> str:
+        """See `TrustModel`."""
+        return attendance(self, clients)

@@ -47,6 +47,7 @@ from fedassay.protocol import (
 )
 from fedassay.trust.local_noise import several, spread, sum_of_draws
 from fedassay.trust.local_reports import LIMIT, Question, Report, estimated, largest_report, reported
+from fedassay.trust.parameters import LocalParameters
 from fedassay.trust.unary_encoding import (
     SMALLEST_SCALE,
     UnaryEncoding,
@@ -55,14 +56,12 @@ from fedassay.trust.unary_encoding import (
 )
 from fedassay.trust.words import exactly, protected, refuse_points
 
-ENCODINGS = ("auto", "unary", "noise")
-
 _ONE = Sensitivity(l1=1.0, l2=1.0)
 """Randomised response of ε is charged like a discrete Laplace draw of scale 1/ε for a change of one."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalDP(TrustModel):
+class LocalDP(LocalParameters, TrustModel):
     """Messages that are differentially private by themselves, whoever reads them.
 
     Guarantee: everything that a client sends in answer to the queries of one task is, together, (epsilon,
@@ -76,11 +75,6 @@ class LocalDP(TrustModel):
     What counts as public: who is in the cohort, who answered, which partition each client reports on. Clients
     without a row answer like any other, so that silence says nothing.
 
-    Parameters
-    ----------
-    encoding : ``unary``, ``noise``, or ``auto``: unary where clients have one row (``rows_per_client=1``) and
-        the summary has partitions, else noise.
-
     Edge cases: all queries of a task spend parts of epsilon if any of them may be answered by `unary`, because
     those parts cannot be added to parts of a zCDP budget; delta then is not used. A malformed reply is a dropout.
     A partition that nobody reported on ends the exchange.
@@ -88,12 +82,7 @@ class LocalDP(TrustModel):
 
     name: ClassVar[str] = "local-dp"
     private: ClassVar[bool] = True
-
-    encoding: str = "auto"
-
-    def __post_init__(self) -> None:
-        if self.encoding not in ENCODINGS:
-            raise UsageError(f"encoding: got {self.encoding!r}, expected one of {', '.join(ENCODINGS)}.")
+    shows_measurements: ClassVar[bool] = False
 
     def with_one_row_each(self, protection: Protection) -> Protection:
         """The unit client, of one row, so that unary encoding serves; unless something else was asked for."""
@@ -107,7 +96,7 @@ class LocalDP(TrustModel):
         """Choose the encoding and its noise; refuse what single private messages cannot answer."""
         refuse_points(query)
         if setting.budget is None:
-            raise UsageError("local-dp: got no privacy budget, expected one; give --epsilon (and --delta).")
+            raise UsageError("local-dp: got no privacy budget, expected one; give `epsilon` (and `delta`).")
         if not isinstance(query, Sum | Collect | Select):
             raise UnsupportedQuery(f"{type(query).__name__}: local-dp answers Sum, Collect and Select.")
         if self._may_be_unary(setting):
@@ -208,7 +197,7 @@ class LocalDP(TrustModel):
     def statement(self, setting: Setting) -> str:
         """What holds, against whom, for which unit, and what is public."""
         if setting.budget is None:
-            raise UsageError("local-dp: got no privacy budget, expected one; give --epsilon (and --delta).")
+            raise UsageError("local-dp: got no privacy budget, expected one; give `epsilon` (and `delta`).")
         epsilon, delta = exactly(setting.budget.epsilon), exactly(setting.budget.delta)
         if self._may_be_unary(setting):
             whom = (
@@ -263,7 +252,7 @@ def _check_choice(query: Query[Any], setting: Setting) -> None:
     if isinstance(query, Select) and setting.protection.rows_per_client != 1:
         raise UnsupportedQuery(
             f"Select of {query.of.name}: with the encoding unary all that a client holds is protected, and a choice "
-            "protects one of its rows; give --rows-per-client 1, or use the encoding auto."
+            "protects one of its rows; give `rows_per_client=1`, or use the encoding auto."
         )
 
 
@@ -272,7 +261,7 @@ def check_parts_are_clients(query: Query[Any], setting: Setting) -> None:
     if query.part is not Part.ALL and setting.protection.unit is not Unit.CLIENT:
         raise UnsupportedQuery(
             f"{query.of.name} of the {query.part} rows: a client with several rows would report on both parts, "
-            "twice for one budget; give --unit client, so that each client is in one part."
+            "twice for one budget; give `unit='client'`, so that each client is in one part."
         )
 
 
@@ -296,7 +285,7 @@ def _simulated(plan: Plan, total: Vector, clients: int, randomness: Randomness) 
     if total[plan.query.of.partitions[0]].sum() > clients:
         # Where there are not more rows than clients, nobody is taken to have two.
         raise UnsupportedQuery(
-            f"{plan.query.of.name}: totals do not show which rows belong to one client; give --rows-per-client 1 "
+            f"{plan.query.of.name}: totals do not show which rows belong to one client; give `rows_per_client=1` "
             "or use the faithful mode."
         )
     rng = np.random.default_rng(randomness.words(4).tolist())

@@ -50,7 +50,7 @@ class Plain(TrustModel):
         refuse_points(query)
         if setting.budget is not None:
             raise UsageError(
-                "plain: got a privacy budget, but plain adds no noise; leave out --epsilon and --delta."
+                "plain: got a privacy budget, but plain adds no noise; leave out `epsilon` and `delta`."
             )
         if not isinstance(query, Sum | Collect | Select):
             raise UnsupportedQuery(f"{type(query).__name__}: plain answers Sum, Collect and Select.")

@@ -61,7 +61,7 @@ class ServerDP(TrustModel):
         """Choose the noise from the budget, the summary's sensitivity and the query's share; sums only."""
         refuse_points(query)
         if setting.budget is None:
-            raise UsageError("server-dp: got no privacy budget, expected one; give --epsilon (and --delta).")
+            raise UsageError("server-dp: got no privacy budget, expected one; give `epsilon` (and `delta`).")
         if not isinstance(query, Sum):
             raise UnsupportedQuery(
                 f"{type(query).__name__}: under server-dp only totals get noise, the message of a single "
@@ -102,7 +102,7 @@ class ServerDP(TrustModel):
     def statement(self, setting: Setting) -> str:
         """Who is protected, how well, against whom, and who must be trusted."""
         if setting.budget is None:
-            raise UsageError("server-dp: got no privacy budget, expected one; give --epsilon (and --delta).")
+            raise UsageError("server-dp: got no privacy budget, expected one; give `epsilon` (and `delta`).")
         budget = setting.budget
         mechanism = (
             "discrete Laplace noise" if budget.delta == 0 else "discrete Laplace or discrete Gaussian noise"

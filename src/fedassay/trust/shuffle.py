@@ -41,7 +41,8 @@ from fedassay.protocol import (
 )
 from fedassay.trust.local_dp import LocalDP, check_parts_are_clients
 from fedassay.trust.local_reports import Question
-from fedassay.trust.secure_sum_graph import tolerated
+from fedassay.trust.one_shot_sizes import tolerated
+from fedassay.trust.parameters import ShuffleParameters
 from fedassay.trust.shuffle_client import CLIENT_LEG, post
 from fedassay.trust.shuffle_helper import assist, envelope_bytes
 from fedassay.trust.shuffle_relay import relay
@@ -59,7 +60,7 @@ MOST_CLIENTS = 10**9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shuffle(TrustModel):
+class Shuffle(ShuffleParameters, TrustModel):
     """Private messages in random order: the server learns what was said, and not who said it.
 
     Guarantee, where clients have one row (or the encoding is `unary`) and delta is above 0: what the server and up to
@@ -76,12 +77,6 @@ class Shuffle(TrustModel):
 
     What counts as public: who is in the cohort, and who answered.
 
-    Parameters
-    ----------
-    dropout : the share of clients that may fall silent; the shuffler opens nothing if more do.
-    collusion : the share of clients that may tell the server all they know.
-    encoding : as for `LocalDP`.
-
     Edge cases: a client whose message is malformed or does not open is a dropout, and its share of the others' cover is
     among `dropout`. A server that falls silent or answers anything else than it should ends the exchange.
 
@@ -93,24 +88,20 @@ class Shuffle(TrustModel):
 
     name: ClassVar[str] = "shuffle"
     private: ClassVar[bool] = True
+    shows_measurements: ClassVar[bool] = False
     helpers_needed: ClassVar[int] = 2
     first_client_leg: ClassVar[int] = CLIENT_LEG
 
-    dropout: float = 0.1
-    collusion: float = 0.1
-    minimum_cohort: int = 3
-    encoding: str = "auto"
-
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not (self.dropout >= 0 and self.collusion >= 0 and self.dropout + self.collusion < 1):
             raise UsageError(
                 f"dropout {self.dropout:.3g} with collusion {self.collusion:.3g}: expected dropout + collusion below 1."
             )
-        if type(self.minimum_cohort) is not int or self.minimum_cohort < SMALLEST_COHORT:
+        if self.minimum_cohort < SMALLEST_COHORT:
             raise UsageError(
                 f"smallest cohort of a shuffle: got {self.minimum_cohort}, expected at least {SMALLEST_COHORT}."
             )
-        self._local  # noqa: B018 (it checks the encoding)
 
     @property
     def _local(self) -> LocalDP:
@@ -264,7 +255,7 @@ class Shuffle(TrustModel):
 
 def _budget(setting: Setting) -> Budget:
     if setting.budget is None:
-        raise UsageError("shuffle: got no privacy budget, expected one; give --epsilon (and --delta).")
+        raise UsageError("shuffle: got no privacy budget, expected one; give `epsilon` (and `delta`).")
     return setting.budget
 
 

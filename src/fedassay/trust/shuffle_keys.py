@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fedassay.crypto.keys import KEY_BYTES, SEAL_OVERHEAD, KeyPair, context, seal_for, unseal_from
 from fedassay.protocol import Plan, Randomness
 from fedassay.trust.introductions import Pair
-from fedassay.trust.secure_sum_keys import question
+from fedassay.trust.question import question
 
 LETTER_OVERHEAD = KEY_BYTES + SEAL_OVERHEAD
 """How much longer a letter is than its text: the key that it was sealed with in front, and the seal."""

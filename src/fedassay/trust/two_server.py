@@ -76,6 +76,7 @@ class TwoServer(TrustModel):
 
     name: ClassVar[str] = "two-server"
     private: ClassVar[bool] = True
+    shows_measurements: ClassVar[bool] = False
     helpers_needed: ClassVar[int] = 2
     first_client_leg: ClassVar[int] = CLIENT_LEG
 
@@ -184,7 +185,7 @@ class TwoServer(TrustModel):
 
 def _budget(setting: Setting) -> Budget:
     if setting.budget is None:
-        raise UsageError("two-server: got no privacy budget, expected one; give --epsilon (and --delta).")
+        raise UsageError("two-server: got no privacy budget, expected one; give `epsilon` (and `delta`).")
     return setting.budget
 
 

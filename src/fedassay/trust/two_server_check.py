@@ -54,7 +54,7 @@ from numpy.typing import NDArray
 
 from fedassay.crypto.field61 import Elements, add, from_bits, multiply, negate, reduce
 from fedassay.crypto.keys import Secret
-from fedassay.crypto.masks import add_masks
+from fedassay.crypto.pads import pad
 from fedassay.crypto.sketch import Half, answer
 from fedassay.protocol import Randomness
 
@@ -83,7 +83,7 @@ def claim(half: Half, received: object, counts: Counts, weights: Secret) -> Elem
     The keys of the clients lie one behind the other, `counts` of each.
     """
     shares = answer(half, received)
-    rho = from_bits(add_masks(np.zeros(shares.size, np.uint64), plus=[weights])).reshape(shares.shape)
+    rho = pad(weights, shares.size).reshape(shares.shape)
     return _sums_by_client(add(*multiply(rho, shares).T), counts)
 
 

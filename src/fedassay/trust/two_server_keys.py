@@ -28,17 +28,17 @@ from fedassay.crypto.keys import (
     unseal,
     unseal_from,
 )
-from fedassay.crypto.masks import MASK_KEY_BYTES
+from fedassay.crypto.pads import PAD_KEY_BYTES
 from fedassay.crypto.sketch import SEED_BYTES
 from fedassay.protocol import Plan, Randomness
 from fedassay.trust.introductions import Pair
-from fedassay.trust.secure_sum_keys import question
+from fedassay.trust.question import question
 
 
 def session_of(*, exchange: bytes, plans: Sequence[Plan], servers: Sequence[str]) -> bytes:
     """The digest that everything of one exchange is bound to."""
     asked = question(plans)
-    return hashlib.sha256(context("fedassay two-server 2", exchange, asked, *servers)).digest()
+    return hashlib.sha256(context("fedassay two-server 3", exchange, asked, *servers)).digest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class Channel:
 
     def weights(self, place: int) -> Secret:
         """The key of the numbers by which the checks of a client's keys are added up."""
-        return self._key(context("two-server weights", place), MASK_KEY_BYTES)
+        return self._key(context("two-server weights", place), PAD_KEY_BYTES)
 
     def _words(self, step: str, sender: int) -> bytes:
         return context("two-server message", step, sender)

@@ -60,7 +60,7 @@ class Layout:
         if leaves is None:
             raise UnsupportedQuery(
                 f"{query.of.name}: two-server encodes each row by the cell that it falls into, and this summary does "
-                "not say which cells; use server-dp or distributed-dp (for hosmer-lemeshow, --method free does)."
+                "not say which cells; use server-dp or distributed-dp (for hosmer-lemeshow, `method='free'` does)."
             )
         if not 1 <= leaves.length <= LARGEST_LEAVES:
             raise UnsupportedQuery(
@@ -71,13 +71,13 @@ class Layout:
         if layout.rows is None and not _sizes_are_public(query, setting.protection):
             raise UsageError(
                 "two-server: both servers see how many rows a client sends, expected a number that is public; give "
-                "--rows-per-client R (clients with fewer rows fill up with dummies), or --neighbours replace-one, "
+                "`rows_per_client` (clients with fewer rows fill up with dummies), or `neighbours='replace-one'`, "
                 "which takes the sizes of clients as known."
             )
         if layout.client_bytes > LARGEST_DEPOSIT:
             raise UnsupportedQuery(
                 f"{query.of.name}: {layout.most_rows:,} rows of a client are {layout.client_bytes:,} bytes of keys, "
-                f"expected at most {LARGEST_DEPOSIT:,}; give a smaller --rows-per-client or fewer points."
+                f"expected at most {LARGEST_DEPOSIT:,}; give a smaller `rows_per_client` or fewer points."
             )
         return layout
 
@@ -123,7 +123,7 @@ class Layout:
             raise DataError(f"two-server: expected how many rows are in each of {self.leaves} cells.")
         if total > self.most_rows:
             raise DataError(
-                f"two-server: got {total:,} rows, expected at most {self.most_rows:,}; give --rows-per-client."
+                f"two-server: got {total:,} rows, expected at most {self.most_rows:,}; give `rows_per_client`."
             )
         dummies = 0 if self.rows is None else self.rows - total
         cells = np.append(np.arange(self.leaves), self.dummy)

@@ -86,7 +86,7 @@ def _check_size(exchange: Exchange, size: int) -> None:
     if size > LARGEST_DEPOSITS:
         raise UnsupportedQuery(
             f"two-server: the keys of {len(exchange.cohort):,} clients are {size:,} bytes for each server, expected at "
-            f"most {LARGEST_DEPOSITS:,}; give a smaller --rows-per-client, fewer points, or use server-dp."
+            f"most {LARGEST_DEPOSITS:,}; give a smaller `rows_per_client`, fewer points, or use server-dp."
         )
 
 

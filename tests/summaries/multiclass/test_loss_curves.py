@@ -405,7 +405,7 @@ def test_sensitivities() -> None:
 
 def test_exact_sums_are_not_asked_for_under_noise() -> None:
     setting = Setting(
-        trust=ServerDP(), protection=Protection(), budget=Budget(epsilon=1e9, delta=1e-5), clients=5
+        trust=ServerDP(), protection=Protection(), budget=Budget(epsilon=1e4, delta=1e-5), clients=5
     )
     with pytest.raises((UnsupportedQuery, UsageError)):
         setting.trust.plan(Sum(of=curves()), setting)

@@ -11,11 +11,12 @@ import pytest
 from binormal import NoisyServer, Population, release
 from calibration_rows import crooked
 from fedassay.errors import UsageError
+from fedassay.estimation.metric import Metric, undefined
 from fedassay.protocol import Part, Sum
-from fedassay.tasks.calibration import METHODS, Calibrate, map_from_json
+from fedassay.summaries.maps import map_from_json
+from fedassay.tasks.calibration import METHODS, Calibrate
 from fedassay.tasks.calibration.losses import BRIER, LOG
 from fedassay.tasks.calibration.verdict import verdict
-from fedassay.tasks.evaluation.metric import Metric, undefined
 
 METRICS = {
     "roc_auc",

@@ -12,6 +12,9 @@ from scipy.stats import truncnorm
 
 from binormal import NoisyServer, Population, release
 from calibration_rows import GRID, crooked, evidence_of
+from fedassay.estimation.buckets import equi_depth_edges
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.metric import Undefined
 from fedassay.protocol import NO_NOISE, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration import Calibrate
@@ -23,9 +26,6 @@ from fedassay.tasks.calibration.binning import (
     prefix_of,
     supported_scores,
 )
-from fedassay.tasks.evaluation.buckets import equi_depth_edges
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.metric import Undefined
 
 COARSE = ScoreHistogram(transform="uniform", height=4)
 
@@ -36,7 +36,7 @@ COARSE = ScoreHistogram(transform="uniform", height=4)
 )
 def test_many_binnings_at_once_are_those_of_one_at_a_time(counts: list[int], buckets: list[int]) -> None:
     counts[0] += 1
-    evidence = Evidence.of(COARSE.read(np.array([*counts, *[0] * 16])), NO_NOISE)
+    evidence = COARSE.read(np.array([*counts, *[0] * 16])).evidence(NO_NOISE)
     edges, starts = equi_depth(prefix_of(evidence), buckets)
     for number, one in zip(buckets, np.split(edges, starts[1:]), strict=True):
         assert one.tolist() == equi_depth_edges(evidence, number)
@@ -47,7 +47,7 @@ def noisy(rows: int, *, epsilon: float, prevalence: float = 0.5, seed: int = 0) 
     histogram, _ = Calibrate().histograms(setting)
     noise, rng = setting.noise(Sum(of=histogram)), np.random.default_rng(seed)
     released = release(histogram, *Population(prevalence).sample(rows, rng), noise=noise, rng=rng)
-    return Evidence.of(released.value, noise)
+    return released.value.evidence(noise)
 
 
 def test_under_noise_too() -> None:
@@ -85,7 +85,7 @@ def test_dispersion_is_the_variance_of_fractions_over_the_binomial_one() -> None
     inside = slice(edges[2], edges[3])
     fractions = []
     for _ in range(400):
-        e = Evidence.of(release(histogram, scores, labels, noise=noise, rng=rng).value, noise)
+        e = release(histogram, scores, labels, noise=noise, rng=rng).value.evidence(noise)
         fractions.append(e.positives[inside].sum() / e.counts[inside].sum())
     exact = evidence_of(scores, labels, histogram=histogram)
     n, v = exact.counts[inside].sum(), exact.positives[inside].sum() / exact.counts[inside].sum()

@@ -12,6 +12,7 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from binormal import NoisyServer
 from calibration_rows import crooked, evidence_of
+from fedassay.estimation.evidence import Evidence
 from fedassay.protocol import Sum
 from fedassay.summaries.maps import Map, Points, Sigmoid, Steps
 from fedassay.summaries.score_histogram import ScoreHistogram
@@ -27,7 +28,6 @@ from fedassay.tasks.calibration.reliability import (
     reliability_curve,
 )
 from fedassay.tasks.evaluation import Evaluate
-from fedassay.tasks.evaluation.evidence import Evidence
 
 FINE = ScoreHistogram(transform="mixed", height=15, thresholds=tuple(j / 10 for j in range(1, 10)))
 MAPS: dict[str, Map] = {

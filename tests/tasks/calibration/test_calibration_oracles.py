@@ -15,6 +15,9 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 from calibration_rows import GRID, binned_rows, crooked, evidence_of
+from fedassay.estimation.buckets import equi_depth_edges
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.metric import Undefined
 from fedassay.protocol import NO_NOISE
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration import fit
@@ -22,9 +25,6 @@ from fedassay.tasks.calibration.bbq import bbq, bucket_numbers
 from fedassay.tasks.calibration.histogram import histogram_binning
 from fedassay.tasks.calibration.isotonic import isotonic
 from fedassay.tasks.calibration.sigmoids import beta, platt
-from fedassay.tasks.evaluation.buckets import equi_depth_edges
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.metric import Undefined
 
 PEERS = json.loads((Path(__file__).parents[2] / "vectors" / "calibration_peers.json").read_text())
 X = np.linspace(0.001, 0.999, 999)
@@ -77,10 +77,7 @@ def even_evidence(positives: list[int]) -> Evidence:
     histogram = ScoreHistogram(transform="uniform", height=8)
     assert histogram.grid.leaves == even["leaves"]
     counts = np.array(positives)
-    return Evidence.of(
-        histogram.read(np.concatenate([counts, even["rows_per_leaf"] - counts])),
-        NO_NOISE,
-    )
+    return histogram.read(np.concatenate([counts, even["rows_per_leaf"] - counts])).evidence(NO_NOISE)
 
 
 @pytest.mark.parametrize("name", sorted(PEERS["beta"]))
@@ -140,11 +137,11 @@ def test_histogram_binning_is_the_fraction_in_each_bucket() -> None:
 
 def naive_bbq(evidence: Evidence) -> np.ndarray:
     """As published, bucket by bucket; the calibrated score of every leaf."""
-    edges, s = evidence.grid.edges, []
+    edges, s = evidence.edges, []
     models = []
-    for number in bucket_numbers(evidence.rows, evidence.grid.leaves):
+    for number in bucket_numbers(evidence.rows, evidence.leaves):
         cuts = equi_depth_edges(evidence, int(number))
-        score, values = 0.0, np.zeros(evidence.grid.leaves)
+        score, values = 0.0, np.zeros(evidence.leaves)
         B = len(cuts) - 1
         for low, high in itertools.pairwise(cuts):
             m, n = evidence.positives[low:high].sum(), evidence.negatives[low:high].sum()

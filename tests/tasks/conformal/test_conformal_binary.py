@@ -49,25 +49,27 @@ TERMS = {"client": "site", "score": "p", "label": "y"}
 def test_the_threshold_is_that_of_all_rows(trust: Any) -> None:
     data = rows()
     by_hand = conformity(data["p"], data["y"])
-    result = fedassay.conformal(data, **TERMS, method="pooled", trust=trust)
+    terms = {**TERMS, "conditional": "none", "privacy": trust}
+    result = fedassay.conformal(data, **terms, method="pooled")
     assert split(by_hand) <= result["threshold"] + 1e-12 <= split(by_hand) + result["step"] + 1e-9
     assert result["score"] == {"name": "binary", "parameters": [], "calibrated": False}
     assert result.warnings == ()  # the range is known, nothing is looked up
     if trust.name == "plain":
-        ell, k = fedassay.conformal(data, **TERMS, trust=trust)["pair"]
+        ell, k = fedassay.conformal(data, **terms)["pair"]
         own = [np.sort(by_hand[data["site"] == site])[ell - 1] for site in range(SITES)]
-        assert fedassay.conformal(data, **TERMS, trust=trust)["threshold"] == np.sort(own)[k - 1]
+        assert fedassay.conformal(data, **terms)["threshold"] == np.sort(own)[k - 1]
 
 
 def test_each_label_is_as_if_there_were_no_other() -> None:
     data = rows(1500)
-    terms = {**TERMS, "trust": fedassay.Plain()}
+    terms = {**TERMS, "privacy": fedassay.Plain()}
     both = fedassay.conformal(data, conditional="class", **terms)
-    assert (list(both["groups"]), both["by"]) == (["0", "1"], "class")
+    assert (list(both["groups"]), both["conditional"]) == (["0", "1"], "class")
     for label in (0, 1):
         keep = data["y"] == label
-        alone = fedassay.conformal({name: column[keep] for name, column in data.items()}, **terms)
-        for key in ("threshold", "pair", "rows", "guarantee"):
+        rest = {name: column[keep] for name, column in data.items()}
+        alone = fedassay.conformal(rest, conditional="none", **terms)
+        for key in ("threshold", "pair", "rows", "coverage_law"):
             assert both["groups"][str(label)][key] == alone[key], key
     assert (
         both["groups"]["0"]["threshold"] < both["groups"]["1"]["threshold"]
@@ -104,7 +106,8 @@ def test_a_calibrated_task_is_the_task_on_calibrated_scores(setting: str, method
     """Whoever calibrates the column first, or has the task do it, gets the same threshold to the last bit."""
     data, found = rows(), set()
     for name, one in MAPS.items():
-        task = Conformal(method=method, quantity="binary", bins=None if setting == "plain" else 64)
+        bins = None if setting == "plain" else 64
+        task = Conformal(method=method, sets="binary", conditional="none", bins=bins)
         inside = drive(task.calibrated(one.to_json()), SETTINGS[setting], clients_of(data, data["p"]), seed=3)
         before = drive(task, SETTINGS[setting], clients_of(data, one(data["p"])), seed=3)
         assert inside["score"] == {"name": "binary", "parameters": list(numbers_of(one)), "calibrated": True}
@@ -117,16 +120,16 @@ def test_a_calibrated_task_is_the_task_on_calibrated_scores(setting: str, method
     assert len(found) > 1  # it does matter what scores go through
 
 
-@pytest.mark.parametrize("conditional", ["", "class"])
+@pytest.mark.parametrize("conditional", ["none", "class"])
 @pytest.mark.parametrize("trust", [fedassay.Plain(), fedassay.SecureSum()], ids=lambda trust: trust.name)
-def test_held_out_sets_by_counting(trust: Any, conditional: str) -> None:
+def test_held_out_sets_by_counting(trust: Any, conditional: str | None) -> None:
     data = rows(1500, seed=1)
     result = fedassay.conformal(
         data,
         **TERMS,
         conditional=conditional,
         holdout=0.4,
-        trust=trust,
+        privacy=trust,
         simulation=fedassay.Simulation(seed=1, mode="auto" if trust.name == "plain" else "aggregate"),
     )
     held = result["held_out"]
@@ -134,7 +137,7 @@ def test_held_out_sets_by_counting(trust: Any, conditional: str) -> None:
     assert (len(counts), counts.sum()) == (3, held["rows"])
     assert held["mean_size"]["value"] == pytest.approx(counts @ np.arange(3) / counts.sum())
     assert 0.84 < held["coverage"]["value"] < 0.95
-    if not conditional:
+    if conditional == "none":
         (direct,) = [one for one in result["comparison"] if one["found"]]
         assert held["coverage"]["value"] == pytest.approx(direct["coverage"])
         assert held["mean_size"]["value"] == pytest.approx(direct["mean_size"])
@@ -143,7 +146,8 @@ def test_held_out_sets_by_counting(trust: Any, conditional: str) -> None:
             sum(np.array(one["size_counts"]) for one in held["groups"].values()).tolist() == counts.tolist()
         )
     made = fedassay.ConformalPredictor.of(result)
-    assert (made.classes, made.by, made.gives_sets) == (2, conditional, True)
+    assert (made.classes, made.by, made.gives_sets) == (2, (result["conditional"] or ""), True)
+    assert (result["conditional"] or "") == conditional.removeprefix("none")
     fresh = rows(20_000, seed=2)
     members = made.predict_set(score=fresh["p"])
     assert members[np.arange(20_000), fresh["y"]].mean() == pytest.approx(held["coverage"]["value"], abs=0.05)
@@ -151,41 +155,41 @@ def test_held_out_sets_by_counting(trust: Any, conditional: str) -> None:
 
 
 def test_the_number_of_classes_is_known_and_no_other_is_taken() -> None:
-    assert Conformal(quantity="binary").classes == 2
-    assert Conformal(quantity="lac").classes is None
-    assert task_of("conformal", {"quantity": "binary", "by": "class", "groups": ["0", "1"]}).names == (
+    assert Conformal(sets="binary").classes == 2
+    assert Conformal(sets="lac").classes is None
+    assert task_of("conformal", {"sets": "binary", "conditional": "class", "groups": ["0", "1"]}).names == (
         "0",
         "1",
     )
     for fields, message in (
         ({"classes": 3}, "classes: got 3 for binary, expected 2"),
-        ({"by": "class", "groups": ("0", "1", "2")}, "groups: got 3 for 2 classes"),
-        ({"by": "class", "groups": ("0",)}, "groups: got 1 for 2 classes"),
-        ({"parameters": (7.0,)}, "map: got 7.0 as its kind"),
+        ({"conditional": "class", "groups": ("0", "1", "2")}, "groups: got 3 for 2 classes"),
+        ({"conditional": "class", "groups": ("0",)}, "groups: got 1 for 2 classes"),
+        ({"score_parameters": (7.0,)}, "map: got 7.0 as its kind"),
     ):
         with pytest.raises(UsageError, match=message):
-            Conformal(quantity="binary", **fields)
+            Conformal(sets="binary", **fields)
 
 
 def test_only_scores_as_they_are_can_be_calibrated() -> None:
     one = MAPS["sigmoid"].to_json()
-    calibrated = Conformal(quantity="binary", level=0.8).calibrated(one)
-    assert calibrated == Conformal(quantity="binary", level=0.8, parameters=numbers_of(MAPS["sigmoid"]))
+    calibrated = Conformal(sets="binary", level=0.8).calibrated(one)
+    assert calibrated == Conformal(sets="binary", level=0.8, score_parameters=numbers_of(MAPS["sigmoid"]))
     with pytest.raises(UsageError, match="the scores are calibrated already"):
         calibrated.calibrated(one)
     with pytest.raises(UsageError, match="got the score lac, expected binary"):
-        Conformal(quantity="lac").calibrated(one)
+        Conformal(sets="lac").calibrated(one)
     with pytest.raises(UsageError, match="map: expected an object"):
-        Conformal(quantity="binary").calibrated({"kind": "python"})
-    assert replace(calibrated, parameters=()) == Conformal(quantity="binary", level=0.8)
+        Conformal(sets="binary").calibrated({"kind": "python"})
+    assert replace(calibrated, score_parameters=()) == Conformal(sets="binary", level=0.8)
 
 
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"score": "p"}, "got the columns score, expected one of"),
-        ({"score": "p", "label": "y", "logits": "p"}, "got the columns label, logits, score"),
-        ({"score": "p", "label": "y", "sets": "aps"}, "sets: got 'aps' without logits"),
+        ({"score": "p"}, "columns: got score, expected one of"),
+        ({"score": "p", "label": "y", "logits": "p"}, "columns: got label, logits and score"),
+        ({"score": "p", "label": "y", "sets": "aps"}, "sets: got 'aps' for the columns label and score"),
     ],
 )
 def test_columns_that_fit_no_score_are_refused(columns: dict[str, str], message: str) -> None:
@@ -199,4 +203,4 @@ def test_rows_that_are_no_probability_or_no_label_are_named(name: str, column: f
     data[name] = data[name].astype(np.float64)
     data[name][17] = column
     with pytest.raises(fedassay.errors.DataError, match=rf"column '{name}' \({message}\).*row 17"):
-        fedassay.conformal(data, **TERMS, trust=fedassay.Plain())
+        fedassay.conformal(data, **TERMS, privacy=fedassay.Plain())

@@ -11,9 +11,9 @@ from scipy.stats import binom
 
 import fedassay
 from conformal_artefacts import class_rows, regression_rows
-from fedassay.coverage.law import split_rank
 from fedassay.data.federation import load
 from fedassay.data.split import select_pooled_part
+from fedassay.estimation.coverage.law import split_rank
 from fedassay.protocol import NO_NOISE, Noise, Part, Unit
 from fedassay.summaries.coverage_counts import CoverageOf
 from fedassay.tasks.conformal import Conformal
@@ -34,7 +34,7 @@ def rows_by_site(data: dict[str, Any]) -> dict[str, Any]:
 
 def judged(data: dict[str, Any], **terms: Any) -> fedassay.Result:
     simulation = fedassay.Simulation(seed=terms.pop("seed", 1), mode=terms.pop("mode", "auto"))
-    options = {"client": "site", "holdout": 0.4, "trust": fedassay.Plain(), **terms}
+    options = {"client": "site", "holdout": 0.4, "privacy": fedassay.Plain(), **terms}
     result = fedassay.conformal(data, simulation=simulation, **options)
     json.dumps(dict(result.results), allow_nan=False)
     return result
@@ -52,7 +52,7 @@ def test_intervals_by_counting(name: str, trust: Any) -> None:
     result = judged(
         rows_by_site(regression_rows(900)),
         **REGRESSION[name],
-        trust=trust,
+        privacy=trust,
         score_range=(-9, 9),
         mode=mode_of(trust),
     )
@@ -73,7 +73,7 @@ def mode_of(trust: Any) -> str:
 @pytest.mark.parametrize("sets", ["lac", "aps", "raps"])
 def test_sets_by_counting(sets: str, trust: Any) -> None:
     data = rows_by_site(class_rows(900, classes=5))
-    result = judged(data, label="k", logits="z", sets=sets, trust=trust, mode=mode_of(trust))
+    result = judged(data, label="k", logits="z", sets=sets, privacy=trust, mode=mode_of(trust))
     held, direct = result["held_out"], found_in(result)
     assert held["coverage"]["value"] == pytest.approx(direct["coverage"])
     assert held["mean_size"]["value"] == pytest.approx(direct["mean_size"])
@@ -145,7 +145,7 @@ def test_intervals_under_noise_hold_the_true_coverage(trust: Any, more: dict[str
             conformity="s",
             score_range=(0, 12),
             bins=16,
-            trust=trust,
+            privacy=trust,
             budget=fedassay.Budget(epsilon=more["epsilon"]),
             protection=protection,
             seed=seed,
@@ -203,13 +203,13 @@ def test_the_comparison_is_what_each_method_would_have_done() -> None:
 def test_clients_of_one_row_are_held_out_whole_as_in_the_run() -> None:
     """Under local-dp the unit becomes the client where each has one row: the comparison must split by clients too."""
     scores = np.random.default_rng(9).exponential(size=2000)
-    simulation = fedassay.Simulation(seed=5, held_out=0.4)
+    simulation = fedassay.Simulation(seed=5, holdout=0.4)
     result = fedassay.conformal(
         {"s": scores},
         conformity="s",
         score_range=(0, 12),
         holdout=0.4,
-        trust=fedassay.LocalDP(),
+        privacy=fedassay.LocalDP(),
         budget=fedassay.Budget(epsilon=8.0),
         simulation=simulation,
     )

@@ -157,7 +157,7 @@ def run_of(spreads: list[float], trust: Any, seed: int = 0) -> fedassay.Result:
         score_range=(0, 12),
         method="qq",
         holdout=0.4,
-        trust=trust,
+        privacy=trust,
         simulation=simulation,
     )
 

@@ -49,12 +49,12 @@ def rows_by_site(data: dict[str, Any], sites: int = 6) -> dict[str, Any]:
 @pytest.mark.parametrize("name", SCORES)
 def test_every_score_of_numbers(name: str, trust: Any) -> None:
     data, (columns, score) = rows_by_site(regression_rows(600)), SCORES[name]
-    results = fedassay.conformal(data, client="site", **columns, method="pooled", trust=trust).results
+    results = fedassay.conformal(data, client="site", **columns, method="pooled", privacy=trust).results
     wanted = split(score(data))
     assert results["score"]["name"] == name
     assert wanted <= results["threshold"] + 1e-12 <= wanted + results["step"] + 1e-9
     if trust.name == "plain":
-        results = fedassay.conformal(data, client="site", **columns, trust=trust).results
+        results = fedassay.conformal(data, client="site", **columns, privacy=trust).results
         ranks, k = results["pair"]
         own = [np.sort(score(data)[data["site"] == site])[ranks - 1] for site in range(6)]
         assert results["threshold"] == pytest.approx(np.sort(own)[k - 1], rel=1e-12)
@@ -67,12 +67,12 @@ def test_every_score_of_classes(sets: str) -> None:
     true = np.arange(600), data["k"]
     mass = np.take_along_axis(np.sort(p, axis=1)[:, ::-1].cumsum(axis=1), ranks - 1, axis=1) - p
     by_hand = {"lac": 1 - p, "aps": mass, "raps": mass + 0.2 * np.maximum(0, ranks - 2)}[sets][true]
-    more = {"parameters": [0.2, 2]} if sets == "raps" else {}
+    more = {"score_parameters": [0.2, 2]} if sets == "raps" else {}
     terms = {"client": "site", "label": "k", "logits": "z", "sets": sets, **more}
-    results = fedassay.conformal(data, **terms, method="pooled", trust=fedassay.Plain()).results
+    results = fedassay.conformal(data, **terms, method="pooled", privacy=fedassay.Plain()).results
     assert split(by_hand) - 1e-12 <= results["threshold"] <= split(by_hand) + results["step"] + 1e-9
     assert not results["infinite"]  # the range is known, nothing is looked up
-    plain = fedassay.conformal(data, **terms, trust=fedassay.Plain())
+    plain = fedassay.conformal(data, **terms, privacy=fedassay.Plain())
     ell, k = plain["pair"]
     own = [np.sort(by_hand[data["site"] == site])[ell - 1] for site in range(6)]
     assert plain["threshold"] == pytest.approx(np.sort(own)[k - 1], rel=1e-12)
@@ -96,13 +96,13 @@ def alone(data: dict[str, Any], keep: np.ndarray, **terms: Any) -> dict[str, Any
 def test_each_group_is_as_if_there_were_no_other(method: str, trust: Any) -> None:
     data = rows_by_site(regression_rows(900), sites=5)
     terms = {
-        **{"client": "site", "target": "y", "prediction": "p", "method": method, "trust": trust},
+        **{"client": "site", "target": "y", "prediction": "p", "method": method, "privacy": trust},
         **{"simulation": modest(trust)},
         **({} if trust.name == "plain" and method == "qq" else {"score_range": (0, 5)}),
     }
     results = fedassay.conformal(data, conditional="group", by="sex", groups=["F", "M"], **terms).results
     assert list(results["groups"]) == ["F", "M", "other"]
-    assert (results["threshold"], results["by"]) == (None, "group")
+    assert (results["threshold"], results["conditional"]) == (None, "group")
     for name, sex in (("F", "F"), ("M", "M"), ("other", "X")):
         single = alone(data, data["sex"] == sex, **terms)
         for key in ("threshold", "pair", "rows", "clients", "infinite", "coverage_law"):
@@ -114,13 +114,13 @@ def test_each_group_is_as_if_there_were_no_other(method: str, trust: Any) -> Non
 @pytest.mark.parametrize("method", ["qq", "pooled"])
 def test_each_class_is_as_if_there_were_no_other(method: str, trust: Any) -> None:
     data = rows_by_site(class_rows(800, classes=3), sites=4)
-    terms = {"client": "site", "label": "k", "logits": "z", "method": method, "trust": trust}
+    terms = {"client": "site", "label": "k", "logits": "z", "method": method, "privacy": trust}
     terms["simulation"] = modest(trust)
     results = fedassay.conformal(data, conditional="class", **terms).results
     assert list(results["groups"]) == ["0", "1", "2"]
     for name in results["groups"]:
         single = alone(data, data["k"] == int(name), **terms)
-        for key in ("threshold", "pair", "rows", "guarantee"):
+        for key in ("threshold", "pair", "rows", "coverage_law"):
             assert results["groups"][name][key] == single[key], key
 
 
@@ -130,7 +130,7 @@ def test_a_rare_class_has_the_set_of_everything_and_the_others_their_own() -> No
     keep = np.setdiff1d(np.arange(800), rare)
     data = {name: column[keep] for name, column in data.items()}
     result = fedassay.conformal(
-        data, client="site", label="k", logits="z", conditional="class", trust=fedassay.Plain()
+        data, client="site", label="k", logits="z", conditional="class", privacy=fedassay.Plain()
     )
     groups = result["groups"]
     assert [groups[name]["infinite"] for name in "012"] == [False, False, True]

@@ -40,35 +40,35 @@ SUMMING = ("secure-sum", "server-dp", "distributed-dp", "two-server")
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"method": "magic"}, "method: got 'magic', expected one of auto, qq"),
+        ({"method": "magic"}, "method: got 'magic', expected auto, qq"),
         ({"guarantee": "none"}, "guarantee: got 'none'"),
         ({"level": 1.0}, "level: got 1"),
         ({"level": math.nan}, "level: got nan"),
         ({"confidence": 0.0}, "confidence: got 0"),
-        ({"report_level": 1.0}, "level of intervals: got 1"),
-        ({"quantity": "residual"}, "conformity score: got 'residual'"),
-        ({"parameters": (1.0,)}, "parameters of conformity: got 1 numbers, expected none"),
-        ({"score_range": (1.0,)}, "score range: got 1"),
-        ({"score_range": (1.0, 1.0)}, "score range: got 1,1"),
-        ({"score_range": (0.0, math.inf)}, "score range: got 0,inf"),
-        ({"score_range": (math.nan, 1.0)}, "score range: got nan,1"),
+        ({"report_level": 1.0}, "report_level: got 1"),
+        ({"sets": "residual"}, "sets: got 'residual'"),
+        ({"score_parameters": (1.0,)}, "parameters of conformity: got 1 numbers, expected none"),
+        ({"score_range": (1.0,)}, "score_range: got 1"),
+        ({"score_range": (1.0, 1.0)}, "score_range: got 1,1"),
+        ({"score_range": (0.0, math.inf)}, "score_range: got inf"),
+        ({"score_range": (math.nan, 1.0)}, "score_range: got nan"),
         ({"bins": 1}, "bins: got 1"),
         ({"bins": 2.0}, "bins: got 2.0"),
         ({"bins": (1 << 20) + 1}, "bins: got 1048577"),
-        ({"by": "site"}, "by"),
-        ({"by": "class", "groups": ("0", "1")}, "knows no classes"),
-        ({"by": "group"}, "group"),
+        ({"conditional": "site"}, "conditional: got 'site'"),
+        ({"conditional": "class", "groups": ("0", "1")}, "knows no classes"),
+        ({"conditional": "group"}, "group"),
         ({"groups": ("F",)}, "nothing to tell rows apart by"),
         (
-            {"quantity": "lac", "by": "class", "groups": ("0", "1"), "classes": 3},
+            {"sets": "lac", "conditional": "class", "groups": ("0", "1"), "classes": 3},
             "groups: got 2 for 3 classes",
         ),
         (
-            {"method": "local", "by": "group", "groups": ("F",)},
-            "with method local each client has a threshold",
+            {"method": "local", "conditional": "group", "groups": ("F",)},
+            "with the method local each client has a threshold",
         ),
-        ({"method": "average", "guarantee": "training-conditional"}, "average cannot promise it"),
-        ({"method": "weighted", "guarantee": "training-conditional"}, "weighted cannot promise it"),
+        ({"method": "average", "guarantee": "training-conditional"}, "which average cannot promise"),
+        ({"method": "weighted", "guarantee": "training-conditional"}, "which weighted cannot promise"),
     ],
 )
 def test_what_makes_no_sense_is_refused(fields: dict[str, Any], message: str) -> None:
@@ -107,7 +107,7 @@ def test_each_method_asks_in_its_own_way_or_says_why_not(method: str, setting: s
     else:
         possible = setting == "plain" or chooses or (method == "qq" and setting == "secure-sum")
     if not possible:
-        with pytest.raises(UnsupportedQuery, match="use --"):
+        with pytest.raises(UnsupportedQuery, match="use `"):
             first(method, setting)
         return
     if method == "qq-paper" and setting.startswith(
@@ -131,26 +131,26 @@ def test_each_method_asks_in_its_own_way_or_says_why_not(method: str, setting: s
 @pytest.mark.parametrize("setting", ["local-dp", "shuffle"])
 def test_private_choices_are_not_made_for_groups(setting: str) -> None:
     with pytest.raises(UnsupportedQuery, match="qq by group: a client would choose once for each"):
-        first("qq", setting, by="group", groups=("F", "M"))
-    method, query = first("auto", setting, by="group", groups=("F", "M"))
+        first("qq", setting, conditional="group", groups=("F", "M"))
+    method, query = first("auto", setting, conditional="group", groups=("F", "M"))
     assert (method, type(query)) == ("pooled", Sum)
 
 
 def test_a_range_is_needed_where_points_are_public_and_not_known() -> None:
     for name, setting in SETTINGS.items():
-        task = Conformal(quantity="absolute")
+        task = Conformal(sets="absolute")
         assert task.needs_range(setting) == (name != "plain")
         if name != "plain":
-            with pytest.raises(UsageError, match="give --score-range A,B"):
+            with pytest.raises(UsageError, match="give `score_range`"):
                 next(task.steps(setting))
         for quantity in ("lac", "aps"):
-            assert not Conformal(quantity=quantity).needs_range(setting)
-        assert Conformal(quantity="raps").needs_range(setting) == (name != "plain")
-        assert not Conformal(quantity="raps", classes=5).needs_range(setting)
+            assert not Conformal(sets=quantity).needs_range(setting)
+        assert Conformal(sets="raps").needs_range(setting) == (name != "plain")
+        assert not Conformal(sets="raps", classes=5).needs_range(setting)
 
 
 def test_private_choices_need_the_same_number_of_rows_everywhere() -> None:
-    with pytest.raises(UsageError, match="give --rows-per-client N"):
+    with pytest.raises(UsageError, match="rows_per_client"):
         next(Conformal(score_range=RANGE).steps(setting_of(LocalDP(), clients=10, epsilon=1.0)))
 
 
@@ -164,10 +164,10 @@ def test_more_points_than_reports_can_bear_are_refused_before_anything_is_asked(
 
 
 def test_held_out_rows_ask_for_the_fit_first_and_know_the_number_of_classes() -> None:
-    task = Conformal(quantity="lac", held_out=True)
-    with pytest.raises(UsageError, match="give --classes"):
+    task = Conformal(sets="lac", holdout=0.3)
+    with pytest.raises(UsageError, match="give `classes`"):
         next(task.steps(SETTINGS["plain"]))
-    query = next(Conformal(quantity="lac", held_out=True, classes=3).steps(SETTINGS["plain"]))
+    query = next(Conformal(sets="lac", holdout=0.3, classes=3).steps(SETTINGS["plain"]))
     assert isinstance(query, Collect)
     assert query.part is Part.FIT
 
@@ -175,7 +175,7 @@ def test_held_out_rows_ask_for_the_fit_first_and_know_the_number_of_classes() ->
 def test_as_many_clients_as_ranks_can_be_found_for() -> None:
     crowd = setting_of(Plain(), clients=100_001)
     assert Conformal(score_range=RANGE).way(crowd)[0] == "pooled"
-    with pytest.raises(FedassayError, match="use --method pooled"):
+    with pytest.raises(FedassayError, match='use `method="pooled"`'):
         next(Conformal(method="qq", score_range=RANGE).steps(crowd))
 
 

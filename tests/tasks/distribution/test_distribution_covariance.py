@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from drawn_values import leaves
+from fedassay.estimation.count_noise import LeafCovariance
+from fedassay.estimation.covariances import RootCovariance
 from fedassay.protocol import Noise
 from fedassay.summaries.value_path import ValuePath
 from fedassay.summaries.value_roots import ValueRoots
 from fedassay.summaries.values import Distribution, ValueSummary
 from fedassay.tasks.distribution.accuracy import mean_variance
-from fedassay.tasks.distribution.curve import curve_of, leaf_covariance, sums_of
-from fedassay.tasks.distribution.noise import RootCovariance
-from fedassay.tasks.evaluation.count_noise import LeafCovariance
+from fedassay.tasks.distribution.curve import curve_of
 
 NOISE = Noise(law="discrete-gaussian", scale=3.0, variance=9.0)
 
@@ -35,7 +35,7 @@ def dense(summary: ValueSummary) -> np.ndarray:
     columns = []
     for draw in np.eye(summary.draws, dtype=np.int64):
         noisy = summary.spread(draw * 1000).reshape(1, -1) / 1000  # whole numbers, however they are read
-        columns.append(sums_of(Distribution(summary=summary, classes=noisy), NOISE)[1][0, 1:])
+        columns.append(Distribution(summary=summary, classes=noisy).sums(NOISE)[0, 1:])
     matrix = np.array(columns).T
     return NOISE.variance * matrix @ matrix.T
 
@@ -44,7 +44,7 @@ def dense(summary: ValueSummary) -> np.ndarray:
 @pytest.mark.parametrize("kind", range(5))
 def test_every_covariance_is_that_of_the_draws(kind: int, height: int) -> None:
     summary = summaries(height)[kind]
-    fit, of_sums, N = leaf_covariance(summary, NOISE), dense(summary), summary.points
+    fit, of_sums, N = summary.leaf_covariance(NOISE), dense(summary), summary.points
     difference = np.eye(N) - np.eye(N, k=-1)
     C = difference @ of_sums @ difference.T
     prefixes, signs = np.tri(N + 1, N, -1), np.sign(np.subtract.outer(np.arange(N), np.arange(N)))
@@ -64,12 +64,10 @@ def test_every_covariance_is_that_of_the_draws(kind: int, height: int) -> None:
 def test_no_draw_weighs_more_than_the_reach(kind: int) -> None:
     """What the tail bound of the bands assumes, for F_r - s·F_N and every share s."""
     summary = summaries(5)[kind]
-    fit: LeafCovariance = leaf_covariance(summary, NOISE)
+    fit: LeafCovariance = summary.leaf_covariance(NOISE)
     columns = []
     for draw in np.eye(summary.draws, dtype=np.int64):
-        columns.append(
-            sums_of(Distribution(summary=summary, classes=summary.spread(draw)[None]), NOISE)[1][0]
-        )
+        columns.append(Distribution(summary=summary, classes=summary.spread(draw)[None]).sums(NOISE)[0])
     of_draws = np.array(columns).T
     for share in (0.0, 0.3, 1.0):
         assert np.abs(of_draws - share * of_draws[-1]).max() <= fit.reach * (1 + 1e-9)
@@ -89,7 +87,7 @@ def test_the_trace_of_many_points_grows_in_proportion() -> None:
 @pytest.mark.parametrize("kind", range(5))
 def test_the_variance_of_a_share_takes_in_that_of_the_rows(kind: int) -> None:
     summary = summaries(4)[kind]
-    fit, of_sums = leaf_covariance(summary, NOISE), dense(summary)
+    fit, of_sums = summary.leaf_covariance(NOISE), dense(summary)
     curve = curve_of(summary.grid, np.arange(17.0) * 1000, fit, NOISE)
     shares = np.arange(1, 17) / 16
     weights = np.eye(16) - shares[:, None] * (np.arange(16) == 15)
@@ -100,7 +98,7 @@ def test_the_variance_of_a_share_takes_in_that_of_the_rows(kind: int) -> None:
 
 def test_two_classes_together_have_twice_the_variance() -> None:
     summary = summaries(3)[0]
-    fit = leaf_covariance(summary, NOISE)
+    fit = summary.leaf_covariance(NOISE)
     one, two = (curve_of(summary.grid, np.arange(9.0), fit, NOISE, times=times) for times in (1, 2))
     assert np.allclose(two.law.below, 2 * one.law.below)
     assert two.law.total == 2 * one.law.total

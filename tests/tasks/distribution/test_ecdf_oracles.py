@@ -20,7 +20,7 @@ GRIDS: dict[str, dict[str, Any]] = {
     "uniform": {"lower": 1.0, "upper": 9.0, "points": 64},
     "logarithmic": {"lower": 1.0, "upper": 9.0, "points": 64, "grid": "logarithmic"},
     "quantile": {"lower": 1.0, "upper": 9.0, "points": 64, "grid": "quantile"},
-    "given": {"given": (2.0, 2.5, 4.0, 4.5, 7.0)},
+    "given": {"grid": (2.0, 2.5, 4.0, 4.5, 7.0)},
 }
 QUANTILES = (0.01, 0.1, 0.25, 0.5, 0.9, 0.99)
 

@@ -10,14 +10,14 @@ import pytest
 
 from drawn_values import PLAIN, drive, server
 from fedassay.errors import UsageError
-from fedassay.protocol import Neighbours, Protection, Setting, Sum
+from fedassay.estimation.metric import Undefined
+from fedassay.protocol import LARGEST_EPSILON, Neighbours, Protection, Setting, Sum
 from fedassay.tasks.distribution import Ecdf, quantile_at, value_at
 from fedassay.tasks.distribution.curve import Curve
 from fedassay.tasks.distribution.described import MOST_LISTED
 from fedassay.tasks.distribution.quantile_grid import FIRST_SHARE, quantile_points
 from fedassay.tasks.distribution.shown import spread_out
 from fedassay.tasks.distribution.stored import Release, packed, unpacked
-from fedassay.tasks.evaluation.evidence import Undefined
 from fedassay.trust.server_dp import ServerDP
 
 MECHANISMS = ("tree", "path", "factorised")
@@ -33,22 +33,21 @@ def rows(count: int = 4000, seed: int = 0) -> dict[str, np.ndarray]:
     ("fields", "message"),
     [
         ({"lower": 1.0, "upper": 1.0}, "range: got 1 to 1"),
-        ({"lower": float("nan")}, "range"),
+        ({"lower": float("nan")}, "lower: got nan"),
         ({"points": 0}, "points: got 0"),
         ({"points": 2**20 + 1}, "points: got 1048577"),
         ({"points": 10.0}, "points: got 10.0"),
-        ({"grid": "log"}, "grid: got 'log', expected one of uniform, logarithmic, quantile"),
+        ({"grid": "log"}, "grid: got 'log', expected uniform, logarithmic, quantile, or a list of numbers"),
         ({"grid": "logarithmic"}, "expected one above 0 for a logarithmic grid"),
-        ({"given": (1.0, 1.0)}, "increasing"),
-        ({"given": (1.0, 2.0), "grid": "quantile"}, "grid: got points and the grid quantile"),
+        ({"grid": (1.0, 1.0)}, "increasing"),
         ({"mechanism": "laplace"}, "mechanism: got 'laplace'"),
         ({"smoothing": "l3"}, "smoothing: got 'l3'"),
-        ({"smoothed_points": 0}, "smoothed points: got 0"),
-        ({"quantiles": (0.5, 1.0)}, "quantile: got 1.0"),
+        ({"smoothed_points": 0}, "smoothed_points: got 0"),
+        ({"quantiles": (0.5, 1.0)}, "quantiles: got 1.0"),
         ({"level": 1.0}, "level: got 1.0"),
         ({"precision": 0.0}, "precision: got 0.0"),
-        ({"expected_rows": 0}, "expected rows: got 0"),
-        ({"public_labels": True}, "public labels"),
+        ({"expected_rows": 0}, "expected_rows: got 0"),
+        ({"public_labels": True}, "public_labels"),
     ],
 )
 def test_what_makes_no_sense_is_refused(fields: dict[str, Any], message: str) -> None:
@@ -61,7 +60,7 @@ def test_the_number_of_points_is_rounded_up_and_the_result_says_so() -> None:
     assert len(results["points"]) == results["grid"]["points"] == 1024
     assert "1,000 was rounded up to 1,024" in results["notes"][0]
     assert drive(Ecdf(points=1024), PLAIN, rows())["notes"] == []
-    assert drive(Ecdf(given=(0.2, 0.4, 0.5)), PLAIN, rows())["notes"] == []
+    assert drive(Ecdf(grid=(0.2, 0.4, 0.5)), PLAIN, rows())["notes"] == []
 
 
 @pytest.mark.parametrize("mechanism", ["auto", *MECHANISMS])
@@ -199,7 +198,7 @@ def test_evenly_spread_places() -> None:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_stored_release_is_the_release(mechanism: str) -> None:
-    task = Ecdf(given=tuple(np.linspace(0.1, 0.9, 30)), mechanism=mechanism, labelled=True)
+    task = Ecdf(grid=tuple(np.linspace(0.1, 0.9, 30)), mechanism=mechanism, labelled=True)
     results = json.loads(json.dumps(drive(task, server(1.0, 1e-6), rows())))
     release = Release.from_results(results)
     assert release.to_json() == results["distribution"]
@@ -269,7 +268,7 @@ def test_values_outside_the_range_count_as_its_ends() -> None:
 
 def test_ends_of_given_points_are_open() -> None:
     data = {"value": np.concatenate([np.linspace(-10, 10, 999), np.full(2, 0.5)])}
-    results = drive(Ecdf(given=(-1.0, 0.0, 1.0), quantiles=(0.1, 0.5, 0.9)), PLAIN, data)
+    results = drive(Ecdf(grid=(-1.0, 0.0, 1.0), quantiles=(0.1, 0.5, 0.9)), PLAIN, data)
     low, middle, high = results["quantiles"]
     assert (low["value"], low["interval"]) == (-1.0, [None, -1.0])
     assert low["reason"] == "at or below -1, in the first cell"
@@ -330,4 +329,4 @@ def test_a_precision_needs_a_number_of_rows_and_noise() -> None:
 
 def test_a_precision_that_no_epsilon_reaches() -> None:
     with pytest.raises(UsageError, match="no epsilon would do"):
-        next(Ecdf(precision=1e-9, expected_rows=1, points=2).steps(server(1e5)))
+        next(Ecdf(precision=1e-9, expected_rows=1, points=2).steps(server(LARGEST_EPSILON)))

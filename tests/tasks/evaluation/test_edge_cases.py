@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 import fedassay
 from binormal import NoisyServer, Population, release
+from fedassay.estimation.ratios import brier_score
 from fedassay.protocol import NO_NOISE, Released, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation import Evaluate
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.ratios import brier_score
 
 TASK = Evaluate(height=8, thresholds=(0.5,))
 RANKING = ("roc_auc", "average_precision", "calibration_intercept", "calibration_slope")
@@ -167,11 +166,11 @@ def test_noise_is_never_clipped_away() -> None:
     histogram = Evaluate().histogram(setting)
     noise, rng = setting.noise(Sum(of=histogram)), np.random.default_rng(2)
     scores, labels = sample(1_000)
-    exact = brier_score(Evidence.of(release(histogram, scores, labels).value, NO_NOISE)).value
+    exact = brier_score(release(histogram, scores, labels).value.evidence(NO_NOISE)).value
     draws, rows = [], []
     for _ in range(200):
         released: Released[Any] = release(histogram, scores, labels, noise=noise, rng=rng)
-        evidence = Evidence.of(released.value, released.noise)
+        evidence = released.value.evidence(released.noise)
         draws.append(brier_score(evidence).value)
         rows.append(evidence.rows)
     assert np.mean(draws) == pytest.approx(exact, abs=4 * np.std(draws) / np.sqrt(200))
@@ -191,7 +190,7 @@ def test_constant_scores_of_one_class_under_noise_never_crash(seed: int, rows: i
                 client="s",
                 score="p",
                 label="y",
-                trust=fedassay.ServerDP(),
+                privacy=fedassay.ServerDP(),
                 budget=fedassay.Budget(epsilon=epsilon),
                 height=height,
                 simulation=fedassay.Simulation(seed=seed),

@@ -164,7 +164,7 @@ def test_the_mixed_grid_has_the_smallest_binning_bound() -> None:
     [
         ({"thresholds": ()}, "thresholds: got none"),
         ({"thresholds": (1.2,)}, "thresholds: got"),
-        ({"transform": "sqrt"}, "transform: got 'sqrt', expected one of auto, uniform, logit, mixed"),
+        ({"transform": "sqrt"}, "transform: got 'sqrt', expected auto, uniform, logit or mixed"),
         ({"level": 1.0}, "level: got 1.0"),
         ({"buckets": 0}, "buckets: got 0"),
         ({"height": 1}, "height: got 1"),

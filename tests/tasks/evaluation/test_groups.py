@@ -40,15 +40,15 @@ def evaluated(data: Any, **options: Any) -> fedassay.Result:
 @pytest.mark.parametrize("trust", [fedassay.Plain(), fedassay.SecureSum()], ids=["plain", "secure-sum"])
 def test_each_group_is_evaluated_as_if_it_were_alone(trust: Any) -> None:
     data = rows()
-    result = evaluated(data, by="sex", groups=["M", "F"], trust=trust, thresholds=(0.5, 0.2))
+    result = evaluated(data, by="sex", groups=["M", "F"], privacy=trust, thresholds=(0.5, 0.2))
     assert [entry["group"] for entry in result["groups"]] == ["M", "F", "other"]
     for entry, name in zip(result["groups"], ("M", "F", "X"), strict=True):
         mine = {column: values[data["sex"] == name] for column, values in data.items()}
-        alone = evaluated(mine, trust=trust, thresholds=(0.5, 0.2))
+        alone = evaluated(mine, privacy=trust, thresholds=(0.5, 0.2))
         assert entry["rows"] == (data["sex"] == name).sum()
         for metric in entry.keys() - {"group", "rows"}:
             assert entry[metric] == alone[metric], metric
-    everybody = evaluated(data, trust=trust, thresholds=(0.5, 0.2))
+    everybody = evaluated(data, privacy=trust, thresholds=(0.5, 0.2))
     for name, value in everybody.results.items():
         assert result[name] == value, name
 
@@ -95,7 +95,7 @@ def test_names_of_many_types(values: Any, names: list[str] | None) -> None:
 def test_an_arrow_stream_can_be_grouped_and_compared_by_site() -> None:
     stream = pa.table(rows(600)).to_reader()
     result = fedassay.evaluate(
-        stream, client="site", score="p", label="y", by="sex", per_site=True, trust=fedassay.Plain()
+        stream, client="site", score="p", label="y", by="sex", per_site=True, privacy=fedassay.Plain()
     )
     assert len(result["groups"]) == 4
     assert [site["site"] for site in result["sites"]] == list("01234")
@@ -114,7 +114,7 @@ def test_an_arrow_stream_can_be_grouped_and_compared_by_site() -> None:
         ({"sex": ["x" * 101] + ["F"] * 99}, {}, "a name of at most 100 characters"),
         ({"sex": [str(i) for i in range(100)]}, {}, "got more than 64 different values"),
         ({"sex": ["other"] * 100}, {}, "got no value besides 'other'"),
-        ({}, {"by": "sect"}, r"column 'sect' \(group\): got no such column .*did you mean 'sex'"),
+        ({}, {"by": "sect"}, r"column 'sect' \(group\): got no such column, .*did you mean 'sex'"),
     ],
 )
 def test_bad_group_columns_get_one_sentence(change: dict[str, Any], options: Any, message: str) -> None:
@@ -130,7 +130,7 @@ def test_bad_group_columns_get_one_sentence(change: dict[str, Any], options: Any
         ({"by": "sex", "groups": ["F", "F"]}, "got 'F' twice"),
         ({"by": "sex", "groups": ["other"]}, "leave it out"),
         ({"by": "p"}, "got 'p' as score and as group"),
-        ({"by": "sex", "versus": "q"}, "by and versus"),
+        ({"by": "sex", "versus": "q"}, "versus: got it together with `by`"),
     ],
 )
 def test_bad_combinations_get_one_sentence(options: dict[str, Any], message: str) -> None:
@@ -140,7 +140,7 @@ def test_bad_combinations_get_one_sentence(options: dict[str, Any], message: str
 
 def test_clients_can_be_the_groups() -> None:
     """What to do where sites may not be seen exactly: the client column, with noise."""
-    result = evaluated(rows(), by="site", trust=fedassay.ServerDP(), budget=Budget(epsilon=5.0))
+    result = evaluated(rows(), by="site", privacy=fedassay.ServerDP(), budget=Budget(epsilon=5.0))
     assert [entry["group"] for entry in result["groups"]] == [*"01234", "other"]
 
 
@@ -152,7 +152,7 @@ def test_groups_run_under_every_trust_model(trust: str, mode: Any) -> None:
         rows(),
         by="sex",
         groups=["F", "M"],
-        trust=model,
+        privacy=model,
         budget=Budget(epsilon=8.0) if model.private else None,
         protection=fedassay.Protection(rows_per_client=700 if trust == "two-server" else None),
         height=6 if trust == "two-server" else None,  # every key is evaluated at every bin
@@ -176,7 +176,7 @@ def test_one_row_clients_say_their_group_by_randomised_bits() -> None:
         label="y",
         by="sex",
         groups=["F", "M"],
-        trust=TRUST_MODELS["local-dp"](),
+        privacy=TRUST_MODELS["local-dp"](),
         budget=Budget(epsilon=8.0),
         protection=fedassay.Protection(rows_per_client=1),
         simulation=fedassay.Simulation(seed=4),

@@ -16,10 +16,10 @@ from statsmodels.stats.meta_analysis import combine_effects
 import fedassay
 from binormal import Population
 from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.estimation.heterogeneity import Spread, pooled, weighted_sums
+from fedassay.estimation.site_estimate import SiteEstimate
+from fedassay.metrics import compared
 from fedassay.protocol import Budget
-from fedassay.summaries.site_statistics import SiteEstimate
-from fedassay.summaries.site_sums import POOLED
-from fedassay.tasks.evaluation.heterogeneity import Spread, pooled, weighted_sums
 from fedassay.trust import TRUST_MODELS
 
 PRIVATE = sorted(name for name, kind in TRUST_MODELS.items() if kind.private)
@@ -46,7 +46,7 @@ def federation(sites: int, *, spread: float, rows: int = 400, seed: int = 0) -> 
 
 def evaluated(data: Any, trust: Any = None, **options: Any) -> fedassay.Result:
     return fedassay.evaluate(
-        data, client="site", score="p", label="y", per_site=True, trust=trust or fedassay.Plain(), **options
+        data, client="site", score="p", label="y", per_site=True, privacy=trust or fedassay.Plain(), **options
     )
 
 
@@ -97,10 +97,10 @@ def test_a_forest_of_sites_and_its_heterogeneity(spread: float) -> None:
     for i, site in enumerate(sites):
         assert site["rows"] == 400 + 40 * i
         mine = {name: column[data["site"] == site["site"]] for name, column in data.items()}
-        alone = fedassay.evaluate(mine, client="site", score="p", label="y", trust=fedassay.Plain())
-        for metric in (*POOLED, "recall", "prevalence", "hosmer_lemeshow"):
+        alone = fedassay.evaluate(mine, client="site", score="p", label="y", privacy=fedassay.Plain())
+        for metric in (*compared(), "recall", "prevalence", "hosmer_lemeshow"):
             assert site[metric] == alone[metric]
-    for metric in POOLED:
+    for metric in compared():
         value = np.array([site[metric]["value"] for site in sites])
         error = np.array([site[metric]["error"]["sampling"] for site in sites])
         if metric == "roc_auc":
@@ -122,7 +122,7 @@ def test_a_secure_sum_says_the_same_about_sites_that_it_hides(sites: int) -> Non
     seen, hidden = evaluated(data), evaluated(data, fedassay.SecureSum())
     assert hidden["sites"] is None
     assert hidden["sites_reason"].startswith("secure-sum shows no single site")
-    for metric in POOLED:
+    for metric in compared():
         first, second = seen["heterogeneity"][metric], hidden["heterogeneity"][metric]
         assert first.keys() == second.keys()
         assert first.pop("scale") == second.pop("scale")
@@ -157,11 +157,11 @@ def test_with_fewer_than_three_sites_there_is_a_reason_and_nothing_is_summed(tru
         assert entry["reason"].startswith("2 of 4 sites have an estimate, at least 3 are needed")
         assert "tau2" not in entry
     # A sum over two sites would tell each what the other has: it is never asked for.
-    assert result.runtime["rounds"] == (1 if result["sites"] is not None else 4)
+    assert result.runtime["rounds"] == (1 if result["sites"] is not None else 2)
 
 
 def test_weighted_sums_take_two_more_exchanges() -> None:
-    assert evaluated(federation(4, spread=0.2), fedassay.SecureSum()).runtime["rounds"] == 12
+    assert evaluated(federation(4, spread=0.2), fedassay.SecureSum()).runtime["rounds"] == 6
 
 
 @pytest.mark.parametrize("name", PRIVATE)
@@ -178,7 +178,7 @@ def test_under_noise_it_is_refused_before_the_data_are_opened(name: str, options
             score="p",
             label="y",
             per_site=True,
-            trust=TRUST_MODELS[name](),
+            privacy=TRUST_MODELS[name](),
             budget=Budget(epsilon=1.0),
             protection=fedassay.Protection(rows_per_client=100 if name == "two-server" else None),
             **options,
@@ -189,11 +189,11 @@ def test_every_row_its_own_site_is_refused_and_a_folder_is_not(tmp_path: Path) -
     import pandas as pd
 
     frame = pd.DataFrame(federation(4, spread=0.2))
-    with pytest.raises(UsageError, match="per-site: got no client column"):
+    with pytest.raises(UsageError, match="per_site: got no client column"):
         fedassay.evaluate(frame, score="p", label="y", per_site=True)
     for name, rows in frame.groupby("site"):
         rows.to_csv(tmp_path / f"{name}.csv", index=False)
-    result = fedassay.evaluate(tmp_path, score="p", label="y", per_site=True, trust=fedassay.Plain())
+    result = fedassay.evaluate(tmp_path, score="p", label="y", per_site=True, privacy=fedassay.Plain())
     assert [site["site"] for site in result["sites"]] == ["s00", "s01", "s02", "s03"]
 
 

@@ -71,7 +71,7 @@ def pooled(data: dict[str, np.ndarray], bins: int = 15) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"trust": fedassay.Plain(), "mode": "aggregate"}], ids=["masks", "plain"]
+    "options", [{}, {"privacy": fedassay.Plain(), "mode": "aggregate"}], ids=["masks", "plain"]
 )
 def test_noise_off_equals_scikit_learn_on_pooled_rows(options: dict[str, Any]) -> None:
     data = sample()
@@ -124,7 +124,7 @@ def test_real_logits(datasets: Path) -> None:
     rows = np.arange(4000)
     z, y = stored["logits"][rows].astype(np.float64), stored["labels"][rows].astype(np.int64)
     data = {"z": z, "y": y, "site": rows % 4}
-    result, wanted = evaluate(data, trust=fedassay.Plain()), pooled(data)
+    result, wanted = evaluate(data, privacy=fedassay.Plain()), pooled(data)
     for name in METRICS:
         bound = result[name]["error"]["discretisation"]
         assert result[name]["value"] == pytest.approx(wanted[name], abs=max(1e-6, bound))
@@ -226,7 +226,7 @@ def test_the_excess_is_allowed_for_below_and_classes_share_rows() -> None:
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 def test_under_noise_intervals_hold_what_all_rows_say(trust: Any, delta: float) -> None:
     data = sample(rows=20_000, classes=3)
-    result = evaluate(data, trust=trust, budget=Budget(epsilon=2.0, delta=delta))
+    result = evaluate(data, privacy=trust, budget=Budget(epsilon=2.0, delta=delta))
     wanted = pooled(data)
     for name in METRICS:
         low, high = result[name]["interval"]
@@ -242,13 +242,13 @@ def test_under_noise_intervals_hold_what_all_rows_say(trust: Any, delta: float) 
 def test_whole_clients_can_be_protected() -> None:
     data = sample(rows=6000, classes=3, clients=6)
     protection = Protection(unit=Unit.CLIENT, rows_per_client=20)
-    options = {"trust": fedassay.ServerDP(), "budget": Budget(epsilon=50.0, delta=1e-5), "height": 0}
+    options = {"privacy": fedassay.ServerDP(), "budget": Budget(epsilon=50.0, delta=1e-5), "height": 0}
     result = evaluate({**data, "site": np.arange(6000) // 20}, protection=protection, **options)
     assert result["accuracy"]["value"] == pytest.approx(pooled(data)["accuracy"], abs=0.02)
 
 
 def test_more_noise_than_rows_says_so_everywhere() -> None:
-    result = evaluate(sample(rows=60), trust=fedassay.ServerDP(), budget=Budget(epsilon=0.01))
+    result = evaluate(sample(rows=60), privacy=fedassay.ServerDP(), budget=Budget(epsilon=0.01))
     for name in METRICS:
         assert result[name]["value"] is None
         assert (
@@ -307,14 +307,14 @@ def test_a_report_of_many_classes_shows_the_worst_ones() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"score": "p"}, "score: got it together with logits"),
-        ({"thresholds": (0.2,)}, "thresholds: got it together with logits"),
-        ({"transform": "logit"}, "transform: got it together with logits"),
-        ({"by": "sex"}, "by: got it together with logits"),
-        ({"versus": "q"}, "versus: got it together with logits"),
-        ({"per_site": True}, "per-site: got it together with logits"),
-        ({"logits": None}, "give --score .* or --logits"),
-        ({"buckets": 0}, "bins: got 0"),
+        ({"score": "p"}, "score: got it together with `logits`"),
+        ({"thresholds": (0.2,)}, "thresholds: got it together with `logits`"),
+        ({"transform": "logit"}, "transform: got it together with `logits`"),
+        ({"by": "sex"}, "by: got it together with `logits`"),
+        ({"versus": "q"}, "versus: got it together with `logits`"),
+        ({"per_site": True}, "per_site: got it together with `logits`"),
+        ({"logits": None}, "give `score` .* or `logits`"),
+        ({"buckets": 0}, "buckets: got 0"),
         ({"height": 40}, "height: got 40"),
         ({"level": 1.5}, "level: got 1.5"),
     ],
@@ -351,5 +351,5 @@ def test_bad_rows(change: Any, message: str) -> None:
 def test_a_study_declares_its_classes() -> None:
     assert task_of("evaluate-classes", {"classes": 3}) == EvaluateMulticlass(classes=3)
     plain = Setting(trust=fedassay.Plain(), protection=Protection(), budget=None, clients=3)
-    with pytest.raises(UsageError, match="expected how many the model has; give --classes"):
+    with pytest.raises(UsageError, match="expected the number of classes of the model"):
         next(task_of("evaluate-classes", {}).steps(plain))

@@ -14,11 +14,11 @@ from sklearn import metrics as oracle
 
 import fedassay
 from binormal import Population, release
+from fedassay.estimation.buckets import equi_depth_edges
+from fedassay.estimation.confusion import Confusion, decision_metrics
+from fedassay.estimation.evidence import Evidence
 from fedassay.protocol import Protection, Setting, TrustModel
 from fedassay.tasks.evaluation import Evaluate
-from fedassay.tasks.evaluation.buckets import equi_depth_edges
-from fedassay.tasks.evaluation.confusion import Confusion, decision_metrics
-from fedassay.tasks.evaluation.evidence import Evidence
 from fedassay.trust.plain import Plain
 from stated import Verify
 
@@ -66,7 +66,7 @@ def rows(request: pytest.FixtureRequest) -> Rows:
 def evidence_of(rows: Rows, task: Evaluate | None = None) -> Evidence:
     task = task or Evaluate(thresholds=THRESHOLDS)
     released = release(task.histogram(PLAIN), *rows)
-    return Evidence.of(released.value, released.noise)
+    return released.value.evidence(released.noise)
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def calibration_error(scores: np.ndarray, labels: np.ndarray, edges: np.ndarray)
 
 
 def test_calibration_errors(rows: Rows, evidence: Evidence, metrics) -> None:
-    edges = evidence.grid.edges[equi_depth_edges(evidence, 10)]
+    edges = evidence.edges[equi_depth_edges(evidence, 10)]
     for name, cuts in (
         ("expected_calibration_error", edges),
         ("expected_calibration_error_uniform", np.arange(11) / 10),
@@ -178,7 +178,7 @@ def test_calibration_errors(rows: Rows, evidence: Evidence, metrics) -> None:
 
 
 def test_equi_depth_buckets_are_equal(evidence: Evidence, rows: Rows) -> None:
-    edges = evidence.grid.edges[equi_depth_edges(evidence, 10)]
+    edges = evidence.edges[equi_depth_edges(evidence, 10)]
     sizes = np.histogram(rows[0], edges)[0]
     assert sizes.sum() == len(rows[0])
     assert sizes.min() > 0
@@ -192,7 +192,7 @@ def test_hosmer_lemeshow(rows: Rows, evidence: Evidence, metrics) -> None:
     if scores.min() == 0:
         pytest.skip("scores of 0 and 1 have no variance under the null")
     metric = metrics["hosmer_lemeshow"]
-    edges = evidence.grid.edges[equi_depth_edges(evidence, 10)]
+    edges = evidence.edges[equi_depth_edges(evidence, 10)]
     group = np.searchsorted(edges[1:-1], scores, side="right")
     n, observed, expected = (np.bincount(group, w) for w in (np.ones(len(scores)), labels, scores))
     statistic = ((observed - expected) ** 2 / (expected * (1 - expected / n))).sum()
@@ -221,7 +221,7 @@ def test_auc_of_the_flights_through_the_whole_house(
     path = datasets / "nycflights13_scored.parquet"
     frame = pd.read_parquet(path, columns=[score, "y"])
     result = fedassay.evaluate(
-        path, client="carrier", score=score, label="y", trust=trust, thresholds=(0.2, 0.31, 0.5)
+        path, client="carrier", score=score, label="y", privacy=trust, thresholds=(0.2, 0.31, 0.5)
     )
     expected = oracle.roc_auc_score(frame["y"], frame[score])
     error = abs(result["roc_auc"]["value"] - expected)

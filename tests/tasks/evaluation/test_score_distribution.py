@@ -39,7 +39,7 @@ def test_without_noise_it_counts_the_rows(squeezed: bool) -> None:
 
 
 def noisy(epsilon: float) -> dict[str, Any]:
-    return results(rows(), trust=fedassay.ServerDP(), budget=fedassay.Budget(epsilon=epsilon))
+    return results(rows(), privacy=fedassay.ServerDP(), budget=fedassay.Budget(epsilon=epsilon))
 
 
 def test_under_noise_counts_are_not_negative_and_add_up() -> None:
@@ -51,8 +51,8 @@ def test_under_noise_counts_are_not_negative_and_add_up() -> None:
         assert min(seen[name]) >= 0
         assert sum(seen[name]) == pytest.approx(whole)
     # The noise that is stated is that of sums over the leaves of a bucket.
-    places = np.searchsorted(evidence.grid.edges, seen["edges"])
-    one = np.zeros(evidence.grid.leaves)
+    places = np.searchsorted(evidence.edges, seen["edges"])
+    one = np.zeros(evidence.leaves)
     one[places[2] : places[3]] = 1.0
     variance = evidence.noise_covariance(one[None], np.zeros((1, len(one))))[0, 0]
     assert seen["noise"]["positives"][2] == pytest.approx(np.sqrt(variance))
@@ -75,7 +75,7 @@ def test_without_rows_of_a_class_there_is_a_reason() -> None:
     data = rows(number=50)
     found = results({**data, "y": np.ones(50, dtype=np.int8)})["score_distribution"]
     assert (found["edges"], found["positives"], found["reason"]) == ([], [], "there are no negative rows")
-    drowned = results(rows(number=50), trust=fedassay.ServerDP(), budget=fedassay.Budget(epsilon=0.01))
+    drowned = results(rows(number=50), privacy=fedassay.ServerDP(), budget=fedassay.Budget(epsilon=0.01))
     assert drowned["score_distribution"]["reason"].startswith("not enough evidence")
 
 

@@ -98,7 +98,7 @@ def test_both_models_are_judged_on_the_same_rows_also_if_some_are_left_out(
 ) -> None:
     result = evaluated(
         {**data, "q": data["p"].copy()},
-        trust=fedassay.Plain(),
+        privacy=fedassay.Plain(),
         protection=Protection(rows_per_client=100),
         simulation=fedassay.Simulation(mode=mode),
     )
@@ -114,7 +114,7 @@ def test_one_row_clients_report_on_one_level_of_each_model() -> None:
         score="p",
         label="y",
         versus="q",
-        trust=TRUST_MODELS["local-dp"](),
+        privacy=TRUST_MODELS["local-dp"](),
         budget=Budget(epsilon=6.0),
         protection=Protection(rows_per_client=1),
         simulation=fedassay.Simulation(seed=6),
@@ -138,13 +138,13 @@ def test_one_class_only_has_no_auc_but_a_brier_score(data: dict[str, np.ndarray]
 
 def test_one_row_of_a_class_has_no_variance() -> None:
     rows = {"p": np.array([0.1, 0.6, 0.3]), "q": np.array([0.2, 0.5, 0.9]), "y": np.array([0, 1, 0])}
-    difference = evaluated(rows, trust=fedassay.Plain())["difference"]
+    difference = evaluated(rows, privacy=fedassay.Plain())["difference"]
     assert difference["roc_auc"]["reason"] == "a variance needs at least two rows of each class"
 
 
 def test_more_noise_than_rows_is_said() -> None:
     rows = TWINS.sample(60, np.random.default_rng(2))
-    result = evaluated(rows, trust=fedassay.ServerDP(), budget=Budget(epsilon=0.05))
+    result = evaluated(rows, privacy=fedassay.ServerDP(), budget=Budget(epsilon=0.05))
     for entry in result["difference"].values():
         assert entry["reason"].startswith("not enough evidence")
 
@@ -153,7 +153,7 @@ def test_two_servers_refuse_it_because_a_row_is_in_two_histograms(data: dict[str
     with pytest.raises(UnsupportedQuery, match="encodes each row by the cell"):
         evaluated(
             data,
-            trust=TRUST_MODELS["two-server"](),
+            privacy=TRUST_MODELS["two-server"](),
             budget=Budget(epsilon=8.0),
             protection=Protection(rows_per_client=700),
         )
@@ -164,7 +164,7 @@ def test_it_runs_under_every_other_trust_model(trust: str, data: dict[str, np.nd
     model = TRUST_MODELS[trust]()
     result = evaluated(
         data,
-        trust=model,
+        privacy=model,
         budget=Budget(epsilon=8.0) if model.private else None,
         simulation=fedassay.Simulation(seed=3),
     )
@@ -230,5 +230,5 @@ def test_what_the_second_step_cannot_have_is_refused_before_the_first() -> None:
 
 
 def test_groups_and_a_second_model_do_not_go_together() -> None:
-    with pytest.raises(UsageError, match="by and versus: expected one of them"):
+    with pytest.raises(UsageError, match="versus: got it together with `by`, expected one of them"):
         Evaluate(groups=("a",), versus=True)

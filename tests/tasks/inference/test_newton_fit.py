@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import pytest
@@ -17,7 +17,8 @@ from fedassay.errors import DataError, UsageError
 from fedassay.protocol import Step, TrustModel
 from fedassay.summaries.regression.losses import IndexLoss, lent
 from fedassay.summaries.regression.standard import Standard
-from fedassay.tasks.inference.newton import ERRORS, RegressionFit, fit_newton
+from fedassay.tasks.inference.newton import RegressionFit, fit_newton
+from fedassay.tasks.inference.parameters import Variance
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from regression_rows import dealt, driven, fitted, groups, made, pooled
@@ -26,7 +27,7 @@ SIX_AND_SIX = (1e-6, 1e6, 1.0)
 
 
 def oracle(
-    model: str, clients: Sequence[Columns], errors: str, *, intercept: bool = True, offset: bool = False
+    model: str, clients: Sequence[Columns], variance: str, *, intercept: bool = True, offset: bool = False
 ) -> Any:
     """Statsmodels on the pooled rows, with columns scaled to at most 1, and the scales."""
     rows = pooled(clients)
@@ -34,10 +35,10 @@ def oracle(
     x = np.column_stack([np.ones(len(x)), x]) if intercept else x
     scale = np.abs(x).max(axis=0)
     options: dict[str, Any] = {
-        "robust": {"cov_type": "HC1"},
+        "row": {"cov_type": "HC1"},
         "model": {},
-        "clients": {"cov_type": "cluster", "cov_kwds": {"groups": groups(clients)}, "use_t": True},
-    }[errors]
+        "site": {"cov_type": "cluster", "cov_kwds": {"groups": groups(clients)}, "use_t": True},
+    }[variance]
     if model == "linear":
         return sm.OLS(rows["target"] - offset * rows["offset"], x / scale).fit(**options), scale
     added = rows["offset"] if offset else None
@@ -62,15 +63,15 @@ def same(fit: RegressionFit, told: Any, scale: np.ndarray, within: float = 1e-8)
     np.testing.assert_allclose(estimate.p_values, told.pvalues, rtol=100 * within, atol=1e-300)
 
 
-@pytest.mark.parametrize("errors", ERRORS)
+@pytest.mark.parametrize("variance", get_args(Variance))
 @pytest.mark.parametrize("offset", [False, True])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("model", ["linear", "logistic"])
-def test_it_is_the_pooled_fit(model: str, intercept: bool, offset: bool, errors: str) -> None:
+def test_it_is_the_pooled_fit(model: str, intercept: bool, offset: bool, variance: str) -> None:
     clients = dealt(made(model, 300, scales=SIX_AND_SIX), 7)
     assert [len(one["target"]) for one in clients[:2]] == [0, 1]
-    fit = fitted(model, clients, intercept=intercept, offset=offset, errors=errors)
-    same(fit, *oracle(model, clients, errors, intercept=intercept, offset=offset))
+    fit = fitted(model, clients, intercept=intercept, offset=offset, variance=variance)
+    same(fit, *oracle(model, clients, variance, intercept=intercept, offset=offset))
     assert (fit.rows, fit.clients) == (300, 6)
     assert fit.sums == 2 if model == "linear" else fit.sums <= 7
 
@@ -78,18 +79,18 @@ def test_it_is_the_pooled_fit(model: str, intercept: bool, offset: bool, errors:
 @pytest.mark.parametrize("trust", [Plain(), SecureSum()], ids=lambda trust: trust.name)
 def test_sums_are_all_that_is_needed(trust: TrustModel) -> None:
     clients = dealt(made("logistic", 200), 5)
-    same(fitted("logistic", clients, trust=trust), *oracle("logistic", clients, "robust"))
+    same(fitted("logistic", clients, trust=trust), *oracle("logistic", clients, "row"))
 
 
-@pytest.mark.parametrize("errors", ["robust", "clients"])
-def test_the_generalised_linear_model_agrees(errors: str) -> None:
+@pytest.mark.parametrize("variance", ["row", "site"])
+def test_the_generalised_linear_model_agrees(variance: str) -> None:
     """The same model by another class of statsmodels: HC0 and HC1 are the same there, too."""
     clients = dealt(made("logistic", 250), 6)
-    rows, fit = pooled(clients), fitted("logistic", clients, errors=errors, offset=True)
+    rows, fit = pooled(clients), fitted("logistic", clients, variance=variance, offset=True)
     options: dict[str, Any] = {
-        "robust": {"cov_type": "HC0"},
-        "clients": {"cov_type": "cluster", "cov_kwds": {"groups": groups(clients)}},
-    }[errors]
+        "row": {"cov_type": "HC0"},
+        "site": {"cov_type": "cluster", "cov_kwds": {"groups": groups(clients)}},
+    }[variance]
     x, family = sm.add_constant(rows["features"]), sm.families.Binomial()
     told = sm.GLM(rows["target"], x, family=family, offset=rows["offset"]).fit(tol=1e-14, **options)
     np.testing.assert_allclose(fit.estimate.value, told.params, rtol=1e-8)
@@ -115,11 +116,11 @@ def test_a_column_far_from_zero_and_a_nearly_perfect_fit() -> None:
 @settings(max_examples=25)
 def test_how_rows_are_dealt_changes_nothing(data: st.DataObject) -> None:
     model = data.draw(st.sampled_from(["linear", "logistic"]))
-    errors = data.draw(st.sampled_from(["robust", "model"]))
+    variance = data.draw(st.sampled_from(["row", "model"]))
     rows = made(model, 60, seed=data.draw(st.integers(0, 3)), scales=(1.0, 30.0))
     holder = np.array(data.draw(st.lists(st.integers(0, 6), min_size=60, max_size=60)))
     clients = [{name: column[holder == one] for name, column in rows.items()} for one in range(7)]
-    apart, together = fitted(model, clients, errors=errors), fitted(model, [rows], errors=errors)
+    apart, together = fitted(model, clients, variance=variance), fitted(model, [rows], variance=variance)
     np.testing.assert_allclose(apart.estimate.value, together.estimate.value, rtol=1e-10)
     np.testing.assert_allclose(apart.estimate.covariance, together.estimate.covariance, rtol=1e-9, atol=1e-14)
     assert apart.clients == len(set(holder.tolist()))
@@ -173,13 +174,13 @@ def test_a_loss_of_ones_own_and_steps_that_are_too_long(loss: IndexLoss) -> None
     same(fit, told, np.ones(4))
 
 
-@pytest.mark.parametrize("errors", ["model", "robust"])
-def test_a_client_whose_own_rows_are_separated_is_no_problem(errors: str) -> None:
+@pytest.mark.parametrize("variance", ["model", "row"])
+def test_a_client_whose_own_rows_are_separated_is_no_problem(variance: str) -> None:
     rows = made("logistic", 150)
     order = np.argsort(rows["target"], kind="stable")
     clients = [{name: column[part] for name, column in rows.items()} for part in np.split(order, [40, 90])]
     assert not clients[0]["target"].any()
-    same(fitted("logistic", clients, errors=errors), *oracle("logistic", clients, errors))
+    same(fitted("logistic", clients, variance=variance), *oracle("logistic", clients, variance))
 
 
 def test_nearly_separated_rows_still_have_an_optimum() -> None:
@@ -190,7 +191,7 @@ def test_nearly_separated_rows_still_have_an_optimum() -> None:
     clients = dealt({"features": x[:, None], "target": y, "offset": np.zeros(200)}, 4)
     fit = fitted("logistic", clients)
     assert fit.estimate.value[1] > 50
-    same(fit, *oracle("logistic", clients, "robust"), 1e-7)
+    same(fit, *oracle("logistic", clients, "row"), 1e-7)
 
 
 def test_an_offset_that_tells_every_target_leaves_an_optimum() -> None:
@@ -200,7 +201,7 @@ def test_an_offset_that_tells_every_target_leaves_an_optimum() -> None:
     clients = dealt(rows, 4)
     fit = fitted("logistic", clients, offset=True)
     assert fit.loss * 40 < np.log(2)
-    same(fit, *oracle("logistic", clients, "robust", offset=True), 1e-7)
+    same(fit, *oracle("logistic", clients, "row", offset=True), 1e-7)
 
 
 def test_columns_that_nearly_depend_on_each_other() -> None:
@@ -249,14 +250,13 @@ def test_no_answer_is_not_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_client_has_nothing_to_be_compared_with() -> None:
-    with pytest.raises(DataError, match=r"errors clients: got rows at 1 client, expected at least 2"):
-        fitted("linear", [made("linear", 50)], errors="clients")
+    with pytest.raises(DataError, match=r"variance: got site with rows at 1 client, expected at least 2"):
+        fitted("linear", [made("linear", 50)], variance="site")
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"errors": "HC3"}, "errors: got 'HC3', expected one of robust, model, clients"),
         ({"names": ("a", "b")}, "names: got 3, expected 4"),
     ],
 )

@@ -302,7 +302,7 @@ def test_columns_that_depend_on_each_other_are_named() -> None:
 
 def test_steps_that_diverge_are_named_with_a_smaller_one() -> None:
     with pytest.raises(
-        UsageError, match=r"step: got 50, with which the iterates diverge \(round \d+\).*--step 5\."
+        UsageError, match=r"step: got 50, with which the iterates diverge \(round \d+\).*`step=5`"
     ):
         driven(Stream(parts("linear", (80, 80))), course(sizes=StepSizes(first=50.0, decay=0.6)), per=80.0)
 

@@ -296,7 +296,9 @@ def test_random_scaling_on_request() -> None:
     assert found.covariance == pytest.approx(path.scaling)
     assert note == ""
     hidden = replace(seen, noise={**seen.noise, "curvature": 10.0})
-    assert infer_private(hidden, of, NAMES)[1] == "", "random scaling needs no curvature"
+    found, note = infer_private(hidden, of, NAMES)
+    assert "hides the curvature" in found.withheld, "random scaling cannot know how far there is to go"
+    assert note == ""
 
 
 def test_rows_that_must_be_used_again_are_said() -> None:
@@ -411,8 +413,8 @@ def test_scales_that_make_no_sense_are_refused(wrong: str) -> None:
             {"method": "separated-plug-in-corrected"},
             "method: got separated-plug-in-corrected under server-dp",
         ),
-        ({"state": {"model": "linear"}}, "state: rounds under noise have no use for it; leave out --state"),
-        ({"local_steps": 2}, "local-steps: rounds under noise have no use for it"),
+        ({"state": {"model": "linear"}}, "state: rounds under noise have no use for it; leave out `state`"),
+        ({"local_steps": 2}, "local_steps: rounds under noise have no use for it"),
     ],
 )
 def test_what_noise_cannot_cover_is_refused_before_anything_is_asked(
@@ -437,7 +439,7 @@ def test_rounds_that_noise_would_drown_are_not_begun() -> None:
 
 
 def test_bounds_and_clips_are_checked() -> None:
-    with pytest.raises(UsageError, match="rows per client"):
+    with pytest.raises(UsageError, match="rows_per_client"):
         next(Infer(features=("a",)).steps(setting_of(clients=5, rows_per_client=9)))
     for clip in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(UsageError, match="clip"):
@@ -577,7 +579,7 @@ def test_what_a_result_shows_and_what_it_does_not(trust: Any, many: int) -> None
     assert (fit["rounds"], fit["clients"], fit["method"]) == (12, many, "round-plug-in")
     assert fit["clip"] == math.sqrt(3)
     # Nothing that is exact and depends on rows.
-    assert (fit["rows"], fit["loss"], fit["errors"], results["path"]) == (None, None, None, [])
+    assert (fit["rows"], fit["loss"], fit["variance"], results["path"]) == (None, None, None, [])
     assert "state" not in results
     assert found["cohort"]["rows"] is None
     assert fit["noise"]["gradient"] > 0

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 import altair as alt
 
-from fedassay.reports import plots
+from fedassay.documents import plots
 from fedassay.reports.displays.source import Source, Wanted, part_of
 
 

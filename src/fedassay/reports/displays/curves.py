@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import altair as alt
 
-from fedassay.reports import curves
+from fedassay.documents import curves
 from fedassay.reports.displays.base import Display, numbers
 from fedassay.reports.displays.source import Wanted
 

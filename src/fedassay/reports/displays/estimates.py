@@ -8,18 +8,20 @@ from typing import Any, ClassVar, Self
 
 import altair as alt
 
+from fedassay.documents import forest
 from fedassay.errors import UsageError
-from fedassay.reports import forest, inference_plots
 from fedassay.reports.displays.base import Display
 from fedassay.reports.displays.source import Source, Wanted, part_of
+from fedassay.tasks.inference import document_plots as inference_plots
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CoefficientsDisplay(Display):
     """The coefficients of a regression with their intervals.
 
-    Attributes: `names`, `values`, `standard_errors`, `intervals`, `p_values`, `level`. The plot leaves out the
-    intercept, and all but the first 40; where scales differ much, it shows coefficients in their standard errors.
+    Attributes: `names`, `values`, `standard_errors`, `intervals`, `p_values`, `level`; where rounds have not arrived
+    errors, intervals and p-values are None. The plot leaves out the intercept, and all but the first 40; where scales
+    differ much, it shows coefficients in their standard errors.
     """
 
     wanted: ClassVar[Wanted] = Wanted(what="coefficients", entry="coefficients", tasks=("infer",))
@@ -35,14 +37,14 @@ class CoefficientsDisplay(Display):
         return self._all("value")
 
     @property
-    def standard_errors(self) -> tuple[float, ...]:
+    def standard_errors(self) -> tuple[float | None, ...]:
         """Their standard errors."""
         return self._all("standard_error")
 
     @property
-    def intervals(self) -> tuple[tuple[float, float], ...]:
+    def intervals(self) -> tuple[tuple[float, float] | None, ...]:
         """Their confidence intervals."""
-        return tuple((low, high) for low, high in self._all("interval"))
+        return tuple(None if ends is None else (ends[0], ends[1]) for ends in self._all("interval"))
 
     @property
     def p_values(self) -> tuple[float | None, ...]:
@@ -103,7 +105,7 @@ class ForestDisplay(Display):
     def metrics(self) -> Mapping[str, tuple[Mapping[str, Any], ...]]:
         """The metrics that are drawn, in the order of `names`."""
         _, entries = forest.listed(self.results)
-        return {metric: tuple(entry[metric] for entry in entries) for metric in forest.METRICS}
+        return {metric: tuple(entry[metric] for entry in entries) for metric in forest.drawn(self.results)}
 
     def draw(self) -> alt.TopLevelMixin:
         """The metrics side by side."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import altair as alt
 
-from fedassay.reports import reliability_plots, score_plots
+from fedassay.documents import reliability_plots, score_plots
 from fedassay.reports.displays.base import Display, numbers
 from fedassay.reports.displays.source import Wanted
 

@@ -8,9 +8,11 @@ from typing import Any, ClassVar
 
 import altair as alt
 
-from fedassay.reports import conformal_plots, conformal_words, plots
+from fedassay.documents import plots
 from fedassay.reports.displays.base import Display
 from fedassay.reports.displays.source import Wanted
+from fedassay.tasks.conformal import document_plots as conformal_plots
+from fedassay.tasks.conformal import document_words as conformal_words
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

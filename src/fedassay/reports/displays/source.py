@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedassay.documents.sheet import Document
 from fedassay.errors import UsageError
-from fedassay.reports.sheet import Document
 from fedassay.reports.study import Part, is_study, parts, sub_document
 from fedassay.result import Result
 

@@ -5,9 +5,29 @@ The coordinator holds a `Study` and runs it on a `FileDropRuntime`; a site is a 
 
 from __future__ import annotations
 
-from fedassay.runtimes.file_drop.announcement import Announcement
-from fedassay.runtimes.file_drop.participant import Asked, Over, Participant
-from fedassay.runtimes.file_drop.runtime import FileDropRuntime, Waiting
-from fedassay.runtimes.file_drop.study import Study
+from typing import TYPE_CHECKING
 
-__all__ = ["Announcement", "Asked", "FileDropRuntime", "Over", "Participant", "Study", "Waiting"]
+from fedassay.cards import names_of
+
+if TYPE_CHECKING:
+    from fedassay.runtimes.file_drop.announcement import Announcement
+    from fedassay.runtimes.file_drop.parameters import FileDrop
+    from fedassay.runtimes.file_drop.participant import Asked, Over, Participant
+    from fedassay.runtimes.file_drop.runtime import FileDropRuntime, Waiting
+    from fedassay.runtimes.file_drop.study import Study
+
+__all__ = ["Announcement", "Asked", "FileDrop", "FileDropRuntime", "Over", "Participant", "Study", "Waiting"]
+
+__getattr__ = names_of(
+    __name__,
+    {
+        "Announcement": "announcement",
+        "Asked": "participant",
+        "FileDrop": "parameters",
+        "FileDropRuntime": "runtime",
+        "Over": "participant",
+        "Participant": "participant",
+        "Study": "study",
+        "Waiting": "runtime",
+    },
+)

@@ -12,6 +12,7 @@ from fedassay.crypto.keys import is_usable
 from fedassay.envelope import Envelope, TrustModels
 from fedassay.errors import FedassayError, ProtocolError, UsageError
 from fedassay.protocol import (
+    COORDINATOR,
     Budget,
     Message,
     Neighbours,
@@ -21,7 +22,6 @@ from fedassay.protocol import (
     Unit,
 )
 from fedassay.runtimes.file_drop.letters import EVERYONE, check_name
-from fedassay.sites import COORDINATOR
 from fedassay.trust import TRUST_MODELS
 
 LARGEST_ANNOUNCEMENT = 1 << 20
@@ -113,6 +113,8 @@ class Announcement:
             plan.setting.trust != self.trust for plan in opened.request.plans
         ):
             differs = f"the trust model {opened.trust.name} or its parameters"
+        elif opened.reply_key != self.reply_key:
+            differs = "the key for replies"
         elif not set(opened.tasks) <= self.agenda.labels:
             differs = f"the task {', '.join(opened.tasks)}"
         elif opened.request.cohort > len(self.roster) or any(

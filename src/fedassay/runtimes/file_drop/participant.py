@@ -16,11 +16,10 @@ from fedassay.crypto.identity import Credentials, fingerprint, key_to_text
 from fedassay.endpoint import Endpoint
 from fedassay.envelope import Envelope, Summaries, TrustModels
 from fedassay.errors import FedassayError, ProtocolError, UsageError
-from fedassay.protocol import Randomness
-from fedassay.runtimes.file_drop import folders, sealing
+from fedassay.protocol import COORDINATOR
+from fedassay.runtimes.file_drop import folders
 from fedassay.runtimes.file_drop.announcement import LARGEST_ANNOUNCEMENT, Announcement
 from fedassay.runtimes.file_drop.letters import EVERYONE, Kind, Letter, check_name, open_letter
-from fedassay.sites import COORDINATOR
 from fedassay.summaries import CATALOGUE
 from fedassay.trust import TRUST_MODELS
 
@@ -149,28 +148,22 @@ class Participant:
         """The endpoint's reply or refusal. Nothing is written to the drop."""
         if endpoint.name != self.name:
             raise UsageError(f"endpoint: got {endpoint.name!r}, expected {self.name!r}.")
-        return endpoint.answer(asked.data, asker=key_to_text(self.credentials.roster[COORDINATOR]))
+        return endpoint.answer(
+            asked.data, asker=key_to_text(self.credentials.roster[COORDINATOR]), read=asked.opened
+        )
 
-    def send(self, asked: Asked, reply: bytes, randomness: Randomness) -> Path:
+    def send(self, asked: Asked, reply: bytes) -> Path:
         """Sign the reply, keep it, and put it into the drop; a request that has a reply keeps that one."""
         announcement, number = asked.announcement, asked.number
         signed = folders.read(self._place(announcement, f"{number}.reply"))
         if signed is None:
-            sealed = sealing.seal_reply(
-                reply,
-                reply_key=announcement.reply_key,
-                study=announcement.study,
-                sender=self.name,
-                number=number,
-                randomness=randomness,
-            )
             signed = Letter(
                 study=announcement.study,
                 sender=self.name,
                 recipient=COORDINATOR,
                 kind=Kind.REPLY,
                 number=number,
-                body=sealed,
+                body=reply,
             ).signed(self.credentials.identity)
             names = (folders.ANNOUNCEMENT, f"{number}.request", f"{number}.reply")
             for name, data in zip(names, (*asked.files, signed), strict=True):

@@ -6,21 +6,22 @@ called again later with the same journal; it repeats what was decided and goes o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fedassay import wire
-from fedassay.errors import FedassayError, ProtocolError
+from fedassay import sealing, wire
+from fedassay.crypto.identity import Credentials, key_to_text
+from fedassay.envelope import Refusal
+from fedassay.errors import FedassayError, ProtocolError, UsageError
 from fedassay.journal import FileJournal
-from fedassay.protocol import Message, Party, Released
-from fedassay.run import Errand, Hear
-from fedassay.runtimes.file_drop import folders, sealing
+from fedassay.protocol import COORDINATOR, Message, Party, Released
+from fedassay.run import Errand
+from fedassay.runtimes.file_drop import folders
 from fedassay.runtimes.file_drop.letters import Kind, open_letter
 from fedassay.runtimes.file_drop.study import Study
 from fedassay.runtimes.messaging import MessagingRuntime
-from fedassay.sites import COORDINATOR
 
 
 class Waiting(FedassayError):
@@ -33,15 +34,6 @@ class Waiting(FedassayError):
         self.number = number
         self.answered = tuple(answered)
         self.missing = tuple(missing)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Closing:
-    """A leg whose replies the server half has been given, but that is not recorded as closed yet."""
-
-    hear: Hear
-    leg: int
-    who: tuple[str, ...]
 
 
 class FileDropRuntime(MessagingRuntime):
@@ -61,7 +53,12 @@ class FileDropRuntime(MessagingRuntime):
     mode = "files"
 
     def __init__(self, study: Study, *, close: bool = False) -> None:
-        super().__init__()
+        believed = {**study.announcement.parties, COORDINATOR: study.identity.public}
+        super().__init__(
+            reply_pair=study.reply_pair,
+            credentials=Credentials(identity=study.identity, roster=believed),
+            asker=key_to_text(study.identity.public),
+        )
         self.study = study
         self.notes: list[str] = []
         """Files that were refused, in words."""
@@ -70,7 +67,8 @@ class FileDropRuntime(MessagingRuntime):
         self._exchange = b""
         self._number = 0
         self._arrived: list[str] = []
-        self._closing: _Closing | None = None
+        self._left_out: list[str] = []
+        """Who was asked in the pass that was closed last, and has not answered properly."""
 
     @property
     def simulated(self) -> bool:
@@ -99,18 +97,41 @@ class FileDropRuntime(MessagingRuntime):
     def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
         """Carry one exchange out, or raise `Waiting`."""
         self._exchange = errand.exchange.id
-        released = super().carry(replace(errand, hear=self._hear_later(errand.hear)))
-        self._settle()
-        return released
+        return super().carry(errand)
 
-    def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Mapping[str, bytes]:
+    def keep(self, name: str, prekeys: Sequence[bytes]) -> None:
+        """Keep prekeys for the passes to come; the same ones come again whenever a pass is read again."""
+        known = {statement for entry in self._entries("offered") for statement in entry["prekeys"]}
+        new = [statement for statement in prekeys if statement not in known]
+        if new:
+            self._passes.append({"kind": "offered", "name": name, "prekeys": new})
+
+    def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes]:
+        """The newest of each site that was never named; else that on its card, which may be named again."""
+        named = {statement for entry in self._entries("named") for statement in entry["prekeys"]}
+        self._stock = {name: [card] for name, card in self.study.cards().items()}
+        for entry in self._entries("offered"):
+            super().keep(entry["name"], [one for one in entry["prekeys"] if one not in named])
+        found = super().prekeys(names)
+        missing = [name for name in names if name not in found]
+        if missing and not self._close:
+            raise UsageError(
+                f"roster: there is no valid prekey of {', '.join(missing)}, expected one of each site; put the cards "
+                "that `fedassay keys` prints there now into the roster file and give it again (--roster), or go on "
+                "without these sites (--close)."
+            )
+        if found:
+            self._passes.append({"kind": "named", "prekeys": list(found.values())})
+        return found
+
+    def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Iterable[tuple[str, bytes]]:
         """Write the requests and read the replies; raise `Waiting` if some are missing."""
-        left_out = self._settle()
+        left_out, self._left_out = self._left_out, []
         number = self._number = self._pass_of(leg, list(requests))
         closed = self._passes.find("closed", number=number)
         if closed is not None:
             self._arrived = closed["from"]
-            return {name: self._kept(name, number) for name in closed["from"]}
+            return ((name, self._kept(name, number)) for name in closed["from"])
         was_open = self._passes.find("asked", number=number) is not None
         close, self._close = self._close and was_open, False  # only the pass that was open before this call
         self._write(number, requests, left_out)
@@ -120,9 +141,23 @@ class FileDropRuntime(MessagingRuntime):
         if missing and not close:
             if refused:
                 raise ProtocolError(" ".join(refused))
+            self._note_refusals(requests, replies)
             raise Waiting(number=number, answered=list(replies), missing=missing)
         self._arrived = list(replies)
-        return replies
+        return replies.items()
+
+    def _note_refusals(self, requests: Mapping[str, bytes], replies: Mapping[str, bytes]) -> None:
+        """Name those who declined while others are still missing."""
+        for name, data in replies.items():
+            with suppress(ProtocolError, ValueError):
+                inner = sealing.opened(
+                    data,
+                    self.reply_pair,
+                    request=requests[name],
+                    sender=name,
+                    credentials=self.credentials,
+                )
+                self.refusals[name] = Refusal(str(wire.decode(inner).get("refusal")))
 
     def finish(self) -> None:
         """Tell every site that the study is over."""
@@ -155,32 +190,16 @@ class FileDropRuntime(MessagingRuntime):
         if self._passes.find("asked", number=number) is None:
             self._passes.append({"kind": "asked", "number": number, "bytes": written})
 
-    def _hear_later(self, hear: Hear) -> Hear:
-        """Record who was heard only once the server half has accepted it.
-
-        If too few answered, the server half raises, nothing is recorded, and the pass can be called again when
-        more replies are there.
-        """
-
-        def later(leg: int, who: Sequence[str]) -> frozenset[str]:
-            self._closing = _Closing(hear=hear, leg=leg, who=tuple(who))
-            return frozenset(who)
-
-        return later
-
-    def _settle(self) -> list[str]:
-        """Record the pass before this one as closed; who was asked in it and has not answered properly."""
-        closing, self._closing = self._closing, None
-        if closing is None:
-            return []
+    def closed(self, errand: Errand, leg: int, heard: Sequence[str]) -> None:
+        """Record the pass as closed, and who was heard in it."""
         number = self._number
         if self._passes.find("closed", number=number) is None:
             size = sum(len(folders.read(self._place(name, number)) or b"") for name in self._arrived)
             self._passes.append({"kind": "closed", "number": number, "from": self._arrived, "bytes": size})
-        closing.hear(closing.leg, closing.who)
+        super().closed(errand, leg, heard)
         asked = self._passes.find("pass", number=number)
         assert asked is not None
-        return [name for name in asked["of"] if name not in closing.who]
+        self._left_out = [name for name in asked["of"] if name not in heard]
 
     # --- replies ----------------------------------------------------------------------------------------
 
@@ -198,14 +217,17 @@ class FileDropRuntime(MessagingRuntime):
         replies, refused = {}, []
         for name in names:
             try:
-                if folders.read(self._place(name, number)) is None:
+                kept = self._place(name, number)
+                path, data = kept, folders.read(kept)
+                if data is None:
                     path = folders.reply_path(self.study.drop, name, number)
                     data = folders.read(path)
-                    if data is None:
-                        continue
-                    self._opened(data, name, number, where=str(path))
-                    folders.put(self._place(name, number), data, private=True)
-                replies[name] = self._kept(name, number)
+                if data is None:
+                    continue
+                body = self._opened(data, name, number, where=str(path))
+                if path != kept:
+                    folders.put(kept, data, private=True)
+                replies[name] = body
             except ProtocolError as error:
                 refused.append(str(error))
         return replies, refused
@@ -222,9 +244,4 @@ class FileDropRuntime(MessagingRuntime):
             number=number,
             study=announcement.study,
         )
-        reply = sealing.open_reply(
-            letter.body, own=self.study.reply_pair, study=announcement.study, sender=name, number=number
-        )
-        if reply is None:
-            raise ProtocolError(f"{where}: is not sealed for this study's coordinator; it is refused.")
-        return reply
+        return letter.body

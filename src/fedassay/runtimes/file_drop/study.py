@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fedassay import wire
 from fedassay.agenda import Agenda
 from fedassay.crypto.identity import Identity
 from fedassay.crypto.keys import KeyPair, Secret
+from fedassay.endpoint import write_durably
 from fedassay.envelope import TrustModels
 from fedassay.errors import ProtocolError, UsageError
-from fedassay.protocol import Budget, Protection, Randomness, TrustModel
+from fedassay.protocol import COORDINATOR, Budget, Protection, Randomness, TrustModel
 from fedassay.runtimes.file_drop import folders
 from fedassay.runtimes.file_drop.announcement import LARGEST_ANNOUNCEMENT, Announcement
 from fedassay.runtimes.file_drop.letters import EVERYONE, Kind, Letter, check_name, open_letter
-from fedassay.sites import COORDINATOR
 from fedassay.trust import TRUST_MODELS
 
+_CARDS = "cards"
 _DROP = "drop"
 """In the coordinator's own folder: where the study was announced."""
 
@@ -49,9 +52,13 @@ class Study:
         budget: Budget | None,
         roster: dict[str, bytes],
         helpers: dict[str, bytes] | None = None,
+        cards: Mapping[str, bytes] | None = None,
         randomness: Randomness,
     ) -> Study:
-        """Announce a new study in a folder that holds none."""
+        """Announce a new study in a folder that holds none.
+
+        Trust models that need prekeys begin with those of the `cards`, of which each site has one; None looks for none.
+        """
         if randomness.simulated:
             raise UsageError("seed: this is a release, whose noise nobody may know; leave the seed out.")
         check_name(name, what="study")
@@ -66,6 +73,12 @@ class Study:
             helpers=helpers or {},
             reply_key=reply_pair.public,
         )
+        without = [] if cards is None else sorted(roster.keys() - cards.keys())
+        if trust.member_leg is not None and without:
+            raise UsageError(
+                f"roster: there is no prekey of {', '.join(without)}; expected the whole card of each site, as "
+                f"`fedassay keys` prints it ({trust.name} begins with the prekeys on it)."
+            )
         letter = Letter(
             study=announcement.study,
             sender=COORDINATOR,
@@ -80,7 +93,20 @@ class Study:
         folders.put(home / _DROP, str(drop.resolve()).encode(), private=True)
         folders.put(home / folders.ANNOUNCEMENT, data, private=True)
         folders.put(drop / folders.ANNOUNCEMENT, data)
-        return cls(drop=drop, home=home, identity=identity, announcement=announcement, reply_pair=reply_pair)
+        study = cls(drop=drop, home=home, identity=identity, announcement=announcement, reply_pair=reply_pair)
+        study.keep_cards(cards or {})
+        return study
+
+    def keep_cards(self, cards: Mapping[str, bytes]) -> None:
+        """Keep the prekeys of the sites' roster cards, in the place of older ones."""
+        kept = self.cards()
+        if cards and {**kept, **cards} != kept:
+            write_durably(self.home / _CARDS, wire.encode({**kept, **cards}))
+
+    def cards(self) -> dict[str, bytes]:
+        """The prekeys of the sites' roster cards, by name."""
+        data = folders.read(self.home / _CARDS)
+        return {} if data is None else wire.decode(data)
 
     @classmethod
     def resume(

@@ -17,10 +17,10 @@ from fedassay import envelope
 from fedassay.crypto.identity import key_to_text
 from fedassay.envelope import Refusal
 from fedassay.errors import ProtocolError
+from fedassay.protocol import COORDINATOR
 from fedassay.runtimes.flower.directory import answer_hello
 from fedassay.runtimes.flower.frames import HELLO, REQUEST, Frame, opened_request, signed_reply
 from fedassay.runtimes.flower.nodes import Node, read_node
-from fedassay.sites import COORDINATOR
 
 log = logging.getLogger("fedassay.flower")
 
@@ -55,7 +55,8 @@ def _handler(read: Read, reply: Reply) -> Handler:
 
 
 def _introduce(node: Node, request: bytes, context: Context) -> bytes:
-    return answer_hello(request, name=node.name, node=context.node_id)
+    asker = key_to_text(node.credentials.roster[COORDINATOR])
+    return answer_hello(request, name=node.name, node=context.node_id, prekeys=node.offer(asker))
 
 
 def _answer(node: Node, request: bytes, context: Context) -> bytes:

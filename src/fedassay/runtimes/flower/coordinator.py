@@ -11,8 +11,9 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
-from fedassay.agenda import Run
-from fedassay.endpoint import Endpoint
+from fedassay.crypto.identity import key_to_text
+from fedassay.crypto.keys import KEY_BYTES, KeyPair, Secret
+from fedassay.endpoint import Endpoint, write_durably
 from fedassay.envelope import Refusal
 from fedassay.errors import FederationError, Refused, TooFewClients
 from fedassay.foreseen import require_room
@@ -22,8 +23,7 @@ from fedassay.privacy.database_ledger import DatabaseLedger
 from fedassay.privacy.disclosure import Disclosure
 from fedassay.privacy.ledger import Charge
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import Setting
-from fedassay.result import Result, describe_cohort, describe_privacy
+from fedassay.protocol import COORDINATOR, Setting
 from fedassay.run import FEDERATION, run
 from fedassay.runtimes import disclosed
 from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
@@ -31,9 +31,9 @@ from fedassay.runtimes.flower.directory import Directory
 from fedassay.runtimes.flower.post import Post
 from fedassay.runtimes.flower.runtime import FlowerRuntime, Warn
 from fedassay.runtimes.flower.study import Study
-from fedassay.runtimes.in_process import Progress
+from fedassay.runtimes.progress import Progress
+from fedassay.runtimes.released import released
 from fedassay.server_store import ServerStore, forget_old
-from fedassay.sites import COORDINATOR
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +58,8 @@ class Coordinator:
         return FlowerRuntime(
             clients=self.file.clients,
             directory=directory,
+            reply_pair=self._reply_pair(study.name),
+            asker=key_to_text(self.file.credentials.identity.public),
             simulated=False,
             local=local,
             helpers=self.file.helpers,
@@ -83,33 +85,27 @@ class Coordinator:
                 warn(f"refused: {_who_refused(runtime.refusals)}.")
             if runtime.traffic.rounds == 0 and path.exists():
                 return path.read_text(encoding="utf-8"), path
-            results = study.agenda.results(
-                outcome, Run(clients=runtime.clients, budget=setting.budget, receipts=receipts)
-            )
-            profile = self._profile(setting)
-            result = Result(
-                task=study.agenda.name,
-                parameters={"study": study.name, **study.agenda.parameters},
-                results=results,
-                privacy=disclosed.stated(describe_privacy(setting, simulated=False), profile),
-                cohort=describe_cohort(
-                    results,
-                    asked=len(self.file.clients),
-                    answered=journal.answered(len(self.file.clients)),
-                    truncated=None,
-                ),
-                runtime={
-                    "name": runtime.name,
-                    "mode": runtime.mode,
-                    "rounds": runtime.traffic.rounds,
-                    "bytes_per_client": runtime.traffic.bytes_in_all // max(1, len(self.file.clients)),
-                    # How long clients take depends on their rows, which noise does not hide.
-                    "seconds": None if setting.trust.private else round(time.perf_counter() - started, 3),
-                },
-                warnings=disclosed.warnings(profile),
+            result = released(
+                study.name,
+                study.agenda,
+                setting,
+                outcome,
+                runtime=runtime,
+                journal=journal,
+                receipts=receipts,
+                seconds=time.perf_counter() - started,
+                profile=self._profile(setting),
             )
             result.save(path)
         return result.to_json(), path
+
+    def _reply_pair(self, study: str) -> KeyPair:
+        """The key for the replies of a study: the same one when it is taken up again."""
+        path = self.file.state / "journals" / f"{study}.key"
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.exists():
+            write_durably(path, SecureRandomness().bytes(KEY_BYTES))
+        return KeyPair.of(Secret(path.read_bytes()))
 
     def _profile(self, setting: Setting) -> Disclosure | None:
         """What is done to totals before they are read: nothing where noise protects them."""
@@ -181,7 +177,10 @@ class Coordinator:
 def _explained(error: TooFewClients, refusals: dict[str, Refusal]) -> FederationError | Refused:
     """The same error with who refused and why; a refusal, if all who said something refused by their rules."""
     who = _who_refused(refusals)
-    text = f"{error}{f' Refused: {who}.' if who else ''} This study is over; begin another under a new name."
+    text = (
+        f"{error}{f' Refused: {who}.' if who else ''} Submit the study again under the same name when enough sites are "
+        "there and willing: it goes on where it stopped."
+    )
     by_rules = bool(refusals) and set(refusals.values()) <= {Refusal.POLICY, Refusal.BUDGET}
     return Refused(text) if by_rules else TooFewClients(text)
 

@@ -28,10 +28,10 @@ from fedassay.crypto.identity import Credentials, Identity, key_to_text
 from fedassay.errors import UsageError
 from fedassay.files import write_atomically
 from fedassay.privacy.disclosure import Disclosure, profile_named
-from fedassay.protocol import Budget
+from fedassay.protocol import COORDINATOR, Budget
 from fedassay.runtimes.flower.app_bundle import to_toml
 from fedassay.runtimes.flower.nodes import read_roster, read_toml
-from fedassay.sites import COORDINATOR, read_ledger
+from fedassay.sites import read_ledger
 
 VARIABLE = "FEDASSAY_COORDINATOR"
 """The environment variable that names the coordinator's file where `flower-superlink` is started: Flower's

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from fedassay import wire
@@ -16,10 +16,11 @@ from fedassay.runtimes.flower.post import Letter, Out, Post
 log = logging.getLogger("fedassay.flower")
 
 NONCE_BYTES = 32
+LARGEST_HELLO = 4096
 
 
-def answer_hello(body: bytes, *, name: str, node: int) -> bytes:
-    """A node's answer to "who are you": its name, and the node id under which Flower knows it.
+def answer_hello(body: bytes, *, name: str, node: int, prekeys: Sequence[bytes] = ()) -> bytes:
+    """A node's answer to "who are you": its name, the node id under which Flower knows it, and prekeys.
 
     The node id is signed with the name, so that the answer is worth nothing to a node that had it made by
     somebody else.
@@ -27,7 +28,7 @@ def answer_hello(body: bytes, *, name: str, node: int) -> bytes:
     nonce = wire.decode(body, largest=1024).get("nonce")
     if not isinstance(nonce, bytes) or len(nonce) != NONCE_BYTES:
         raise ProtocolError("hello: the nonce is missing.")
-    return wire.encode({"name": name, "node": str(node)})
+    return wire.encode({"name": name, "node": str(node), "prekeys": list(prekeys)})
 
 
 @dataclass(kw_only=True)
@@ -54,6 +55,8 @@ class Directory:
     timeout: float = 120.0
     credentials: Credentials | None = None
     nodes: dict[str, int] = field(default_factory=dict)
+    prekeys: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
+    """What the sites have offered with their answers."""
 
     def find(self) -> dict[str, int]:
         """Name to node id of everyone who could be found; whoever has been found is not looked for again."""
@@ -93,11 +96,14 @@ class Directory:
 
     def _believed(self, frame: Frame, *, node: int, request: bytes) -> str | None:
         try:
-            claim: Message = wire.decode(frame.body, largest=1024)
-            name = claim.get("name")
+            claim: Message = wire.decode(frame.body, largest=LARGEST_HELLO)
+            name, prekeys = claim.get("name"), claim.get("prekeys")
             if claim.get("node") != str(node) or not isinstance(name, str) or name not in self.expected:
                 raise ProtocolError("hello: it is from nobody who is expected.")
             opened_reply(frame, self.credentials, sender=name, request=request)
+            if not isinstance(prekeys, list) or not all(isinstance(one, bytes) for one in prekeys):
+                raise ProtocolError("hello: it has no list of prekeys.")
+            self.prekeys.setdefault(name, tuple(prekeys))
         except ProtocolError as error:
             log.warning("node %d: %s", node, error)
             return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 from fedassay.crypto.identity import Credentials, Identity, key_from_text
 from fedassay.endpoint import Endpoint, FileStore
+from fedassay.envelope import MOST_PREKEYS
 from fedassay.errors import UsageError
 from fedassay.helper import Helper
 from fedassay.privacy.randomness import SecureRandomness
@@ -34,6 +35,8 @@ class Node:
     state: Path
     credentials: Credentials = field(repr=False)
     open: Callable[[], Endpoint] = field(repr=False)
+    offer: Callable[[str], Sequence[bytes]] = field(default=lambda asker: (), repr=False)
+    """Makes prekeys for a coordinator, of which the public key is given as text."""
 
     @contextmanager
     def opened(self) -> Iterator[Endpoint]:
@@ -65,7 +68,13 @@ def read_node(config: Mapping[str, Any]) -> Node:
 
 def _site(path: Path) -> Node:
     site = SiteFile.read(path)
-    return Node(name=site.name, state=site.state, credentials=site.credentials, open=site.open)
+    return Node(
+        name=site.name,
+        state=site.state,
+        credentials=site.credentials,
+        open=site.open,
+        offer=lambda asker: site.offer(MOST_PREKEYS, asker=asker),
+    )
 
 
 def _helper(path: Path) -> Node:

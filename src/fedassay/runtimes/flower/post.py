@@ -11,6 +11,7 @@ import httpx
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from fedassay.errors import FederationError
 from fedassay.protocol import Credentials
 from fedassay.runtimes.flower.frames import Frame, opened_reply, signed_request
 
@@ -105,7 +106,7 @@ class Post:
         for start in range(0, len(ids), self.together):
             try:
                 yield from self.grid.pull_messages(ids[start : start + self.together])
-            except (httpx.HTTPError, OSError):
+            except (httpx.HTTPError, OSError, FederationError):
                 raise
             except Exception as error:  # Flower could not parse what a node sent: as good as no reply
                 log.warning("a reply could not be parsed (%s)", type(error).__name__)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from fedassay.crypto.keys import KeyPair
 from fedassay.endpoint import Endpoint
 from fedassay.errors import FederationError
 from fedassay.protocol import Party
 from fedassay.runtimes.flower.directory import Directory
 from fedassay.runtimes.flower.frames import REQUEST
 from fedassay.runtimes.flower.post import Letter
-from fedassay.runtimes.in_process import Progress
 from fedassay.runtimes.messaging import MessagingRuntime
+from fedassay.runtimes.progress import Progress, silent
 
 log = logging.getLogger("fedassay.flower")
 
@@ -22,10 +23,6 @@ LEG_TIMEOUT = 120.0
 
 Warn = Callable[[str], None]
 """Called with a sentence about something that went wrong and did not end the run."""
-
-
-def silent(leg: int, done: int, total: int) -> None:
-    """No progress."""
 
 
 def _log(message: str) -> None:
@@ -46,6 +43,7 @@ class FlowerRuntime(MessagingRuntime):
     directory : finds the nodes of clients and helpers.
     local : the server on this machine, for trust models that have two, and `helpers`, those at nodes.
     simulated : whether one machine holds all rows.
+    truncated : in a simulation, counts the rows that clients left out to keep to their bound; a release never knows.
     """
 
     name = "flower"
@@ -55,17 +53,18 @@ class FlowerRuntime(MessagingRuntime):
         *,
         clients: Sequence[str],
         directory: Directory,
+        reply_pair: KeyPair,
+        asker: str = "",
         simulated: bool,
         local: Endpoint | None = None,
         helpers: Sequence[str] = (),
         timeout: float = LEG_TIMEOUT,
         progress: Progress = silent,
         warn: Warn = _log,
+        truncated: Callable[[], int] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(reply_pair=reply_pair, credentials=directory.credentials, asker=asker)
         self.mode = "simulation" if simulated else "deployment"
-        self.truncated: int | None = None
-        """Rows that clients left out to keep to their bound: known to a simulation, never to a release."""
         self._clients = list(clients)
         self._directory = directory
         self._simulated = simulated
@@ -74,6 +73,7 @@ class FlowerRuntime(MessagingRuntime):
         self._timeout = timeout
         self._progress = progress
         self._warn = warn
+        self._truncated = truncated
         self._nodes: dict[str, int] | None = None
 
     @property
@@ -91,6 +91,11 @@ class FlowerRuntime(MessagingRuntime):
         """The server on this machine, and those at nodes."""
         return [] if self._local is None else [self._local.name, *self._remote]
 
+    @property
+    def truncated(self) -> int | None:
+        """Rows that clients left out to keep to their bound, in their latest measurements."""
+        return None if self._truncated is None else self._truncated()
+
     def connect(self) -> Mapping[str, int]:
         """Name to node id of everyone who is there; looked for once.
 
@@ -101,16 +106,28 @@ class FlowerRuntime(MessagingRuntime):
             if not set(found) & set(self._clients):
                 raise FederationError("flower: no site is connected; start the SuperNodes and submit again.")
             self._nodes = found
+            for name, prekeys in self._directory.prekeys.items():
+                self.keep(name, prekeys)
         return self._nodes
 
-    def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Mapping[str, bytes]:
+    def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes]:
+        """See `MessagingRuntime`: what sites offered when they said who they are, and with their replies."""
+        if names:
+            self.connect()
+        found = super().prekeys(names)
+        missing = sorted(set(names) - set(found))
+        if missing:
+            self._warn(f"no connected node with a valid prekey answers for {', '.join(missing)}: left out.")
+        return found
+
+    def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Iterable[tuple[str, bytes]]:
         """Send each request to its node and collect what comes back in time."""
         if to is Party.HELPER and self._local is not None and self._local.name in requests:
             others = {name: body for name, body in requests.items() if name != self._local.name}
-            return {
-                self._local.name: self._local.answer(requests[self._local.name]),
-                **(self.ask(to, others, leg) if others else {}),
-            }
+            return [
+                (self._local.name, self._local.answer(requests[self._local.name])),
+                *(self.ask(to, others, leg) if others else ()),
+            ]
         nodes = self.connect()
         letters = {
             name: Letter(node=nodes[name], kind=REQUEST, body=body, sender_of_reply=name)
@@ -123,7 +140,7 @@ class FlowerRuntime(MessagingRuntime):
             arrived=lambda done, total: self._progress(leg, done, len(requests)),
         )
         self._tell_losses(leg, missing=requests.keys() - nodes, mute=letters.keys() - replies)
-        return {name: frame.body for name, frame in replies.items()}
+        return [(name, frame.body) for name, frame in replies.items()]
 
     def _tell_losses(self, leg: int, *, missing: Collection[str], mute: Collection[str]) -> None:
         if missing:

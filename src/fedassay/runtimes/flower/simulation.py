@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -10,17 +9,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from queue import Queue
+from threading import Event, Thread
+from typing import Any
 
 from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
+from fedassay import wire
 from fedassay.client import Client, Site
-from fedassay.data.federation import Federation
+from fedassay.crypto.keys import KeyPair
 from fedassay.endpoint import Endpoint
-from fedassay.envelope import Envelope
+from fedassay.envelope import MOST_PREKEYS, Envelope
 from fedassay.errors import FederationError, UsageError
 from fedassay.helper import Helper
 from fedassay.privacy.ledger import MemoryLedger
@@ -29,10 +31,11 @@ from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.protocol import Message as WireMessage
 from fedassay.runtimes.flower.directory import Directory, answer_hello
 from fedassay.runtimes.flower.frames import HELLO, REQUEST, Frame
-from fedassay.runtimes.flower.post import Post
-from fedassay.runtimes.flower.runtime import LEG_TIMEOUT, FlowerRuntime, silent
+from fedassay.runtimes.flower.post import Letter, Out, Post
+from fedassay.runtimes.flower.runtime import LEG_TIMEOUT, FlowerRuntime
 from fedassay.runtimes.flower.spool import Spool
-from fedassay.runtimes.in_process import SERVERS, Progress
+from fedassay.runtimes.progress import Progress, silent
+from fedassay.runtimes.simulated import SERVERS, SimulatedFederation
 
 MOST_CLIENTS = 1000
 """A node costs about 10 ms of processor time a round: more than this is a task for the in-process runtime."""
@@ -40,7 +43,6 @@ MOST_CLIENTS = 1000
 _STARTUP = 120.0
 _STATE = "fedassay"
 
-Answer = TypeVar("Answer")
 Source = SecureRandomness | SimulatedRandomness
 
 
@@ -74,8 +76,9 @@ class SpooledClients:
 
     def __call__(self, name: str, request: bytes) -> Endpoint:
         """The party of this name."""
-        # A seeded stream would start anew with every message; each request has a stream of its own instead.
-        path = f"client/{name}/{hashlib.sha256(request).hexdigest()}"
+        # A seeded stream would start anew with every message; each leg has a stream of its own instead.
+        asked = wire.decode(request)
+        path = f"client/{name}/{asked.get('exchange', b'').hex()}/{asked.get('leg')}"
         if name == SERVERS[1]:
             return Helper(name, randomness=self.randomness.child(path))
         return _Counted(
@@ -115,16 +118,23 @@ def client_app(cast: Cast) -> ClientApp:
 
     def hello(message: Message, context: Context) -> Message:
         name = names[int(context.node_config["partition-id"])]
-        body = answer_hello(Frame.unpack(message).body, name=name, node=context.node_id)
+        request = Frame.unpack(message).body
+        party = endpoint(name, request)
+        prekeys = party.offer(MOST_PREKEYS, asker="")
+        body = answer_hello(request, name=name, node=context.node_id, prekeys=prekeys)
+        _keep(party, context)
         return Message(Frame(body=body).pack(), reply_to=message)
 
     def answer(message: Message, context: Context) -> Message:
         name, request = names[int(context.node_config["partition-id"])], Frame.unpack(message).body
         party = endpoint(name, request)
         if _STATE in context.state:
-            party.store.restore(context.state.config_records[_STATE]["store"])  # type: ignore[arg-type]
+            kept = context.state.config_records[_STATE]
+            party.store.restore(kept["store"])  # type: ignore[arg-type]
+            if isinstance(party, Client):
+                party.site.prekeys.restore(kept["prekeys"])  # type: ignore[arg-type]
         reply = party.answer(request)
-        context.state[_STATE] = ConfigRecord({"store": party.store.dump()})
+        _keep(party, context)
         return Message(Frame(body=reply).pack(), reply_to=message)
 
     app.query(HELLO.partition(".")[2])(hello)
@@ -132,89 +142,149 @@ def client_app(cast: Cast) -> ClientApp:
     return app
 
 
-def simulate(
+def _keep(party: Endpoint, context: Context) -> None:
+    """Keep what a party remembers until its next message."""
+    prekeys = party.site.prekeys.dump() if isinstance(party, Client) else b""
+    context.state[_STATE] = ConfigRecord({"store": party.store.dump(), "prekeys": prekeys})
+
+
+class _Flower:
+    """Flower's simulation in a thread of its own, so that it can be driven from outside.
+
+    Flower calls a ServerApp, which must not return before the run is over. This one hands out the grid, over which
+    messages go, and waits until it is told that nobody needs it any more.
+    """
+
+    def __init__(self, cast: Cast) -> None:
+        self._cast = cast
+        self._grids: Queue[Grid | None] = Queue()
+        self._begun, self._over, self._ended = Event(), Event(), Event()
+        self._failure: BaseException | None = None
+        self._thread = Thread(target=self._run, name="fedassay-flower", daemon=True)
+
+    def _run(self) -> None:
+        self._begun.set()
+        if not self._over.is_set():  # an interrupt may come before the thread does
+            self._simulate()
+        self._ended.set()
+
+    def _simulate(self) -> None:
+        app = ServerApp()
+
+        @app.main()
+        def main(grid: Grid, context: Context) -> None:
+            self._grids.put(grid)
+            self._over.wait()
+
+        nodes = len(self._cast.names)
+        try:
+            run_simulation(app, client_app(self._cast), num_supernodes=nodes, backend_config=_backend())
+        except BaseException as error:  # it belongs to whoever drives this
+            self._failure = error
+        finally:
+            self._over.set()
+            self._grids.put(None)
+
+    def __enter__(self) -> _Flower:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._over.set()
+        if self._begun.is_set():
+            self._ended.wait()
+        if kind is None and self._failure is not None:
+            raise self._broken_off() from self._failure
+
+    def start(self) -> Grid:
+        """Start it; what messages go over."""
+        self._thread.start()
+        grid = self._grids.get()
+        if grid is None:
+            raise self._broken_off() from self._failure
+        return grid
+
+    def require(self) -> None:
+        """Raise if Flower has ended by itself: nobody will answer any more."""
+        if self._over.is_set():
+            raise self._broken_off() from self._failure
+
+    def _broken_off(self) -> FederationError:
+        why = f" ({self._failure})" if self._failure is not None else ""
+        return FederationError(f"flower: the simulation broke off{why}; see what Flower and Ray have logged.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _LivePost(Post):
+    """Post of a simulation: it does not wait for replies once the simulation has ended."""
+
+    flower: _Flower
+
+    def look(self, out: Out) -> Iterator[tuple[str, Letter, Frame | None]]:
+        """See `Post`."""
+        self.flower.require()
+        yield from super().look(out)
+
+
+@contextmanager
+def simulated(
     cast: Cast,
-    body: Callable[[FlowerRuntime], Answer],
     *,
     randomness: Source,
     timeout: float = LEG_TIMEOUT,
-    progress: Progress | None = None,
-) -> Answer:
-    """Call `body` with a runtime whose clients are Flower nodes on Ray, and return what it returns.
+    progress: Progress = silent,
+    truncated: Callable[[], int] | None = None,
+) -> Iterator[FlowerRuntime]:
+    """A runtime whose clients are Flower nodes on Ray, as long as the context lasts.
 
-    Whatever `body` raises is raised here. Assumption: nothing here is protected from anything: one machine
-    holds all rows.
+    What the body raises, Ctrl-C included, ends the simulation and goes on. If the simulation ends by itself, the
+    runtime raises `FederationError`. Assumption: nothing here is protected from anything: one machine holds all rows.
     """
-    outcome: list[Answer] = []
-    failure: list[BaseException] = []
-    app = ServerApp()
-
-    @app.main()
-    def main(grid: Grid, context: Context) -> None:
-        post = Post(grid=grid, interval=0.1, together=len(cast.names))
+    with _quiet(), _Flower(cast) as flower:
+        post = _LivePost(grid=flower.start(), interval=0.1, together=len(cast.names), flower=flower)
         directory = Directory(
             post=post, expected=cast.names, randomness=randomness.child("hello"), wait=_STARTUP
         )
-        runtime = FlowerRuntime(
+        yield FlowerRuntime(
             clients=cast.clients,
             directory=directory,
+            reply_pair=KeyPair.draw(SecureRandomness()),
             simulated=True,
             local=cast.local,
             helpers=cast.helpers,
             timeout=timeout,
-            progress=progress or silent,
+            progress=progress,
+            truncated=truncated,
         )
-        try:
-            outcome.append(body(runtime))
-        except BaseException as error:  # it belongs to the caller, not to Flower's thread
-            failure.append(error)
-
-    with _quiet():
-        run_simulation(app, client_app(cast), num_supernodes=len(cast.names), backend_config=_backend())
-    if failure:
-        raise failure[0]
-    if not outcome:
-        raise FederationError("flower: the simulation ended before the run did; see the messages above.")
-    return outcome[0]
 
 
-def simulate_federation(
-    federation: Federation,
-    body: Callable[[FlowerRuntime], Answer],
-    *,
-    randomness: Source,
-    split_key: bytes,
-    held_out: float,
-    two_servers: bool = False,
-    progress: Progress | None = None,
-) -> Answer:
-    """`simulate` over the clients of a federation."""
-    if federation.client_count > MOST_CLIENTS:
+@contextmanager
+def simulated_federation(federation: SimulatedFederation) -> Iterator[FlowerRuntime]:
+    """`simulated` with the clients of a federation."""
+    rows, randomness = federation.rows, federation.randomness
+    if rows.client_count > MOST_CLIENTS:
         raise UsageError(
-            f"--runtime flower: got {federation.client_count:,} clients, expected at most {MOST_CLIENTS:,}; "
-            "name the clients with --client, or use the in-process runtime."
+            f"runtime flower: got {rows.client_count:,} clients, expected at most {MOST_CLIENTS:,}; "
+            "name the clients with `client`, or use the in-process runtime."
         )
     with tempfile.TemporaryDirectory(prefix="fedassay-") as folder:
-        clients = SpooledClients(
-            spool=Spool.write(federation, Path(folder)),
-            randomness=randomness,
-            split_key=split_key,
-            held_out=held_out,
-        )
+        spool = Spool.write(rows, Path(folder))
         first, second = SERVERS
+        local = Helper(first, randomness=randomness.child(f"helper/{first}")) if federation.helpers else None
         cast = Cast(
-            clients=tuple(federation.clients),
-            endpoint=clients,
-            helpers=(second,) if two_servers else (),
-            local=Helper(first, randomness=randomness.child(f"helper/{first}")) if two_servers else None,
+            clients=tuple(rows.clients),
+            endpoint=SpooledClients(
+                spool=spool,
+                randomness=randomness,
+                split_key=federation.split_key,
+                held_out=federation.holdout,
+            ),
+            helpers=(second,) if federation.helpers else (),
+            local=local,
         )
-
-        def counted(runtime: FlowerRuntime) -> Answer:
-            answer = body(runtime)
-            runtime.truncated = clients.spool.noted()
-            return answer
-
-        return simulate(cast, counted, randomness=randomness, progress=progress)
+        with simulated(
+            cast, randomness=randomness, progress=federation.progress, truncated=spool.noted
+        ) as runtime:
+            yield runtime
 
 
 def _backend() -> dict[str, Any]:

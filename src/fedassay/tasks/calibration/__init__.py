@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from fedassay.summaries.maps import Map, map_from_json
-from fedassay.tasks.calibration.calibrate import Calibrate
-from fedassay.tasks.calibration.methods import METHODS, fit
+from typing import TYPE_CHECKING
 
-__all__ = ["METHODS", "Calibrate", "Map", "fit", "map_from_json"]
+from fedassay.cards import names_of
+
+if TYPE_CHECKING:
+    from fedassay.tasks.calibration.calibrate import Calibrate
+    from fedassay.tasks.calibration.methods import METHODS, fit
+
+__all__ = ["METHODS", "Calibrate", "fit"]
+
+__getattr__ = names_of(
+    __name__,
+    {
+        "Calibrate": "calibrate",
+        "METHODS": "methods",
+        "fit": "methods",
+    },
+)

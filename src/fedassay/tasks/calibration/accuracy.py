@@ -15,12 +15,12 @@ from types import MappingProxyType
 
 import numpy as np
 
+from fedassay.estimation.evidence import Evidence, Floats
 from fedassay.protocol import NO_NOISE, Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration.binning import Indices, binning_of, finest_number, supported_scores
 from fedassay.tasks.calibration.logistic import Logistic
 from fedassay.tasks.evaluation.accuracy import expected_evidence
-from fedassay.tasks.evaluation.evidence import Evidence, Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ def _histogram(noisy: Evidence, exact: Evidence, buckets: int | None) -> MapErro
 def _spread_within(evidence: Evidence, edges: Indices, fractions: Floats) -> float:
     """The mean squared distance of a row's probability from its bucket's."""
     own = np.repeat(fractions, np.diff(edges))
-    widths = np.diff(evidence.grid.edges)
+    widths = np.diff(evidence.edges)
     squared = (evidence.scores - own) ** 2 + widths**2 / 12
     return float(evidence.counts @ squared / evidence.rows)
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
+from fedassay.estimation.evidence import Evidence, Floats
 from fedassay.summaries.maps import Steps
 from fedassay.tasks.calibration.binning import (
     Binning,
@@ -28,7 +29,6 @@ from fedassay.tasks.calibration.binning import (
     prefix_of,
 )
 from fedassay.tasks.calibration.fitted import Fitted
-from fedassay.tasks.evaluation.evidence import Evidence, Floats
 
 PRIOR_ROWS = 2.0
 """N': the rows that the prior of a whole binning is worth."""
@@ -115,7 +115,7 @@ def bbq(evidence: Evidence, *, score: Score = beta_binomial_score) -> Fitted:
     so that scores stay comparable). Without noise r = 1 and this is BBQ as published.
     """
     evidence.require_classes()
-    numbers = bucket_numbers(evidence.rows, evidence.grid.leaves)
+    numbers = bucket_numbers(evidence.rows, evidence.leaves)
     numbers = numbers[numbers <= max(numbers[0], finest_number(evidence, int(numbers[-1])))]
     prefix, below = prefix_of(evidence), _below(evidence)
     dispersion = binning_of(evidence, int(numbers[-1]), prefix=prefix).dispersion
@@ -129,14 +129,14 @@ def bbq(evidence: Evidence, *, score: Score = beta_binomial_score) -> Fitted:
     kept = weights > _NEGLIGIBLE
     weights = weights[kept] / weights[kept].sum()
     chosen = numbers[kept]
-    values, optimism = np.zeros(evidence.grid.leaves), 0.0
+    values, optimism = np.zeros(evidence.leaves), 0.0
     for number, weight in zip(chosen, weights, strict=True):
         binning = binning_of(evidence, int(number), prefix=prefix)
         values += weight * np.repeat(_posterior_means(binning), np.diff(binning.edges))
         optimism += float(weight) * binning.number * binning.dispersion
     return Fitted(
         method="bbq",
-        map=Steps.merged(evidence.grid.edges[1:-1], np.clip(values, 0.0, 1.0)),
+        map=Steps.merged(evidence.edges[1:-1], np.clip(values, 0.0, 1.0)),
         parameters=_parameters(numbers, chosen, weights),
         optimism=optimism,
     )
@@ -159,14 +159,14 @@ def _log_scores(
 ) -> Floats:
     """The log score of each binning."""
     m, n = (np.maximum(buckets.between(one), 0.0) / dispersion for one in below)
-    ends = evidence.grid.edges
+    ends = evidence.edges
     prior = np.repeat(PRIOR_ROWS / buckets.numbers, buckets.numbers)
     midpoints = (ends[buckets.lower] + ends[buckets.upper]) / 2
     return np.asarray(np.add.reduceat(score(m, n, midpoints, prior), buckets.starts))
 
 
 def _posterior_means(binning: Binning) -> Floats:
-    ends, prior = binning.evidence.grid.edges[binning.edges], PRIOR_ROWS / binning.number
+    ends, prior = binning.evidence.edges[binning.edges], PRIOR_ROWS / binning.number
     m, n = binning.likely_counts
     return np.asarray((m + prior * (ends[1:] + ends[:-1]) / 2) / (m + n + prior))
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from scipy.special import log_ndtr
 
+from fedassay.estimation.evidence import ENOUGH, Evidence, Floats
+from fedassay.estimation.metric import Undefined
 from fedassay.summaries.maps import EPSILON
-from fedassay.tasks.evaluation.evidence import ENOUGH, Evidence, Floats
-from fedassay.tasks.evaluation.metric import Undefined
 
 Indices = NDArray[np.int64]
 
@@ -127,7 +127,7 @@ class Binning:
         return variances[:, 0], variances[:, 1]
 
     def _noise_of(self, bucket: int) -> tuple[float, float]:
-        member = np.zeros(self.evidence.grid.leaves)
+        member = np.zeros(self.evidence.leaves)
         member[self.edges[bucket] : self.edges[bucket + 1]] = 1.0
         nobody = np.zeros_like(member)
         of = self.evidence.privacy_variance
@@ -180,7 +180,7 @@ class Binning:
     @cached_property
     def centres(self) -> Floats:
         """The mean score of each bucket's rows, kept inside the bucket."""
-        counts, ends = self.evidence.counts, self.evidence.grid.edges[self.edges]
+        counts, ends = self.evidence.counts, self.evidence.edges[self.edges]
         rows = np.add.reduceat(counts, self.edges[:-1])
         sums = np.add.reduceat(counts * self.evidence.scores, self.edges[:-1])
         middle = (ends[1:] + ends[:-1]) / 2
@@ -233,7 +233,7 @@ def supported_scores(evidence: Evidence) -> Floats:
     scores = np.clip(evidence.scores, EPSILON, 1 - EPSILON)
     if evidence.exact:
         return scores
-    leaves, prefix = evidence.grid.leaves, prefix_of(evidence)
+    leaves, prefix = evidence.leaves, prefix_of(evidence)
     inside = (np.arange(leaves) < np.linspace(0, leaves, _PROBES + 2).astype(np.int64)[1:, None]) * 1.0
     least = ENOUGH * max(evidence.privacy_variance(one, one) for one in inside) ** 0.5
     low = int(np.searchsorted(prefix, least, side="right")) - 1

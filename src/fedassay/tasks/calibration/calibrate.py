@@ -6,19 +6,20 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedassay.errors import UsageError
+from fedassay.errors import ParameterError
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.metric import undefined
+from fedassay.estimation.widths import best_widths
 from fedassay.protocol import Part, Released, Setting, Sum
 from fedassay.summaries.grid import LARGEST_REACH
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
-from fedassay.summaries.tree import best_widths
 from fedassay.tasks.calibration import discrimination, losses, reliability
 from fedassay.tasks.calibration.fitted import Fitted
-from fedassay.tasks.calibration.methods import AUTO, METHODS, Choice, fit
+from fedassay.tasks.calibration.methods import AUTO, Choice, fit
+from fedassay.tasks.calibration.parameters import CalibrateParameters
 from fedassay.tasks.calibration.recalibrated import Recalibrated
 from fedassay.tasks.calibration.verdict import Verdict, verdict
 from fedassay.tasks.evaluation.evaluate import EXACT_HEIGHT, NOISY_HEIGHT, NOISY_REACH, Evaluate
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.metric import LEVEL, undefined
 from fedassay.tasks.evaluation.stored import histogram_to_json
 
 NOISY_FIT_HEIGHT = 8
@@ -29,19 +30,8 @@ Pair = tuple[Released[LabelledHistogram], Released[LabelledHistogram]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibrate:
+class Calibrate(CalibrateParameters):
     """A map from scores to calibrated probabilities, with metrics before and after on held-out rows.
-
-    Parameters
-    ----------
-    method : ``histogram``, ``bbq``, ``isotonic``, ``platt``, ``beta``, or ``auto`` for the best of them, judged
-        by the fit rows alone.
-    bins : buckets of histogram binning; by default M^{1/3} for M rows, fewer under noise.
-    height : 2^height score bins in both histograms. By default 15 without noise; under noise 8 for the fit
-        and 10 for the held-out rows.
-    buckets : of the calibration error and of the reliability curve.
-    transform : the spacing of the bins, as in `Evaluate`.
-    level : the confidence level of all intervals.
 
     Guarantee: everything is computed from two released histograms of different units, one of the fit rows and
     one of the held-out rows; each may spend the whole budget (parallel composition, see `data.split`). How many
@@ -50,21 +40,11 @@ class Calibrate:
     Reference: Cormode and Markov (2023), Sections 6 and 7.3; docs/explanation/calibration.md has the formulas.
     """
 
-    method: str = AUTO
-    bins: int | None = None
-    height: int | None = None
-    buckets: int = 10
-    transform: str = "auto"
-    level: float = LEVEL
-
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise UsageError(f"method: got {self.method!r}, expected one of {', '.join(METHODS)}.")
-        if self.bins is not None and not 1 <= self.bins <= 10_000:
-            raise UsageError(f"bins: got {self.bins}, expected a whole number from 1 to 10,000.")
+        super().__post_init__()
         if self.bins is not None and self.method not in ("histogram", AUTO):
-            raise UsageError(f"bins: the method {self.method} has none; leave it out.")
-        # Refuses bad values before any row is read.
+            raise ParameterError("bins", f"the method {self.method} has none; leave `bins` out.")
+        # Refuses buckets that do not fit into the bins, before any row is read.
         Evaluate(height=self.height, buckets=self.buckets, transform=self.transform, level=self.level)
 
     def steps(self, setting: Setting) -> Generator[tuple[Sum[Any], Sum[Any]], Pair, dict[str, Any]]:
@@ -100,7 +80,7 @@ class Calibrate:
         self, fit_rows: Released[LabelledHistogram], held_out: Released[LabelledHistogram]
     ) -> dict[str, Any]:
         """The calibrator, and what it does to held-out rows, as plain JSON."""
-        fitting, judging = (Evidence.of(one.value, one.noise) for one in (fit_rows, held_out))
+        fitting, judging = (one.value.evidence(one.noise) for one in (fit_rows, held_out))
         choice = fit(fitting, self.method, bins=self.bins)
         return {
             **self._outcome(choice, judging),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedassay.estimation import ranking
+from fedassay.estimation.evidence import dot
+from fedassay.estimation.intervals import bounded
+from fedassay.estimation.metric import LEVEL, Metric, estimator
 from fedassay.tasks.calibration.recalibrated import Recalibrated
-from fedassay.tasks.evaluation import ranking
-from fedassay.tasks.evaluation.evidence import dot
-from fedassay.tasks.evaluation.intervals import bounded
-from fedassay.tasks.evaluation.metric import LEVEL, Metric, estimator
 
 
 @estimator

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fedassay.estimation.evidence import Evidence, Floats
 from fedassay.summaries.maps import EPSILON, Map
 from fedassay.tasks.calibration.binning import supported_scores
-from fedassay.tasks.evaluation.evidence import Evidence, Floats
 
 
 @dataclass(frozen=True, kw_only=True)

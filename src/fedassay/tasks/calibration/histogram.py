@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from fedassay.errors import UsageError
+from fedassay.estimation.evidence import Evidence
 from fedassay.summaries.maps import Steps
 from fedassay.tasks.calibration.binning import Binning, binning_of, finest_number
 from fedassay.tasks.calibration.fitted import Fitted
-from fedassay.tasks.evaluation.evidence import Evidence
 
 
 def histogram_binning(evidence: Evidence, *, bins: int | None = None) -> Fitted:
@@ -31,7 +31,7 @@ def histogram_binning(evidence: Evidence, *, bins: int | None = None) -> Fitted:
 
 def _fitted(binning: Binning) -> Fitted:
     m, n = binning.counts
-    edges = binning.evidence.grid.edges[binning.edges[1:-1]]
+    edges = binning.evidence.edges[binning.edges[1:-1]]
     return Fitted(
         method="histogram",
         map=Steps.merged(edges, m / (m + n)),

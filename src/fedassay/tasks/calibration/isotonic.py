@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import isotonic_regression
 
+from fedassay.estimation.evidence import Evidence, Floats
 from fedassay.summaries.maps import Points
 from fedassay.tasks.calibration.binning import Binning, Indices, binning_of, finest_number
 from fedassay.tasks.calibration.fitted import Fitted
-from fedassay.tasks.evaluation.evidence import Evidence, Floats
 
 
 def isotonic(evidence: Evidence) -> Fitted:
@@ -30,7 +30,7 @@ def _exact(evidence: Evidence) -> Fitted:
 
 
 def _noisy(evidence: Evidence) -> Fitted:
-    binning = binning_of(evidence, finest_number(evidence, evidence.grid.leaves))
+    binning = binning_of(evidence, finest_number(evidence, evidence.leaves))
     rows = np.maximum(binning.positives + binning.negatives, 1.0)
     _, blocks = _pool(binning.positives / rows, rows)
     pooled = Binning(evidence=evidence, edges=binning.edges[blocks])

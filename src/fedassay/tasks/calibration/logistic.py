@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 from scipy.special import expit
 
-from fedassay.tasks.evaluation.evidence import Evidence, Floats
-from fedassay.tasks.evaluation.metric import Undefined
+from fedassay.estimation.evidence import Evidence, Floats
+from fedassay.estimation.metric import Undefined
 
 _STEPS = 100
 _TOLERANCE = 1e-7

@@ -9,12 +9,12 @@ from types import MappingProxyType
 
 import numpy as np
 
+from fedassay.estimation.evidence import Evidence, Floats
+from fedassay.estimation.intervals import Estimate, bounded, unbounded
+from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator
+from fedassay.estimation.ratios import CLEAR
 from fedassay.summaries.maps import EPSILON
 from fedassay.tasks.calibration.recalibrated import Recalibrated
-from fedassay.tasks.evaluation.evidence import Evidence, Floats
-from fedassay.tasks.evaluation.intervals import Estimate, bounded, unbounded
-from fedassay.tasks.evaluation.metric import LEVEL, Metric, Undefined, estimator
-from fedassay.tasks.evaluation.ratios import CLEAR
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,16 +6,17 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
+from fedassay.estimation.evidence import Evidence, Floats
+from fedassay.estimation.metric import Undefined
+from fedassay.estimation.ratios import CLEAR
 from fedassay.tasks.calibration.bbq import bbq
 from fedassay.tasks.calibration.fitted import Fitted
 from fedassay.tasks.calibration.histogram import histogram_binning
 from fedassay.tasks.calibration.isotonic import isotonic
+from fedassay.tasks.calibration.parameters import Method
 from fedassay.tasks.calibration.sigmoids import beta, platt
-from fedassay.tasks.evaluation.evidence import Evidence, Floats
-from fedassay.tasks.evaluation.metric import Undefined
-from fedassay.tasks.evaluation.ratios import CLEAR
 
 AUTO = "auto"
 
@@ -24,7 +25,7 @@ Fit = Callable[[Evidence], Fitted]
 FITS: Mapping[str, Fit] = MappingProxyType(
     {"histogram": histogram_binning, "bbq": bbq, "isotonic": isotonic, "platt": platt, "beta": beta}
 )
-METHODS = (*FITS, AUTO)
+METHODS = get_args(Method)
 
 _SIMPLEST_FIRST = ("platt", "beta", "isotonic", "histogram", "bbq")
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
+from fedassay.estimation.evidence import Evidence, Floats
 from fedassay.summaries.maps import EPSILON, Map
 from fedassay.tasks.calibration.binning import Indices, equi_depth, monotone_prefix
-from fedassay.tasks.evaluation.evidence import Evidence, Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from fedassay.estimation.calibration_error import sum_of_absolute_values
+from fedassay.estimation.evidence import ENOUGH, Evidence, Floats, dot
+from fedassay.estimation.intervals import Estimate, share_interval, unbounded, z_value
+from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator
 from fedassay.tasks.calibration.binning import Indices
 from fedassay.tasks.calibration.logistic import Logistic, require_overlap
 from fedassay.tasks.calibration.recalibrated import Recalibrated
-from fedassay.tasks.evaluation.calibration_error import sum_of_absolute_values
-from fedassay.tasks.evaluation.evidence import ENOUGH, Evidence, Floats, dot
-from fedassay.tasks.evaluation.intervals import Estimate, share_interval, unbounded, z_value
-from fedassay.tasks.evaluation.metric import LEVEL, Metric, Undefined, estimator
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedassay.estimation.evidence import Evidence, Floats
 from fedassay.summaries.maps import Sigmoid
 from fedassay.tasks.calibration.binning import supported_scores
 from fedassay.tasks.calibration.fitted import Fitted
 from fedassay.tasks.calibration.logistic import Logistic, require_overlap
-from fedassay.tasks.evaluation.evidence import Evidence, Floats
 
 
 def platt(evidence: Evidence) -> Fitted:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fedassay.estimation.metric import Metric
 from fedassay.tasks.calibration.losses import BRIER, LOG
-from fedassay.tasks.evaluation.metric import Metric
 
 _WORDS = {BRIER.name: "Brier score", LOG.name: "log loss"}
 

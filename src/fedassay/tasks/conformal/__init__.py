@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
-from fedassay.tasks.conformal.conformal import Conformal
+from typing import TYPE_CHECKING
+
+from fedassay.cards import names_of
+
+if TYPE_CHECKING:
+    from fedassay.tasks.conformal.conformal import Conformal
 
 __all__ = ["Conformal"]
+
+__getattr__ = names_of(
+    __name__,
+    {
+        "Conformal": "conformal",
+    },
+)

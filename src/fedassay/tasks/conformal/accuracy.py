@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc
 
-from fedassay.coverage.law import CoverageLaw, split_rank
+from fedassay.estimation.coverage.law import CoverageLaw, split_rank
 from fedassay.protocol import Noise
 from fedassay.summaries.quantile_losses import QuantileLosses
 from fedassay.summaries.values import ValueSummary
-from fedassay.tasks.distribution.curve import sums_of
 
 Floats = NDArray[np.float64]
 
@@ -101,7 +100,7 @@ def pooled_coverage(
     for draw in range(POOLED_DRAWS):
         counts = rng.multinomial(rows, np.diff(shares, prepend=0.0))
         draws = np.rint(rng.normal(0.0, math.sqrt(noise.variance), summary.draws)).astype(np.int64)
-        _, sums = sums_of(summary.read(summary.from_leaves(counts) + summary.spread(draws)), noise)
+        sums = summary.read(summary.from_leaves(counts) + summary.spread(draws)).sums(noise)
         below = np.flatnonzero(sums[0][1:] - level * sums[0][-1] < margin)
         place = int(below[-1]) + 1 if below.size else 0
         covered[draw] = shares[min(place, len(shares) - 1)]

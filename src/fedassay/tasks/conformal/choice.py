@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from fedassay.coverage.best_choice import best_choice
-from fedassay.coverage.choice import ChoiceLaw
-from fedassay.coverage.law import largest_miss
-from fedassay.coverage.pairs import told
-from fedassay.coverage.published_choice import published_choice
 from fedassay.errors import DataError, UsageError
+from fedassay.estimation.coverage.best_choice import best_choice
+from fedassay.estimation.coverage.choice import ChoiceLaw
+from fedassay.estimation.coverage.law import largest_miss
+from fedassay.estimation.coverage.pairs import told
+from fedassay.estimation.coverage.published_choice import published_choice
 from fedassay.protocol import Noise, Select, Setting
 from fedassay.summaries.quantile_losses import QuantileLosses
 from fedassay.tasks.conformal.found import Found
@@ -64,7 +64,7 @@ class PrivateQuantile:
         if rows is None:
             raise UsageError(
                 f"{method}: where clients choose in private, all must use the same public number of rows; give "
-                "--rows-per-client N (clients with more leave some out at random, those with fewer fill up with scores "
+                "`rows_per_client` (clients with more leave some out at random, those with fewer fill up with scores "
                 "that are infinite)."
             )
         probe = Select(
@@ -126,7 +126,7 @@ class PrivateQuantile:
         if not self._valid(self._law(self.clients, target, self.clients, rate)):
             raise DataError(
                 f"{told(self.request.level, self.request.confidence)}: the published ranks, which know no confidence, "
-                "do not reach it, expected a lower one; use --method qq."
+                "do not reach it, expected a lower one; use `method='qq'`."
             )
         return target
 

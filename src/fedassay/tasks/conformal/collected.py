@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedassay.coverage import CoverageLaw, Rule, UnequalLaw, best_server_rank, scores_needed
 from fedassay.errors import DataError
+from fedassay.estimation.coverage import CoverageLaw, Rule, UnequalLaw, best_server_rank, scores_needed
 from fedassay.summaries.local_quantile import LocalScores
 from fedassay.tasks.conformal.found import Found
 from fedassay.tasks.conformal.request import Request

@@ -102,13 +102,15 @@ class Found:
         """Whether the set holds everything."""
         return self.threshold == math.inf
 
-    def to_json(self, *, level: float, confidence: float | None) -> dict[str, Any]:
-        """Threshold, guarantee, pair and law, as plain JSON."""
+    def to_json(
+        self, *, level: float, confidence: float | None, over_classes: bool = False
+    ) -> dict[str, Any]:
+        """Threshold, guarantee, pair and law, as plain JSON; `over_classes`: the guarantee is not for each class."""
         return {
             "threshold": None if self.infinite else self.threshold,
             "infinite": self.infinite,
             **({} if self.reason is None else {"reason": self.reason}),
-            "guarantee": self._guarantee(level, confidence),
+            "guarantee": self._guarantee(level, confidence, over_classes=over_classes),
             "pair": None if self.pair is None else list(self.pair),
             "coverage_law": None if self.law is None else law_to_json(self.law, exact=self.exact),
             "rows": None if self.rows is None else max(0.0, self.rows),
@@ -116,7 +118,7 @@ class Found:
             **self.details,
         }
 
-    def _guarantee(self, level: float, confidence: float | None) -> dict[str, Any]:
+    def _guarantee(self, level: float, confidence: float | None, *, over_classes: bool) -> dict[str, Any]:
         mean = self.law.mean if self.law is not None and self.promised is None else self.promised
         if mean is None:
             return {
@@ -132,6 +134,9 @@ class Found:
         if self.law is not None and reached is None:
             reached = self.law.probability_at_least(level)
         everything = self.infinite and self.law is None
+        words = self._words(level, confidence, mean, reached)
+        if over_classes:
+            words = f"Over all classes together, and not for each: a{words[1:]}"
         return {
             "kind": "marginal" if confidence is None else "training-conditional",
             "level": level,
@@ -139,7 +144,7 @@ class Found:
             "coverage": mean,
             "probability": reached,
             "assumption": None if everything else self.assumption,
-            "text": EVERYTHING if everything else self._words(level, confidence, mean, reached),
+            "text": EVERYTHING if everything else words,
         }
 
     def _words(self, level: float, confidence: float | None, mean: float, reached: float | None) -> str:

@@ -31,16 +31,33 @@ WIDE = ("normalised", "cqr")
 MOST_SITES = 250
 """With more clients none is listed: what they differ by is then told from sums."""
 
+FEW_CLASSES = 4
+"""Up to so many classes sets that are not conditional on them are counted by class and size at once. With more, classes
+are a question of their own: under noise, adding up so many cells would cost more than half of the budget does."""
+
 Counts = Mapping[str, CoverageOf]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What is known about held-out rows: counts of all, of single clients if they may be seen, and widths."""
+class ClassCounts:
+    """The counts of single classes, of sets that are not conditional on them, and their noise."""
 
     counts: Counts
     noise: Noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What is known about held-out rows: counts of all, of single clients if they may be seen, and widths.
+
+    `added` says how many counts, each with noise of its own, those of `counts` have been added from.
+    """
+
+    counts: Counts
+    noise: Noise
+    added: int = 1
     clients: tuple[Counts, ...] | None = None
+    classes: ClassCounts | None = None
     widths: Mapping[str, WidthSum] | None = None
     differences: Differences | None = None
 
@@ -63,41 +80,49 @@ class Asked:
 
     def each(self) -> Generator[Step, Any, Seen]:
         """From the counts of each client."""
-        queries = [self._collect(of) for of in (self._counts, self._widths) if of is not None]
+        more = (self._widths, self._of_classes)
+        queries = [self._collect(of) for of in (self._counts, *more) if of is not None]
         released: tuple[Released[Any], ...] = yield tuple(queries)
-        clients: tuple[Counts, ...] = released[0].value
+        clients: tuple[Counts, ...] = tuple(self._together(one) for one in released[0].value)
         differences = None
-        if not self.task.by:
+        if not self.task.condition:
             rows, covered = of_each(clients)
             differences = Differences.of(CoverageSums.of(rows, covered))
         widths = None
-        if len(released) > 1:
+        if self._widths is not None:
             widths = {name: _all_widths([one[name] for one in released[1].value]) for name in clients[0]}
+        told = self._tells(released)
         return Seen(
             counts=added(clients),
             noise=released[0].noise,
             clients=clients,
+            classes=None if told is None else ClassCounts(counts=added(told.value), noise=told.noise),
             widths=widths,
             differences=differences,
         )
 
     def sums(self, setting: Setting) -> Generator[Step, Any, Seen]:
         """From sums over clients; with noise, from the counts alone."""
-        whole = Sum(of=self._counts, part=Part.HELD_OUT)
-        if setting.noise(whole).variance > 0:
-            noisy: Released[Counts] = yield whole
-            return Seen(counts=noisy.value, noise=noisy.noise)
-        summaries = (self._counts, self._spread, self._widths)
-        queries = [Sum(of=of, part=Part.HELD_OUT, share=1 / 3) for of in summaries if of is not None]
-        released: tuple[Released[Any], ...] = yield tuple(queries)
-        spread = None if self.task.by else released[1].value[EVERYONE]
-        widths = None
-        if self._widths is not None:
-            widths = released[-1].value
+        noisy = setting.noise(Sum(of=self._counts, part=Part.HELD_OUT)).variance > 0
+        summaries = (
+            self._counts,
+            None if noisy else self._spread,
+            None if noisy else self._widths,
+            self._of_classes,
+        )
+        asked = [of for of in summaries if of is not None]
+        queries = tuple(Sum(of=of, part=Part.HELD_OUT, share=1 / len(asked)) for of in asked)
+        released: tuple[Released[Any], ...] = yield queries
+        answers = {type(query.of): one for query, one in zip(queries, released, strict=True)}
+        first, told, spread = released[0], self._tells(released), None
+        if SiteCoverage in answers:
+            spread = answers[SiteCoverage].value[EVERYONE]
         return Seen(
-            counts=released[0].value,
-            noise=released[0].noise,
-            widths=widths,
+            counts=self._together(first.value),
+            noise=first.noise,
+            added=len(first.value) if self._tells_classes else 1,
+            classes=None if told is None else ClassCounts(counts=told.value, noise=told.noise),
+            widths=answers[MeanWidth].value if MeanWidth in answers else None,
             differences=None
             if spread is None
             else Differences.of(
@@ -111,28 +136,65 @@ class Asked:
         )
 
     @property
+    def _tells_classes(self) -> bool:
+        """Whether the classes of rows matter although sets are not conditional on them: a rare one may be missed."""
+        return QUANTITIES[self.task.sets].gives_sets and not self.task.condition
+
+    def _tells(self, released: Sequence[Released[Any]]) -> Released[Any] | None:
+        """The answer that has the classes: the first, or the last where they are a question of their own."""
+        if not self._tells_classes:
+            return None
+        return released[0] if self._of_classes is None else released[-1]
+
+    def _together(self, counts: Counts) -> Counts:
+        """All classes together, where classes are told apart by these counts only to be looked at."""
+        if not self._tells_classes:
+            return counts
+        return added([{EVERYONE: one} for one in counts.values()])
+
+    @property
+    def _by_class(self) -> dict[str, Any]:
+        """The fields of counts by class, all with the same threshold."""
+        classes = self.task.classes or 0
+        return {
+            **self._fields,
+            "by": "class",
+            "groups": tuple(str(place) for place in range(classes)),
+            "thresholds": self.thresholds * classes,
+        }
+
+    @property
+    def _of_classes(self) -> CoverageCounts | None:
+        """The question for single classes, where it is one of its own."""
+        if not self._tells_classes or (self.task.classes or 0) <= FEW_CLASSES:
+            return None
+        return CoverageCounts(**self._by_class, classes=0)
+
+    @property
     def _fields(self) -> dict[str, Any]:
         task = self.task
         return {
-            "quantity": task.quantity,
-            "parameters": task.parameters,
-            "by": task.by,
+            "quantity": task.sets,
+            "parameters": task.score_parameters,
+            "by": task.condition,
             "groups": task.groups,
             "thresholds": self.thresholds,
         }
 
     @property
     def _counts(self) -> CoverageCounts:
-        classes = (self.task.classes or 0) if QUANTITIES[self.task.quantity].gives_sets else 0
+        classes = (self.task.classes or 0) if QUANTITIES[self.task.sets].gives_sets else 0
+        if self._tells_classes and classes <= FEW_CLASSES:
+            return CoverageCounts(**self._by_class, classes=classes)
         return CoverageCounts(**self._fields, classes=classes)
 
     @property
     def _spread(self) -> SiteCoverage | None:
-        return None if self.task.by else SiteCoverage(**self._fields)
+        return None if self.task.condition else SiteCoverage(**self._fields)
 
     @property
     def _widths(self) -> MeanWidth | None:
-        return MeanWidth(**self._fields) if self.task.quantity in WIDE else None
+        return MeanWidth(**self._fields) if self.task.sets in WIDE else None
 
     def _collect(self, of: Any) -> Query[Any]:
         return Collect(of=of, part=Part.HELD_OUT, share=0.5)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import stdtrit
 
+from fedassay.estimation.intervals import Estimate, bounded
+from fedassay.estimation.metric import Metric, undefined
 from fedassay.protocol import Noise, Setting, Step, Unit
 from fedassay.summaries.coverage_counts import CoverageOf, WidthSum
 from fedassay.summaries.local_quantile import local_rank
@@ -18,8 +20,6 @@ from fedassay.summaries.scored import EVERYONE
 from fedassay.tasks.conformal import heterogeneity
 from fedassay.tasks.conformal.found import Found
 from fedassay.tasks.conformal.held_out import Asked, Counts, Seen, added, of_each
-from fedassay.tasks.evaluation.intervals import Estimate, bounded
-from fedassay.tasks.evaluation.metric import Metric, undefined
 
 if TYPE_CHECKING:
     from fedassay.tasks.conformal.conformal import Conformal
@@ -42,17 +42,18 @@ def judge(
     thresholds = {name: float(one.threshold or 0.0) for name, one in found.items()}
     asked = Asked(task=task, thresholds=tuple(thresholds.values()))
     seen = yield from asked.each() if asked.may_see_each(setting) else asked.sums(setting)
-    judged = _Judged(task=task, thresholds=thresholds, noise=seen.noise)
+    judged = _Judged(task=task, thresholds=thresholds, noise=seen.noise, added=seen.added)
     whole_clients = setting.protection.unit is Unit.CLIENT
     return {
         "held_out": {
             **judged.of(seen.counts, seen.widths),
+            **judged.of_classes(seen),
             **({"note": WHOLE_CLIENTS} if whole_clients else {}),
             "sites": None if seen.clients is None else judged.of_clients(seen.clients),
         },
         "heterogeneity": heterogeneity.described(
             seen.differences,
-            bound=None if task.by else _bound(task, method, seen, found[EVERYONE]),
+            bound=None if task.condition else _bound(task, method, seen, found[EVERYONE]),
             level=task.level,
             method=method,
         ),
@@ -94,12 +95,36 @@ class _Judged:
     task: Conformal
     thresholds: Mapping[str, float]
     noise: Noise
+    added: int = 1
+
+    def of_classes(self, seen: Seen) -> dict[str, Any]:
+        """The coverage of each class, and the class with the smallest; nothing for sets that are not of classes.
+
+        The interval of the worst class is as much wider as choosing one of so many takes (Bonferroni).
+        """
+        if not QUANTITIES[self.task.sets].gives_sets or self.task.condition == "group":
+            return {}
+        alone = self if seen.classes is None else replace(self, noise=seen.classes.noise, added=1)
+        counts = seen.counts if seen.classes is None else seen.classes.counts
+        covered = {name: alone._coverage(one, parts=1) for name, one in counts.items()}
+        known = {name: metric.value for name, metric in covered.items() if metric.value is not None}
+        found = None
+        if known:
+            worst = min(known, key=known.__getitem__)
+            level = 1 - (1 - self.task.report_level) / len(covered)
+            coverage = alone._coverage(counts[worst], parts=1, level=level).to_json()
+            found = {"class": worst, "rows": counts[worst].rows, "coverage": coverage}
+        entries = {
+            name: {"rows": counts[name].rows, "coverage": metric.to_json()}
+            for name, metric in covered.items()
+        }
+        return {**({} if self.task.condition else {"classes": entries}), "worst_class": found}
 
     def of(self, counts: Counts, widths: Mapping[str, WidthSum] | None) -> dict[str, Any]:
         """All rows together, and each part of them where they are told apart."""
         together = added([{EVERYONE: one} for one in counts.values()])[EVERYONE]
-        described = self._described(together, parts=len(counts))
-        if self.task.by:
+        described = self._described(together, parts=len(counts) * self.added)
+        if self.task.condition:
             return {
                 **described,
                 "groups": {name: self._entry(name, one, widths) for name, one in counts.items()},
@@ -116,8 +141,8 @@ class _Judged:
         return entries
 
     def _entry(self, name: str, counts: CoverageOf, widths: Mapping[str, WidthSum] | None) -> dict[str, Any]:
-        entry = self._described(counts, parts=1)
-        if not QUANTITIES[self.task.quantity].gives_sets:
+        entry = self._described(counts, parts=self.added)
+        if not QUANTITIES[self.task.sets].gives_sets:
             width = None if widths is None else widths[name]
             entry["mean_size"] = self._width(self.thresholds[name], width).to_json()
         return entry
@@ -127,7 +152,7 @@ class _Judged:
             "rows": counts.rows,
             "coverage": self._coverage(counts, parts=parts).to_json(),
         }
-        if QUANTITIES[self.task.quantity].gives_sets:
+        if QUANTITIES[self.task.sets].gives_sets:
             entry["mean_size"] = self._size(counts, parts=parts).to_json()
             entry["size_counts"] = [float(number) for number in counts.sizes]
         return entry
@@ -140,8 +165,9 @@ class _Judged:
             )
         return None
 
-    def _coverage(self, counts: CoverageOf, *, parts: int) -> Metric:
-        level, reason = self.task.report_level, self._enough(counts, parts=parts)
+    def _coverage(self, counts: CoverageOf, *, parts: int, level: float | None = None) -> Metric:
+        level = self.task.report_level if level is None else level
+        reason = self._enough(counts, parts=parts)
         if reason is not None:
             return undefined(reason, level=level)
         n, cells = counts.rows, parts * counts.sizes.size
@@ -175,7 +201,7 @@ class _Judged:
 
     def _width(self, threshold: float, widths: WidthSum | None) -> Metric:
         """The mean width of intervals; known without looking where all are equally wide."""
-        level, quantity = self.task.report_level, self.task.quantity
+        level, quantity = self.task.report_level, self.task.sets
         if quantity in ("conformity", "value"):
             return undefined("a score of your own does not say how large its sets are", level=level)
         if math.isinf(threshold):

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedassay.coverage import CoverageLaw, best_pair
-from fedassay.coverage.law import largest_miss
-from fedassay.coverage.pooled import PooledLaw
-from fedassay.coverage.pooled_margin import fewest_rows, pooled_margin
 from fedassay.errors import DataError
+from fedassay.estimation.coverage import CoverageLaw, best_pair
+from fedassay.estimation.coverage.law import largest_miss
+from fedassay.estimation.coverage.pooled import PooledLaw
+from fedassay.estimation.coverage.pooled_margin import fewest_rows, pooled_margin
 from fedassay.summaries.value_grid import ValueGrid, power_of_two
 from fedassay.summaries.value_tree import ValueTree
 from fedassay.tasks.conformal.found import IDENTICAL, PARTIAL, Found

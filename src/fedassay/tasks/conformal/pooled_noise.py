@@ -16,11 +16,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.coverage.noise_tail import Law, NoiseTail
+from fedassay.estimation.coverage.noise_tail import Law, NoiseTail
+from fedassay.estimation.least_squares import LeastSquares, bit_variances
 from fedassay.protocol import Noise
-from fedassay.summaries.tree import LeastSquares
 from fedassay.tasks.distribution.curve import Curve
-from fedassay.tasks.evaluation.evidence import bit_variances
 
 Floats = NDArray[np.float64]
 

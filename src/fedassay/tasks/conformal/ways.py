@@ -8,9 +8,9 @@ is known (`from_votes`), for a private choice of each (`from_choices`), or for t
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.errors import ParameterError, UnsupportedQuery, UsageError
 from fedassay.protocol import Collect, Query, Released, Select, Setting, Step, Sum
 from fedassay.summaries.local_quantile import MOST_CLIENTS, LocalQuantile, LocalScores
 from fedassay.summaries.quantile_votes import QuantileVotes, Votes
@@ -21,6 +21,7 @@ from fedassay.summaries.value_tree import ValueTree
 from fedassay.summaries.values import Distribution
 from fedassay.tasks.conformal import choice, collected, pooled, voted
 from fedassay.tasks.conformal.found import Found
+from fedassay.tasks.conformal.parameters import Method
 from fedassay.tasks.conformal.pooled_noise import MOST_REPORTED_POINTS
 from fedassay.tasks.distribution.mechanisms import chosen
 from fedassay.tasks.distribution.stored import Release
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from fedassay.tasks.conformal.conformal import Conformal
 
 AUTO = "auto"
-METHODS = (AUTO, "qq", "qq-paper", "average", "pooled", "weighted", "local")
+METHODS = get_args(Method)
 
 Answer = tuple[dict[str, Found], list[dict[str, Any]] | None]
 """The threshold of each part of the rows, and what single clients said, if they may be seen."""
@@ -43,13 +44,13 @@ def way_of(task: Conformal, setting: Setting) -> tuple[str, Way]:
     single = _collects(task, setting)
     if task.method == AUTO:
         one_row = setting.protection.rows_per_client == 1
-        if single or (not one_row and not task.by and _selects(task, setting)):
+        if single or (not one_row and not task.condition and _selects(task, setting)):
             return "qq", from_each if single else from_choices
         return "pooled", from_distribution
     if task.method == "weighted" and setting.protection.rows_per_client == 1:
         raise UnsupportedQuery(
             "weighted: with one row per client nothing can be learnt about the distribution of each, expected several; "
-            "use --method pooled."
+            'use `method="pooled"`.'
         )
     if task.method in ("pooled", "weighted"):
         return task.method, from_distribution
@@ -62,25 +63,25 @@ def _way_without_single_clients(task: Conformal, setting: Setting) -> Way:
     method, trust = task.method, setting.trust
     if method in ("average", "local"):
         raise UnsupportedQuery(
-            f"{method}: it needs the quantile of each client, and here no single one is shown; use --privacy "
-            "plain, or --method pooled."
+            f"{method}: it needs the quantile of each client, and here no single one is shown; use "
+            '`privacy="plain"`, or `method="pooled"`.'
         )
     if _selects(task, setting):
-        if task.by:
+        if task.condition:
             raise UnsupportedQuery(
-                f"{method} by {task.by}: a client would choose once for each of them, and how many rows it has of each "
-                "is a secret; use --method pooled."
+                f"{method} by {task.condition}: a client would choose once for each of them, and how many rows it "
+                'has of each is a secret; use `method="pooled"`, or `conditional="none"`.'
             )
         return from_choices
     if trust.private:
         raise UnsupportedQuery(
             f"{method}: noise would be added to votes of clients, which one row can move as far as "
-            "they go; use --method pooled."
+            'they go; use `method="pooled"`.'
         )
     if method == "qq-paper":
         raise UnsupportedQuery(
-            "qq-paper: here only sums of votes are known, which go with ranks of our own; use --method qq, or "
-            "--privacy plain."
+            'qq-paper: here only sums of votes are known, which go with ranks of our own; use `method="qq"`, or '
+            '`privacy="plain"`.'
         )
     return from_votes
 
@@ -97,7 +98,7 @@ def from_each(task: Conformal, method: str, setting: Setting) -> Generator[Step,
         name: collected.found_from(task.request, method, [client[name] for client in released.value])
         for name in task.names
     }
-    if task.by:
+    if task.condition:
         return found, None
     return found, collected.sites_of(task.request, method, [client[EVERYONE] for client in released.value])
 
@@ -107,15 +108,15 @@ def from_votes(task: Conformal, method: str, setting: Setting) -> Generator[Step
     lower, upper = known_range(task)
     points = power_of_two(pooled.exact_points(len(task.names)) if task.bins is None else task.bins)
     votes = QuantileVotes(
-        quantity=task.quantity,
-        parameters=task.parameters,
+        quantity=task.sets,
+        parameters=task.score_parameters,
         level=task.level,
         clients=_clients(setting),
         confidence=task.request.confidence,
         lower=lower,
         upper=pooled.stretched(lower, upper, points),
         points=points,
-        by=task.by,
+        by=task.condition,
         groups=task.groups,
     )
     released: Released[dict[str, Votes]] = yield Sum(of=votes, part=task.part)
@@ -132,8 +133,8 @@ def from_choices(task: Conformal, method: str, setting: Setting) -> Generator[St
     if isinstance(target, Found):
         return {EVERYONE: target}, None
     losses = choice.losses_of(
-        task.quantity,
-        task.parameters,
+        task.sets,
+        task.score_parameters,
         lower,
         upper,
         rows=private.rows,
@@ -171,11 +172,12 @@ def known_range(task: Conformal) -> tuple[float, float]:
     """The range of the scores: given, or known to everyone."""
     if task.score_range:
         return task.score_range[0], task.score_range[1]
-    lower, upper = public_range(task.quantity, task.parameters, classes=task.classes)
+    lower, upper = public_range(task.sets, task.score_parameters, classes=task.classes)
     if lower is None or upper is None:
-        raise UsageError(
-            "score range: got none, expected one, public and not read from the data: the method only knows public "
-            f"points between which {task.quantity} scores lie; give --score-range A,B."
+        raise ParameterError(
+            "score_range",
+            "got none, expected one, public and not read from the data: the method only knows public points between "
+            f"which {task.sets} scores lie; give `score_range`.",
         )
     return lower, upper
 
@@ -185,9 +187,9 @@ def _leaves(task: Conformal, lower: float, upper: float, points: int) -> ValueTr
         lower,
         upper,
         points if task.bins is None else task.bins,
-        quantity=task.quantity,
-        parameters=task.parameters,
-        by=task.by,
+        quantity=task.sets,
+        parameters=task.score_parameters,
+        by=task.condition,
         groups=task.groups,
     )
 
@@ -196,24 +198,25 @@ def _check_reported(method: str, points: int) -> None:
     """Where each client reports on one level, and on one row."""
     if method == "weighted":
         raise UnsupportedQuery(
-            "weighted: clients that report on one of their rows say nothing about their own distribution; use --method "
-            "pooled, or the encoding noise."
+            "weighted: clients that report on one of their rows say nothing about their own distribution; use "
+            '`method="pooled"`, or the encoding noise.'
         )
     if points > MOST_REPORTED_POINTS:
-        raise UsageError(
-            f"bins: got {points:,}, expected at most {MOST_REPORTED_POINTS:,} where each client reports on one level."
+        raise ParameterError(
+            "bins",
+            f"got {points:,}, expected at most {MOST_REPORTED_POINTS:,} where each client reports on one level.",
         )
 
 
 def _quantile(task: Conformal, method: str, setting: Setting) -> LocalQuantile:
     return LocalQuantile(
-        quantity=task.quantity,
-        parameters=task.parameters,
+        quantity=task.sets,
+        parameters=task.score_parameters,
         level=task.level,
         rules=collected.rules_of(method, task.request),
         clients=1 if method == "local" else _clients(setting),
         confidence=task.request.confidence,
-        by=task.by,
+        by=task.condition,
         groups=task.groups,
     )
 
@@ -223,7 +226,7 @@ def _clients(setting: Setting) -> int:
     if setting.clients > MOST_CLIENTS:
         raise UsageError(
             f"clients: got {setting.clients:,}, expected at most {MOST_CLIENTS:,} for a quantile of quantiles; use "
-            "--method pooled."
+            '`method="pooled"`.'
         )
     return max(1, setting.clients)
 

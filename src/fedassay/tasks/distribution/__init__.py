@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from fedassay.tasks.distribution.ecdf import Ecdf
-from fedassay.tasks.distribution.roc import area_between
-from fedassay.tasks.distribution.search import SearchQuantiles, inverse_by_search, search
-from fedassay.tasks.distribution.stored import quantile_at, value_at
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Ecdf",
-    "SearchQuantiles",
-    "area_between",
-    "inverse_by_search",
-    "quantile_at",
-    "search",
-    "value_at",
-]
+from fedassay.cards import names_of
+
+if TYPE_CHECKING:
+    from fedassay.tasks.distribution.ecdf import Ecdf
+    from fedassay.tasks.distribution.roc import area_between
+    from fedassay.tasks.distribution.search import SearchQuantiles, inverse_by_search
+    from fedassay.tasks.distribution.stored import quantile_at, value_at
+
+__all__ = ["Ecdf", "SearchQuantiles", "area_between", "inverse_by_search", "quantile_at", "value_at"]
+
+__getattr__ = names_of(
+    __name__,
+    {
+        "Ecdf": "ecdf",
+        "area_between": "roc",
+        "SearchQuantiles": "search",
+        "inverse_by_search": "search",
+        "quantile_at": "stored",
+        "value_at": "stored",
+    },
+)

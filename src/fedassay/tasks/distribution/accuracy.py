@@ -7,12 +7,13 @@ import math
 import numpy as np
 
 from fedassay.errors import UsageError
+from fedassay.estimation.bands import NOISE_SHARE, half_width_of, report_half_width
+from fedassay.estimation.least_squares import LeastSquares
+from fedassay.estimation.metric import LEVEL
+from fedassay.estimation.widths import mean_prefix_variance
 from fedassay.protocol import Noise
-from fedassay.summaries.tree import LeastSquares, mean_prefix_variance
 from fedassay.summaries.values import ValueSummary
-from fedassay.tasks.distribution.curve import Curve, curve_of, leaf_covariance
-from fedassay.tasks.evaluation.bands import NOISE_SHARE, half_width_of, report_half_width
-from fedassay.tasks.evaluation.metric import LEVEL
+from fedassay.tasks.distribution.curve import Curve, curve_of
 
 
 def mean_variance(summary: ValueSummary, noise: Noise) -> float:
@@ -27,7 +28,7 @@ def mean_variance(summary: ValueSummary, noise: Noise) -> float:
     >>> mean_variance(path, Noise(law="discrete-laplace", scale=6.0, variance=72.0))  # 6 nodes hide a row
     792.0
     """
-    fit = leaf_covariance(summary, noise)
+    fit = summary.leaf_covariance(noise)
     if isinstance(fit, LeastSquares):
         return mean_prefix_variance(fit)
     return float(fit.prefix_variances[1:].mean())
@@ -38,7 +39,7 @@ def expected_curve(summary: ValueSummary, noise: Noise, *, rows: float) -> Curve
     if not rows > 0:
         raise UsageError(f"expected rows: got {rows:g}, expected a number above 0.")
     sums = rows * np.arange(summary.points + 1) / summary.points
-    return curve_of(summary.grid, sums, leaf_covariance(summary, noise), noise, times=summary.classes)
+    return curve_of(summary.grid, sums, summary.leaf_covariance(noise), noise, times=summary.classes)
 
 
 def noise_half_width(summary: ValueSummary, noise: Noise, *, rows: float, level: float = LEVEL) -> float:

@@ -20,14 +20,14 @@ import numpy as np
 from scipy.linalg import orth
 from scipy.special import logit
 
+from fedassay.estimation.buckets import Buckets, equi_depth_edges
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.least_squares import LeastSquares
+from fedassay.estimation.metric import Undefined
 from fedassay.protocol import Noise
 from fedassay.summaries.group_statistics import ONE, GroupTotals
-from fedassay.summaries.tree import LeastSquares
 from fedassay.tasks.distribution.null_with_noise import Floats, fourth_cumulant
 from fedassay.tasks.distribution.score_groups import enough_rows
-from fedassay.tasks.evaluation.buckets import Buckets, equi_depth_edges
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.metric import Undefined
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -184,7 +184,7 @@ def from_evidence(evidence: Evidence, groups: int) -> CalibrationGroups:
     The scores of a bin count as its middle. Groups here hold the scores from `lower` up to but not `upper`.
     """
     edges = equi_depth_edges(evidence, groups)
-    leaves = np.arange(evidence.grid.leaves)
+    leaves = np.arange(evidence.leaves)
 
     def members(i: int, j: int) -> Floats:
         return ((leaves >= edges[i]) & (leaves < edges[j])).astype(np.float64)
@@ -198,7 +198,7 @@ def from_evidence(evidence: Evidence, groups: int) -> CalibrationGroups:
     buckets = Buckets(evidence=evidence, edges=tuple(edges[cut] for cut in cuts))
     within = np.stack([members(i, j) for i, j in pairwise(cuts)])
     return CalibrationGroups(
-        edges=tuple(float(evidence.grid.edges[edge]) for edge in buckets.edges),
+        edges=tuple(float(evidence.edges[edge]) for edge in buckets.edges),
         rows=buckets.rows,
         observed=buckets.observed,
         expected=buckets.expected,

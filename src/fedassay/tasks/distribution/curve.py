@@ -14,25 +14,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fedassay.estimation.bands import NOISE_SHARE, dkw_half_width, half_width_of, report_half_width
+from fedassay.estimation.count_noise import LeafCovariance, LevelReports, NodeNoise, PrefixNoise
+from fedassay.estimation.evidence import enough, plausible
+from fedassay.estimation.intervals import z_value
+from fedassay.estimation.least_squares import LeastSquares, bit_variances, reporting_clients
 from fedassay.protocol import Noise
-from fedassay.summaries.tree import LeastSquares
 from fedassay.summaries.value_grid import ValueGrid
-from fedassay.summaries.value_path import ValuePath
-from fedassay.summaries.value_roots import ValueRoots
-from fedassay.summaries.value_tree import ValueTree
-from fedassay.summaries.values import Distribution, ValueSummary
-from fedassay.tasks.distribution.noise import PathCovariance, RootCovariance
 from fedassay.tasks.distribution.smoothing import isotonic
-from fedassay.tasks.evaluation.bands import NOISE_SHARE, dkw_half_width, half_width_of, report_half_width
-from fedassay.tasks.evaluation.count_noise import LeafCovariance, LevelReports, NodeNoise, PrefixNoise
-from fedassay.tasks.evaluation.evidence import (
-    bit_variances,
-    enough,
-    least_squares,
-    plausible,
-    reporting_clients,
-)
-from fedassay.tasks.evaluation.intervals import z_value
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -150,33 +139,6 @@ def _stepwise(function: Callable[[float], float], variances: Floats) -> Floats:
     steps = np.geomspace(largest * 1e-2, largest, _STEPS)
     values = np.array([function(float(step)) for step in steps])
     return np.asarray(values[np.minimum(np.searchsorted(steps, variances), _STEPS - 1)])
-
-
-def leaf_covariance(summary: ValueSummary, noise: Noise) -> LeafCovariance:
-    """The covariance that this noise gives to the leaf estimates of one class."""
-    if isinstance(summary, ValueTree):
-        return least_squares(summary.tree, summary.multipliers, noise, classes=summary.classes)
-    if isinstance(summary, ValuePath):
-        return PathCovariance(
-            points=summary.points, draw_variance=noise.variance, multiplier=summary.multiplier
-        )
-    assert isinstance(summary, ValueRoots)
-    return RootCovariance(response=summary.response, draw_variance=noise.variance)
-
-
-def sums_of(distribution: Distribution, noise: Noise) -> tuple[LeafCovariance, Floats]:
-    """The sums F_0..F_N of each class that a release says, and the covariance of the leaves."""
-    summary, classes = distribution.summary, distribution.classes
-    fit = leaf_covariance(summary, noise)
-    if isinstance(summary, ValueTree):
-        assert isinstance(fit, LeastSquares)
-        sums = np.cumsum(fit.estimate(classes / summary.factors), axis=-1)
-    elif isinstance(summary, ValuePath):
-        sums = classes / summary.multiplier
-    else:
-        assert isinstance(summary, ValueRoots)
-        sums = summary.sums(classes)
-    return fit, np.concatenate([np.zeros((len(sums), 1)), sums], axis=-1)
 
 
 def curve_of(grid: ValueGrid, sums: Floats, fit: LeafCovariance, noise: Noise, *, times: int = 1) -> Curve:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from fedassay.estimation.intervals import Estimate, unbounded
+from fedassay.estimation.metric import Undefined
 from fedassay.summaries.value_grid import ValueGrid
 from fedassay.tasks.distribution.curve import Curve, Floats
 from fedassay.tasks.distribution.mechanisms import name_of
@@ -15,8 +17,6 @@ from fedassay.tasks.distribution.quantiles import Entry, quantile_entry, undefin
 from fedassay.tasks.distribution.roc import ranking_results
 from fedassay.tasks.distribution.shown import Shown, shown_places, spread_out
 from fedassay.tasks.distribution.stored import Release
-from fedassay.tasks.evaluation.intervals import Estimate, unbounded
-from fedassay.tasks.evaluation.metric import Undefined
 
 MOST_LISTED = 4096
 """Lists of a result have at most so many points."""

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
-from fedassay.errors import UsageError
+from fedassay.errors import ParameterError, UsageError
+from fedassay.estimation.metric import Metric, Undefined, undefined
 from fedassay.protocol import Released, Setting, Sum
 from fedassay.summaries.group_statistics import (
-    MOST_GROUPS,
     ONE,
     AllGroupStatistics,
     GroupStatistics,
@@ -28,19 +28,17 @@ from fedassay.summaries.group_statistics import (
 )
 from fedassay.summaries.score_histogram import LabelledHistogram
 from fedassay.summaries.score_path import ScorePath
-from fedassay.summaries.value_grid import MOST_POINTS, power_of_two
+from fedassay.summaries.value_grid import power_of_two
 from fedassay.summaries.values import Distribution
 from fedassay.tasks.distribution.calibration_groups import from_evidence, from_totals
 from fedassay.tasks.distribution.hosmer_lemeshow_verdict import FITTED, Verdict
+from fedassay.tasks.distribution.parameters import HosmerLemeshowParameters, Method
 from fedassay.tasks.distribution.published_groups import PublishedGroups
 from fedassay.tasks.distribution.score_groups import ScoreCurve
 from fedassay.tasks.evaluation.evaluate import Evaluate
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.metric import LEVEL, Metric, Undefined, undefined
 from fedassay.tasks.evaluation.stored import histogram_to_json
 
-METHODS = ("free", "corrected", "published")
-DEGREES = ("Q", FITTED)
+METHODS = get_args(Method)
 
 Flow = Generator[Sum[Any], Any, dict[str, Any]]
 
@@ -49,21 +47,13 @@ _MULTIPLIERS = (1, 1 << 10)
 
 
 @dataclass(frozen=True, kw_only=True)
-class HosmerLemeshow:
+class HosmerLemeshow(HosmerLemeshowParameters):
     """A test that observed outcomes differ from a model's probabilities by chance only, group by group.
 
-    Parameters
-    ----------
-    method : ``free``, ``corrected`` or ``published``; see above.
-    groups : Q, how many groups of about equal size. Fewer are used, and it is said, where quantiles coincide or
-        (not as published) a group would have fewer rows than four standard deviations of the noise in them.
-    degrees : ``Q`` for a frozen model on rows that it was not fitted to. ``Q-2`` is for the very rows that a
-        logistic model was fitted to, where the fit has taken two directions out of the gaps; elsewhere it rejects
-        too often.
-    points : N, of the distribution of the scores in which groups are searched; rounded up to a power of two.
-    curve_share : ``corrected``: the part of the budget for the groups. The sums decide the test and get the rest.
-    height, transform : ``free``: the score histogram, as in `Evaluate`.
-    level : of the contract only; a test has no interval.
+    Fewer groups are used, and it is said, where quantiles coincide or (not as published) a group would have fewer rows
+    than four standard deviations of the noise in them. ``Q-2`` is for the very rows that a logistic model was fitted
+    to, where the fit has taken two directions out of the gaps; elsewhere it rejects too often. A test has no interval:
+    the level is of the contract only.
 
     Guarantee: everything returned is computed from what is released for the one budget. If the model is right and
     rows are independent, ``p_value`` is below 5 % in about 5 % of runs, with the noise.
@@ -74,29 +64,13 @@ class HosmerLemeshow:
     Reference: Hosmer, Lemeshow and Sturdivant (2013), Section 5.2.2; Barczewski, Mawass and Ramon, Section 5.2.
     """
 
-    method: str = "free"
-    groups: int = 10
-    degrees: str = "Q"
-    points: int = 1024
-    curve_share: float = 0.1
-    height: int | None = None
-    transform: str = "auto"
-    level: float = LEVEL
-
     def __post_init__(self) -> None:
-        for what, got, known in (("method", self.method, METHODS), ("degrees", self.degrees, DEGREES)):
-            if got not in known:
-                raise UsageError(f"{what}: got {got!r}, expected one of {', '.join(known)}.")
-        fewest = 3 if self.degrees == FITTED else 2
-        if type(self.groups) is not int or not fewest <= self.groups <= MOST_GROUPS:
-            raise UsageError(
-                f"groups: got {self.groups}, expected a whole number from {fewest} to {MOST_GROUPS}."
+        super().__post_init__()
+        if self.degrees == FITTED and self.groups < 3:
+            raise ParameterError(
+                "groups", f"got {self.groups} for Q-2 degrees of freedom, expected at least 3."
             )
-        if type(self.points) is not int or not 2 <= self.points <= MOST_POINTS:
-            raise UsageError(f"points: got {self.points}, expected a whole number from 2 to {MOST_POINTS:,}.")
-        if not 0 < self.curve_share < 1:
-            raise UsageError(f"curve share: got {self.curve_share:.3g}, expected a number between 0 and 1.")
-        self._evaluate()  # refuses bad heights, transforms and levels
+        self._evaluate()  # refuses buckets that do not fit into the bins
 
     def _evaluate(self) -> Evaluate:
         return Evaluate(height=self.height, transform=self.transform, level=self.level)
@@ -109,7 +83,7 @@ class HosmerLemeshow:
 
     def _free(self, setting: Setting) -> Flow:
         released: Released[LabelledHistogram] = yield Sum(of=self._evaluate().histogram(setting))
-        evidence = Evidence.of(released.value, released.noise)
+        evidence = released.value.evidence(released.noise)
         try:
             metric = self._verdict().of(from_evidence(evidence, self.groups))
         except Undefined as error:

@@ -7,11 +7,11 @@ from typing import Any
 
 from scipy.special import chdtrc
 
+from fedassay.estimation.evidence import ENOUGH
+from fedassay.estimation.metric import Metric, Undefined
 from fedassay.tasks.distribution.calibration_groups import CalibrationGroups
 from fedassay.tasks.distribution.null_with_noise import DRAWS, upper_tail
 from fedassay.tasks.distribution.published_groups import TELLING, PublishedGroups
-from fedassay.tasks.evaluation.evidence import ENOUGH
-from fedassay.tasks.evaluation.metric import Metric, Undefined
 
 FITTED = "Q-2"
 

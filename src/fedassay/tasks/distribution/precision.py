@@ -7,14 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from fedassay.errors import UnsupportedQuery, UsageError
-from fedassay.protocol import Setting, Sum
+from fedassay.protocol import LARGEST_EPSILON, Setting, Sum
 from fedassay.summaries.values import ValueSummary
 from fedassay.tasks.distribution.accuracy import noise_half_width
 
 USELESS = 0.5
 """A band with this half-width from noise alone says nothing."""
-
-_LARGEST_EPSILON = 1e6
 
 
 def known_rows(setting: Setting, expected_rows: float | None) -> float | None:
@@ -58,7 +56,7 @@ def check_precision(
         if precision is not None:
             raise UsageError(
                 "precision: how wide the band will be depends on the number of rows, which is not public; give "
-                "how many you expect (--rows)."
+                "how many you expect (`expected_rows`)."
             )
         return
     budget = setting.budget
@@ -97,11 +95,11 @@ def sufficient(half_width: Callable[[float], float], wanted: float, *, start: fl
     """
     low = high = start
     while half_width(high) > wanted:
-        if high > _LARGEST_EPSILON:
+        if high >= LARGEST_EPSILON:
             return None
-        low, high = high, 2 * high
+        low, high = high, min(2 * high, LARGEST_EPSILON)
     while high / low > 1.002:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if half_width(middle) > wanted else (low, middle)
     unit = 10.0 ** (math.floor(math.log10(high)) - 1)
-    return float(f"{math.ceil(high / unit * (1 - 1e-9)) * unit:.2g}")
+    return min(LARGEST_EPSILON, float(f"{math.ceil(high / unit * (1 - 1e-9)) * unit:.2g}"))

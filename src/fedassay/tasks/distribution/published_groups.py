@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from fedassay.estimation.metric import Undefined
 from fedassay.protocol import Noise
 from fedassay.summaries.group_statistics import ONE, GroupTotals
 from fedassay.tasks.distribution.calibration_groups import CalibrationGroups, table
 from fedassay.tasks.distribution.null_with_noise import DRAWS, Floats, noise_like, simulated_tail
 from fedassay.tasks.distribution.score_groups import ScoreCurve
-from fedassay.tasks.evaluation.metric import Undefined
 
 TELLING = 2.0
 """A denominator is one if the expected count has at least so many standard deviations of its noise."""

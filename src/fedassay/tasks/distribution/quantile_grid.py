@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedassay.estimation.metric import Undefined
 from fedassay.tasks.distribution.curve import Curve
-from fedassay.tasks.evaluation.metric import Undefined
 
 FIRST_SHARE = 0.3
 """The part of the budget for the first look; the release itself gets the rest."""

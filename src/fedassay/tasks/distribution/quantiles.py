@@ -6,14 +6,13 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom
 
 from fedassay.errors import UsageError
+from fedassay.estimation.intervals import z_value
+from fedassay.estimation.metric import Undefined
 from fedassay.summaries.value_grid import ValueGrid
 from fedassay.tasks.distribution.curve import Curve
 from fedassay.tasks.distribution.shown import Shown, point_of
-from fedassay.tasks.evaluation.intervals import z_value
-from fedassay.tasks.evaluation.metric import Undefined
 
 Entry = dict[str, Any]
 
@@ -62,6 +61,8 @@ def quantile_entry(curve: Curve, shown: Shown, quantile: float, *, level: float)
 
 def binomial_margins(quantile: float, rows: float, *, level: float) -> tuple[float, float]:
     """How far the share of rows up to the quantile may be below and above it: binomial quantiles, never too narrow."""
+    from scipy.stats import binom  # takes longer to import than most commands do
+
     n, tail = max(1, math.floor(rows)), (1 - level) / 2
     return quantile - float(binom.ppf(tail, n, quantile)) / n, float(
         binom.isf(tail, n, quantile)

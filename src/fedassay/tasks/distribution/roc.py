@@ -2,48 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedassay.errors import UsageError
-from fedassay.protocol import Noise
-from fedassay.summaries.value_grid import ValueGrid
+from fedassay.estimation import curves
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.ranking import roc_auc
 from fedassay.tasks.distribution.curve import Floats
-from fedassay.tasks.evaluation import curves
-from fedassay.tasks.evaluation.count_noise import LeafCovariance
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.ranking import roc_auc
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ValueBins:
-    """The leaves of a `ValueGrid` as bins of scores: a row is predicted positive if its value is above an edge."""
-
-    grid: ValueGrid
-
-    @property
-    def leaves(self) -> int:
-        """How many."""
-        return self.grid.points
-
-    @cached_property
-    def edges(self) -> Floats:
-        """Nothing is below the first one, and each point is one."""
-        return np.concatenate([[-np.inf], self.grid.thresholds])
-
-    def nearest_edge(self, threshold: float) -> int:
-        """The place of the edge that is nearest."""
-        return 1 + int(np.argmin(np.abs(self.edges[1:] - threshold)))
-
-
-def evidence_of(grid: ValueGrid, sums: Floats, fit: LeafCovariance, noise: Noise) -> Evidence:
-    """What the sums of positives and negatives, one row each, say about scores."""
-    positives, negatives = np.diff(sums, axis=-1)
-    return Evidence(grid=ValueBins(grid=grid), fit=fit, positives=positives, negatives=negatives, noise=noise)
 
 
 def ranking_results(evidence: Evidence, *, level: float) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
+from fedassay.estimation.evidence import ENOUGH
 from fedassay.tasks.distribution.search import inverse_by_search
-from fedassay.tasks.evaluation.evidence import ENOUGH
 
 Floats = NDArray[np.float64]
 

@@ -11,22 +11,15 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedassay.errors import UsageError
+from fedassay.errors import ParameterError
+from fedassay.estimation.evidence import enough
+from fedassay.estimation.intervals import Estimate, unbounded, z_value
+from fedassay.estimation.metric import Undefined
 from fedassay.protocol import Noise, Points, Released, Setting, Step
 from fedassay.summaries.value_grid import power_of_two
 from fedassay.summaries.value_path import ValuePath
-from fedassay.tasks.distribution.quantiles import (
-    Entry,
-    binomial_margins,
-    checked_quantile,
-    entry_at,
-    undefined_entry,
-)
-from fedassay.tasks.evaluation.evidence import enough
-from fedassay.tasks.evaluation.intervals import Estimate, unbounded, z_value
-from fedassay.tasks.evaluation.metric import LEVEL, Undefined
-
-SPACINGS = ("uniform", "logarithmic")
+from fedassay.tasks.distribution.parameters import SearchQuantilesParameters
+from fedassay.tasks.distribution.quantiles import Entry, binomial_margins, entry_at, undefined_entry
 
 
 def search(
@@ -84,15 +77,10 @@ def inverse_by_search(at: Callable[[int], float], points: int, target: float) ->
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchQuantiles:
+class SearchQuantiles(SearchQuantilesParameters):
     """Quantiles of a scalar among up to 2^20 points, from single evaluations on the same stored noise.
 
-    Parameters
-    ----------
-    lower, upper, points, grid : the points, ``uniform`` or ``logarithmic``; their number is rounded up to a power of
-        two.
-    quantiles : which ones, between 0 and 1.
-    level : the confidence level of the intervals.
+    Servers check every row at every point: many points are for few rows.
 
     Guarantee: clients are asked once, and the whole costs what one release of all points would cost.
 
@@ -100,24 +88,10 @@ class SearchQuantiles:
     share at least the root's draw, which is all that is assumed here. Rows are assumed independent.
     """
 
-    lower: float = 0.0
-    upper: float = 1.0
-    points: int = 1 << 20
-    quantiles: tuple[float, ...] = (0.5,)
-    grid: str = "uniform"
-    level: float = LEVEL
-
     def __post_init__(self) -> None:
-        object.__setattr__(self, "lower", float(self.lower))
-        object.__setattr__(self, "upper", float(self.upper))
-        object.__setattr__(self, "quantiles", tuple(checked_quantile(q) for q in self.quantiles))
+        super().__post_init__()
         if not self.quantiles:
-            raise UsageError("quantiles: got none, expected at least one number between 0 and 1.")
-        if self.grid not in SPACINGS:
-            raise UsageError(f"grid: got {self.grid!r}, expected one of {', '.join(SPACINGS)}.")
-        z_value(self.level)
-        if type(self.points) is not int or self.points < 2:
-            raise UsageError(f"points: got {self.points}, expected a whole number from 2 to 2^20.")
+            raise ParameterError("quantiles", "got none, expected at least one number between 0 and 1.")
         _ = self.summary  # refuses bad ranges before any row is read
 
     @property

@@ -18,20 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
+from fedassay.estimation.count_noise import LeafCovariance, LevelReports
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.intervals import Estimate, bounded
+from fedassay.estimation.metric import Undefined, undefined
 from fedassay.protocol import Noise, Total
 from fedassay.summaries.value_grid import MOST_POINTS
 from fedassay.summaries.value_path import ValuePath
 from fedassay.summaries.value_roots import ValueRoots
 from fedassay.summaries.value_tree import ValueTree
 from fedassay.summaries.values import Distribution, ValueSummary
-from fedassay.tasks.distribution.curve import Curve, Floats, curve_of, sums_of
+from fedassay.tasks.distribution.curve import Curve, Floats, curve_of
 from fedassay.tasks.distribution.quantiles import checked_quantile, quantile_entry, undefined_entry
-from fedassay.tasks.distribution.roc import evidence_of
 from fedassay.tasks.distribution.shown import SMOOTHINGS, Shown, point_of
-from fedassay.tasks.evaluation.count_noise import LeafCovariance, LevelReports
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.intervals import Estimate, bounded
-from fedassay.tasks.evaluation.metric import Undefined, undefined
 
 _KINDS: Mapping[str, Callable[..., ValueSummary]] = {
     kind.name: kind for kind in (ValueTree, ValuePath, ValueRoots)
@@ -56,8 +55,8 @@ class Release:
     @classmethod
     def of(cls, distribution: Distribution, noise: Noise) -> Release:
         """Read a release."""
-        fit, sums = sums_of(distribution, noise)
-        return cls(distribution=distribution, noise=noise, fit=fit, sums=sums)
+        fit = distribution.summary.leaf_covariance(noise)
+        return cls(distribution=distribution, noise=noise, fit=fit, sums=distribution.sums(noise))
 
     @property
     def summary(self) -> ValueSummary:
@@ -71,8 +70,13 @@ class Release:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """Positives and negatives."""
-        return evidence_of(self.summary.grid, self.sums, self.fit, self.noise)
+        """Positives and negatives, with the leaves of the grid as intervals of the score.
+
+        A row is predicted positive if its value is above an edge.
+        """
+        positives, negatives = np.diff(self.sums, axis=-1)
+        edges = self.summary.grid.edges
+        return Evidence(edges=edges, positives=positives, negatives=negatives, fit=self.fit, noise=self.noise)
 
     def of_class(self, label: int) -> Curve:
         """The curve of one class, if rows are labelled."""

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from fedassay.tasks.evaluation.evaluate import Evaluate
-from fedassay.tasks.evaluation.metric import Metric
-from fedassay.tasks.evaluation.sites import with_site_names
-from fedassay.tasks.evaluation.stored import metrics_at
+from typing import TYPE_CHECKING
 
-__all__ = ["Evaluate", "Metric", "metrics_at", "with_site_names"]
+from fedassay.cards import names_of
+
+if TYPE_CHECKING:
+    from fedassay.tasks.evaluation.evaluate import Evaluate
+    from fedassay.tasks.evaluation.sites import with_site_names
+    from fedassay.tasks.evaluation.stored import metrics_at
+
+__all__ = ["Evaluate", "metrics_at", "with_site_names"]
+
+__getattr__ = names_of(
+    __name__,
+    {
+        "Evaluate": "evaluate",
+        "with_site_names": "sites",
+        "metrics_at": "stored",
+    },
+)

@@ -9,7 +9,7 @@ disagree.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
@@ -18,17 +18,14 @@ import numpy as np
 from scipy.special import logit, ndtr, ndtri
 
 from fedassay.errors import UsageError
+from fedassay.estimation.confusion import Confusion
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.least_squares import least_squares
+from fedassay.estimation.metric import LEVEL, Metric
+from fedassay.estimation.ranking import auc_influence, auc_noise_trace, expected_auc_noise_variance
+from fedassay.metrics import METRICS, MetricRecord, Part, targets
 from fedassay.protocol import NO_NOISE, Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.tasks.evaluation.buckets import Buckets, equi_depth_edges
-from fedassay.tasks.evaluation.calibration_error import sum_of_absolute_values
-from fedassay.tasks.evaluation.confusion import RATIOS, Confusion, decision_metric
-from fedassay.tasks.evaluation.evidence import Evidence, Floats, least_squares
-from fedassay.tasks.evaluation.intervals import Estimate, bounded, z_value
-from fedassay.tasks.evaluation.metric import LEVEL, Metric, estimator
-from fedassay.tasks.evaluation.ranking import auc_binning_bound, auc_influence, auc_noise_trace
-from fedassay.tasks.evaluation.ratios import brier_score, log_loss
-from fedassay.tasks.evaluation.recalibration import calibration_intercept, calibration_slope
 
 Quantity = Literal["decision", "roc_auc", "calibration"]
 """Precision, recall and accuracy at a threshold; the AUC; the calibration error."""
@@ -140,7 +137,7 @@ def expected_evidence(
     delta = math.sqrt(2) * float(ndtri(auc))
     x = (logit(grid.edges) - float(logit(prevalence)) + delta**2 / 2) / delta
     return Evidence(
-        grid=grid,
+        edges=grid.edges,
         fit=least_squares(histogram.tree, histogram.multipliers, noise),
         positives=rows * prevalence * np.diff(ndtr(x - delta)),
         negatives=rows * (1 - prevalence) * np.diff(ndtr(x)),
@@ -167,7 +164,7 @@ def expected_auc_noise(
     """
     if noise.reporting:
         evidence = expected_evidence(histogram, rows=rows, prevalence=prevalence, auc=auc, noise=noise)
-        return math.sqrt(_auc_noise_variance(evidence, *auc_influence(evidence)))
+        return math.sqrt(expected_auc_noise_variance(evidence, *auc_influence(evidence)))
     first, second = _auc_noise_parts(histogram, prevalence, auc)
     size = noise.variance / rows**2
     return math.sqrt(first * size + second * size**2)
@@ -186,53 +183,6 @@ def _auc_noise_parts(histogram: ScoreHistogram, prevalence: float, auc: float) -
     return evidence.privacy_variance(by_positive, by_negative), auc_noise_trace(evidence, value)
 
 
-def _auc_noise_variance(evidence: Evidence, value: float, by_positive: Floats, by_negative: Floats) -> float:
-    # The estimator subtracts the trace, because its counts are noisy; expected counts are not.
-    return evidence.privacy_variance(by_positive, by_negative) + auc_noise_trace(evidence, value)
-
-
-@estimator
-def _expected_auc(evidence: Evidence, *, level: float) -> Metric:
-    P, N = evidence.require_classes()
-    value, by_positive, by_negative = auc_influence(evidence)
-    estimate = Estimate(
-        value=value,
-        sampling_variance=evidence.sampling_variance(by_positive, by_negative),
-        privacy_variance=_auc_noise_variance(evidence, value, by_positive, by_negative),
-        discretisation=auc_binning_bound(evidence),
-    )
-    return bounded(estimate, size=min(P, N), level=level)
-
-
-@estimator
-def _expected_calibration_error(evidence: Evidence, *, buckets: int, level: float) -> Metric:
-    """What a calibrated model will show: no gap, so the estimate is the mean of Σ|e_j|, all of it error.
-
-    The interval is that of `calibration_error`, around this value.
-    """
-    evidence.require_rows()
-    table = Buckets(evidence=evidence, edges=tuple(equi_depth_edges(evidence, buckets)))
-    sampling, noise = table.share_sampling_covariance, table.share_noise_covariance
-    centre, spread = sum_of_absolute_values(sampling + noise)
-    from_noise = float(np.trace(noise) / np.trace(sampling + noise))
-    estimate = Estimate(
-        value=centre,
-        sampling_variance=spread * (1 - from_noise),
-        privacy_variance=spread * from_noise,
-        discretisation=float(table.expected_bound.sum() / evidence.rows),
-    )
-    half = centre + z_value(level) * estimate.standard_error + estimate.discretisation
-    value = min(1.0, centre)
-    return estimate.metric(value, (max(0.0, value - half), min(1.0, value + half)), level=level)
-
-
-METRICS = (
-    *("roc_auc", *RATIOS, "brier_score", "log_loss", "expected_calibration_error"),
-    *("calibration_intercept", "calibration_slope"),
-)
-"""What `predict` predicts."""
-
-
 def predict(
     histogram: ScoreHistogram,
     *,
@@ -243,7 +193,7 @@ def predict(
     threshold: float = 0.5,
     buckets: int = 10,
     level: float = LEVEL,
-    metrics: Sequence[str] = METRICS,
+    metrics: Sequence[str] | None = None,
 ) -> dict[str, Metric]:
     """The values, errors and intervals to expect of a release.
 
@@ -252,10 +202,10 @@ def predict(
     histogram : what would be released; `threshold` should be one of its thresholds.
     rows, prevalence, auc : what the data are expected to be (calibrated binormal scores).
     noise : of the release.
-    threshold : of precision, recall, accuracy, specificity and f1.
+    threshold : of the metrics that need one.
     buckets : of the calibration error.
     level : of the intervals.
-    metrics : which ones.
+    metrics : names of metrics; by default those with a usual target.
 
     `sampling` and `privacy` are the standard deviations to expect, `interval` is what a typical release will
     say. A metric without a value says why there will not be enough evidence.
@@ -271,40 +221,37 @@ def predict(
     >>> f"{expected['roc_auc'].privacy:.1e}", f"{expected['roc_auc'].sampling:.1e}"
     ('1.2e-04', '1.4e-03')
     """
-    unknown = sorted(set(metrics) - set(METRICS))
-    if unknown:
-        raise UsageError(f"metric: got {unknown[0]!r}, expected one of {', '.join(METRICS)}.")
+    known = targets()
+    for name in metrics or ():
+        if name not in known:
+            raise UsageError(f"metric: got {name!r}, expected one of {', '.join(known)}.")
+    records = [METRICS[name] for name in (known if metrics is None else metrics)]
 
-    def under(noise: Noise, names: Sequence[str]) -> dict[str, Metric]:
+    def under(noise: Noise, records: Sequence[MetricRecord]) -> dict[str, Metric]:
         evidence = expected_evidence(histogram, noise=noise, rows=rows, prevalence=prevalence, auc=auc)
+        # Only made where a metric needs it: the noise at an edge can take long.
+        counts = {part: _counts(evidence, part, threshold) for part in {_part(record) for record in records}}
         return {
-            name: _predicted(evidence, name, threshold=threshold, buckets=buckets, level=level)
-            for name in names
+            record.name: record.of_expected(counts[_part(record)], buckets=buckets, level=level)
+            for record in records
         }
 
-    expected = under(noise, metrics)
+    expected = under(noise, records)
     if noise.variance == 0:
         return expected
     # Estimators keep sampling variances that noise makes uncertain away from zero; expected counts are certain.
-    exact = under(NO_NOISE, [name for name, metric in expected.items() if metric.value is not None])
+    uncertain = [
+        record for record in records if record.expected is None and expected[record.name].value is not None
+    ]
+    exact = under(NO_NOISE, uncertain) if uncertain else {}
     return expected | {
-        name: replace(expected[name], sampling=metric.sampling)
-        for name, metric in exact.items()
-        if name != "expected_calibration_error"  # its parts are those of one sum
+        name: replace(expected[name], sampling=metric.sampling) for name, metric in exact.items()
     }
 
 
-def _predicted(evidence: Evidence, name: str, *, threshold: float, buckets: int, level: float) -> Metric:
-    if name == "roc_auc":
-        return _expected_auc(evidence, level=level)
-    if name == "expected_calibration_error":
-        return _expected_calibration_error(evidence, buckets=buckets, level=level)
-    if name in RATIOS:
-        return decision_metric(Confusion.at(evidence, threshold), name, level=level)
-    return _ESTIMATORS[name](evidence, level=level)
+def _part(record: MetricRecord) -> Part:
+    return "rows" if "rows" in record.parts else "threshold"
 
 
-_ESTIMATORS: Mapping[str, Callable[..., Metric]] = {
-    estimate.__name__: estimate
-    for estimate in (brier_score, log_loss, calibration_intercept, calibration_slope)
-}
+def _counts(evidence: Evidence, part: Part, threshold: float) -> Evidence | Confusion:
+    return evidence if part == "rows" else Confusion.at(evidence, threshold)

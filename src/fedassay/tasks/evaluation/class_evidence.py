@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from fedassay.estimation.evidence import ENOUGH, Evidence, enough
+from fedassay.estimation.intervals import Estimate, bounded, share_interval, unbounded
+from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator
+from fedassay.estimation.ratios import CLEAR
 from fedassay.protocol import Noise
 from fedassay.summaries.multiclass.class_statistics import LARGEST_BRIER, LARGEST_LOSS, ClassTotals, Part
 from fedassay.tasks.evaluation.class_gaps import Gaps, calibration_error
-from fedassay.tasks.evaluation.evidence import ENOUGH, enough
-from fedassay.tasks.evaluation.intervals import Estimate, bounded, share_interval, unbounded
-from fedassay.tasks.evaluation.metric import LEVEL, Metric, Undefined, estimator
-from fedassay.tasks.evaluation.ratios import CLEAR
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClassEvidence:
-    """Totals over all rows, exact or noisy. Noisy ones are unbiased, never clipped, and may be negative."""
+    """Totals over all rows, exact or noisy. Noisy ones are unbiased, never clipped, and may be negative.
+
+    `rankings` has the histogram of each class against the rest, `aucs` what it says; None and empty where these were
+    not asked for.
+    """
 
     totals: ClassTotals
     noise: Noise
+    rankings: Sequence[Evidence] | None = None
+    aucs: Sequence[Metric] = ()
 
     @property
     def rows(self) -> float:

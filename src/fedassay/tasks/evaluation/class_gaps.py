@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.tasks.evaluation.intervals import Estimate, z_value
-from fedassay.tasks.evaluation.metric import Metric
+from fedassay.estimation.intervals import Estimate, z_value
+from fedassay.estimation.metric import Metric
 
 Floats = NDArray[np.float64]
 

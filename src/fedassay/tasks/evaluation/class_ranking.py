@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.intervals import Estimate, bounded
-from fedassay.tasks.evaluation.metric import LEVEL, Metric, Undefined, estimator, undefined
-from fedassay.tasks.evaluation.ranking import auc_influence, roc_auc
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.intervals import Estimate, bounded
+from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator, undefined
+from fedassay.estimation.ranking import auc_influence, roc_auc
+
+if TYPE_CHECKING:
+    from fedassay.tasks.evaluation.class_evidence import ClassEvidence
+
+NO_RANKINGS = "rankings were not asked for"
 
 
 def class_auc(evidence: Evidence, *, level: float = LEVEL) -> Metric:
@@ -23,7 +28,7 @@ def class_auc(evidence: Evidence, *, level: float = LEVEL) -> Metric:
 
 
 @estimator
-def macro_auc(evidences: Sequence[Evidence], metrics: Sequence[Metric], *, level: float = LEVEL) -> Metric:
+def mean_auc(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
     """The mean of the AUCs of the classes that have one.
 
     * privacy: classes have independent noise.
@@ -32,15 +37,17 @@ def macro_auc(evidences: Sequence[Evidence], metrics: Sequence[Metric], *, level
       together, so their deviations √V⁻ are added, and so are the two parts: √ΣV⁺ + Σ√V⁻. This holds whatever the
       dependence (Minkowski's inequality); the interval can be up to about twice as wide as it need be.
     """
-    used = [(e, m) for e, m in zip(evidences, metrics, strict=True) if m.value is not None]
+    if evidence.rankings is None:
+        raise Undefined(NO_RANKINGS)
+    used = [(e, m) for e, m in zip(evidence.rankings, evidence.aucs, strict=True) if m.value is not None]
     if not used:
         raise Undefined("no class has an AUC: see the reasons with the classes")
     as_positive, as_negative = 0.0, 0.0
-    for evidence, _ in used:
-        _, by_positive, by_negative = auc_influence(evidence)
+    for ranking, _ in used:
+        _, by_positive, by_negative = auc_influence(ranking)
         none = np.zeros_like(by_positive)
-        as_positive += max(0.0, evidence.sampling_variance(by_positive, none))
-        as_negative += math.sqrt(max(0.0, evidence.sampling_variance(none, by_negative)))
+        as_positive += max(0.0, ranking.sampling_variance(by_positive, none))
+        as_negative += math.sqrt(max(0.0, ranking.sampling_variance(none, by_negative)))
     c = len(used)
     estimate = Estimate(
         value=sum(m.value or 0.0 for _, m in used) / c,

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from fedassay.errors import UsageError
+from fedassay.errors import ParameterError
+from fedassay.estimation import curves
+from fedassay.estimation.buckets import Buckets, equi_depth_edges
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.metric import Metric
+from fedassay.metrics import of_part
 from fedassay.protocol import Released, Setting, Sum
 from fedassay.summaries.grid import LARGEST_REACH
 from fedassay.summaries.group_names import checked_groups
-from fedassay.summaries.locate import TRANSFORMS
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
-from fedassay.tasks.evaluation import curves
-from fedassay.tasks.evaluation.buckets import Buckets, equi_depth_edges
-from fedassay.tasks.evaluation.calibration_error import (
-    expected_calibration_error,
-    expected_calibration_error_uniform,
-    hosmer_lemeshow,
-)
-from fedassay.tasks.evaluation.evidence import Evidence
 from fedassay.tasks.evaluation.groups import by_group
 from fedassay.tasks.evaluation.lockstep import Flow, together
-from fedassay.tasks.evaluation.metric import LEVEL, Metric
 from fedassay.tasks.evaluation.operating_points import operating_points
-from fedassay.tasks.evaluation.ranking import average_precision, roc_auc
-from fedassay.tasks.evaluation.ratios import brier_score, log_loss, observed_expected_ratio, prevalence
-from fedassay.tasks.evaluation.recalibration import calibration_intercept, calibration_slope
+from fedassay.tasks.evaluation.parameters import EvaluateParameters
 from fedassay.tasks.evaluation.resolution import least_noisy, most_telling
 from fedassay.tasks.evaluation.score_distribution import score_distribution
 from fedassay.tasks.evaluation.sites import by_site
@@ -45,24 +39,13 @@ noise would weigh on the log loss and the calibration slope in proportion to the
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate:
+class Evaluate(EvaluateParameters):
     """Every standard metric of a binary classifier, with intervals, from one release.
 
-    Parameters
-    ----------
-    thresholds : become edges of the grid, so that metrics at them are exact. Others can be asked later, from
-        the result alone (`metrics_at`).
-    height : 2^height bins. By default 15 without noise and 10 under noise.
-    buckets : of the calibration error, the reliability curve and the equi-depth histogram.
-    transform : the spacing of the bins. ``auto`` is ``mixed``, the common refinement of a uniform and a
-        logit grid: its binning bound is never above that of either, so looking at the data to choose could
-        not do better and would cost budget.
-    level : the confidence level of all intervals.
-    groups : names of subgroups; the results then have an entry for each in ``groups``. For the same budget, but
-        the whole is the sum of the groups and of the rows outside them, with the noise of all of them.
-    versus : whether there is a second model, whose metrics go into ``versus`` and the paired ``difference``.
-    per_site : whether to say how much sites differ, in ``heterogeneity`` and, where the trust model lets single
-        sites be seen, in ``sites``. Not under noise.
+    Thresholds become edges of the grid, so that metrics at them are exact (`metrics_at` asks for others later). The
+    binning bound of ``mixed`` bins is never above that of uniform or logit ones: looking at the data to choose could
+    not do better, and would cost budget. Groups share one budget: the whole is the sum of the groups and of the rows
+    outside them, with the noise of all of them.
 
     Guarantee: everything returned is computed from what is released for the one budget; without `versus` and
     `per_site`, that is a single `Sum`. Rows are assumed independent, for intervals.
@@ -70,34 +53,21 @@ class Evaluate:
     Reference: Cormode and Markov (2023); docs/explanation/evaluation.md has the formulas.
     """
 
-    thresholds: tuple[float, ...] = (0.5,)
-    height: int | None = None
-    buckets: int = 10
-    transform: str = "auto"
-    level: float = LEVEL
-    groups: tuple[str, ...] = ()
-    versus: bool = False
-    per_site: bool = False
-
     def __post_init__(self) -> None:
-        object.__setattr__(self, "thresholds", tuple(float(threshold) for threshold in self.thresholds))
+        super().__post_init__()
         if not self.thresholds:
-            raise UsageError("thresholds: got none, expected at least one number in [0, 1], such as 0.5.")
-        if self.transform not in ("auto", *TRANSFORMS):
-            expected = ", ".join(("auto", *TRANSFORMS))
-            raise UsageError(f"transform: got {self.transform!r}, expected one of {expected}.")
-        if not 0 < self.level < 1:
-            raise UsageError(f"level: got {self.level}, expected a number between 0 and 1, such as 0.95.")
-        if not 1 <= self.buckets <= 200:
-            raise UsageError(f"buckets: got {self.buckets}, expected a whole number from 1 to 200.")
+            raise ParameterError(
+                "thresholds", "got none, expected at least one number from 0 to 1, such as 0.5."
+            )
         object.__setattr__(self, "groups", checked_groups(self.groups) if self.groups else ())
         if self.groups and self.versus:
-            raise UsageError(
-                "by and versus: expected one of them, because a paired difference in each group would divide the "
-                "budget of one comparison among all groups; compare the models on the rows of one group instead."
+            raise ParameterError(
+                "versus",
+                "got it together with `by`, expected one of them: a paired difference in each group would divide the "
+                "budget of one comparison; compare the models on the rows of one group instead.",
             )
         for height, reach in ((EXACT_HEIGHT, LARGEST_REACH), (NOISY_HEIGHT, NOISY_REACH)):
-            # Refuses bad heights and thresholds before any row is read.
+            # Refuses thresholds that do not fit into the bins, before any row is read.
             self._histogram(height if self.height is None else self.height, reach)
 
     def steps(self, setting: Setting) -> Flow:
@@ -118,11 +88,26 @@ class Evaluate:
         return self.results(released)
 
     def histogram(self, setting: Setting) -> ScoreHistogram:
-        """The histogram to ask for, chosen from public settings only: how much noise it would get."""
+        """The histogram to ask for, chosen from public settings only: how much noise it would get.
+
+        The task remembers what it has chosen for a setting: it is rehearsed before it is run. As long as nobody knows
+        how many clients there are (0), the finest histogram stands for the one that will be chosen.
+        """
+        if setting not in self._chosen:
+            self._chosen[setting] = self._choose(setting)
+        return self._chosen[setting]
+
+    @cached_property
+    def _chosen(self) -> dict[Setting, ScoreHistogram]:
+        return {}
+
+    def _choose(self, setting: Setting) -> ScoreHistogram:
         exact = self._histogram(EXACT_HEIGHT if self.height is None else self.height, LARGEST_REACH)
         if setting.noise(Sum(of=exact)).variance == 0:
             return exact
         finest = self._histogram(NOISY_HEIGHT if self.height is None else self.height, NOISY_REACH)
+        if setting.clients == 0:
+            return finest
         return most_telling(finest, setting) if self.height is None else least_noisy(finest, setting)
 
     def _histogram(self, height: int, reach: float) -> ScoreHistogram:
@@ -133,7 +118,7 @@ class Evaluate:
 
     def results(self, released: Released[LabelledHistogram]) -> dict[str, Any]:
         """All metrics and curves of a release, as plain JSON."""
-        evidence = Evidence.of(released.value, released.noise)
+        evidence = released.value.evidence(released.noise)
         equi_depth = Buckets(evidence=evidence, edges=tuple(equi_depth_edges(evidence, self.buckets)))
         return {
             **self._all_metrics(evidence),
@@ -162,24 +147,7 @@ class Evaluate:
 
     def metrics(self, evidence: Evidence) -> dict[str, Metric]:
         """The metrics that need no threshold, by name."""
-        level = self.level
         return {
-            "roc_auc": roc_auc(evidence, level=level),
-            "average_precision": average_precision(evidence, level=level),
-            "prevalence": prevalence(evidence, level=level),
-            "brier_score": brier_score(evidence, level=level),
-            "log_loss": log_loss(evidence, level=level),
-            **self.calibration_errors(evidence),
-            "calibration_intercept": calibration_intercept(evidence, level=level),
-            "calibration_slope": calibration_slope(evidence, level=level),
-            "observed_expected_ratio": observed_expected_ratio(evidence, level=level),
-            "hosmer_lemeshow": hosmer_lemeshow(evidence, level=level),
-        }
-
-    def calibration_errors(self, evidence: Evidence) -> dict[str, Metric]:
-        """The calibration error over equi-depth and over uniform buckets, by name."""
-        estimators = (expected_calibration_error, expected_calibration_error_uniform)
-        return {
-            estimate.__name__: estimate(evidence, buckets=self.buckets, level=self.level)
-            for estimate in estimators
+            record.name: record.of(evidence, level=self.level, buckets=self.buckets)
+            for record in of_part("rows")
         }

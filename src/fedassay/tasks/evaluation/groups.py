@@ -12,7 +12,6 @@ from fedassay.protocol import Noise, Released, Setting, Sum
 from fedassay.summaries.group_names import checked_groups
 from fedassay.summaries.grouped_histogram import GroupedHistogram
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
-from fedassay.tasks.evaluation.evidence import Evidence
 from fedassay.tasks.evaluation.lockstep import Flow
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def by_group(task: Evaluate, setting: Setting, *, share: float) -> Flow:
     return {
         **task.results(whole(released)),
         "groups": [
-            {"group": name, **task.entry(Evidence.of(histogram, released.noise))}
+            {"group": name, **task.entry(histogram.evidence(released.noise))}
             for name, histogram in released.value.items()
         ],
     }

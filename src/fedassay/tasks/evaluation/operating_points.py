@@ -8,19 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedassay.tasks.evaluation.confusion import (
-    PREDICTED_POSITIVES,
-    Confusion,
-    decision_metric,
-    net_benefit,
-    ratio_metric,
-)
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.metric import LEVEL, Metric
+from fedassay.estimation.confusion import Confusion
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.metric import LEVEL, Metric
+from fedassay.metrics import MetricRecord, of_part
 
 THRESHOLDS = tuple(percent / 100 for percent in range(1, 100))
-
-NAMES = ("precision", "recall", "specificity", "net_benefit", "predicted_positives")
 
 
 def operating_points(evidence: Evidence, *, level: float = LEVEL) -> dict[str, Any]:
@@ -38,31 +31,24 @@ def operating_points(evidence: Evidence, *, level: float = LEVEL) -> dict[str, A
     >>> from fedassay.protocol import NO_NOISE
     >>> from fedassay.summaries.score_histogram import ScoreHistogram
     >>> summary = ScoreHistogram(transform="uniform", height=2)
-    >>> evidence = Evidence.of(summary.read(np.array([0, 1, 2, 3, 4, 0, 1, 0])), NO_NOISE)
+    >>> evidence = summary.read(np.array([0, 1, 2, 3, 4, 0, 1, 0])).evidence(NO_NOISE)
     >>> points = operating_points(evidence)
     >>> points["thresholds"][49], points["applied"][49], round(points["precision"]["value"][49], 3)
     (0.5, 0.5, 0.833)
     """
     found = [Confusion.at(evidence, threshold) for threshold in THRESHOLDS]
-    metrics = [_metrics(confusion, level) for confusion in found]
     return {
         "thresholds": list(THRESHOLDS),
         "applied": [confusion.threshold for confusion in found],
         "level": level,
         "rows": evidence.rows,
-        **{name: _lists([one[name] for one in metrics]) for name in NAMES},
+        **{record.name: _lists(_metrics(record, found, level)) for record in of_part("operating-point")},
     }
 
 
-def _metrics(confusion: Confusion, level: float) -> dict[str, Metric]:
-    return {
-        **{
-            name: decision_metric(confusion, name, level=level)
-            for name in ("precision", "recall", "specificity")
-        },
-        "net_benefit": net_benefit(confusion, level=level),
-        "predicted_positives": ratio_metric(confusion, PREDICTED_POSITIVES, level=level),
-    }
+def _metrics(record: MetricRecord, found: list[Confusion], level: float) -> list[Metric]:
+    estimate = record.estimator
+    return [estimate(confusion, level=level) for confusion in found]
 
 
 def _lists(metrics: list[Metric]) -> dict[str, list[float | None]]:

@@ -9,9 +9,13 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
+from fedassay.estimation.intervals import z_value
+from fedassay.estimation.least_squares import least_squares
+from fedassay.estimation.metric import LEVEL
+from fedassay.estimation.ranking import auc_binning_bound
+from fedassay.estimation.widths import mean_prefix_variance, ranked_widths
 from fedassay.protocol import NO_NOISE, Setting, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.summaries.tree import mean_prefix_variance, ranked_widths
 from fedassay.tasks.evaluation.accuracy import (
     AUC,
     PREVALENCE,
@@ -19,10 +23,6 @@ from fedassay.tasks.evaluation.accuracy import (
     expected_evidence,
     hanley_mcneil_variance,
 )
-from fedassay.tasks.evaluation.evidence import least_squares
-from fedassay.tasks.evaluation.intervals import z_value
-from fedassay.tasks.evaluation.metric import LEVEL
-from fedassay.tasks.evaluation.ranking import auc_binning_bound
 
 _CANDIDATES = 20
 """Fan-outs that are compared by the expected error of the AUC, out of the best for sums up to an edge."""

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from fedassay.tasks.evaluation.evidence import Evidence, Floats, plausible
-from fedassay.tasks.evaluation.metric import Undefined
+from fedassay.estimation.evidence import Evidence, Floats, plausible
+from fedassay.estimation.metric import Undefined
 
 BUCKETS = (40, 20, 10, 5)
 """How many buckets there may be; under noise the first number that is `CLEAR`, else the last."""
@@ -39,7 +39,7 @@ def score_distribution(evidence: Evidence) -> dict[str, Any]:
     >>> from fedassay.summaries.score_histogram import ScoreHistogram
     >>> summary = ScoreHistogram(transform="uniform", height=2)
     >>> released = summary.read(np.array([0, 1, 2, 3, 4, 0, 1, 0]))
-    >>> found = score_distribution(Evidence.of(released, NO_NOISE))
+    >>> found = score_distribution(released.evidence(NO_NOISE))
     >>> found["edges"], found["positives"], found["negatives"]
     ([0.0, 0.25, 0.5, 0.75, 1.0], [0.0, 1.0, 2.0, 3.0], [4.0, 0.0, 1.0, 0.0])
     """
@@ -59,7 +59,7 @@ def score_distribution(evidence: Evidence) -> dict[str, Any]:
     noise = {"positives": deviations[0].tolist(), "negatives": deviations[1].tolist()}
     return {
         "spacing": "uniform" if crowd is None else "logit",
-        "edges": evidence.grid.edges[places].tolist(),
+        "edges": evidence.edges[places].tolist(),
         "positives": positives,
         "negatives": negatives,
         "noise": None if evidence.exact else noise,
@@ -70,7 +70,7 @@ def _crowd(evidence: Evidence) -> tuple[float, float] | None:
     """The logits between which nearly all scores are, if these crowd."""
     below = np.concatenate([[0.0], np.cumsum(plausible(np.concatenate([[0.0], np.cumsum(evidence.counts)])))])
     shares = below / below[-1]
-    edges = evidence.grid.edges
+    edges = evidence.edges
     low, high = (float(np.interp(share, shares, edges)) for share in (0.05, 0.95))
     if high - low >= CROWDED:
         return None
@@ -85,8 +85,8 @@ def _places(evidence: Evidence, buckets: int, crowd: tuple[float, float] | None)
     wanted = (
         np.linspace(0, 1, buckets + 1)[1:-1] if crowd is None else expit(np.linspace(*crowd, buckets - 1))
     )
-    inner = sorted({evidence.grid.nearest_edge(float(edge)) for edge in wanted} - {0})
-    return np.array([0, *inner, evidence.grid.leaves], dtype=np.int64)
+    inner = sorted({evidence.nearest_edge(float(edge)) for edge in wanted} - {0})
+    return np.array([0, *inner, evidence.leaves], dtype=np.int64)
 
 
 def _deviations(evidence: Evidence, places: NDArray[np.int64]) -> Floats:
@@ -95,7 +95,7 @@ def _deviations(evidence: Evidence, places: NDArray[np.int64]) -> Floats:
     if evidence.exact:
         return np.zeros((2, buckets))
     inside = np.repeat(np.arange(buckets), np.diff(places)) == np.arange(buckets)[:, None]
-    none = np.zeros(evidence.grid.leaves)
+    none = np.zeros(evidence.leaves)
     # One variance at a time: their covariances, which nobody asks for, would take ten times as long.
     positives = [evidence.privacy_variance(rows, none) for rows in inside.astype(np.float64)]
     negatives = [evidence.privacy_variance(none, rows) for rows in inside.astype(np.float64)]

@@ -6,18 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedassay.errors import UnsupportedQuery, UsageError
-from fedassay.protocol import NO_NOISE, Collect, Query, Released, Setting, Sum
-from fedassay.summaries.score_histogram import LabelledHistogram
-from fedassay.summaries.site_statistics import SiteCounts, site_estimate
-from fedassay.summaries.site_sums import POOLED, EligibleSites, SiteSums, WeightedSums
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.heterogeneity import (
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.heterogeneity import (
     FEWEST_SITES,
     Spread,
+    WeightedSums,
     not_pooled,
     pooled,
     weighted_sums,
 )
+from fedassay.estimation.site_estimate import site_estimate
+from fedassay.metrics import compared
+from fedassay.protocol import NO_NOISE, Collect, Query, Released, Setting, Sum
+from fedassay.summaries.score_histogram import LabelledHistogram
+from fedassay.summaries.site_sums import EligibleSites, SiteSums
 from fedassay.tasks.evaluation.lockstep import Flow
 
 if TYPE_CHECKING:
@@ -30,18 +32,18 @@ def by_site(task: Evaluate, setting: Setting, *, share: float) -> Flow:
         raise UsageError(
             f"per-site: under {setting.trust.name} no estimate of a single site can be given, because one row "
             "can move a site's estimate and its weight as far as they go, so noise that hides a row would hide "
-            "the site; use --privacy secure-sum or plain, or --by with the site's column for noisy groups."
+            "the site; use `privacy='secure-sum'` or plain, or `by` with the site's column for noisy groups."
         )
     collect = Collect(of=task.histogram(setting), share=share)
     if not _answers(collect, setting):
         return (yield from _hidden(task, setting, share=share))
     released: Released[tuple[LabelledHistogram, ...]] = yield collect
-    evidences = [Evidence.of(histogram, NO_NOISE) for histogram in released.value]
+    evidences = [histogram.evidence(NO_NOISE) for histogram in released.value]
     return {
         "sites": [
             {"site": f"site {place + 1}", **task.entry(evidence)} for place, evidence in enumerate(evidences)
         ],
-        "heterogeneity": {metric: _of_known(metric, evidences, level=task.level) for metric in POOLED},
+        "heterogeneity": {metric: _of_known(metric, evidences, level=task.level) for metric in compared()},
     }
 
 
@@ -71,7 +73,7 @@ def _answers(query: Query[Any], setting: Setting) -> bool:
 
 
 def _of_known(metric: str, evidences: list[Evidence], *, level: float) -> dict[str, Any]:
-    estimates = [site_estimate(metric, SiteCounts(e.positives, e.negatives, e.scores)) for e in evidences]
+    estimates = [site_estimate(metric, evidence) for evidence in evidences]
     fixed = weighted_sums(estimates)
     if fixed.sites < FEWEST_SITES:
         return not_pooled(fixed.sites, asked=len(evidences), level=level)

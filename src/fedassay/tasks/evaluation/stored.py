@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from fedassay.errors import UsageError
+from fedassay.estimation.confusion import Confusion, decision_metrics
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.metric import LEVEL
+from fedassay.estimation.tree import Tree
 from fedassay.protocol import Noise, Total, Vector
 from fedassay.summaries.grid import Grid
 from fedassay.summaries.score_histogram import LabelledHistogram
-from fedassay.summaries.tree import Tree
-from fedassay.tasks.evaluation.confusion import Confusion, decision_metrics
-from fedassay.tasks.evaluation.evidence import Evidence
-from fedassay.tasks.evaluation.metric import LEVEL
 
 
 def histogram_to_json(histogram: LabelledHistogram, noise: Noise) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def evidence_from_json(results: Mapping[str, Any]) -> Evidence:
     histogram = LabelledHistogram(
         grid=grid, tree=tree, multipliers=multipliers, positives=positives, negatives=negatives
     )
-    return Evidence.of(histogram, noise)
+    return histogram.evidence(noise)
 
 
 def metrics_at(results: Mapping[str, Any], threshold: float, *, level: float = LEVEL) -> dict[str, Any]:

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.optimize import isotonic_regression
 
+from fedassay.estimation.evidence import Evidence, Floats
+from fedassay.estimation.intervals import Estimate, z_value
+from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator
+from fedassay.estimation.ranking import auc_binning_bound, auc_influence, auc_privacy_variance
+from fedassay.estimation.ratios import brier_score
 from fedassay.protocol import Released, Setting, Step, Sum
 from fedassay.summaries.paired_histograms import Both, PairedHistograms, VersusHistogram
 from fedassay.summaries.paired_moments import ONE, Moments, PairedMoments, capacity_for, packed
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
-from fedassay.tasks.evaluation.evidence import Evidence, Floats
-from fedassay.tasks.evaluation.intervals import Estimate, z_value
 from fedassay.tasks.evaluation.lockstep import Flow
-from fedassay.tasks.evaluation.metric import LEVEL, Metric, Undefined, estimator
-from fedassay.tasks.evaluation.ranking import auc_binning_bound, auc_influence, auc_privacy_variance
-from fedassay.tasks.evaluation.ratios import brier_score
 
 if TYPE_CHECKING:
     from fedassay.tasks.evaluation.evaluate import Evaluate
@@ -66,7 +66,7 @@ def against(task: Evaluate, setting: Setting, *, share: float) -> Flow:
     moments_share = share * MOMENTS_SHARE
     setting.noise(Sum(of=_moments(histogram, setting, *[nothing] * 4), share=moments_share))
     released = yield from _histograms(histogram, setting, share=share * HISTOGRAMS_SHARE)
-    first, second = (Evidence.of(one.value, one.noise) for one in released)
+    first, second = (one.value.evidence(one.noise) for one in released)
     tables = (*placements(first), *placements(second))
     moments: Released[Moments] = yield Sum(of=_moments(histogram, setting, *tables), share=moments_share)
     pair = Pair(first=first, second=second, moments=moments)

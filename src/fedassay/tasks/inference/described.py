@@ -16,7 +16,7 @@ from fedassay.summaries.regression.losses import LogLoss
 from fedassay.summaries.regression.moments import Moments
 from fedassay.summaries.regression.standard import Standard
 from fedassay.tasks.inference.estimate import Estimate
-from fedassay.tasks.inference.newton import CLIENTS, RegressionFit
+from fedassay.tasks.inference.newton import SITE, RegressionFit
 from fedassay.tasks.inference.online import Course, Seen
 from fedassay.tasks.inference.private_rounds import PrivateCourse, PrivateSeen
 
@@ -144,12 +144,12 @@ def private(
     found = {
         "method": task.method,
         "model": task.model,
-        "errors": None,
+        "variance": None,
         "rounds": seen.seen.rounds,
         "rows": None,
         "clients": setting.clients,
-        "converged": True,
-        "reason": "",
+        "converged": not estimate.withheld,
+        "reason": estimate.withheld,
         "loss": None,
         "participation": course.participation,
         "clip": clip,
@@ -161,7 +161,7 @@ def private(
         **_coefficients(task, estimate),
         "fit": found,
         "path": [],
-        "notes": [*notes, *([note] if note else [])],
+        "notes": [*_withheld(estimate), *notes, *([note] if note else [])],
     }
 
 
@@ -170,7 +170,7 @@ def newton(task: Infer, fit: RegressionFit, moments: Moments) -> dict[str, Any]:
     found = {
         "method": task.method,
         "model": task.model,
-        "errors": task.errors,
+        "variance": task.variance,
         "rounds": fit.sums + 1,
         "rows": fit.rows,
         "clients": fit.clients,
@@ -187,7 +187,7 @@ def newton(task: Infer, fit: RegressionFit, moments: Moments) -> dict[str, Any]:
 
 
 def _cluster_notes(task: Infer, fit: RegressionFit) -> list[str]:
-    if task.errors != CLIENTS or fit.clients >= ENOUGH_CLUSTERS:
+    if task.variance != SITE or fit.clients >= ENOUGH_CLUSTERS:
         return []
     return [
         f"Standard errors by client rest on {fit.clients} clients, and are themselves uncertain; {ENOUGH_CLUSTERS} or "
@@ -209,21 +209,26 @@ def streamed(
     found = {
         "method": task.method,
         "model": task.model,
-        "errors": None,
+        "variance": None,
         "rounds": seen.path.rounds,
         "rows": seen.rows,
         "clients": None if moments is None else moments.clients,
-        "converged": True,
-        "reason": "",
+        "converged": not estimate.withheld,
+        "reason": estimate.withheld,
         "loss": None,
         "participation": course.participation,
         "local_steps": seen.mean_steps,
         "step": course.sizes.first,
         "decay": course.sizes.decay,
     }
-    path = [_snapshot(at, value, covariance, standard) for at, value, covariance in seen.shown]
-    notes = [*([] if moments is None else _data_notes(moments)), *([doubt] if doubt else [])]
-    notes += _round_notes(task, seen, course, moments)
+    # Earlier rounds were further from the optimum: where the last ones have no intervals, they have none.
+    path = [] if estimate.withheld else [_snapshot(*shown, standard) for shown in seen.shown]
+    notes = [
+        *_withheld(estimate),
+        *([] if moments is None else _data_notes(moments)),
+        *([doubt] if doubt else []),
+    ]
+    notes += _round_notes(task, seen, course, moments, settled=not estimate.withheld)
     return {**_coefficients(task, estimate), "fit": found, "path": path, "state": dict(state), "notes": notes}
 
 
@@ -238,6 +243,8 @@ def _snapshot(at: int, value: Floats, covariance: Floats, standard: Standard) ->
 
 
 def _coefficients(task: Infer, estimate: Estimate) -> dict[str, Any]:
+    if estimate.withheld:
+        return _values(task, estimate)
     rows = zip(
         estimate.names,
         estimate.value.tolist(),
@@ -266,6 +273,35 @@ def _coefficients(task: Infer, estimate: Estimate) -> dict[str, Any]:
         "covariance": estimate.covariance.tolist(),
         "law": type(estimate.law).__name__,
         "contrasts": [_contrast(text, task, estimate) for text in task.contrasts],
+    }
+
+
+def _withheld(estimate: Estimate) -> list[str]:
+    """Why there are values only, as a note."""
+    said = estimate.withheld
+    return [f"{said[0].upper()}{said[1:]}."] if said else []
+
+
+def _values(task: Infer, estimate: Estimate) -> dict[str, Any]:
+    """Coefficients of rounds that have not arrived: values, and why nothing else."""
+    level, reason = task.level, estimate.withheld
+    nothing = dict.fromkeys(("standard_error", "statistic", "p_value", "interval"))
+    unsure = {**nothing, "level": level, "reason": reason}
+    logistic = task.model == LogLoss.name
+    return {
+        "coefficients": [
+            {
+                "name": name,
+                "value": value,
+                **unsure,
+                "simultaneous_interval": None,
+                **({"odds_ratio": {**_odds(value, ())["odds_ratio"], "interval": None}} if logistic else {}),
+            }
+            for name, value in zip(estimate.names, estimate.value.tolist(), strict=True)
+        ],
+        "covariance": None,
+        "law": type(estimate.law).__name__,
+        "contrasts": [{**_contrast(text, task, estimate), **unsure} for text in task.contrasts],
     }
 
 
@@ -303,7 +339,9 @@ def _data_notes(moments: Moments) -> list[str]:
     return notes
 
 
-def _round_notes(task: Infer, seen: Seen, course: Course, moments: Moments | None) -> list[str]:
+def _round_notes(
+    task: Infer, seen: Seen, course: Course, moments: Moments | None, *, settled: bool
+) -> list[str]:
     notes = []
     if seen.again:
         part = seen.again / max(1, seen.answers)
@@ -318,7 +356,7 @@ def _round_notes(task: Infer, seen: Seen, course: Course, moments: Moments | Non
             f"Only {seen.rows:,} of {moments.rows:,} rows were used: a client takes the same number in each round, and "
             "leaves the rest; other numbers of rounds, or the method newton, use more."
         )
-    if course.restarts and float(seen.path.unsettled) > UNSETTLED:
+    if settled and course.restarts and float(seen.path.unsettled) > UNSETTLED:
         notes.append(
             "The path may still have been on its way to the optimum where the estimate begins to count it: estimates "
             "can be off and intervals too narrow; ask for more rounds or more rows, or take the method newton."

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri, ndtri
-from scipy.stats import qmc
 
 from fedassay.errors import UsageError
 from fedassay.summaries.regression.standard import Standard
@@ -59,6 +58,7 @@ class Estimate:
     value, covariance : p numbers and p x p numbers, finite; variances are not negative.
     law : `Normal`, `StudentT` or `RandomScaling`. For random scaling `covariance` is the scaling matrix divided by the
         number of rounds: not an estimate of a covariance, but what intervals are made of in the same way.
+    withheld : why nothing but values may be told, because rounds have not arrived (`arrival`); empty if they have.
 
     Guarantee: intervals cover with the stated probability as far as the law holds; for the normal law that is a limit.
 
@@ -76,6 +76,7 @@ class Estimate:
     value: Floats
     covariance: Floats
     law: Law
+    withheld: str = ""
 
     def __post_init__(self) -> None:
         names, value = tuple(self.names), np.array(self.value, dtype=np.float64)
@@ -185,8 +186,11 @@ def _largest(correlation: Floats, law: Normal | StudentT) -> Floats:
     """The largest |z_j| at each of the quasi-random points, for z with this correlation (which may be singular)."""
     values, vectors = np.linalg.eigh(correlation)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
+    from scipy.stats import qmc  # half a second, which no other task should wait for
+
     p = len(correlation)
     # Points are multiples of 2^-30 below 1, 0 included: in the middle of their cells quantiles are finite.
+
     points = qmc.Sobol(p + 1, scramble=True, bits=30, seed=_SEED).random_base2(_POINTS) + 2.0**-31
     z = ndtri(points[:, :p]) @ root.T
     found = np.abs(z).max(axis=1)

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, get_args
 
-from fedassay.coverage.law import checked_level
-from fedassay.errors import UsageError
+from fedassay.errors import ParameterError, UsageError
 from fedassay.protocol import Setting, Step
-from fedassay.summaries.regression.local_work import CORRECTED, LOCAL
 from fedassay.summaries.regression.losses import LogLoss, SquaredError, loss_of
 from fedassay.summaries.regression.moments import Moments
-from fedassay.summaries.regression.rounds import BY_ROWS, MOST_LOCAL_STEPS, WEIGHTS
+from fedassay.summaries.regression.rounds import BY_ROWS
 from fedassay.summaries.regression.standard import INTERCEPT, MOST_FEATURES, Standard
-from fedassay.summaries.scored import whole
 from fedassay.tasks.inference import described
 from fedassay.tasks.inference.diagnosis import Separation, may_be_certain
 from fedassay.tasks.inference.newton import (
-    ERRORS,
     MODEL,
     MOST_SUMS,
-    ROBUST,
     RegressionFit,
     fit_newton,
     standardised,
 )
 from fedassay.tasks.inference.online import (
-    INTERVALS,
     ROUND,
     SCALING,
     Course,
@@ -36,135 +30,75 @@ from fedassay.tasks.inference.online import (
     infer_rounds,
     run_rounds,
 )
+from fedassay.tasks.inference.parameters import FEWEST_ROUNDS, InferParameters, Method
 from fedassay.tasks.inference.path import StepSizes
 from fedassay.tasks.inference.private_rounds import PrivateCourse, infer_private, run_private_rounds
 from fedassay.tasks.inference.private_rounds import default_rounds as private_rounds
 
-NEWTON = "newton"
-METHODS = (*INTERVALS, NEWTON)
+NEWTON: Final = "newton"
+METHODS = get_args(Method)
 
-FEWEST_ROUNDS, MOST_ROUNDS = 8, 100_000
 ROUNDS = 200
 """Of a stream, where rows are enough for so many: the one-step estimate needs no more."""
 
 _CHECKING = 1 / (4 * MOST_SUMS)
 """Of the budget, for each sum that looks for a separation: rounds take half of it."""
 
-DECAY = 0.505
-"""As published; slower decay means larger steps, and the one-step estimate does not mind."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class Infer:
+class Infer(InferParameters):
     """Coefficients of a regression, each with a standard error, an interval and a p-value.
 
-    Parameters
-    ----------
-    model : ``linear`` or ``logistic``, or in this process a loss of one's own (`losses.lent`).
-    features : names of the features, in the order of the columns.
-    target : the name of the target, for states: they are gone on from with the same one.
-    method : how intervals are made: ``round-plug-in``, ``separated-plug-in`` (as published),
-        ``separated-plug-in-corrected`` and ``random-scaling`` from rounds of federated averaging; ``newton`` is the
-        pooled fit with sandwich errors, from a handful of sums over all rows.
-    rounds, participation : of federated averaging: how many, and the part of the clients that each draws.
-    local_steps, local : the most steps of a client in a round, and what is done about what they bend (`local_work`).
-    step, decay : β and a of the step sizes β t^{-a}; β is chosen from the model and the features if it is not given.
-    weights : ``rows``, as if rows were pooled, or ``clients``, each of which counts alike.
-    errors : of ``newton``: ``robust``, ``model`` or ``clients`` (clusters).
-    intercept, standardise : whether there is an intercept; whether features are brought to a common scale first, with
-        means and scales from one sum. Results are in the units of the data either way.
-    scales : public means and spreads to be used instead, such as ``"age=50:10"``, and ``"target=120:20"`` for a linear
-        model. Under noise, where nothing is asked for that could be given, features are as they are without them.
-    clip : under noise, the norm of a client's mean gradient that counts in full, on the common scale.
-    offset : whether rows have an offset, a known part of x·theta.
-    level : of intervals.
-    contrasts : weighted sums of coefficients to be tested, such as ``"age - 2*bmi"`` or ``"age = 0.5"``.
-    seed : of the order in which clients go through their rows, public; None for the order in which they are stored.
-    state : what an earlier run returned as ``results["state"]``, to go on from there with new rows.
+    Features are brought to a common scale with means and scales from one sum, or with the public ones of `scales`:
+    ``"age=50:10"``, and ``"target=120:20"`` for a linear model. Under noise nothing is asked for that could be given:
+    features are as they are without them. A state is what an earlier run returned as ``results["state"]``, to go on
+    from there with new rows.
 
     Guarantee: ``newton``: estimate and errors are those of the pooled rows, to 1e-8. The others: coverage in the limit
     of many rounds; docs/explanation/inference.md says what has been measured, and where it fails.
     """
 
-    model: str = SquaredError.name
-    features: tuple[str, ...] = ()
-    target: str = ""
-    method: str = ROUND
-    rounds: int | None = None
-    participation: float = 1.0
-    local_steps: int = 1
-    local: str = CORRECTED
-    step: float | None = None
-    decay: float = DECAY
-    weights: str = BY_ROWS
-    errors: str = ROBUST
-    intercept: bool = True
-    standardise: bool = True
-    scales: tuple[str, ...] = ()
-    clip: float | None = None
-    offset: bool = False
-    level: float = 0.95
-    contrasts: tuple[str, ...] = ()
-    seed: int | None = 0
-    state: Mapping[str, Any] | None = field(default=None, repr=False)
+    model: str = SquaredError.name  # type: ignore[assignment] # or a loss that this process has lent (`losses.lent`)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         loss_of(self.model)
-        for what, got, known in (
-            ("method", self.method, METHODS),
-            ("local", self.local, LOCAL),
-            ("weights", self.weights, WEIGHTS),
-            ("errors", self.errors, ERRORS),
-        ):
-            if got not in known:
-                raise UsageError(f"{what}: got {got!r}, expected one of {', '.join(known)}.")
-        if self.rounds is not None:
-            whole(self.rounds, what="rounds", least=FEWEST_ROUNDS, most=MOST_ROUNDS)
-        whole(self.local_steps, what="local steps", least=1, most=MOST_LOCAL_STEPS)
-        if not 0 < self.participation <= 1:
-            raise UsageError(f"participation: got {self.participation:.3g}, expected a number in (0, 1].")
-        StepSizes(first=1.0 if self.step is None else self.step, decay=self.decay)
-        checked_level(self.level)
-        if self.clip is not None and not 0 < self.clip <= 2.0**20:
-            raise UsageError(f"clip: got {self.clip:.3g}, expected a number above 0.")
         self._check_names()
-        object.__setattr__(self, "scales", tuple(self.scales))
         _ = self.given_scale
         self._check_together()
 
     def _check_names(self) -> None:
-        if isinstance(self.features, str) or not all(isinstance(one, str) and one for one in self.features):
-            raise UsageError(f"features: got {self.features!r}, expected a list of names.")
-        if self.seed is not None:
-            whole(self.seed, what="seed", least=0, most=(1 << 63) - 1)
-        features = tuple(self.features)
+        features = self.features
+        if not all(features):
+            raise ParameterError("features", "got an empty name, expected names of columns.")
         if len(features) > MOST_FEATURES or (not features and not self.intercept):
-            raise UsageError(
-                f"features: got {len(features)}, expected 1 to {MOST_FEATURES} (or none beside an intercept)."
+            raise ParameterError(
+                "features",
+                f"got {len(features)}, expected 1 to {MOST_FEATURES} (or none beside an intercept).",
             )
         if self.scales and "target" in features:
-            raise UsageError("scales: got a feature named 'target', which stands for the target; rename it.")
+            raise ParameterError(
+                "scales", "got a feature named 'target', which stands for the target; rename it."
+            )
         if INTERCEPT in features:
-            raise UsageError(f"features: got one named {INTERCEPT!r}, which is taken; rename the column.")
+            raise ParameterError(
+                "features", f"got one named {INTERCEPT!r}, which is taken; rename the column."
+            )
         if len(set(features)) != len(features):
-            raise UsageError("features: got one of them twice, expected different columns.")
-        object.__setattr__(self, "features", features)
+            raise ParameterError("features", "got one of them twice, expected different columns.")
         object.__setattr__(
             self, "contrasts", tuple(described.normal(text, self.names) for text in self.contrasts)
         )
 
     def _check_together(self) -> None:
         if self.state is not None and self.step is not None:
-            raise UsageError("step: got one beside a state, whose steps go on; leave out --step.")
-        streams = ("rounds", "participation", "local_steps", "local", "step", "decay", "weights", "state")
-        defaults = {name: Infer.__dataclass_fields__[name].default for name in (*streams, "errors")}
+            raise ParameterError("step", "got one beside a state, whose steps go on; leave out `step`.")
+        streams = ("rounds", "participation", "local_steps", "local", "step", "decay", "weighting", "state")
+        defaults = {name: Infer.__dataclass_fields__[name].default for name in (*streams, "variance")}
         given = [name for name, default in defaults.items() if getattr(self, name) != default]
         for name in given:
             if (self.method == NEWTON) == (name in streams):
-                option = name.replace("_", "-")
-                raise UsageError(
-                    f"{option}: the method {self.method} has no use for it; leave out --{option}."
-                )
+                raise ParameterError(name, f"the method {self.method} has no use for it; leave out `{name}`.")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -178,10 +112,11 @@ class Infer:
         if setting.trust.private:
             return (yield from self._under_noise(setting))
         if self.clip is not None:
-            raise UsageError("clip: nothing is clipped without noise; leave out --clip.")
+            raise ParameterError("clip", "nothing is clipped without noise; leave out `clip`.")
         if setting.protection.rows_per_client is not None:
-            raise UsageError(
-                "rows per client: got a bound, which is for trust models that add noise; leave out --rows-per-client."
+            raise ParameterError(
+                "rows_per_client",
+                "got a bound, which is for trust models that add noise; leave out `rows_per_client`.",
             )
         if self.method != NEWTON and setting.clients:
             self._check_cohort(setting)
@@ -193,11 +128,11 @@ class Infer:
         if not self.standardise or self.scales:
             standard = self.given_scale
         if self.method == NEWTON:
-            fit = yield from fit_newton(self.model, standard, self.names, errors=self.errors)
+            fit = yield from fit_newton(self.model, standard, self.names, variance=self.variance)
             return described.newton(self, fit, moments)
         course = self.course(setting, moments)
         self._check_rows(course, setting, moments)
-        per = per_client(moments, setting.clients, self.weights)
+        per = per_client(moments, setting.clients, self.weighting)
         return (yield from self._streamed(setting, course, standard, per, None, moments))
 
     def _check_cohort(self, setting: Setting) -> None:
@@ -205,9 +140,10 @@ class Infer:
         drawn = max(1, round(self.participation * setting.clients))
         least = max(1, getattr(setting.trust, "minimum_cohort", 1))
         if drawn < least:
-            raise UsageError(
-                f"participation: got {self.participation:g} of {setting.clients} clients, which is {drawn} in a round, "
-                f"expected at least {least} ({setting.trust.name})."
+            raise ParameterError(
+                "participation",
+                f"got {self.participation:g} of {setting.clients} clients, which is {drawn} in a round, expected at "
+                f"least {least} ({setting.trust.name}).",
             )
 
     def _check_rows(self, course: Course, setting: Setting, moments: Moments) -> None:
@@ -220,9 +156,10 @@ class Infer:
                 if fewer >= FEWEST_ROUNDS
                 else "rounds for larger clients, or"
             )
-            raise UsageError(
-                f"rounds: got {course.rounds} for clients of {each:.3g} rows on average, who would use each row "
-                f"{visits / each:.0f} times, expected {instead} the method newton."
+            raise ParameterError(
+                "rounds",
+                f"got {course.rounds} for clients of {each:.3g} rows on average, who would use each row "
+                f"{visits / each:.0f} times, expected {instead} the method newton.",
             )
 
     def _check_separation(self, seen: Seen, standard: Standard) -> Generator[Step, Any, str | None]:
@@ -235,7 +172,7 @@ class Infer:
         if self.model != LogLoss.name or (resumed and not may_be_certain(seen.path.hessian)):
             return None
         try:
-            yield from fit_newton(self.model, standard, self.names, errors=MODEL, share=_CHECKING)
+            yield from fit_newton(self.model, standard, self.names, variance=MODEL, share=_CHECKING)
         except Separation as problem:
             if not resumed:
                 raise
@@ -245,15 +182,15 @@ class Infer:
     def _under_noise(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
         """Clipped rounds: nothing is asked for first, as means and scales would cost a part of the budget."""
         if self.method not in (ROUND, SCALING):
-            raise UsageError(
-                f"method: got {self.method} under {setting.trust.name}, expected {ROUND} or {SCALING}: exact sums and "
-                "gradients of single rows carry no noise."
+            raise ParameterError(
+                "method",
+                f"got {self.method} under {setting.trust.name}, expected {ROUND} or {SCALING}: exact sums and "
+                "gradients of single rows carry no noise.",
             )
         fields = Infer.__dataclass_fields__
-        for name in ("state", "local_steps", "step", "weights", "local"):
+        for name in ("state", "local_steps", "step", "weighting", "local"):
             if getattr(self, name) != fields[name].default:
-                option = name.replace("_", "-")
-                raise UsageError(f"{option}: rounds under noise have no use for it; leave out --{option}.")
+                raise ParameterError(name, f"rounds under noise have no use for it; leave out `{name}`.")
         rounds = self.rounds or private_rounds(setting.protection.rows_per_client)
         course = PrivateCourse(
             model=self.model,
@@ -266,10 +203,10 @@ class Infer:
             scaling=self.method == SCALING,
         )
         if self.features and not self.scales:
-            raise UsageError(
-                f"scales: got none under {setting.trust.name}, where means and spreads are not asked for; expected "
-                "public ones of each feature and of the target of a linear model (--scale NAME=MEAN:SPREAD; NAME=0:1 "
-                "leaves one as it is)."
+            raise ParameterError(
+                "scales",
+                f"got none under {setting.trust.name}, where means and spreads are not asked for; expected public ones "
+                "of each feature and of the target of a linear model (NAME=MEAN:SPREAD; NAME=0:1 leaves one as it is).",
             )
         standard = self.given_scale
         seen = yield from run_private_rounds(course, standard, len(self.names), setting)
@@ -305,7 +242,7 @@ class Infer:
             "names": list(self.names),
             "target": self.target,
             "method": self.method,
-            "weights": self.weights,
+            "weighting": self.weighting,
             "offset": self.offset,
             "decay": self.decay,
             "standard": asdict(standard),
@@ -323,7 +260,7 @@ class Infer:
             "names": list(self.names),
             "target": self.target,
             "method": self.method,
-            "weights": self.weights,
+            "weighting": self.weighting,
             "offset": self.offset,
             "decay": self.decay,
         }
@@ -347,7 +284,7 @@ class Infer:
         )
         course = replace(self.course(setting, moments), sizes=sizes)
         self._check_rows(course, setting, moments)
-        per = per_client(moments, setting.clients, self.weights)
+        per = per_client(moments, setting.clients, self.weighting)
         return (yield from self._streamed(setting, course, standard, per, begin, moments))
 
     def course(self, setting: Setting, moments: Moments) -> Course:
@@ -370,7 +307,7 @@ class Infer:
             local_steps=self.local_steps,
             local=self.local,
             sizes=sizes,
-            weights=self.weights,
+            weights=self.weighting,
             intervals=self.method,
             seed=self.seed,
         )
@@ -388,10 +325,10 @@ def default_rounds(rows: int, clients: int, participation: float) -> int:
     return max(20, min(ROUNDS, math.floor(fresh)))
 
 
-def per_client(moments: Moments, clients: int, weights: str) -> float:
+def per_client(moments: Moments, clients: int, weighting: str) -> float:
     """What weights are divided by, so that those of all clients have the mean 1."""
     everyone = max(1, clients)
-    return (moments.rows if weights == BY_ROWS else max(1, moments.clients)) / everyone
+    return (moments.rows if weighting == BY_ROWS else max(1, moments.clients)) / everyone
 
 
 __all__ = ["METHODS", "NEWTON", "Infer", "RegressionFit", "default_rounds"]

@@ -3,10 +3,10 @@
 Newton's method on f(theta) = Σ_i loss_i(theta), with g and H its gradient and Hessian. At the optimum, with n rows, p
 coefficients, c clients that have rows, and loss gradients g_i of rows and G_k of clients, the covariance is
 
-    errors     linear                                    other models
-    robust     n/(n-p) · H⁻¹ (Σ g_i g_iᵀ) H⁻¹  (HC1)     H⁻¹ (Σ g_i g_iᵀ) H⁻¹  (HC0)         normal law
+    variance   linear                                    other models
+    row        n/(n-p) · H⁻¹ (Σ g_i g_iᵀ) H⁻¹  (HC1)     H⁻¹ (Σ g_i g_iᵀ) H⁻¹  (HC0)         normal law
     model      2f/(n-p) · H⁻¹                            H⁻¹                                 t with n-p; normal
-    clients    c/(c-1) · (n-1)/(n-p) · H⁻¹ (Σ G_k G_kᵀ) H⁻¹                                  t with c-1
+    site       c/(c-1) · (n-1)/(n-p) · H⁻¹ (Σ G_k G_kᵀ) H⁻¹                                  t with c-1
 
 as statsmodels computes them (``cov_type`` HC1, for which its Logit and GLM take HC0 too; nonrobust; cluster with the
 clients as groups and ``use_t=True``). References: White, Econometrica 48, 1980; MacKinnon and White, Journal of
@@ -49,8 +49,7 @@ from fedassay.tasks.inference.laws import Law, Normal, StudentT
 
 Floats = NDArray[np.float64]
 
-ROBUST, MODEL, CLIENTS = "robust", "model", "clients"
-ERRORS = (ROBUST, MODEL, CLIENTS)
+ROW, SITE, MODEL = "row", "site", "model"
 
 MOST_SUMS = 60
 """The most sums that a fit asks for."""
@@ -58,7 +57,7 @@ MOST_SUMS = 60
 SHARE = 1 / (MOST_SUMS + 2)
 """Of the budget, for each question: the moments and X'X are two more than the sums."""
 
-_MEATS = {ROBUST: BY_ROW, MODEL: NO_MEAT, CLIENTS: BY_CLIENT}
+_MEATS = {ROW: BY_ROW, MODEL: NO_MEAT, SITE: BY_CLIENT}
 
 _NEAR = 1e-6
 """A predicted decrease of the total loss. From here the next step is expected to be the last: errors are asked for."""
@@ -115,7 +114,7 @@ def fit_newton(
     standard: Standard,
     names: Sequence[str],
     *,
-    errors: str = ROBUST,
+    variance: str = ROW,
     part: Part = Part.ALL,
     share: float = SHARE,
 ) -> Generator[Step, Released[DerivativeSums], RegressionFit]:
@@ -123,7 +122,7 @@ def fit_newton(
 
     Guarantee: for a convex loss, the global optimum to about 1e-9 of each coefficient's standard error, or a `reason`;
     covariances as in the table above. Linear regression takes 2 sums, logistic regression typically 5 to 8. How rows
-    are spread over clients has no influence on the result (but on the errors ``clients``).
+    are spread over clients has no influence on the result (but on the variance ``site``).
 
     Assumed: all sums are of the same rows, and `standard` has about their means and scales (`standardised`): sums are
     kept to 2^-80, and columns of very different scales lose digits.
@@ -135,12 +134,10 @@ def fit_newton(
     Parameters
     ----------
     names : of all coefficients, the intercept included.
-    errors : ``robust``, ``model`` or ``clients``.
+    variance : ``row``, ``site`` or ``model``.
     share : of the budget, for each of at most `MOST_SUMS` sums and one of X'X.
     """
-    if errors not in ERRORS:
-        raise UsageError(f"errors: got {errors!r}, expected one of {', '.join(ERRORS)}.")
-    fit = _Fit(model=model, standard=standard, names=tuple(names), errors=errors, part=part, share=share)
+    fit = _Fit(model=model, standard=standard, names=tuple(names), variance=variance, part=part, share=share)
     here, sums = (yield from fit.ask(np.zeros(fit.size), NO_MEAT)), 1
     yield from fit.check_start(here)
     near, endless, reason = fit.linear, 0, ""
@@ -183,7 +180,7 @@ class _Fit:
     model: str
     standard: Standard
     names: tuple[str, ...]
-    errors: str
+    variance: str
     part: Part
     share: float
 
@@ -201,7 +198,7 @@ class _Fit:
 
     @property
     def meat(self) -> str:
-        return _MEATS[self.errors]
+        return _MEATS[self.variance]
 
     def ask(self, theta: Floats, meat: str) -> Generator[Step, Released[DerivativeSums], _Seen]:
         """One sum over all clients."""
@@ -292,16 +289,16 @@ class _Fit:
         if is_singular(sums.hessian):
             raise singular(sums.hessian, self.names)
         inverse = _inverse(sums.hessian)
-        if self.errors == MODEL:
+        if self.variance == MODEL:
             if self.linear:
                 return 2 * sums.loss / (n - p) * inverse, StudentT(dof=n - p)
             return inverse, Normal()
         assert sums.meat is not None
         sandwich = inverse @ sums.meat @ inverse
-        if self.errors == CLIENTS:
+        if self.variance == SITE:
             if c < 2:
                 raise DataError(
-                    f"errors clients: got rows at {c} client, expected at least 2 to compare; use errors robust."
+                    f'variance: got site with rows at {c} client, expected at least 2 to compare; use `variance="row"`.'
                 )
             return c / (c - 1) * (n - 1) / (n - p) * sandwich, StudentT(dof=c - 1)
         return (n / (n - p) if self.linear else 1.0) * sandwich, Normal()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from fedassay.summaries.regression.rounds import (
     SpreadSums,
 )
 from fedassay.summaries.regression.standard import Standard
+from fedassay.tasks.inference import arrival
 from fedassay.tasks.inference.diagnosis import is_singular, singular
 from fedassay.tasks.inference.estimate import Estimate
 from fedassay.tasks.inference.laws import Law, Normal, RandomScaling, StudentT
@@ -34,12 +35,10 @@ from fedassay.tasks.inference.path import ENOUGH_ROWS, Path, StepSizes
 
 Floats = NDArray[np.float64]
 
-ROUND, SEPARATED, CORRECTED_SEPARATED, SCALING = (
-    "round-plug-in",
-    "separated-plug-in",
-    "separated-plug-in-corrected",
-    "random-scaling",
-)
+ROUND: Final = "round-plug-in"
+SEPARATED: Final = "separated-plug-in"
+CORRECTED_SEPARATED: Final = "separated-plug-in-corrected"
+SCALING: Final = "random-scaling"
 INTERVALS = (ROUND, SEPARATED, CORRECTED_SEPARATED, SCALING)
 
 _SHOWN = 50
@@ -199,7 +198,7 @@ def _check(path: Path, sizes: StepSizes) -> None:
     if not size < LARGEST_THETA:  # NaN too
         raise UsageError(
             f"step: got {sizes.first:.3g}, with which the iterates diverge (round {path.rounds}), expected a smaller "
-            f"one; try --step {sizes.first / 10:.2g}."
+            f"one; try `step={sizes.first / 10:.2g}`."
         )
 
 
@@ -222,28 +221,38 @@ def infer_rounds(
 ) -> Generator[Step, Released[SpreadSums], Estimate]:
     """Estimate and covariance on the common scale, from the rounds; the separated plug-in asks once more.
 
-    Guarantee: none but the limit. With `round-plug-in` the covariance is that of what rounds differ by, whatever makes
-    them differ: rows, who was drawn, noise.
+    Guarantee: none but the limit, and `Estimate.withheld` says where rounds have not arrived. With `round-plug-in` the
+    covariance is that of what rounds differ by, whatever makes them differ: rows, who was drawn, noise.
     """
     path = seen.path
     if is_singular(path.hessian):
         raise singular(path.hessian, names)
-    law: Law = Normal()
-    if course.intervals == SCALING:
-        return Estimate(names=tuple(names), value=path.averaged, covariance=path.scaling, law=RandomScaling())
+    quadratic = loss_of(course.model).quadratic
     if course.intervals == ROUND:
         if not path.compared:
             raise DataError(
                 f"rounds: got {path.rounds} with {seen.rows:,} rows in all, expected more of both: the spread of "
                 f"{len(names)} coefficients cannot be told from them."
             )
-        value, spread, law = _value(path, course), path.spread, StudentT(dof=float(path.freedom))
+        return Estimate(
+            names=tuple(names),
+            value=_value(path, course),
+            covariance=path.sandwich(path.spread),
+            law=StudentT(dof=float(path.freedom)),
+            withheld="" if quadratic else arrival.of_one_step(path),
+        )
+    law: Law = RandomScaling()
+    if course.intervals == SCALING:
+        covariance = path.scaling
     else:
         released = yield Sum(
             of=ClientSpread(parameters=len(names)), share=1 / (2 * course.rounds + 2), part=part
         )
-        value, spread = path.averaged, _separated(released.value, course, clients)
-    return Estimate(names=tuple(names), value=value, covariance=path.sandwich(spread), law=law)
+        law, covariance = Normal(), path.sandwich(_separated(released.value, course, clients))
+    withheld = arrival.of_mean(path.averaged, covariance, law, path, names, quadratic=quadratic)
+    return Estimate(
+        names=tuple(names), value=path.averaged, covariance=covariance, law=law, withheld=withheld
+    )
 
 
 def _separated(sums: SpreadSums, course: Course, clients: int) -> Floats:

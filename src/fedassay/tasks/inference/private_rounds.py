@@ -30,6 +30,7 @@ from fedassay.summaries.regression.local_work import FIXED
 from fedassay.summaries.regression.losses import LogLoss
 from fedassay.summaries.regression.rounds import BY_CLIENTS
 from fedassay.summaries.regression.standard import Standard
+from fedassay.tasks.inference import arrival
 from fedassay.tasks.inference.estimate import Estimate
 from fedassay.tasks.inference.laws import RandomScaling, StudentT
 from fedassay.tasks.inference.path import Path
@@ -247,8 +248,8 @@ def infer_private(seen: PrivateSeen, course: PrivateCourse, names: Sequence[str]
 
     The one-step estimate with plug-in intervals; on request the mean of the iterates, with random scaling. Where noise
     hides the smallest curvature, plug-in intervals get very wide and still cover (91 to 98 % in five such settings),
-    while those of random scaling, which know nothing of how far rounds still have to go, cover 34 to 74 %. See
-    docs/explanation/private-inference.md.
+    while those of random scaling, which know nothing of how far rounds still have to go, would cover 34 to 74 %: they
+    are withheld. Both are withheld where rounds have not arrived. See docs/explanation/private-inference.md.
     """
     smallest = float(np.linalg.eigvalsh(seen.seen.curvature)[0])
     hidden = smallest <= SURE * float(seen.noise["curvature"]) * math.sqrt(len(names))
@@ -264,12 +265,21 @@ def infer_private(seen: PrivateSeen, course: PrivateCourse, names: Sequence[str]
             "fewer rounds, or for a smaller participation."
         )
     if course.scaling:
-        found = Estimate(names=tuple(names), value=path.mean, covariance=path.scaling, law=RandomScaling())
+        law = RandomScaling()
+        far = arrival.of_mean(path.mean, path.scaling, law, path, names)
+        found = Estimate(
+            names=tuple(names),
+            value=path.mean,
+            covariance=path.scaling,
+            law=law,
+            withheld=arrival.HIDDEN if hidden else far,
+        )
     else:
         found = Estimate(
             names=tuple(names),
             value=path.one_step(quadratic=False),
             covariance=path.sandwich(path.spread),
             law=StudentT(dof=float(path.freedom)),
+            withheld=arrival.under_noise(path, names),
         )
     return found, " ".join(notes)

@@ -26,11 +26,11 @@ SETTINGS = {
 }
 
 NOT_EXACT = "under differential privacy, but exact sums carry no noise; expected"
-FROM_COUNTS = "which is computed from counts; leave out --solver"
+FROM_COUNTS = "which is computed from counts; leave out `solver`"
 AT_ONCE = "expected it for temperature or vector"
 FOR_CLIENTS = "which is for noise that protects clients of more than 10 rows"
 NO_OPTIMUM = "expected fedavg: a network's loss has no one optimum"
-NO_SOLVER = "solver: got 'counts', expected one of auto, exact, fedavg, one-shot"
+NO_SOLVER = "expected auto, exact, fedavg or one-shot"
 
 SCALED = ("matrix", "order-preserving")
 TABLE: dict[tuple[str, str], tuple[str, ...]] = {
@@ -158,10 +158,9 @@ def test_what_is_given_is_used_or_refused(option: str, where: str) -> None:
         choice, said = settled_or_refused(fields, setting)
         if choice is None:
             # Weights of rows under noise need a bound on the rows, which is said where they are weighed.
-            named = {option.replace("_", "-"), *(["rounds"] if "rounds" in fields else [])}
-            named |= {"weights"} if option == "averaging" else set()
+            named = {option, *(["rounds"] if "rounds" in fields else [])}
             assert said.split(":")[0] in named
-            assert "leave out" in said or "--rows-per-client" in said
+            assert "leave out" in said or "rows_per_client" in said
             continue
         assert choice.described[option] == OPTIONS[option], (method, solver)
         used += 1
@@ -292,8 +291,8 @@ def test_rounds_are_what_the_budget_bears() -> None:
 
 
 def test_clients_of_the_fit_part() -> None:
-    assert settled("clients", held_out=0.4).clients(SETTINGS["clients"]) == pytest.approx(1_200)
-    assert settled("examples", held_out=0.4).clients(SETTINGS["examples"]) == 2_000
+    assert settled("clients", holdout=0.4).clients(SETTINGS["clients"]) == pytest.approx(1_200)
+    assert settled("examples", holdout=0.4).clients(SETTINGS["examples"]) == 2_000
     assert settled("clients").clients(replace(SETTINGS["clients"], clients=0)) == 1
 
 
@@ -320,9 +319,9 @@ BAD: dict[str, dict[str, Any]] = {
     "participation: got 1.5": {"participation": 1.5, "method": "bbq"},
     "clip: got 0": {"clip": 0.0, "method": "bbq"},
     "clip: got nan": {"clip": float("nan"), "method": "bbq"},
-    "negative clip: got -1": {"negative_clip": -1.0, "method": "bbq"},
-    "holdout: got 1": {"held_out": 1.0},
-    "holdout: got 0": {"held_out": 0.0},
+    "negative_clip: got -1": {"negative_clip": -1.0, "method": "bbq"},
+    "holdout: got 1": {"holdout": 1.0},
+    "holdout: got 0": {"holdout": 0.0},
 }
 
 

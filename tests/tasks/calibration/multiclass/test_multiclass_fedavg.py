@@ -172,7 +172,7 @@ def test_no_total_wraps_however_many_rows_weigh(clients: int) -> None:
     setting = setting_of(SecureSum() if clients > 1 else Plain(), clients=clients)
     query = next(fit_fedavg("vector", 3, setting, rounds=1, weights="rows"))
     assert isinstance(query, Sum)
-    assert query.of.most_rows == min(2**32, 2**30 // clients)
+    assert query.of.most_rows == min(2**32, 2**29 // clients)  # updates of 2^30 at most, totals of 2^59
     assert setting.trust.plan(query, setting)
 
 
@@ -248,7 +248,7 @@ def test_weights_of_rows_are_released_with_the_updates() -> None:
     assert abs(theta_of(empty)[0] - 1) <= 5 * CLIP
     unbounded = private(ServerDP(), 800, epsilon=20.0, unit="example", rows_per_client=None)
     with pytest.raises(
-        UsageError, match="weights: got rows under noise, but the rows of a client have no bound"
+        UsageError, match="averaging: got rows under noise, but the rows of a client have no bound"
     ):
         next(fit_fedavg("temperature", 3, unbounded, rounds=1, weights="rows"))
 

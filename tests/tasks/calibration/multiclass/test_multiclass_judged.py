@@ -14,7 +14,9 @@ from sklearn.metrics import accuracy_score, log_loss
 from conformal_drive import answer, setting_of
 from fedassay.data.rows import ArrayRows
 from fedassay.errors import UsageError
-from fedassay.protocol import NO_NOISE, Part, Setting, Unit
+from fedassay.estimation.intervals import Estimate
+from fedassay.estimation.metric import Metric
+from fedassay.protocol import NO_NOISE, TOTAL_BITS, Part, Setting, Unit
 from fedassay.summaries.multiclass.binned_map import Binned
 from fedassay.summaries.multiclass.class_statistics import MOST_BITS
 from fedassay.summaries.multiclass.logit_map import LogitMap
@@ -28,8 +30,6 @@ from fedassay.tasks.calibration.multiclass.paired import (
     skewed_interval,
 )
 from fedassay.tasks.calibration.multiclass.verdict import verdict
-from fedassay.tasks.evaluation.intervals import Estimate
-from fedassay.tasks.evaluation.metric import Metric
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.server_dp import ServerDP
 from multiclass_rows import Columns, dirichlet, drawn
@@ -75,7 +75,7 @@ def pooled(p: np.ndarray, y: np.ndarray, bins: int = 15) -> dict[str, float]:
 def test_noise_off_equals_scikit_learn_on_pooled_rows(name: str) -> None:
     columns, one = drawn(2000, CLASSES, seed=1), MAPS[name]
     z, y = columns["logits"], columns["class"]
-    results = judged(one, dirichlet(columns, 10, 0.1), bins=9)
+    results = judged(one, dirichlet(columns, 10, 0.1), buckets=9)
     old, new = softmax(z, axis=1), one.predict_proba(z)
     before, after = pooled(old, y, 9), pooled(new, y, 9)
     assert set(results["before"]) == set(results["after"]) == set(METRICS) == set(before)
@@ -181,7 +181,7 @@ def test_a_class_that_nobody_has_is_noted() -> None:
     assert judged(SOFTER, [only])["notes"] == ["3 classes (0, 2, 3): no held-out row has them."]
 
 
-@pytest.mark.parametrize("fields", [{"bins": 0}, {"level": 1.0}])
+@pytest.mark.parametrize("fields", [{"buckets": 0}, {"level": 1.0}])
 def test_bad_values_are_refused_before_any_row_is_read(fields: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="got"):
         Judging(map=SOFTER, **fields)
@@ -286,17 +286,17 @@ def test_the_comparison_gets_most_of_the_budget_and_all_of_it_where_the_rest_wou
 @pytest.mark.parametrize("trust", [ServerDP(), DistributedDP()], ids=lambda trust: trust.name)
 @pytest.mark.parametrize("clients", [3, 10**5, 10**7])
 def test_a_bound_on_the_rows_is_worth_bits(trust: Any, clients: int) -> None:
-    """With ten million clients of any size, 5 bits are left; with 50 rows each, all; and no total can wrap."""
+    """With ten million clients of any size, 2 bits are left; with 50 rows each, all; and no total can wrap."""
     bits = {}
     for rows in (None, 50):
         setting = setting_of(trust, clients=clients, epsilon=8.0, delta=1e-5, rows_per_client=rows)
         queries = Judging(map=SHIFTED).queries(setting)
         for query in queries:
             trust.plan(query, setting)
-            assert clients * query.of.largest < 2**62
+            assert clients * query.of.largest < 2 ** (TOTAL_BITS + 1)
         bits[rows] = [query.of.bits for query in queries]
     assert bits[50] == [MOST_BITS] * 3
-    assert (bits[None][0] == 5) == (clients == 10**7)
+    assert (bits[None][0] == 2) == (clients == 10**7)
 
 
 def test_a_client_at_its_bound_is_counted_in_full() -> None:

@@ -24,6 +24,7 @@ from fedassay.summaries.multiclass.maps import logit_map_from_json
 from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
 from fedassay.tasks.calibration.multiclass.choice import METHODS
 from multiclass_rows import drawn
+from simulated_clients import clients_of
 from softmax_rows import binned_error
 
 SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
@@ -75,7 +76,7 @@ def calibrated(
         label="y",
         logits="z",
         method=method,
-        trust=trust,
+        privacy=trust,
         budget=BUDGET if trust.private else None,
         protection=Protection(**UNITS[unit]),
         simulation=Simulation(seed=seed, mode=mode),
@@ -218,7 +219,7 @@ def test_messages_give_the_same_as_totals(trust: TrustModel) -> None:
 def test_another_share_is_held_out() -> None:
     result = calibrated("temperature", holdout=0.6)
     assert result["rows"] == held_out("example", share=0.6).sum()
-    assert result.parameters["holdout"] == result.parameters["held_out"] == 0.6
+    assert result.parameters["holdout"] == result.parameters["holdout"] == 0.6
 
 
 # --- under noise ----------------------------------------------------------------------------------------
@@ -236,7 +237,7 @@ def charged(
     ledger = MemoryLedger(budget)
     found = run(
         [Job(name="calibrate", task=CalibrateMulticlass(classes=CLASSES, **fields), setting=setting)],
-        runtime=Simulation(seed=SEED, mode="aggregate").runtime(federation()),
+        runtime=clients_of(federation(), seed=SEED, mode="aggregate"),
         ledger=ledger,
         randomness=SimulatedRandomness(seed),
         study="calibrate",
@@ -371,7 +372,7 @@ def test_options_that_made_the_solver_are_a_warning() -> None:
 def test_the_number_of_classes_must_be_declared_in_a_study() -> None:
     task = CalibrateMulticlass()
     with pytest.raises(
-        UsageError, match="classes: got none, expected how many the model has; give --classes"
+        UsageError, match="classes: got none, expected the number of classes of the model; give `classes`"
     ):
         next(task.steps(Setting(trust=fedassay.Plain(), protection=Protection(), budget=None, clients=3)))
 
@@ -379,19 +380,16 @@ def test_the_number_of_classes_must_be_declared_in_a_study() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"score": "p"}, "score: got it together with logits"),
-        ({"bins": 5}, "bins: got it together with logits"),
-        ({"transform": "logit"}, "transform: got it together with logits"),
-        ({"speed": 3}, "speed: got it, but a calibration of logits has no such option"),
-        ({"held_out": 0.2}, "held_out: got it, but a calibration of logits has no such option"),
-        ({"classes": 4}, "classes: got it, but"),
-        ({"method": "platt"}, "method: got platt, which is for --score; expected one of auto, temperature"),
+        ({"score": "p"}, "score: got it together with `logits`"),
+        ({"bins": 5}, "bins: got it together with `logits`"),
+        ({"transform": "logit"}, "transform: got it together with `logits`"),
+        ({"method": "platt"}, "method: got 'platt', expected auto, temperature"),
         ({"rounds": 3}, "rounds: the method auto has no use for it"),
         ({"holdout": 1.0}, "holdout: got 1"),
-        ({"buckets": 0}, "bins: got 0"),
+        ({"buckets": 0}, "buckets: got 0"),
         ({"level": 1.0}, "level: got 1"),
         ({"height": 3}, "height: the method auto has no use for it"),
-        ({"logits": None}, "give --score .* or --logits"),
+        ({"logits": None}, "give `score` .* or `logits`"),
         ({"logits": None, "score": "p", "rounds": 3}, "rounds: only calibrators of logits have it"),
     ],
     ids=lambda one: "-".join(one) if isinstance(one, dict) else "",

@@ -19,9 +19,19 @@ from fedassay.data.rows import ArrayRows
 from fedassay.errors import BudgetExceeded, UsageError
 from fedassay.privacy.ledger import Charge, MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Part, Protection, Released, Setting, Step, Sum, TrustModel, Unit
+from fedassay.protocol import (
+    TOTAL_BITS,
+    Budget,
+    Part,
+    Protection,
+    Released,
+    Setting,
+    Step,
+    Sum,
+    TrustModel,
+    Unit,
+)
 from fedassay.run import Job, run
-from fedassay.simulation import Simulation
 from fedassay.summaries.multiclass.loss_curves import CLIENT, NONE, ROW, LossCurves
 from fedassay.summaries.multiclass.losses import loss_sums
 from fedassay.summaries.multiclass.scaling_maps import Temperature
@@ -32,6 +42,7 @@ from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
 from multiclass_rows import Columns, dirichlet, drawn
+from simulated_clients import clients_of
 
 BEYOND = "the best temperature is beyond the grid"
 LOWEST, HIGHEST = EXACT_GRID[0], EXACT_GRID[-1]
@@ -289,7 +300,7 @@ def test_beyond_the_grid_under_noise_it_says_so(unit: str, factor: float, end: i
 
 def test_rows_without_a_curve_leave_the_model_alone() -> None:
     """Nothing at all comes back: no rows and, with this much budget, no noise."""
-    setting = setting_of(ServerDP(), clients=60, epsilon=1e12, delta=1e-5)
+    setting = setting_of(ServerDP(), clients=60, epsilon=1e4, delta=1e-5)
     flow, query = step_of(setting)
     with pytest.raises(StopIteration) as finished:
         flow.send(released(query, setting, np.zeros(9, dtype=np.int64)))
@@ -317,9 +328,9 @@ def test_any_number_of_clients_can_be_asked(unit: str, clients: int, trust: Trus
     """Curves are as fine as totals allow: what one client could send, times all of them, must not wrap."""
     setting = setting_of(trust, clients=clients, epsilon=0.5, delta=1e-6, **UNITS[unit])
     _, query = step_of(setting, max(1.0, float(clients)))
-    assert query.of.largest * clients < 2**62
+    assert query.of.largest * clients < 2**TOTAL_BITS
     assert setting.noise(query).variance > 0
-    assert query.of.bits >= (24 if unit != "example" else 12)
+    assert query.of.bits >= (24 if unit != "example" else 10)
 
 
 def test_pure_differential_privacy() -> None:
@@ -363,7 +374,7 @@ def spent(task: OnlyFit, trust: TrustModel, unit: str, budget: Budget) -> tuple[
     ledger = MemoryLedger(budget)
     found = run(
         [Job(name="fit", task=task, setting=setting)],
-        runtime=Simulation(seed=1, mode="aggregate").runtime(FEDERATION),
+        runtime=clients_of(FEDERATION, seed=1, mode="aggregate"),
         ledger=ledger,
         randomness=SimulatedRandomness(2),
         study="one-shot",

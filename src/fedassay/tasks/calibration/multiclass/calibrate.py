@@ -6,42 +6,23 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-from fedassay.errors import UsageError
+from fedassay.errors import ParameterError
+from fedassay.parameters import values_of
 from fedassay.protocol import Setting, Step
-from fedassay.summaries.multiclass.probabilities import checked_classes
 from fedassay.summaries.multiclass.scaling_maps import Temperature
-from fedassay.tasks.calibration.multiclass.choice import AUTO, BINNINGS, ONE_SHOT, Choice
+from fedassay.tasks.calibration.multiclass.choice import BINNINGS, ONE_SHOT, Choice
 from fedassay.tasks.calibration.multiclass.exact import Fit
 from fedassay.tasks.calibration.multiclass.judged import Judging
-from fedassay.tasks.evaluation.metric import LEVEL
+from fedassay.tasks.calibration.parameters import CalibrateMulticlassParameters
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibrateMulticlass:
+class CalibrateMulticlass(CalibrateMulticlassParameters):
     """A map from logits to calibrated probabilities, with metrics before and after on held-out rows.
 
-    Parameters
-    ----------
-    classes : how many there are; public, so it must be declared.
-    method : ``temperature``, ``vector``, ``matrix``, ``order-preserving``, ``fedcal``, ``histogram``, ``bbq``,
-        ``isotonic``, or ``auto``: isotonic without noise; under noise a temperature, and for whole clients of more
-        than ten rows shifts of the classes as well (``vector``, one-shot).
-    solver : ``exact`` (the pooled optimum through sums), ``fedavg`` (the mean of what clients fit by themselves),
-        ``one-shot`` (a temperature from one release; ``vector``: and shifts of the classes, for whole clients), or
-        ``auto``: exact where sums are exact, one-shot for a temperature under noise, fedavg for the rest.
-    rounds, participation : of federated averaging and of binning: how often clients are asked, and the probability that
-        a client takes part in a round. By default 12 rounds of averaging without noise, as many as the budget bears
-        under noise; one round of binning; everybody.
-    clip : the L2 norm of a client's update in averaging (0.5 under noise, else none); for binnings under noise C₊, the
-        norm of a histogram of positives in rows (10).
-    negative_clip : C₋ of binnings (50).
-    clipping : ``joint`` for all histograms of a client together, ``separate`` for each, as published.
-    weighting : of binnings: ``none``, ``all`` or ``changed``.
-    averaging : whether ``clients`` or ``rows`` weigh the same in federated averaging.
-    height : 2^height bins of a binning.
-    bins : of the calibration errors and the reliability curve.
-    held_out : about which part of the units is held out: averages under noise are divided by how many are not.
-    level : the confidence level of all intervals.
+    The solver auto is exact where sums are exact; under noise it is one-shot for a temperature, and fedavg for the
+    rest. A vector scaling from one release (shifts of the classes) is for whole clients of more than ten rows. The
+    share that is held out is the sites' matter: averages under noise are divided by what is expected to be left.
 
     Guarantee: fit rows and held-out rows are different units, so that each part may spend the whole budget (parallel
     composition, see `data.split`). What each way of fitting guarantees is said there. Rows are assumed independent, for
@@ -50,50 +31,24 @@ class CalibrateMulticlass:
     Reference: Private Federated Multiclass Post-Hoc Calibration, and docs/explanation/multiclass-calibration.md.
     """
 
-    classes: int | None = None
-    method: str = AUTO
-    solver: str = AUTO
-    rounds: int | None = None
-    participation: float = 1.0
-    clip: float | None = None
-    negative_clip: float | None = None
-    clipping: str = "joint"
-    weighting: str | None = None
-    averaging: str = "clients"
-    height: int | None = None
-    bins: int = 15
-    held_out: float = 0.3
-    level: float = LEVEL
-
     def __post_init__(self) -> None:
-        classes = 2 if self.classes is None else checked_classes(self.classes)
-        self._choice(classes)  # refuses what does not go together, before any row is read
-        Judging(map=Temperature(inverse_temperature=1.0, classes=classes), bins=self.bins, level=self.level)
+        super().__post_init__()
+        _ = self._choice  # refuses what does not go together, before any row is read
 
-    def _choice(self, classes: int) -> Choice:
-        return Choice(
-            classes=classes,
-            method=self.method,
-            solver=self.solver,
-            rounds=self.rounds,
-            participation=self.participation,
-            clip=self.clip,
-            negative_clip=self.negative_clip,
-            clipping=self.clipping,
-            weighting=self.weighting,
-            averaging=self.averaging,
-            height=self.height,
-            held_out=self.held_out,
-        )
+    @property
+    def _choice(self) -> Choice:
+        return Choice(**{**values_of(self), "classes": self.classes or 2})
 
     def steps(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
         """Fit, then judge; the ``results`` object of the public contract."""
         if self.classes is None:
-            raise UsageError("classes: got none, expected how many the model has; give --classes.")
-        asked = self._choice(self.classes)
+            raise ParameterError(
+                "classes", "got none, expected the number of classes of the model; give `classes`."
+            )
+        asked = self._choice
         choice = asked.settled(setting)
         fit = yield from choice.fit(setting)
-        judging = Judging(map=fit.map, bins=self.bins, level=self.level)
+        judging = Judging(map=fit.map, buckets=self.buckets, level=self.level)
         released = yield judging.queries(setting)
         if not isinstance(released, tuple):
             released = (released,)

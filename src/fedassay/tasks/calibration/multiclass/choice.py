@@ -5,22 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Final, Literal, get_args
 
-from fedassay.errors import UsageError
+from fedassay.errors import ParameterError
+from fedassay.parameters import Interval, in_words
 from fedassay.protocol import Part, Setting, Step, Unit
-from fedassay.summaries.multiclass.probability_histograms import TALLEST
-from fedassay.summaries.scored import whole
 from fedassay.tasks.calibration.multiclass.binned_flow import (
     NEGATIVE_CLIP,
     POSITIVE_CLIP,
-    WEIGHTINGS,
     fit_binned,
 )
 from fedassay.tasks.calibration.multiclass.exact import Fit, fit_exact
 from fedassay.tasks.calibration.multiclass.fedavg import (
     CLIP,
-    MOST_ROUNDS,
     NOISIEST,
     bearable_rounds,
     fit_fedavg,
@@ -28,14 +25,20 @@ from fedassay.tasks.calibration.multiclass.fedavg import (
 from fedassay.tasks.calibration.multiclass.isotonic_fit import fit_isotonic
 from fedassay.tasks.calibration.multiclass.one_shot import FEW_ROWS, fit_one_shot, has_directions
 from fedassay.tasks.calibration.multiclass.shifted import fit_shifted
+from fedassay.tasks.calibration.parameters import CalibrateMulticlassParameters, ClassMethod, Solver
+from fedassay.tasks.shared_parameters import MOST_CLASSES
 
-AUTO = "auto"
-SCALINGS = ("temperature", "vector", "matrix", "order-preserving", "fedcal")
-BINNINGS = ("histogram", "bbq")
-METHODS = (AUTO, *SCALINGS, *BINNINGS, "isotonic")
+AUTO: Final = "auto"
+SCALINGS: tuple[ClassMethod, ...] = ("temperature", "vector", "matrix", "order-preserving", "fedcal")
+BINNINGS: tuple[ClassMethod, ...] = ("histogram", "bbq")
+METHODS = get_args(ClassMethod)
 
-EXACT, AVERAGED, ONE_SHOT, COUNTED = "exact", "fedavg", "one-shot", "counts"
-SOLVERS = (AUTO, EXACT, AVERAGED, ONE_SHOT)
+EXACT: Final = "exact"
+AVERAGED: Final = "fedavg"
+ONE_SHOT: Final = "one-shot"
+COUNTED: Final = "counts"
+SOLVERS = get_args(Solver)
+_Settled = Literal["auto", "exact", "fedavg", "one-shot", "counts"]
 
 ROUNDS = 12
 """Of federated averaging, where nothing else decides: the published number."""
@@ -44,59 +47,31 @@ HEIGHT = 7
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
-    """What was asked for; `settled`, what is done. Fields as in `CalibrateMulticlass`."""
+class Choice(CalibrateMulticlassParameters):
+    """What was asked for; `settled`, what is done."""
 
-    classes: int
-    method: str = AUTO
-    solver: str = AUTO
-    rounds: int | None = None
-    participation: float = 1.0
-    clip: float | None = None
-    negative_clip: float | None = None
-    clipping: str = "joint"
-    weighting: str | None = None
-    averaging: str = "clients"
-    height: int | None = None
-    held_out: float = 0.3
+    classes: Annotated[int, Interval(ge=2, le=MOST_CLASSES)] = 2
+    solver: _Settled = "auto"  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        if self.method in ("platt", "beta"):
-            raise UsageError(
-                f"method: got {self.method}, which is for --score; expected one of {', '.join(METHODS)}."
-            )
-        _one_of("method", self.method, METHODS)
-        _one_of("solver", self.solver, (*SOLVERS, COUNTED))
-        _one_of("clipping", self.clipping, ("joint", "separate"))
-        _one_of("averaging", self.averaging, ("clients", "rows"))
-        if self.weighting is not None:
-            _one_of("weighting", self.weighting, WEIGHTINGS)
-        if self.rounds is not None:
-            whole(self.rounds, what="rounds", least=1, most=MOST_ROUNDS)
-        if self.height is not None:
-            whole(self.height, what="height", least=1, most=TALLEST)
-        if not 0 < self.participation <= 1:
-            raise UsageError(f"participation: got {self.participation:.3g}, expected a number in (0, 1].")
-        for name, number in (("clip", self.clip), ("negative clip", self.negative_clip)):
-            if number is not None and not 0 < number <= 2.0**20:
-                raise UsageError(f"{name}: got {number:.3g}, expected a number above 0.")
-        if not 0 < self.held_out < 1:
-            raise UsageError(f"holdout: got {self.held_out:.3g}, expected a number between 0 and 1.")
+        super().__post_init__()
         self._check_together()
 
     def _check_together(self) -> None:
         """Refuse options that the method or the solver has no use for."""
         if self.method == "fedcal" and self.solver in (EXACT, ONE_SHOT):
-            raise UsageError(
-                f"solver: got {self.solver} for fedcal, expected fedavg: a network's loss has no one optimum."
+            raise ParameterError(
+                "solver",
+                f"got {self.solver} for fedcal, expected fedavg: a network's loss has no one optimum.",
             )
         if self.method in (*BINNINGS, "isotonic"):
             if self.solver not in (AUTO, COUNTED):
-                raise UsageError(
-                    f"solver: got {self.solver} for {self.method}, which is computed from counts; leave out --solver."
+                raise ParameterError(
+                    "solver",
+                    f"got {self.solver} for {self.method}, which is computed from counts; leave out `solver`.",
                 )
-        else:
-            _one_of("solver", self.solver, SOLVERS)
+        elif self.solver == COUNTED:
+            raise ParameterError("solver", f"got counts for {self.method}, expected {in_words(SOLVERS)}.")
         averages = self.solver == AVERAGED or (self.solver == AUTO and self.method in SCALINGS)
         rounds = averages or self.method in BINNINGS
         useless = [
@@ -105,7 +80,7 @@ class Choice:
             ("clip", self.clip is not None and not rounds),
             ("averaging", self.averaging != "clients" and not averages),
             ("weighting", self.weighting is not None and self.method not in BINNINGS),
-            ("negative-clip", self.negative_clip is not None and self.method not in BINNINGS),
+            ("negative_clip", self.negative_clip is not None and self.method not in BINNINGS),
             ("clipping", self.clipping != "joint" and self.method not in BINNINGS),
             ("height", self.height is not None and self.method not in BINNINGS),
         ]
@@ -113,10 +88,10 @@ class Choice:
             if wrong:
                 with_what = f"method {self.method}"
                 with_what += "" if self.solver in (AUTO, COUNTED) else f" with the solver {self.solver}"
-                raise UsageError(f"{name}: the {with_what} has no use for it; leave out --{name}.")
+                raise ParameterError(name, f"the {with_what} has no use for it; leave out `{name}`.")
         if self.solver == ONE_SHOT and self.method not in ("temperature", "vector", AUTO):
-            raise UsageError(
-                f"solver: got one-shot for {self.method}, expected it for temperature or vector."
+            raise ParameterError(
+                "solver", f"got one-shot for {self.method}, expected it for temperature or vector."
             )
 
     # --- what is done -----------------------------------------------------------------------------------------
@@ -144,7 +119,7 @@ class Choice:
         rounds = self.rounds or (chosen._rounds(setting) if private else ROUNDS)
         return replace(chosen, rounds=rounds)
 
-    def _solver(self, method: str, *, private: bool, profiles: bool) -> str:
+    def _solver(self, method: ClassMethod, *, private: bool, profiles: bool) -> _Settled:
         asked_to_average = self.rounds is not None or self.participation != 1 or self.clip is not None
         at_once = method == "temperature" or (method == "vector" and profiles)
         if self.solver == AUTO:
@@ -154,16 +129,16 @@ class Choice:
                 return ONE_SHOT if method == "temperature" else AVERAGED
             return EXACT
         if self.solver == ONE_SHOT and not at_once:
-            raise UsageError(
-                "solver: got one-shot for vector, which is for noise that protects clients of more than "
-                f"{FEW_ROWS} rows; expected --unit client and --rows-per-client with a trust model that adds noise, or "
-                "another solver."
+            raise ParameterError(
+                "solver",
+                f"got one-shot for vector, which is for noise that protects clients of more than {FEW_ROWS} rows; "
+                'expected `unit="client"` and `rows_per_client` with a trust model that adds noise, or another solver.',
             )
         if self.solver == EXACT and private:
             other = "one-shot or fedavg" if at_once else "fedavg, or the method temperature"
-            raise UsageError(
-                f"solver: got exact for {method} under differential privacy, but exact sums carry no noise; expected "
-                f"{other}."
+            raise ParameterError(
+                "solver",
+                f"got exact for {method} under differential privacy, but exact sums carry no noise; expected {other}.",
             )
         return self.solver
 
@@ -188,13 +163,14 @@ class Choice:
         """Clients clip only where they are what noise protects."""
         given = {
             "clip": self.clip is not None,
-            "negative-clip": self.negative_clip is not None,
+            "negative_clip": self.negative_clip is not None,
             "clipping": self.clipping != "joint",
         }
         for name in [name for name, is_given in given.items() if is_given and not clips]:
-            raise UsageError(
-                f"{name}: got it for {self.method}, but clients count rows as they are unless noise protects whole "
-                f"clients; leave out --{name}, or give --unit client and a trust model that adds noise."
+            raise ParameterError(
+                name,
+                f"got it for {self.method}, but clients count rows as they are unless noise protects whole clients; "
+                f'leave out `{name}`, or give `unit="client"` and a trust model that adds noise.',
             )
         return replace(
             self,
@@ -219,7 +195,7 @@ class Choice:
 
     def clients(self, setting: Setting) -> float:
         """About how many clients have rows in the fit part."""
-        share = 1 - self.held_out if setting.protection.unit is Unit.CLIENT else 1.0
+        share = 1 - self.holdout if setting.protection.unit is Unit.CLIENT else 1.0
         return max(1.0, share * setting.clients)
 
     def fit(self, setting: Setting) -> Generator[Step, Any, Fit]:
@@ -268,8 +244,3 @@ class Choice:
             clips = () if self.clip is None else ("clip", "negative_clip", "clipping")
             names = ("rounds", "participation", "height", "weighting", *clips)
         return {name: getattr(self, name) for name in names}
-
-
-def _one_of(what: str, got: str, expected: tuple[str, ...]) -> None:
-    if got not in expected:
-        raise UsageError(f"{what}: got {got!r}, expected one of {', '.join(expected)}.")

@@ -17,8 +17,8 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedassay.errors import UnsupportedQuery, UsageError
-from fedassay.protocol import All, Budget, Noise, Part, Released, Sample, Setting, Step, Sum
+from fedassay.errors import ParameterError, UnsupportedQuery, UsageError
+from fedassay.protocol import TOTAL_BITS, All, Budget, Noise, Part, Released, Sample, Setting, Step, Sum
 from fedassay.summaries.multiclass.clipped_updates import ClippedUpdates, UpdateSums
 from fedassay.summaries.multiclass.local_fits import AVERAGED, LARGEST_UPDATE, RIDGE, Averaged
 from fedassay.summaries.multiclass.losses import Floats
@@ -31,9 +31,6 @@ CLIP = 0.5
 MOST_ROUNDS = 10_000
 NOISIEST = 2.0
 """In clips, the length of noise in a mean update beyond which a fit makes no sense: no update is longer than one."""
-
-_ROOM = 2**60
-"""What totals without noise stay below."""
 
 _LARGEST_EPSILON = 32.0
 """No larger one is recommended: it would protect nobody, and planning for it takes long where clients are sampled."""
@@ -210,7 +207,7 @@ def _asked(
         raise UsageError(f"clip: got {clip:.3g}, expected a number above 0.")
     bound = setting.protection.rows_per_client
     # Without a bound, more rows weigh no more than what keeps the largest total below 2^60.
-    room = max(1, min(2**32, _ROOM // int(LARGEST_UPDATE * 2**20 * max(1, setting.clients))))
+    room = max(1, min(2**32, 2**TOTAL_BITS // int(LARGEST_UPDATE * 2**20 * max(1, setting.clients))))
     return _Averaging(
         averaged=AVERAGED[method],
         classes=classes,
@@ -241,9 +238,10 @@ def _under_noise(fit: _Averaging) -> _Averaging:
     else:
         bound = fit.setting.protection.rows_per_client
         if bound is None:
-            raise UsageError(
-                "weights: got rows under noise, but the rows of a client have no bound; expected "
-                "--rows-per-client, or weights of clients."
+            raise ParameterError(
+                "averaging",
+                "got rows under noise, but the rows of a client have no bound; expected `rows_per_client`, or "
+                "averages of clients.",
             )
         fit = replace(fit, most_rows=bound)
     drowned = fit.drowned

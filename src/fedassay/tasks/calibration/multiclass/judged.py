@@ -12,7 +12,17 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, Part, Query, Released, Setting, Sum, Summary
+from fedassay.estimation.metric import LEVEL, Metric, undefined
+from fedassay.protocol import (
+    LARGEST_ROWS_PER_CLIENT,
+    TOTAL_BITS,
+    Part,
+    Query,
+    Released,
+    Setting,
+    Sum,
+    Summary,
+)
 from fedassay.summaries.multiclass.class_statistics import MOST_BITS, ClassStatistics, ClassTotals
 from fedassay.summaries.multiclass.logit_map import LogitMap
 from fedassay.summaries.multiclass.map_changes import MapChanges
@@ -23,7 +33,6 @@ from fedassay.tasks.calibration.multiclass.paired import (
     log_loss_change,
 )
 from fedassay.tasks.calibration.multiclass.verdict import verdict
-from fedassay.tasks.evaluation.metric import LEVEL, Metric, undefined
 from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
 
 PAIRED = 0.7
@@ -53,9 +62,6 @@ _DIFFERENCES: Mapping[str, Callable[..., Metric]] = MappingProxyType(
     {"log_loss": log_loss_change, "brier_score": brier_score_change, "accuracy": accuracy_change}
 )
 
-_SIGNED = 62
-"""Bits of a total that surely does not wrap, with some room for noise."""
-
 _NOT_ASKED = (
     "not asked for: they would drown in privacy noise even if all rows were held out; "
     "the budget goes to the comparison of before and after"
@@ -69,7 +75,7 @@ class Judging:
     Parameters
     ----------
     map : the calibrator; a constant here, as the rows that it was fitted to are other units.
-    bins : of the calibration errors and the reliability curves, of equal width.
+    buckets : of the calibration errors and the reliability curves, of equal width.
     level : the confidence level of all intervals.
 
     Guarantee: the shares sum to 1, all of held-out rows. Without noise everything equals what the pooled rows show.
@@ -79,7 +85,7 @@ class Judging:
     """
 
     map: LogitMap
-    bins: int = 15
+    buckets: int = 15
     level: float = LEVEL
 
     def __post_init__(self) -> None:
@@ -88,7 +94,7 @@ class Judging:
     def queries(self, setting: Setting) -> tuple[Query[Any], ...]:
         """The changes, and what rows show before and after: three queries, or one, for one round trip."""
         noisy = self._noisy_changes(setting)
-        statistics = ClassStatistics(classes=self.map.width, bins=self.bins)
+        statistics = ClassStatistics(classes=self.map.width, bins=self.buckets)
         if setting.noise(_sum(noisy, PAIRED)).variance == 0:
             return _sum(self._changes, PAIRED), *self._before_and_after(statistics)
         statistics = replace(statistics, bits=_bits(setting, 1), digits=1, most_rows=_rows(setting))
@@ -135,7 +141,7 @@ class Judging:
         }
 
     def _evaluation(self) -> EvaluateMulticlass:
-        return EvaluateMulticlass(classes=self.map.width, bins=self.bins, height=0, level=self.level)
+        return EvaluateMulticlass(classes=self.map.width, buckets=self.buckets, height=0, level=self.level)
 
     def _shown(self, before: Released[ClassTotals], after: Released[ClassTotals]) -> dict[str, Any]:
         old, new = (self._evaluation().results(one, None) for one in (before, after))
@@ -195,7 +201,7 @@ def _rows(setting: Setting) -> int:
 
 def _bits(setting: Setting, weight: int) -> int:
     """Of the only digit under noise: as fine as totals over so many clients allow, a row weighing up to this much."""
-    room = _SIGNED - (_rows(setting) * weight * setting.clients).bit_length()
+    room = TOTAL_BITS - (_rows(setting) * weight * setting.clients).bit_length()
     return max(2, min(MOST_BITS, room))
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import KroghInterpolator
 from scipy.optimize import brentq
 
-from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, Part, Released, Setting, Step, Sum, Unit
+from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, TOTAL_BITS, Part, Released, Setting, Step, Sum, Unit
 from fedassay.summaries.multiclass.loss_curves import (
     CLIENT,
     FEWEST_BITS,
@@ -45,9 +45,6 @@ NARROW = 0.02
 
 FEW_ROWS = 10
 """Clients of up to so many rows speak row by row."""
-
-_ROOM = 61
-"""Bits of a total of rows that does not wrap, noise included."""
 
 
 def fit_one_shot(
@@ -94,7 +91,7 @@ def _bounded(classes: int, setting: Setting) -> LossCurves:
     if has_directions(setting):
         return LossCurves(classes=classes, grid=grid, bound=CLIENT)
     rows = setting.protection.rows_per_client or LARGEST_ROWS_PER_CLIENT
-    room = _ROOM - (rows * setting.clients).bit_length()
+    room = TOTAL_BITS - (rows * setting.clients).bit_length()
     bits = max(FEWEST_BITS, min(MOST_BITS, room))
     return LossCurves(classes=classes, grid=grid, bound=ROW, bits=bits, most_rows=rows)
 

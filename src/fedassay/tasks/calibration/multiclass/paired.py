@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from fedassay.estimation.evidence import enough
+from fedassay.estimation.intervals import Estimate, unbounded, z_value
+from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator
 from fedassay.protocol import Noise
 from fedassay.summaries.multiclass.class_statistics import LARGEST_BRIER, LARGEST_LOSS, Part
 from fedassay.summaries.multiclass.map_changes import Change, ChangeTotals
-from fedassay.tasks.evaluation.evidence import enough
-from fedassay.tasks.evaluation.intervals import Estimate, unbounded, z_value
-from fedassay.tasks.evaluation.metric import LEVEL, Metric, Undefined, estimator
 
 ROUNDING = 1e-9
 """A mean change below it is what floating point leaves of two ways to compute the same."""

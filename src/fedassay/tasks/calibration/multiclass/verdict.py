@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from fedassay.estimation.metric import Metric
 from fedassay.tasks.calibration.multiclass.paired import ORDER_KEPT, Paired
 from fedassay.tasks.calibration.verdict import Verdict
-from fedassay.tasks.evaluation.metric import Metric
 
 LARGEST_FALL = 0.01
 """Of the accuracy: a calibrator that loses more is not recommended, whatever else it does."""

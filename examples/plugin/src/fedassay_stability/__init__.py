@@ -1,0 +1,1 @@
+"""Population stability index between two periods, as a kind of task of fedassay."""

@@ -1,0 +1,94 @@
+"""What a report shows of the population stability index. Reads only the result's JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+import altair as alt
+
+from fedassay.documents import figures, plots
+from fedassay.documents.kind import INDEPENDENT_ROWS, ON_ALL_ROWS, KindDocument, Results
+from fedassay.documents.palette import BLUE, ORANGE
+from fedassay.documents.sheet import (
+    Cell,
+    Document,
+    Figure,
+    KeyNumber,
+    Notice,
+    Piece,
+    Sheet,
+    metric_cell,
+    metric_number,
+)
+from fedassay_stability.index import in_words
+
+TITLE = "population stability index"
+
+
+class StabilityDocument(KindDocument):
+    """Population stability between two periods."""
+
+    titles: ClassVar[Mapping[str, str]] = {"stability_index": TITLE}
+
+    def contents(self, document: Document) -> Iterator[Piece]:
+        """The shares of both periods as a plot, and the index with its bins."""
+        results = document["results"]
+        index = results["stability_index"]
+        if index["value"] is None:
+            yield Notice(text=f"There is no {TITLE}: {index['reason']}.")
+            return
+        yield Figure(
+            draw=lambda: plots.framed(shares(results)),
+            alternative=f"Shares of rows by score in both periods; {TITLE} {figures.told(index)}",
+        )
+        yield Sheet(
+            title="Population stability",
+            head=("scores", "base period", "current period"),
+            rows=(
+                *(
+                    (
+                        Cell(text=f"{row['lower']:.3g} to {row['upper']:.3g}"),
+                        Cell(text=f"{row['base']:.3f}"),
+                        Cell(text=f"{row['current']:.3f}"),
+                    )
+                    for row in results["bins"]
+                ),
+                (Cell(text=TITLE), Cell(text=""), metric_cell(index)),
+            ),
+            notes=(f"{in_words(index['interval']).capitalize()} (below 0.1 stable, above 0.25 changed).",),
+        )
+
+    def key_numbers(self, results: Results) -> Iterator[KeyNumber]:
+        """The index."""
+        yield metric_number(f"{TITLE} {ON_ALL_ROWS}", results["stability_index"])
+
+    def assumptions(self, results: Results) -> Iterator[str]:
+        """Independent rows, and sites that say rightly which period a row belongs to."""
+        yield INDEPENDENT_ROWS
+        yield "Sites mark the period of each row in the same way."
+
+    def sentences(self, results: Results) -> Iterator[str]:
+        """The index in a study's verdict."""
+        index = results["stability_index"]
+        if index["value"] is not None:
+            yield f"Between the periods {in_words(index['interval'])}: the {TITLE} is {figures.with_interval(index)}."
+
+
+def shares(results: Results) -> alt.Chart:
+    """Bars of the shares of rows, period by period."""
+    values = [
+        {"scores": f"{row['lower']:.3g} to {row['upper']:.3g}", "share": row[period], "period": period}
+        for row in results["bins"]
+        for period in ("base", "current")
+    ]
+    return (
+        alt.Chart(alt.Data(values=values))
+        .mark_bar()
+        .encode(
+            x=alt.X("scores:N", sort=None, title="score"),
+            xOffset="period:N",
+            y=alt.Y("share:Q", title="share of rows"),
+            color=alt.Color("period:N", scale=alt.Scale(range=[BLUE, ORANGE]), title=None),
+        )
+    )

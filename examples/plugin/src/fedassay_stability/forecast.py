@@ -1,0 +1,48 @@
+"""What the planner predicts of the population stability index."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar
+
+import numpy as np
+
+from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.least_squares import least_squares
+from fedassay.planning.study_expectation import PlannedStudy
+from fedassay.planning.study_forecast import Forecast, Foreseen
+from fedassay.protocol import Sum
+from fedassay_stability.index import stability_index
+from fedassay_stability.task import Stability
+
+
+@dataclass(frozen=True, kw_only=True)
+class StabilityForecast(Forecast[Stability]):
+    """Half the width of the interval where nothing has changed, for scores that are spread evenly over the bins."""
+
+    targets: ClassVar[Mapping[str, float | None]] = MappingProxyType({"stability_index": 0.05})
+    main: ClassVar[tuple[str, ...]] = ("stability_index",)
+
+    def at(self, study: PlannedStudy, names: Sequence[str]) -> dict[str, Foreseen]:
+        """See `Forecast`. The share of rows in the current period is the expected prevalence, or a half."""
+        histogram = self.task.histogram
+        noise = study.setting.noise(Sum(of=histogram))
+        share = study.expectation.prevalence or 0.5
+        rows = study.of_rows().rows
+        ones = np.ones(1 << self.task.height) / (1 << self.task.height)
+        evidence = Evidence(
+            edges=histogram.grid.edges,
+            positives=share * rows * ones,
+            negatives=(1 - share) * rows * ones,
+            fit=least_squares(histogram.tree, histogram.multipliers, noise),
+            noise=noise,
+        )
+        index, _ = stability_index(evidence, level=self.task.level)
+        if index.interval is None:
+            return {name: Foreseen(width=math.inf, reason=index.reason) for name in names}
+        low, high = index.interval
+        found = Foreseen(width=(high - low) / 2, sampling=index.sampling, privacy=index.privacy)
+        return dict.fromkeys(names, found)

@@ -1,0 +1,112 @@
+"""A release over sites whose files lie on this machine: each with its own policy, ledger and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from time import perf_counter
+
+from fedassay.client import Client
+from fedassay.crypto.identity import Credentials, Identity, key_to_text
+from fedassay.crypto.keys import KEY_BYTES, KeyPair, Secret
+from fedassay.endpoint import write_durably
+from fedassay.errors import UsageError
+from fedassay.journal import FileJournal
+from fedassay.privacy.randomness import SecureRandomness
+from fedassay.protocol import COORDINATOR, Party
+from fedassay.result import Result
+from fedassay.run import run
+from fedassay.runtimes.messaging import MessagingRuntime
+from fedassay.runtimes.progress import Progress
+from fedassay.runtimes.released import released
+from fedassay.runtimes.study_run import StudyRun
+from fedassay.sites import SiteFile
+from fedassay_desk.card import SiteFiles
+
+
+class SiteFilesRuntime(MessagingRuntime):
+    """Asks sites one after the other; each is open only while it answers."""
+
+    name = "site-files"
+    mode = "files"
+
+    def __init__(
+        self, sites: Mapping[str, SiteFile], identity: Identity, reply_pair: KeyPair, progress: Progress
+    ) -> None:
+        roster = {name: site.credentials.identity.public for name, site in sites.items()}
+        super().__init__(
+            reply_pair=reply_pair,
+            credentials=Credentials(identity=identity, roster={**roster, COORDINATOR: identity.public}),
+            asker=key_to_text(identity.public),
+        )
+        self._sites, self._progress = sites, progress
+
+    @property
+    def simulated(self) -> bool:
+        """Never: ledgers are charged, and noise is secret."""
+        return False
+
+    @property
+    def clients(self) -> Sequence[str]:
+        """The names of the sites."""
+        return list(self._sites)
+
+    def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes]:
+        """Fresh ones, from the sites themselves."""
+        for name in names:
+            self.keep(name, self._sites[name].offer(1, asker=self.asker))
+        return super().prekeys(names)
+
+    def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Iterator[tuple[str, bytes]]:
+        """Open each site, hand it its request, and close it again."""
+        for done, (name, request) in enumerate(requests.items(), 1):
+            client: Client = self._sites[name].open()
+            with closing(client.store):  # type: ignore[type-var]
+                yield name, client.answer(request, asker=self.asker)
+            self._progress(leg, done, len(requests))
+
+
+def carry(parameters: SiteFiles, study: StudyRun) -> Result:
+    """See `fedassay.runtimes.card.RuntimeCard`; the same call again goes on with what broke off."""
+    sites = {one.name: one for one in map(SiteFile.read, sorted(parameters.sites.glob("*/site.toml")))}
+    if not sites:
+        raise UsageError(f"{parameters.sites}: got no site, expected folders with a site.toml in them.")
+    study.require_affordable(len(sites))
+    started, receipts, setting = perf_counter(), {}, study.setting(clients=len(sites))
+    parameters.home.mkdir(mode=0o700, exist_ok=True)
+    with (
+        study.progress() as progress,
+        closing(FileJournal(parameters.home / f"{study.name}.journal")) as journal,
+    ):
+        pair = _reply_pair(parameters, study)
+        runtime = SiteFilesRuntime(sites, Identity.load(parameters.key), pair, progress)
+        outcome = run(
+            study.agenda.jobs(setting),
+            runtime=runtime,
+            ledger=study.ledger,
+            randomness=SecureRandomness(),
+            study=study.name,
+            dataset=study.dataset,
+            journal=journal,
+            receipts=receipts,
+        )
+        for name, refusal in runtime.refusals.items():
+            study.say(f"{name} did not answer: {refusal}.")
+        return released(
+            study.name,
+            study.agenda,
+            setting,
+            outcome,
+            runtime=runtime,
+            journal=journal,
+            receipts=receipts,
+            seconds=perf_counter() - started,
+        )
+
+
+def _reply_pair(parameters: SiteFiles, study: StudyRun) -> KeyPair:
+    """The key for replies: the same when the study goes on."""
+    path = parameters.home / f"{study.name}.key"
+    if not path.exists():
+        write_durably(path, SecureRandomness().bytes(KEY_BYTES))
+    return KeyPair.of(Secret(path.read_bytes()))

@@ -1,0 +1,368 @@
+"""A coordinator that tells sites different things: what it learns of a secure sum, through the shipped clients.
+
+The liar drives the clients' endpoints itself, with requests that its own key signs. It may name another set of clients
+to each member, other cohorts to other clients, sets that are too small, or other sets in another exchange; a site that
+colludes tells it all it knows. From what was answered it computes everything that follows: each answer, with the public
+corrections, is one equation in the polynomials of the clients, and a combination in which no random value is left is a
+total that is open. What is claimed: that this is one total, over at least M honest clients, or nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay import envelope, sealing
+from fedassay.client import Client, Site
+from fedassay.crypto.field61 import PRIME
+from fedassay.crypto.identity import Credentials, Identity, key_to_text
+from fedassay.crypto.keys import KeyPair
+from fedassay.crypto.packed import Packing
+from fedassay.crypto.pads import PAD_KEY_BYTES, pad
+from fedassay.crypto.prekeys import DAY, Prekey
+from fedassay.endpoint import Endpoint
+from fedassay.privacy.ledger import MemoryLedger
+from fedassay.privacy.policy import AllowAll
+from fedassay.privacy.randomness import SecureRandomness
+from fedassay.protocol import COORDINATOR, Batch, Message, Plan, Randomness, Request
+from fedassay.trust import TRUST_MODELS
+from fedassay.trust.one_shot_messages import NamedSet, Spoken, Terms, read_answer, read_spoken
+
+Names = frozenset[str]
+Told = Mapping[str, Names]
+"""Member to the set of clients that it is told."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """What follows from some answers: of each client how its entries are weighed, and the number that comes out.
+
+    One total over a set of clients is a combination that weighs all of these alike, and no others.
+    """
+
+    weights: Mapping[str, tuple[int, ...]]
+    numbers: tuple[int, ...]
+
+    @property
+    def clients(self) -> Names:
+        """Whose entries it is made of."""
+        return frozenset(name for name, weights in self.weights.items() if any(weights))
+
+    @property
+    def is_total(self) -> bool:
+        """Whether all of these count alike."""
+        return len({self.weights[name] for name in self.clients}) == 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """One exchange as the liar has it: what was agreed with those who spoke, what they said, and who answered."""
+
+    terms: Terms
+    message: Message
+    spoken: Mapping[str, tuple[Spoken, NDArray[np.uint64]]] = field(repr=False)
+    told: Told = field(default_factory=dict)
+    answers: Mapping[str, NDArray[np.uint64]] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Liar:
+    """A coordinator with a key that the sites have pinned, and no other scruple.
+
+    Parameters
+    ----------
+    sites : the endpoints, by name.
+    plan : what is asked, of all sites.
+    identity : the coordinator's.
+    colluding : sites that tell it everything, of which `pairs` gives the key pair of a prekey.
+    """
+
+    sites: Mapping[str, Endpoint]
+    plan: Plan
+    identity: Identity = field(repr=False)
+    roster: Mapping[str, bytes] = field(repr=False)
+    colluding: Names = frozenset()
+    pairs: Callable[[str, bytes], KeyPair | None] = field(default=lambda name, public: None, repr=False)
+    reply_pair: KeyPair = field(default_factory=lambda: KeyPair.draw(SecureRandomness()), repr=False)
+    refusals: list[str] = field(default_factory=list)
+    """Who refused, in order."""
+
+    @property
+    def asker(self) -> str:
+        """Its public key, as sites see it."""
+        return key_to_text(self.identity.public)
+
+    def begin(self, cohorts: Mapping[str, Sequence[str]] | None = None, *, study: str = "audit") -> Exchange:
+        """Ask the sites to speak; `cohorts` are what each is told of who is asked, if not all are told the same.
+
+        Members are then asked under the terms of the first of these; what others have said is kept all the same.
+        """
+        trust: Any = self.plan.setting.trust
+        told = cohorts or dict.fromkeys(self.sites, tuple(sorted(self.sites)))
+        members = sorted({name for cohort in told.values() for name in cohort})
+        prekeys = {name: self.sites[name].offer(1, asker=self.asker)[0] for name in members}
+        identifier, deadline = SecureRandomness().bytes(16), int(time.time()) + DAY
+        first: Exchange | None = None
+        spoken = {}
+        for name, cohort in told.items():
+            message = {
+                "cohort": sorted(cohort),
+                "members": [[member, prekey] for member, prekey in prekeys.items()],
+                "deadline": deadline,
+            }
+            terms = Terms.of(
+                trust,
+                exchange=identifier,
+                plans=(self.plan,),
+                cohort=cohort,
+                members=[(member, Prekey.unpacked(prekey)) for member, prekey in prekeys.items()],
+                deadline=deadline,
+                asker=self.asker,
+                credentials=Credentials(identity=self.identity, roster=self.roster),
+                sizes=trust.sizes(len(cohort), roster=self.plan.setting.clients, members=len(members)),
+            )
+            first = first or Exchange(terms=terms, message=message, spoken={})
+            reply = self._ask(name, 0, message, terms, study)
+            said = None if reply is None else read_spoken(reply, terms)
+            if said is not None:
+                spoken[name] = said
+        assert first is not None
+        return replace(first, spoken=spoken)
+
+    def name(self, exchange: Exchange, told: Told, *, study: str = "audit") -> Exchange:
+        """Tell each member its set, and keep the answers that come. Those that collude need not be asked."""
+        answers, seen = {}, {}
+        for member, clients in told.items():
+            if member in self.colluding:
+                continue
+            named = NamedSet.of(
+                exchange.terms, {name: exchange.spoken[name][0] for name in clients & exchange.spoken.keys()}
+            )
+            seen[member] = frozenset(named.clients)
+            message = {**exchange.message, "named": named.to_message(exchange.terms)}
+            reply = self._ask(member, 1, message, exchange.terms, study)
+            read = None if reply is None else read_answer(reply, exchange.terms)
+            if read is not None:
+                answers[member] = read[0]
+        return replace(exchange, told=seen, answers=answers)
+
+    def _ask(self, name: str, leg: int, message: Message, terms: Terms, study: str) -> Message | None:
+        trust = self.plan.setting.trust
+        data = envelope.pack_request(
+            study=study,
+            trust=trust,
+            tasks=("evaluate",),
+            request=Request(
+                exchange=terms.exchange,
+                plans=(self.plan,),
+                cohort=len(terms.cohort),
+                leg=leg,
+                recipient=name,
+                message=message,
+            ),
+            reply_key=self.reply_pair.public,
+        )
+        reply = self.sites[name].answer(data, asker=self.asker)
+        believed = Credentials(identity=self.identity, roster=self.roster)
+        inner = sealing.opened(reply, self.reply_pair, request=data, sender=name, credentials=believed)
+        said = envelope.open_reply(inner, sender=name, exchange=terms.exchange, leg=leg)
+        if isinstance(said, envelope.Refusal):
+            self.refusals.append(name)
+            return None
+        return said.message
+
+    # --- what follows -------------------------------------------------------------------------------------
+
+    def learned(self, exchange: Exchange) -> list[Opened]:
+        """Everything that follows from the answers, as independent combinations."""
+        terms = exchange.terms
+        packing, places = terms.sizes.packing, {name: j for j, (name, _) in enumerate(terms.members)}
+        groups = _groups(exchange)
+        equations = [
+            _Equation(
+                place=places[member],
+                groups=tuple(member in seen for seen in groups.values()),
+                shares=self._share(exchange, places[member], exchange.answers[member], exchange.told[member]),
+            )
+            for member in exchange.answers
+        ]
+        for member in self.colluding & places.keys():
+            for place, clients in enumerate(groups):
+                alone = tuple(number == place for number in range(len(groups)))
+                pads = self._pads(exchange, member, clients)
+                shares = self._share(exchange, places[member], pads, clients)
+                equations.append(_Equation(place=places[member], groups=alone, shares=shares))
+        found = []
+        for weights, numbers in _combinations(packing, equations, len(groups)):
+            each = {
+                name: weights[place * packing.packed : (place + 1) * packing.packed]
+                for place, clients in enumerate(groups)
+                for name in clients
+            }
+            found.append(Opened(weights=each, numbers=numbers))
+        return found
+
+    def _pads(self, exchange: Exchange, member: str, clients: Names) -> NDArray[np.uint64]:
+        """What a colluding member shares with these clients."""
+        own = self.pairs(member, dict(exchange.terms.members)[member].public)
+        assert own is not None
+        total = np.zeros(exchange.terms.columns, np.uint64)
+        for client in clients:
+            public = exchange.spoken[client][0].public
+            info = exchange.terms.pad_info(client, member, public)
+            key = own.agree(public, salt=exchange.terms.session, info=info, length=PAD_KEY_BYTES)
+            total = (total + pad(key, len(total))) % np.uint64(PRIME)
+        return total
+
+    def _share(
+        self, exchange: Exchange, place: int, pads: NDArray[np.uint64], clients: Names
+    ) -> tuple[int, ...]:
+        """The share of the sum of these clients' polynomials that belongs to the sum of their pads."""
+        row = place - exchange.terms.sizes.threshold
+        total = [int(one) for one in pads]
+        if row >= 0:
+            for client in clients:
+                corrections = exchange.spoken[client][1][row]
+                total = [(a + int(b)) % PRIME for a, b in zip(total, corrections, strict=True)]
+        return tuple(total)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Equation:
+    """A share of the sum of some groups of clients."""
+
+    place: int
+    groups: tuple[bool, ...]
+    shares: tuple[int, ...]
+
+
+def _groups(exchange: Exchange) -> dict[Names, Names]:
+    """Clients who were named to the same members, with these members: only their sums can ever be told apart."""
+    found: dict[Names, Names] = {}
+    for client in exchange.spoken:
+        seen = frozenset(m for m in exchange.answers if client in exchange.told[m])
+        found[seen] = found.get(seen, frozenset()) | {client}
+    return {clients: seen for seen, clients in found.items()}
+
+
+def _combinations(
+    packing: Packing, equations: Sequence[_Equation], groups: int
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Combinations of the equations in which no random value is left: weights of the entries, and what comes out.
+
+    A polynomial is its values at the entries' points and at t others, which are random.
+    """
+    rows = []
+    for equation in equations:
+        weights = _evaluation(packing, equation.place)
+        random = [one * weight for one in equation.groups for weight in weights[packing.packed :]]
+        entries = [one * weight for one in equation.groups for weight in weights[: packing.packed]]
+        rows.append([*random, *entries, *equation.shares])
+    free, known = groups * packing.threshold, groups * packing.packed
+    done = 0
+    for column in range(free):
+        pivot = next((r for r in range(done, len(rows)) if rows[r][column]), None)
+        if pivot is None:
+            continue
+        rows[done], rows[pivot] = rows[pivot], rows[done]
+        inverse = pow(rows[done][column], -1, PRIME)
+        for r in range(done + 1, len(rows)):
+            factor = rows[r][column] * inverse % PRIME
+            if factor:
+                rows[r] = [(a - factor * b) % PRIME for a, b in zip(rows[r], rows[done], strict=True)]
+        done += 1
+    for rest in rows[done:]:
+        of_entries = tuple(rest[free : free + known])
+        if any(of_entries):
+            yield of_entries, tuple(rest[free + known :])
+
+
+def _evaluation(packing: Packing, place: int) -> list[int]:
+    """A member's share as a combination of a column's entries and of t values at other points."""
+    known = [*range(1, packing.packed + 1), *range(-1, -packing.threshold - 1, -1)]
+    x, weights = packing.packed + 1 + place, []
+    for point in known:
+        weight = 1
+        for other in known:
+            if other != point:
+                weight = weight * (x - other) * pow(point - other, -1, PRIME) % PRIME
+        weights.append(weight)
+    return weights
+
+
+# --- sites that a liar meets ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Made-up rows of a site."""
+
+    columns: Mapping[str, NDArray[Any]]
+
+    def batches(self) -> Iterator[Batch]:
+        yield self.columns
+
+
+def liar_among(
+    rows: Mapping[str, Mapping[str, NDArray[Any]]],
+    plan: Plan,
+    *,
+    randomness: Randomness,
+    colluding: int = 0,
+    trust_model: type[Any] | None = None,
+) -> Liar:
+    """A liar, and sites with these rows that have pinned each other's keys; the last few of them collude.
+
+    Parameters
+    ----------
+    trust_model : what the sites run in the place of the shipped code of that name.
+    """
+    identities = {name: Identity.draw(randomness) for name in (*rows, COORDINATOR)}
+    roster = {name: identity.public for name, identity in identities.items()}
+    catalogue = TRUST_MODELS if trust_model is None else {**TRUST_MODELS, trust_model.name: trust_model}
+    clients = {}
+    for name, columns in rows.items():
+        believed = {other: key for other, key in roster.items() if other != COORDINATOR}
+        site = Site(
+            name=name,
+            dataset=name,
+            rows=partial(_Rows, columns),
+            policy=AllowAll(),
+            ledger=MemoryLedger(None),
+            randomness=randomness,
+            split_key=b"audit".ljust(32, b"\0"),
+            credentials=Credentials(identity=identities[name], roster=believed),
+        )
+        clients[name] = Client(site, trust_models=catalogue)
+    return Liar(
+        sites=clients,
+        plan=plan,
+        identity=identities[COORDINATOR],
+        roster=roster,
+        colluding=frozenset(sorted(rows)[len(rows) - colluding :]),
+        pairs=lambda name, public: clients[name].site.prekeys.pair(public),
+    )
+
+
+def is_one_total(opened: Sequence[Opened]) -> bool:
+    """Whether these are one total over one set of clients, or nothing."""
+    return all(one.is_total for one in opened) and len({one.clients for one in opened}) <= 1
+
+
+def three_blocks(members: Sequence[str], clients: Sequence[str]) -> Iterator[Told]:
+    """What leaks first where a threshold is too low: G, G and G', and G', told to three blocks of the members."""
+    half = len(clients) // 2
+    first, second = frozenset(clients[:half]), frozenset(clients[half:])
+    for one, other in combinations(range(1, len(members)), 2):
+        yield {
+            **dict.fromkeys(members[:one], first),
+            **dict.fromkeys(members[one:other], first | second),
+            **dict.fromkeys(members[other:], second),
+        }

@@ -1,0 +1,323 @@
+"""What secure sums promise against a coordinator that lies: one total over enough honest clients, or nothing.
+
+Two lines of defence are attacked apart. Members refuse sets that are too small (`least`); and whatever sets they
+accept, answers to different ones do not combine (the threshold). So each attack is also made on members that accept any
+set, where one total may open and no other; and on members whose threshold is one lower, where more than that must open:
+an attack that breaks nothing would show nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedassay.audit.equivocation import Exchange, Liar, Names, Opened, is_one_total, liar_among, three_blocks
+from fedassay.protocol import Budget, Plan, Protection, Randomness, Setting, Sum
+from fedassay.summaries.score_histogram import ScoreHistogram
+from fedassay.trust import DistributedDP, SecureSum
+from fedassay.trust.one_shot_sizes import Sizes
+
+SITES = 8
+FEW, MANY = 6, 40
+"""A cohort of the coordinator's choosing, out of a roster of which a tenth may collude."""
+
+SUMMARY = ScoreHistogram(transform="uniform", height=2)
+
+Attack = Callable[[Liar], Iterator[Exchange]]
+
+
+class _AnySet:
+    """Members that accept any set of clients, however small."""
+
+    lower: ClassVar[int] = 0
+
+    def sizes(self, *arguments: Any, **options: Any) -> Sizes:
+        """As shipped, but for the smallest set, and a threshold that may be lower."""
+        found: Sizes = super().sizes(*arguments, **options)  # type: ignore[misc]
+        return replace(found, least=found.colluders + 1, packed=found.packed + self.lower)
+
+
+class _SumOfAnySet(_AnySet, SecureSum):
+    """See `_AnySet`."""
+
+
+class _NoiseOfAnySet(_AnySet, DistributedDP):
+    """See `_AnySet`."""
+
+
+class _SumOneLower(_SumOfAnySet):
+    """And one member fewer would not see the shares."""
+
+    lower = 1
+
+
+class _NoiseOneLower(_NoiseOfAnySet):
+    """The same for shares of noise."""
+
+    lower = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecrecyCase:
+    """A promise about what a lying coordinator opens, and one attack on it.
+
+    Parameters
+    ----------
+    attack : in words.
+    trust : what the sites run; `sites` of them, the last `colluding` of which collude.
+    honest : how many honest clients every total that opens must be over.
+    broken : whether this is a deliberately weakened variant, in which the attack must succeed.
+    claimed : how many clients the coordinator says there are; as many as there are, if nothing is said.
+    """
+
+    name: str
+    attack: str
+    trust: Any
+    carry_out: Attack = field(repr=False)
+    honest: int
+    broken: bool = False
+    sites: int = SITES
+    colluding: int = 1
+    claimed: int | None = None
+    one_set: bool = False
+    """Whether all exchanges together may open one total only, and not each of them."""
+
+    @property
+    def statement(self) -> str:
+        """What is claimed."""
+        return f"one total over at least {self.honest} honest clients, or nothing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Secrecy:
+    """What an attack has opened in each of its exchanges, and how often a site refused."""
+
+    case: SecrecyCase
+    opened: tuple[tuple[Opened, ...], ...]
+    colluding: Names
+    refused: int
+    seconds: float
+
+    @property
+    def opened_more(self) -> bool:
+        """Whether more than the claim has opened."""
+        together = [tuple(one for found in self.opened for one in found)]
+        fewest = min((len(one.clients - self.colluding) for one in together[0]), default=self.case.honest)
+        exchanges = together if self.case.one_set else self.opened
+        return fewest < self.case.honest or not all(map(is_one_total, exchanges))
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is wrong; of a weakened variant, whether the attack does not even break that."""
+        return self.opened_more != self.case.broken
+
+    @property
+    def words(self) -> str:
+        """What was opened."""
+        found = [one for exchange in self.opened for one in exchange]
+        sizes = sorted({len(one.clients) for one in found if one.is_total}, reverse=True)
+        totals = [f"a total over {size}" for size in sizes]
+        others = ["a combination of several"] if any(not one.is_total for one in found) else []
+        return ", ".join(totals + others) or "nothing"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "case": self.case.name,
+            "attack": self.case.attack,
+            "trust_model": self.case.trust.name,
+            "claimed": self.case.statement,
+            "weakened": self.case.broken,
+            "opened": self.words,
+            "refusals": self.refused,
+            "violated": self.violated,
+            "seconds": round(self.seconds, 1),
+        }
+
+
+def tried(case: SecrecyCase, *, randomness: Randomness) -> Secrecy:
+    """Carry the attack out against sites that run what the case says."""
+    started = time.perf_counter()
+    liar = met(case, randomness)
+    opened = tuple(tuple(liar.learned(exchange)) for exchange in case.carry_out(liar))
+    return Secrecy(
+        case=case,
+        opened=opened,
+        colluding=liar.colluding,
+        refused=len(liar.refusals),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def met(case: SecrecyCase, randomness: Randomness) -> Liar:
+    """The liar of a case, among sites with rows of their own."""
+    rows = {
+        f"site-{number:02}": {
+            "score": np.full(3 + number, (number + 0.5) / case.sites),
+            "label": np.arange(3 + number) % 2,
+        }
+        for number in range(case.sites)
+    }
+    return liar_among(
+        rows,
+        _plan(case.trust, case.claimed or case.sites),
+        randomness=randomness,
+        colluding=case.colluding,
+        trust_model=type(case.trust),
+    )
+
+
+def _plan(trust: Any, clients: int) -> Plan:
+    budget = Budget(epsilon=1.0) if trust.private else None
+    setting = Setting(trust=trust, protection=Protection(), budget=budget, clients=clients)
+    plan: Plan = trust.plan(Sum(of=SUMMARY), setting)
+    return plan
+
+
+# --- attacks --------------------------------------------------------------------------------------------------
+
+
+def two_sets(liar: Liar) -> Iterator[Exchange]:
+    """Other sets for other members of one exchange, in every way to cut them into three blocks."""
+    honest = [name for name in sorted(liar.sites) if name not in liar.colluding]
+    for told in three_blocks(honest, honest):
+        yield liar.name(liar.begin(), told)
+
+
+def first_leak(liar: Liar) -> Iterator[Exchange]:
+    """The same, until more than one total opens."""
+    for exchange in two_sets(liar):
+        if not is_one_total(liar.learned(exchange)):
+            yield exchange
+            return
+
+
+def fewer_silent(liar: Liar) -> Iterator[Exchange]:
+    """Each member is told that another site is silent, so that each set is large enough by itself."""
+    exchange, names = liar.begin(), sorted(liar.sites)
+    everybody = frozenset(names)
+    told = {name: everybody - {names[(place + 1) % len(names)]} for place, name in enumerate(names)}
+    yield liar.name(exchange, {name: told[name] for name in names if name not in liar.colluding})
+
+
+def one_small_set(liar: Liar) -> Iterator[Exchange]:
+    """The same lie to all: that so many were silent, that hardly more than the colluding sites are left."""
+    exchange, names = liar.begin(), sorted(liar.sites)
+    few = frozenset([*names[:2], *liar.colluding])
+    yield liar.name(exchange, dict.fromkeys(names, few))
+
+
+def two_cohorts(liar: Liar) -> Iterator[Exchange]:
+    """Another story in the first leg: some sites are told of other sites than the rest, and all are named together."""
+    names = sorted(liar.sites)
+    first, second = names[: SITES // 2 + 1], names[SITES // 2 - 1 :]
+    for alone in (second[0], first[-1]):  # both are in both cohorts, and hear of the second
+        exchange = liar.begin({name: first if name < alone else second for name in names})
+        yield liar.name(exchange, dict.fromkeys(names, frozenset(exchange.spoken)))
+
+
+def two_exchanges(liar: Liar) -> Iterator[Exchange]:
+    """The same question twice, the second time without one site: the difference would be its table."""
+    names = sorted(liar.sites)
+    everybody = frozenset(names)
+    for told in (everybody, everybody - {names[0]}):
+        yield liar.name(liar.begin(), dict.fromkeys(names, told))
+
+
+def a_rule_that_comes_later(liar: Liar) -> Iterator[Exchange]:
+    """A total over all sites but one while there is no rule about sets, and then one over all under the rule."""
+    names = sorted(liar.sites)
+    everybody = frozenset(names)
+    free = replace(liar, plan=_plan(SecureSum(), len(names)))
+    yield free.name(free.begin(), dict.fromkeys(names, everybody - {names[0]}))
+    yield liar.name(liar.begin(), dict.fromkeys(names, everybody))
+
+
+def a_smaller_roster(liar: Liar) -> Iterator[Exchange]:
+    """Fewer sites than are pinned are said to exist, so that fewer colluders would be reckoned with."""
+    names = sorted(liar.sites)[-FEW:]
+    exchange = liar.begin(dict.fromkeys(names, names))
+    yield liar.name(exchange, dict.fromkeys(names, frozenset(names[1:])))
+
+
+def _cases() -> Iterator[SecrecyCase]:
+    sums: list[tuple[str, Any, Any, Any]] = [
+        ("secure-sum", SecureSum(), _SumOfAnySet(), _SumOneLower()),
+        ("distributed-dp", DistributedDP(), _NoiseOfAnySet(), _NoiseOneLower()),
+    ]
+    said = "each member is told another set of clients"
+    for name, shipped, any_set, lower in sums:
+        honest = shipped.sizes(SITES).honest
+        for place, attack in enumerate((two_sets, fewer_silent), start=1):
+            yield SecrecyCase(
+                name=f"{name}/sets-{place}", attack=said, trust=shipped, carry_out=attack, honest=honest
+            )
+        yield SecrecyCase(
+            name=f"{name}/any-set",
+            attack=f"{said}; members accept any",
+            trust=any_set,
+            carry_out=two_sets,
+            honest=1,
+        )
+        yield SecrecyCase(
+            name=f"{name}/one-lower",
+            attack=f"{said}; members accept any, and the threshold is one lower",
+            trust=lower,
+            carry_out=first_leak,
+            honest=1,
+            broken=True,
+        )
+        yield SecrecyCase(
+            name=f"{name}/small-set",
+            attack="all members are told that nearly all clients were silent",
+            trust=shipped,
+            carry_out=one_small_set,
+            honest=honest,
+        )
+        yield SecrecyCase(
+            name=f"{name}/cohorts",
+            attack="clients are told of different cohorts, and named together",
+            trust=shipped,
+            carry_out=two_cohorts,
+            honest=honest,
+        )
+        yield SecrecyCase(
+            name=f"{name}/roster",
+            attack=f"{FEW} of {MANY} pinned sites are said to be all, four of which collude",
+            trust=shipped,
+            carry_out=a_smaller_roster,
+            honest=shipped.sizes(FEW, roster=MANY, members=FEW).honest,
+            sites=MANY,
+            colluding=4,
+            claimed=FEW,
+        )
+    for rule in (True, False):
+        trust = SecureSum(same_set=rule)
+        yield SecrecyCase(
+            name=f"secure-sum/{'same-set' if rule else 'two-exchanges'}",
+            attack="the same question over all sites and over all but one; "
+            + ("the second time with a rule about sets" if rule else "no rule about sets"),
+            trust=trust,
+            carry_out=a_rule_that_comes_later if rule else two_exchanges,
+            honest=SecureSum().sizes(SITES).honest,
+            one_set=True,
+            broken=not rule,
+        )
+
+
+@lru_cache(maxsize=1)
+def secrecy_cases() -> Mapping[str, SecrecyCase]:
+    """Name to case."""
+    return MappingProxyType({case.name: case for case in _cases()})
+
+
+def opened_by(case: SecrecyCase, randomness: Randomness) -> list[tuple[Exchange, list[Opened]]]:
+    """Each exchange of the attack with what follows from it: for tests, which know all rows."""
+    liar = met(case, randomness)
+    return [(exchange, liar.learned(exchange)) for exchange in case.carry_out(liar)]

@@ -1,0 +1,119 @@
+"""A Hosmer-Lemeshow test as a table and a plot of its groups. Reads only the result's JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import altair as alt
+
+from fedassay.documents import figures, plots
+from fedassay.documents.palette import BLUE
+from fedassay.documents.sheet import Cell, Document, Figure, Sheet
+
+FEWEST = 5
+"""Expected positives and negatives that a group should have: the usual rule for a chi-squared test."""
+
+THIN = f"It rests on groups with fewer than {FEWEST} expected positives or negatives; do not rely on it."
+
+
+def contents(document: Document) -> Iterator[Sheet | Figure]:
+    """Observed beside expected rates, then the groups and the verdict."""
+    test = document["results"]["hosmer_lemeshow"]
+    if test.get("groups"):
+        yield Figure(
+            draw=partial(groups_plot, test), alternative=f"Observed and expected rates; {verdict(test)}"
+        )
+    yield sheet(document)
+
+
+def sheet(document: Document) -> Sheet:
+    """One row per group: whom it holds, how many, and how many of them are positive."""
+    test = document["results"]["hosmer_lemeshow"]
+    return Sheet(
+        title=f"Hosmer-Lemeshow, {document['parameters']['method']}",
+        head=("scores", "rows", "observed", "expected", "difference"),
+        rows=tuple(_group(group) for group in test.get("groups", ())),
+        notes=(verdict(test), *([THIN] if is_thin(test) else []), *test.get("warnings", ())),
+    )
+
+
+def verdict(test: Mapping[str, Any]) -> str:
+    """The statistic, its p-value, and what that means."""
+    if test["value"] is None:
+        return f"There is no test: {test['reason']}."
+    if test["p_value"] is None:
+        return f"Statistic {test['value']:.1f}; {test['reason']}."
+    words = figures.chi_squared(test)
+    means = (
+        "the probabilities are wrong by more than chance"
+        if test["p_value"] < 0.05
+        else "no evidence against the probabilities"
+    )
+    return f"{words[0].upper()}{words[1:]}: {means}."
+
+
+def is_thin(test: Mapping[str, Any]) -> bool:
+    """Whether a test that has a p-value rests on a group with too few expected positives or negatives.
+
+    Examples
+    --------
+    >>> is_thin({"p_value": 0.001, "groups": [{"rows": 34, "expected": 0.9}]})
+    True
+    >>> is_thin({"p_value": 0.001, "groups": [{"rows": 34, "expected": 17.0}]})
+    False
+    """
+    groups = test.get("groups") or ()
+    return test.get("p_value") is not None and any(_thin(one["rows"], one["expected"]) for one in groups)
+
+
+def _thin(rows: float, expected: float) -> bool:
+    return min(expected, rows - expected) < FEWEST
+
+
+def thin_buckets(results: Mapping[str, Any]) -> str:
+    """The same of an evaluation, whose test is over the buckets of its reliability curve: a sentence, or nothing."""
+    rows = results.get("histogram", {}).get("rows")
+    if rows is None or results["hosmer_lemeshow"].get("p_value") is None:
+        return ""
+    curve = results["reliability_curve"]
+    buckets = zip(curve.get("share") or (), curve.get("mean_score") or (), strict=False)
+    known = ((share * rows, score) for share, score in buckets if share is not None and score is not None)
+    return f" {THIN}" if any(_thin(count, count * score) for count, score in known) else ""
+
+
+def _group(group: Mapping[str, Any]) -> tuple[Cell, ...]:
+    gap = group["observed"] - group["expected"]
+    texts = (
+        f"{group['lower']:.4g} to {group['upper']:.4g}",
+        f"{group['rows']:,.0f}",
+        f"{group['observed']:,.1f}",
+        f"{group['expected']:,.1f}",
+        f"{gap:+,.1f}",
+    )
+    return tuple(Cell(text=text) for text in texts)
+
+
+def groups_plot(test: Mapping[str, Any]) -> alt.LayerChart:
+    """The observed against the expected rate of each group, larger groups as larger points."""
+    marks = [
+        {
+            "expected": group["expected"] / group["rows"],
+            "observed": group["observed"] / group["rows"],
+            "rows": group["rows"],
+        }
+        for group in test["groups"]
+        if group["rows"] > 0
+    ]
+    base = alt.Chart(alt.Data(values=marks))
+    rates = [mark[name] for mark in marks for name in ("expected", "observed")]
+    # Rates of a rare event fill the plot too; under noise an observed one can be below zero.
+    scale = alt.Scale(domain=[min(0.0, *rates), min(1.0, 1.05 * max(rates))] if rates else [0, 1])
+    x = alt.X("expected:Q", title="expected rate", scale=scale)
+    y = alt.Y("observed:Q", title="observed rate", scale=scale)
+    line = base.mark_line(color=BLUE, point=True, clip=True).encode(x=x, y=y, order="expected:Q")
+    title = "Observed and expected rates"
+    if test.get("p_value") is not None:
+        title += f", {figures.p_equals(test['p_value'])}"
+    return plots.framed(plots.square(alt.layer(plots.diagonal(), line), title))

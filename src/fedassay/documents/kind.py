@@ -1,0 +1,82 @@
+"""What a report shows of one kind of task: each kind's package has a subclass, which its card names."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from fedassay.documents.sheet import Document, KeyNumber, Piece
+from fedassay.metrics import METRICS, MetricRecord
+
+Results = Mapping[str, Any]
+
+Step = tuple[str, str]
+"""A sentence, and a command or nothing. Commands name files of the study's folder, and never where that is."""
+
+INDEPENDENT_ROWS = (
+    "Rows are independent of each other; that rows of one client resemble each other is not modelled."
+)
+FROZEN_MODEL = "The model was frozen before, and was not trained on these rows."
+ON_ALL_ROWS, ON_HELD_OUT_ROWS = "on all rows", "on held-out rows"
+
+
+class KindDocument(ABC):
+    """Blocks, key numbers and sentences about the results of one kind of task, made from their JSON alone.
+
+    Only `contents` is required. The defaults of the others say nothing.
+    """
+
+    use: ClassVar[str] = ""
+    """Kind of model in a model card; empty where results are not about a model."""
+
+    metrics: ClassVar[Mapping[str, MetricRecord]] = METRICS
+    """Records of the metrics that results may have."""
+
+    @abstractmethod
+    def contents(self, document: Document) -> Iterator[Piece]:
+        """Tables and plots, in reading order."""
+
+    def verdict(self, document: Document) -> str:
+        """The sentence before everything else, where the kind comes to a verdict."""
+        return ""
+
+    def key_numbers(self, results: Results) -> Iterator[KeyNumber]:
+        """The few numbers that stand before any table."""
+        yield from ()
+
+    def assumptions(self, results: Results) -> Iterator[str]:
+        """Sentences about what a reader takes on trust."""
+        yield from ()
+
+    def sentences(self, results: Results) -> Iterator[str]:
+        """Sentences for the verdict of a study."""
+        yield from ()
+
+    def next_steps(self, results: Results, file: str, name: str) -> Iterator[Step]:
+        """Suggestions after a study; `file` is the artefact of the task, `name` the task's name."""
+        yield from ()
+
+    def missing_sections(self, document: Document, name: str) -> Iterator[tuple[str, str]]:
+        """Headings of sections that a reader may look for, with the reason why they are missing."""
+        yield from ()
+
+    def held_out_metrics(self, results: Results) -> Mapping[str, Any]:
+        """More metrics of held-out rows for programs, by name."""
+        return {}
+
+    def thresholds(self, results: Results) -> Mapping[str, Any]:
+        """Thresholds for programs, by name."""
+        return {"threshold": results.get("threshold")}
+
+    def is_vacuous(self, results: Results) -> bool:
+        """Whether the results promise nothing, so that measurements on held-out rows are noise."""
+        return False
+
+    def recommends(self, results: Results) -> bool | None:
+        """Whether a calibrator is recommended; None for kinds that fit none."""
+        return None
+
+    def calibration_metrics(self, results: Results) -> tuple[Results, ...]:
+        """Metrics that are 1 where probabilities are right; empty for kinds that measure none."""
+        return ()

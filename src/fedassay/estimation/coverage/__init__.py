@@ -1,0 +1,40 @@
+"""How well prediction sets cover, before any score is seen: pure mathematics that clients and server share.
+
+A client works out its own rank from public numbers, the server works out what the ranks of all clients guarantee:
+both from here, which is why it is below summaries and tasks.
+"""
+
+from __future__ import annotations
+
+from fedassay.estimation.coverage.best_choice import Choice, best_choice
+from fedassay.estimation.coverage.choice import ChoiceLaw
+from fedassay.estimation.coverage.law import CoverageLaw
+from fedassay.estimation.coverage.noise_tail import NoiseTail
+from fedassay.estimation.coverage.pairs import Rule, best_pair, scores_needed
+from fedassay.estimation.coverage.pooled import PooledLaw
+from fedassay.estimation.coverage.pooled_margin import fewest_rows, pooled_margin
+from fedassay.estimation.coverage.published_choice import PublishedChoice, published_choice
+from fedassay.estimation.coverage.ranks import best_ranks, best_server_rank
+from fedassay.estimation.coverage.unequal import TooSmall, UnequalLaw, split_ranks, too_small
+
+__all__ = [
+    "Choice",
+    "ChoiceLaw",
+    "CoverageLaw",
+    "NoiseTail",
+    "PooledLaw",
+    "PublishedChoice",
+    "Rule",
+    "TooSmall",
+    "UnequalLaw",
+    "best_choice",
+    "best_pair",
+    "best_ranks",
+    "best_server_rank",
+    "fewest_rows",
+    "pooled_margin",
+    "published_choice",
+    "scores_needed",
+    "split_ranks",
+    "too_small",
+]

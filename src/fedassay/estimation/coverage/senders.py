@@ -1,0 +1,128 @@
+"""Integrals over the law of the miscoverage, for clients with different numbers of rows.
+
+With ranks counted from the other end (r_j = n_j+1-ℓ_j, s = m+1-k) the miscoverage W = 1-U is the s-th smallest of the
+clients' own W_j ~ Beta(r_j, ℓ_j), so that P(W <= t) = P(S(t) >= s) with coins of probability I_t(r_j, ℓ_j). Small
+numbers keep their digits that way. The law need not be log-concave, nor have one mode, so panels are halved until it is
+smooth on them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import legendre
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import betainc, betaincinv, rel_entr
+
+from fedassay.estimation.coverage.law import TAIL
+from fedassay.estimation.coverage.poisson_binomial import upper_tails
+
+Floats = NDArray[np.floating[Any]]
+Ints = NDArray[np.int64]
+
+_NODES, _WEIGHTS = legendre.leggauss(32)
+_LAST = (2 * np.arange(28, 32) + 1) / 2 * legendre.legvander(_NODES, 31)[:, 28:] * _WEIGHTS[:, None]
+"""The last four Legendre coefficients of a function on a panel, from its values at the nodes."""
+
+_SMOOTH = 1e-9
+"""If they are smaller than this, those that the integral misses, from the 64th on, are about its square."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Senders:
+    """The clients that send a score, grouped: `counts` of them have so many `rows` and this `rank` from above."""
+
+    rows: Ints
+    ranks: Ints
+    counts: Ints
+
+    @classmethod
+    def of(cls, rows: Sequence[int], local_ranks: Sequence[int]) -> Senders:
+        """Those of all clients whose rank exists."""
+        both = np.array(
+            [(n, n + 1 - ell) for n, ell in zip(rows, local_ranks, strict=True) if ell <= n], dtype=np.int64
+        )
+        groups, counts = np.unique(both.reshape(-1, 2), axis=0, return_counts=True)
+        return cls(rows=groups[:, 0], ranks=groups[:, 1], counts=counts.astype(np.int64))
+
+    @property
+    def clients(self) -> int:
+        """How many there are."""
+        return int(self.counts.sum())
+
+    def tails(self, t: Floats, s: Ints) -> Floats:
+        """P(W_(s) <= t) for each t and each s, to rounding."""
+        p = betainc(self.ranks, self.rows - self.ranks + 1, t[:, None])
+        return upper_tails(p, self.counts, s)
+
+    def ends(self, s: Ints) -> tuple[float, float]:
+        """Between these lies all but about `TAIL` of every W_(s).
+
+        P(S >= s) <= exp(-m·KL(s/m | E S/m)) for E S <= s (Hoeffding 1963, Theorem 1), and S grows with t: what is
+        left is to find where its mean is as small as that allows. The same for the clients that S does not count.
+        """
+        a, b, m = self.ranks, self.rows - self.ranks + 1, self.clients
+        lo = self._crossing(a, b, _mean_for_tail(m, int(s.min())))
+        return lo, 1 - self._crossing(b, a, _mean_for_tail(m, m + 1 - int(s.max())))
+
+    def moments(self, s: Ints) -> tuple[Floats, Floats]:
+        """Mean and variance of W_(s) for each s, within 1e-12."""
+        edges, levels, slopes = self._panels(s)
+        middle, width = ((edges[1:] + edges[:-1]) / 2)[:, None], np.diff(edges)[:, None]
+        # About an edge c next to the mean, as in `law.moments`: P(W > t) above it, P(W <= t) below.
+        c = edges[np.abs(edges[:, None] - (edges[0] + levels.sum(axis=0))).argmin(axis=0)]
+        above = middle > c
+        beyond = np.where(above, levels, width - levels)
+        shift = np.where(above, beyond, -beyond).sum(axis=0)
+        square = 2 * (slopes + np.abs(middle - c) * beyond).sum(axis=0)
+        return c + shift, np.maximum(0, square - shift**2)
+
+    def _crossing(self, a: Ints, b: Ints, target: float) -> float:
+        """Where the sum of I_x(a, b) over clients is about `target`."""
+        bounds = betaincinv(a, b, target / self.clients)
+        low, high = float(bounds.min()), float(bounds.max())
+        if high - low <= 1e-9 * high:
+            return low
+
+        def excess(x: float) -> float:
+            return math.log(max(float(betainc(a, b, x) @ self.counts), 1e-300) / target)
+
+        return float(brentq(excess, low, high, xtol=1e-18, rtol=1e-6))
+
+    def _panels(self, s: Ints) -> tuple[Floats, Floats, Floats]:
+        """Edges, and for each panel between them ∫P(W_(s) > t)dt and ∫(t - middle)P(W_(s) > t)dt."""
+        lo, hi = self.ends(s)
+        edges = np.linspace(lo, hi, 5)
+        start, width = edges[:-1], np.diff(edges)
+        starts, levels, slopes = [], [], []
+        while len(start):
+            t = start[:, None] + width[:, None] * (_NODES + 1) / 2
+            upper = 1 - self.tails(t.ravel(), s).reshape(*t.shape, len(s))
+            rough = np.abs(np.einsum("pik,ij->pjk", upper, _LAST)).max(axis=(1, 2))
+            done = (rough < _SMOOTH) | (width < 1e-15)
+            half = (width / 2)[done, None]
+            starts.append(start[done])
+            levels.append(half * np.einsum("pik,i->pk", upper[done], _WEIGHTS))
+            slopes.append(half**2 * np.einsum("pik,i->pk", upper[done], _WEIGHTS * _NODES))
+            start, width = start[~done], width[~done] / 2
+            start, width = np.concatenate([start, start + width]), np.concatenate([width, width])
+        order = np.argsort(np.concatenate(starts))
+        edges = np.append(np.concatenate(starts)[order], hi)
+        return edges, np.concatenate(levels)[order], np.concatenate(slopes)[order]
+
+
+def _mean_for_tail(coins: int, s: int) -> float:
+    """The mean below s at which Hoeffding's bound of P(S >= s) is `TAIL`."""
+    weight = -math.log(TAIL)
+    return float(
+        brentq(
+            lambda mean: float(rel_entr(s, mean) + rel_entr(coins - s, coins - mean)) - weight,
+            s * math.exp(-weight / s - 1),  # there the bound is smaller, since the second term is at least -s
+            s,
+        )
+    )

@@ -1,0 +1,98 @@
+"""The card of a runtime: what every face needs to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fedassay.cards import Catalogue, Named
+from fedassay.errors import ParameterError
+from fedassay.parameters import Checked, meant
+from fedassay.runtimes.parameters import ReleaseParameters, RuntimeParameters, SimulationParameters
+
+if TYPE_CHECKING:
+    from fedassay.result import Result
+    from fedassay.runtimes.simulated import SimulatedFederation, SimulatedRuntime
+    from fedassay.runtimes.study_run import StudyRun
+
+    Start = Callable[[Any, SimulatedFederation], AbstractContextManager[SimulatedRuntime]]
+    Carry = Callable[[Any, StudyRun], Result | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeCard:
+    """What faces need to know of a runtime.
+
+    Parameters
+    ----------
+    order : place in lists and help.
+    parameters : its section of a study, and its options.
+    start : for a simulation, starts its clients: called with the parameters and a `SimulatedFederation`. The value of
+        the context manager is the runtime, which `run` drives.
+    carry : for a release, runs a study between sites: called with the parameters and a `StudyRun`. It returns the
+        result, or None while sites have yet to answer.
+    options : more options of `fedassay run`, which `StudyRun.options` then has.
+    in_this_process : for a simulation, whether clients are objects of this process, so that code of one's own reaches
+        them.
+    anew : what a study needs besides another name to begin anew.
+    """
+
+    order: int
+    parameters: type[RuntimeParameters]
+    start: Named[Start] | None = None
+    carry: Named[Carry] | None = None
+    options: type[Checked] | None = None
+    in_this_process: bool = False
+    anew: str = ""
+
+    def __post_init__(self) -> None:
+        kind = ReleaseParameters if self.start is None else SimulationParameters
+        if (self.start is None) == (self.carry is None) or not issubclass(self.parameters, kind):
+            raise TypeError(
+                f"{self.name}: expected `start` with SimulationParameters, or `carry` with ReleaseParameters."
+            )
+
+    @property
+    def name(self) -> str:
+        """The name of the runtime."""
+        return self.parameters.name
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it simulates clients; otherwise it asks real ones."""
+        return self.parameters.simulated
+
+
+RUNTIME_CARDS: Catalogue[RuntimeCard] = Catalogue(
+    "fedassay.runtimes",
+    (
+        "fedassay.runtimes.in_process.card:IN_PROCESS",
+        "fedassay.runtimes.flower.card:FLOWER",
+        "fedassay.runtimes.file_drop.card:FILE_DROP",
+        "fedassay.runtimes.flower.card:FLOWER_DEPLOYMENT",
+    ),
+    what="runtime",
+)
+"""Every runtime that is installed."""
+
+DEFAULT = "in-process"
+"""The runtime where none is named."""
+
+
+def simulations() -> dict[str, type[SimulationParameters]]:
+    """The parameters of the runtimes that simulate clients, by name."""
+    return {
+        name: card.parameters
+        for name, card in RUNTIME_CARDS.items()
+        if issubclass(card.parameters, SimulationParameters)
+    }
+
+
+def simulation_named(name: str) -> type[SimulationParameters]:
+    """The parameters of the runtime of this name, if it simulates clients."""
+    known = simulations()
+    if name not in known:
+        raise ParameterError("runtime", f"got {name!r}{meant(name, known)}.")
+    return known[name]

@@ -1,0 +1,89 @@
+"""Every client of a simulation computes, noises and masks its own message, and everything passes through bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from fedassay.client import Client
+from fedassay.crypto.keys import KeyPair
+from fedassay.helper import Helper
+from fedassay.privacy.randomness import SecureRandomness
+from fedassay.protocol import Party
+from fedassay.runtimes.messaging import MessagingRuntime
+from fedassay.runtimes.progress import Progress, silent
+
+
+def _nobody(name: str, leg: int) -> bool:
+    """No dropouts."""
+    return False
+
+
+class Faithful(MessagingRuntime):
+    """Every client computes its own message; `drops(client, leg)` says who is lost at which leg.
+
+    `asker` is the public key that clients are to believe has signed the requests: nobody signs in a simulation.
+    """
+
+    name = "in-process"
+    mode = "faithful"
+
+    def __init__(
+        self,
+        clients: Iterable[Client],
+        *,
+        helpers: Iterable[Helper] = (),
+        drops: Callable[[str, int], bool] = _nobody,
+        progress: Progress = silent,
+        asker: str | None = None,
+    ) -> None:
+        super().__init__(reply_pair=KeyPair.draw(SecureRandomness()), asker=asker or "")
+        self._reasons: dict[str, str] = {}
+        self._clients = {client.name: client for client in clients}
+        self._helpers = {helper.name: helper for helper in helpers}
+        self._drops = drops
+        self._progress = progress
+
+    @property
+    def simulated(self) -> bool:
+        """Always: this process holds all rows."""
+        return True
+
+    @property
+    def clients(self) -> Sequence[str]:
+        """The names of all clients."""
+        return list(self._clients)
+
+    @property
+    def helpers(self) -> Sequence[str]:
+        """The names of the servers besides the driving one."""
+        return list(self._helpers)
+
+    @property
+    def truncated(self) -> int:
+        """Rows that clients left out to keep to their bound."""
+        return sum(client.truncated for client in self._clients.values())
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why the clients that refused did so, which only they know outside of a simulation."""
+        return {name: self._reasons[name] for name in self.refusals if name in self._reasons}
+
+    def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Iterator[tuple[str, bytes]]:
+        """Hand each request to its client and bring back the replies of those that are not lost."""
+        endpoints: Mapping[str, Client | Helper] = self._clients if to is Party.CLIENTS else self._helpers
+        for done, (name, request) in enumerate(requests.items()):
+            if name in endpoints and not self._drops(name, leg):
+                reply = endpoints[name].answer(request, asker=self.asker or None)
+                if (reason := endpoints[name].reason) is not None:
+                    self._reasons[name] = str(reason)
+                yield name, reply
+            self._progress(leg, done + 1, len(requests))
+
+    def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes]:
+        """Fresh ones, from the clients themselves."""
+        found = {n: self._clients[n].offer(1, asker=self.asker)[0] for n in names if n in self._clients}
+        self._handed_out.update(found.values())
+        return found
+
+    def keep(self, name: str, prekeys: Sequence[bytes]) -> None:
+        """Fresh ones can be had at any time."""

@@ -1,0 +1,45 @@
+"""The parameters of a simulation in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from fedassay.runtimes.parameters import Seed, SimulationParameters
+
+if TYPE_CHECKING:
+    from fedassay.protocol import Query
+
+Mode = Literal["auto", "faithful", "aggregate"]
+
+LARGEST_FAITHFUL = 250
+"""With more clients than this, mode "auto" draws totals in aggregate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InProcess(SimulationParameters):
+    """A simulation in this process."""
+
+    name: ClassVar[str] = "in-process"
+    mode: Mode = "auto"
+    """In-process: messages (faithful) or totals drawn from their law (aggregate); auto is faithful for few clients."""
+    seed: Seed | None = None
+    """Seed that makes the simulation repeatable."""
+
+    @property
+    def tries_policies(self) -> bool:
+        """Not where totals are drawn: then there are no clients to remember anything."""
+        return self.mode != "aggregate"
+
+    def passes_messages(self, clients: int, *, policy: bool) -> bool:
+        """In mode "auto" only of few clients, or to try a policy."""
+        return self.mode == "faithful" or (self.mode == "auto" and (clients <= LARGEST_FAITHFUL or policy))
+
+    def require(self, queries: Iterable[Query[Any]]) -> None:
+        """Refuse what cannot be drawn in aggregate, if it would be."""
+        if self.mode == "aggregate":
+            from fedassay.runtimes.in_process.aggregate import require_sum
+
+            for query in queries:
+                require_sum(query)

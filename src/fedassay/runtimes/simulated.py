@@ -1,0 +1,102 @@
+"""What a runtime that simulates clients is given, and what it tells besides what `run` needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fedassay.client import Client, Site
+from fedassay.data.federation import Federation
+from fedassay.data.holdings import Holdings
+from fedassay.envelope import Refusal
+from fedassay.helper import Helper
+from fedassay.privacy.ledger import MemoryLedger
+from fedassay.privacy.policy import AllowAll, Policy
+from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
+from fedassay.privacy.records import MemoryRecords
+from fedassay.protocol import Rows
+from fedassay.run import Runtime
+from fedassay.runtimes.messaging import Traffic
+from fedassay.runtimes.progress import Progress, silent
+
+SERVERS = ("first-server", "second-server")
+"""The helpers of a simulation, for trust models that have two servers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedFederation:
+    """The clients to simulate.
+
+    Parameters
+    ----------
+    rows : of all clients.
+    randomness : where all randomness comes from; seeded if the simulation is to be repeatable.
+    split_key, holdout : which units, and what share of them, are held out.
+    helpers : how many servers besides the coordinator's own there must be.
+    single : whether clients are asked one by one, so that their own messages have to pass.
+    policy : what every client allows; everything if it is None.
+    asker : the public key that clients take for that of whoever asks.
+    progress : called while clients are asked.
+    """
+
+    rows: Federation
+    randomness: SecureRandomness | SimulatedRandomness = field(repr=False)
+    split_key: bytes = field(repr=False)
+    holdout: float
+    helpers: int = 0
+    single: bool = False
+    policy: Policy | None = None
+    asker: str | None = None
+    progress: Progress = field(default=silent, repr=False)
+
+    def clients(self) -> Iterator[Client]:
+        """All clients, as objects of this process, in the order of their names."""
+        counts = self.rows.rows_per_client.tolist()
+        return (
+            Client(self._site(name, count)) for name, count in zip(self.rows.clients, counts, strict=True)
+        )
+
+    def servers(self) -> list[Helper]:
+        """The servers of a trust model that has two."""
+        return [Helper(name, randomness=self.randomness.child(f"helper/{name}")) for name in SERVERS]
+
+    def _site(self, name: str, count: int) -> Site:
+        def rows() -> Rows:
+            return self.rows.rows_of(name)
+
+        return Site(
+            name=name,
+            dataset=name,
+            rows=rows,
+            policy=AllowAll() if self.policy is None else self.policy,
+            ledger=MemoryLedger(None, allow_exact=True),
+            randomness=self.randomness.child(f"client/{name}"),
+            split_key=self.split_key,
+            held_out=self.holdout,
+            holdings=lambda: Holdings(rows=count),
+            records=None if self.policy is None else MemoryRecords(),
+        )
+
+
+class SimulatedRuntime(Runtime, Protocol):
+    """A runtime whose clients are simulated: more is known of them than of real ones."""
+
+    name: str
+    mode: str
+    traffic: Traffic
+
+    @property
+    def truncated(self) -> int | None:
+        """Rows that clients left out to keep to their bound, in their latest measurements."""
+        ...
+
+    @property
+    def refusals(self) -> Mapping[str, Refusal]:
+        """The last refusal of each client that refused."""
+        ...
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """Why clients that refused did so, where that is known."""
+        ...

@@ -1,0 +1,41 @@
+"""Cards of the calibrations: of scores and of logits."""
+
+from __future__ import annotations
+
+from fedassay.cards import Named
+from fedassay.tasks.card import KindCard
+
+CALIBRATE = KindCard(
+    name="calibrate",
+    title="Calibration of a binary classifier",
+    section="Calibration",
+    order=30,
+    purpose="does the model need a calibrator, and which? It is judged on rows that it has not seen",
+    columns=("score", "label"),
+    task=Named("fedassay.tasks.calibration.calibrate:Calibrate"),
+    parameters=Named("fedassay.tasks.calibration.parameters:CalibrateParameters"),
+    document=Named("fedassay.tasks.calibration.document:CalibrationDocument"),
+    forecast=Named("fedassay.planning.study_forecast_scores:CalibrationForecast"),
+    artefact=Named("fedassay.artefacts.calibrator:Calibrator.of"),
+    artefact_file="calibrator.json",
+    rules=Named("fedassay.tasks.calibration.study_rules:CalibrationRules"),
+    in_first_study=True,
+)
+
+CALIBRATE_CLASSES = KindCard(
+    name="calibrate-classes",
+    asked_as="calibrate",
+    title="Calibration of a classifier with several classes",
+    section="Calibration",
+    order=31,
+    purpose=CALIBRATE.purpose,
+    columns=("class", "logits"),
+    task=Named("fedassay.tasks.calibration.multiclass.calibrate:CalibrateMulticlass"),
+    parameters=Named("fedassay.tasks.calibration.parameters:CalibrateMulticlassParameters"),
+    document=Named("fedassay.tasks.calibration.multiclass.document:ClassCalibrationDocument"),
+    forecast=Named("fedassay.planning.study_forecast_classes:ClassCalibrationForecast"),
+    artefact=Named("fedassay.artefacts.class_calibrator:ClassCalibrator.of"),
+    artefact_file="calibrator.json",
+    rules=Named("fedassay.tasks.calibration.study_rules:ClassCalibrationRules"),
+    example={"classes": 10},
+)

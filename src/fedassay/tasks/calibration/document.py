@@ -1,0 +1,161 @@
+"""A calibration as a table and a plot: before and after, beside each other. Reads only the result's JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+import altair as alt
+
+from fedassay.documents import figures, plots, reliability_plots
+from fedassay.documents.kind import INDEPENDENT_ROWS, ON_HELD_OUT_ROWS, KindDocument, Results, Step
+from fedassay.documents.sheet import (
+    Cell,
+    Document,
+    Figure,
+    KeyNumber,
+    Notice,
+    Piece,
+    Sheet,
+    interval_with_level,
+    metric_cell,
+    metric_number,
+    reasons,
+)
+from fedassay.metrics import METRICS
+
+SHOWN = (
+    "log_loss",
+    "brier_score",
+    "expected_calibration_error",
+    "expected_calibration_error_uniform",
+    "calibration_intercept",
+    "calibration_slope",
+    "roc_auc",
+)
+
+
+def contents(document: Document) -> Iterator[Sheet | Figure | Notice]:
+    """The reliability diagrams and the table; where neither has a number, why."""
+    results = document["results"]
+    if reliability_plots.drawn_parts(results):
+        yield Figure(draw=partial(overview, document), alternative=alternative(document))
+    made = sheet(document)
+    yield made if made.rows else Notice(text=results["reason"])
+
+
+def sheet(document: Document) -> Sheet:
+    """Metrics on held-out rows before and after, and the paired differences; what nothing is known of is left out."""
+    results = document["results"]
+    level = results["before"]["log_loss"]["level"]
+    heads = {"before": "before", "after": "after", "difference": f"change, {level:.0%} interval"}
+    parts = [part for part in heads if any(_is_known(metric) for metric in results[part].values())]
+    rows = tuple(
+        (Cell(text=METRICS[name].title), *(_cell(results[part].get(name)) for part in parts))
+        for name in SHOWN
+        if any(_is_known(results[part].get(name)) for part in parts)
+    )
+    missing = reasons(
+        (METRICS[name].title, metric)
+        for part in ("before", "after")
+        for name, metric in results[part].items()
+        if results["calibrator"] is not None
+    )
+    return Sheet(
+        title=title(document),
+        head=("on held-out rows", *(heads[part] for part in parts)),
+        rows=rows,
+        notes=(results["reason"], *missing),
+    )
+
+
+def title(document: Document) -> str:
+    """What was fitted, such as ``Calibration by platt (intercept -0.25, slope 0.84)``."""
+    results = document["results"]
+    if results["method"] is None:
+        return "Calibration"
+    numbers = (
+        f"{name} {value:.3g}"
+        for name, value in results["parameters"].items()
+        if isinstance(value, float | int) and not isinstance(value, bool)
+    )
+    described = ", ".join(numbers)
+    return f"Calibration by {results['method']}" + (f" ({described})" if described else "")
+
+
+def _is_known(metric: Mapping[str, Any] | None) -> bool:
+    return metric is not None and metric["value"] is not None
+
+
+def _cell(metric: Mapping[str, Any] | None) -> Cell:
+    return Cell(text="") if metric is None else metric_cell(metric)
+
+
+def overview(document: Document) -> alt.LayerChart:
+    """The reliability diagram before and after."""
+    return plots.framed(reliability_plots.change(document["results"]))
+
+
+def alternative(document: Document) -> str:
+    """The plot in words."""
+    return reliability_plots.change_alternative(document["results"])
+
+
+class CalibrationDocument(KindDocument):
+    """Calibration of a binary classifier."""
+
+    use: ClassVar[str] = "Binary classification, calibrated"
+    shown_metric: ClassVar[str] = "calibration_slope"
+
+    def contents(self, document: Document) -> Iterator[Piece]:
+        """See `contents`."""
+        return contents(document)
+
+    def key_numbers(self, results: Results) -> Iterator[KeyNumber]:
+        """A metric before and after calibration, such as ``0.68 → 1.05``; the interval is that of the one after."""
+        name = self.shown_metric
+        label = f"{self.metrics[name].title} {ON_HELD_OUT_ROWS}"
+        unmeasured = {"value": None, "reason": "nobody measured it"}
+        before, after = (results[part].get(name) or unmeasured for part in ("before", "after"))
+        if after["value"] is None:
+            yield metric_number(f"{label} before calibration", before)
+            return
+        yield KeyNumber(
+            label=f"{label} before and after calibration",
+            text=f"{figures.value(before)} → {figures.value(after)}",
+            detail=f"after: {interval_with_level(after)}",
+        )
+
+    def assumptions(self, results: Results) -> Iterator[str]:
+        """Independent rows, and rows to come that are like these."""
+        yield INDEPENDENT_ROWS
+        yield "Rows that were held out, and rows to come, are like those that the calibrator was fitted to."
+
+    def sentences(self, results: Results) -> Iterator[str]:
+        """The reason, with a subject: it begins with whether the calibrator is recommended."""
+        reason = str(results["reason"])
+        subject = "The calibrator" if results.get("method") is None else f"The {results['method']} calibrator"
+        for begins, is_it in (
+            ("Recommended: ", "is recommended"),
+            ("Not recommended: ", "is not recommended"),
+        ):
+            if reason.startswith(begins):
+                reason = f"{subject} {is_it}: {reason.removeprefix(begins)}"
+        yield reason
+
+    def next_steps(self, results: Results, file: str, name: str) -> Iterator[Step]:
+        """Apply the calibrator, or leave it aside."""
+        if results.get("calibrator") is None:
+            return
+        if not results["recommended"]:
+            yield f"Leave {file} aside: it was not shown to be better than the model's own probabilities.", ""
+            return
+        yield (
+            f"Calibrate the probabilities of new rows with {file}:",
+            f"fedassay apply {file} NEW.csv --out calibrated.parquet",
+        )
+
+    def recommends(self, results: Results) -> bool | None:
+        """Whether there is a calibrator that is better on held-out rows."""
+        return bool(results["recommended"]) and results.get("calibrator") is not None

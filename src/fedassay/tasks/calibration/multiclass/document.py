@@ -1,0 +1,323 @@
+"""A calibration of a multiclass model: verdict, before and after, the worst classes. Reads only the result's JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+from fedassay.documents import figures
+from fedassay.documents.sheet import Cell, Document, Figure, Piece, Sheet, alike, metric_cell, reasons
+from fedassay.metrics import CLASS_METRICS, MetricRecord
+from fedassay.tasks.calibration.document import CalibrationDocument
+from fedassay.tasks.calibration.multiclass import document_plots as class_error_plots
+from fedassay.tasks.evaluation.classes_document import doubtful
+
+SHOWN = (
+    "classwise_calibration_error",
+    "expected_calibration_error",
+    "log_loss",
+    "brier_score",
+    "accuracy",
+)
+
+WORST = 5
+"""Classes in the table; the plot has more of them, the JSON all."""
+
+METHODS: Mapping[str, str] = {
+    "temperature": "a temperature",
+    "vector": "a slope and a shift for each class (vector)",
+    "matrix": "a linear map of all logits (matrix)",
+    "order-preserving": "a map that keeps the order of classes",
+    "fedcal": "a small network (FedCal)",
+    "histogram": "histogram binning of each class",
+    "bbq": "Bayesian binning of each class (BBQ)",
+    "isotonic": "isotonic regression of each class",
+}
+SOLVERS: Mapping[str, str] = {
+    "exact": "fitted to sums over all clients",
+    "fedavg": "averaged over what clients fitted",
+    "one-shot": "found in one round",
+    "counts": "fitted to counts of all clients",
+}
+"""Methods, and how they were fitted, in plain words."""
+
+_PARTS = ("before", "after")
+_CLOSE = 0.02
+"""A temperature within 2 % of 1 changes nothing that anybody would notice."""
+
+Results = Mapping[str, Any]
+
+
+def contents(document: Document) -> Iterator[Sheet | Figure]:
+    """The reliability of the most probable class before and after, all metrics, the classes, what was fitted."""
+    results = document["results"]
+    if any(results["reliability_curve"][part]["mean_score"] for part in _PARTS):
+        for part in _PARTS:
+            draw = partial(class_error_plots.reliability, results, part)
+            yield Figure(draw=draw, alternative=class_error_plots.reliability_alternative(results, part))
+    yield judged(document)
+    if class_error_plots.ranked(results["classes"]) and not _drowned(document):
+        yield classes(results)
+        draw = partial(class_error_plots.errors, results["classes"])
+        yield Figure(draw=draw, alternative=class_error_plots.errors_alternative(results["classes"]))
+    if class_error_plots.stepped(results):
+        draw = partial(class_error_plots.steps, results)
+        yield Figure(draw=draw, alternative=class_error_plots.steps_alternative(results))
+
+
+# --- before and after -----------------------------------------------------------------------------------
+
+
+def judged(document: Document) -> Sheet:
+    """Metrics on held-out rows before and after with the paired changes; what nothing is known of is left out."""
+    results = document["results"]
+    level = results["difference"]["log_loss"]["level"]
+    heads = {"before": "before", "after": "after", "difference": f"change, {level:.0%} interval"}
+    parts = [part for part in heads if any(map(_measured, results[part].values()))]
+    rows = tuple(
+        (Cell(text=CLASS_METRICS[name].title), *(_cell(results[part].get(name), part) for part in parts))
+        for name in SHOWN
+        if any(results[part].get(name, {}).get("value") is not None for part in parts)
+    )
+    return Sheet(
+        title=title(results),
+        head=("on held-out rows", *(heads[part] for part in parts)),
+        rows=rows,
+        notes=tuple(_notes(document)),
+    )
+
+
+def _measured(metric: Mapping[str, Any]) -> bool:
+    """Whether it has a value that rows have a say in."""
+    return metric["value"] is not None and "note" not in metric
+
+
+def _cell(metric: Mapping[str, Any] | None, part: str) -> Cell:
+    """A metric; a change that is a rise has its sign, and one that cannot be is 0 without an interval."""
+    if metric is None:
+        return Cell(text="")
+    if "note" in metric:
+        return Cell(text=figures.number(metric["value"]))
+    cell = metric_cell(metric)
+    rises = part == "difference" and metric["value"] is not None and metric["value"] > 0
+    return Cell(text=f"+{cell.text}", detail=cell.detail) if rises else cell
+
+
+def title(results: Results) -> str:
+    """What was fitted, such as ``Calibration of 10 classes by a temperature of 1.77, found in one round``."""
+    method = METHODS.get(results["method"], results["method"])
+    if results["method"] == "temperature" and results.get("temperature", {}).get("value") is not None:
+        method = f"a temperature of {results['temperature']['value']:.3g}"
+    how = SOLVERS.get(results["solver"], f"fitted by {results['solver']}")
+    return f"Calibration of {len(results['classes'])} classes by {method}, {how}"
+
+
+def _notes(document: Document) -> Iterator[str]:
+    """What the numbers mean, how they came about, and what is not there: each thing once on the page."""
+    results = document["results"]
+    if "temperature" in results:
+        yield meaning(results["temperature"]["value"])
+    yield _made(document)
+    yield from _weights(results["calibrator"])
+    if _noisy(document) and results["before"]["brier_score"]["value"] is not None:
+        yield "Before and after have noise of their own; the change is of the same rows and more precise."
+    if _drowned(document):
+        yield "Noise alone could make up most of the errors of single classes; they are in the JSON."
+    yield from _excess(results)
+    said = (results["reason"], *document["warnings"])
+    yield from (note for note in results["notes"] if note not in said)
+    kept = [
+        f"{CLASS_METRICS[name].title}: {one['note']}."
+        for name, one in results["difference"].items()
+        if "note" in one
+    ]
+    for note in (*kept, *_missing(results)):
+        if not any(alike(note.partition(": ")[2]) in alike(one) for one in said):
+            yield note
+
+
+def _noisy(document: Document) -> bool:
+    return document["privacy"]["epsilon"] is not None
+
+
+def _drowned(document: Document) -> bool:
+    """Whether the errors of single classes say nothing, as noise would show the same."""
+    known = class_error_plots.ranked(document["results"]["classes"])
+    return _noisy(document) and bool(known) and all(doubtful(one[part]) for one in known for part in _PARTS)
+
+
+def _excess(results: Results) -> Iterator[str]:
+    """Which calibration errors may be nothing but chance."""
+    found = {
+        name: [
+            f"{figures.error(results[part][name]['excess'])} {part}"
+            for part in _PARTS
+            if doubtful(results[part][name])
+        ]
+        for name in SHOWN
+    }
+    listed = [
+        f"{CLASS_METRICS[name].title}, up to {' and '.join(sizes)}" for name, sizes in found.items() if sizes
+    ]
+    if listed:
+        yield f"What sampling and noise alone would show makes up most of: {'; '.join(listed)}."
+
+
+def _missing(results: Results) -> tuple[str, ...]:
+    """Why there is no number, each reason once."""
+    named = []
+    for name in SHOWN:
+        before, after = (results[part][name] for part in _PARTS)
+        alike = before.get("reason") == after.get("reason")
+        named += [(f"{CLASS_METRICS[name].title}{'' if alike else ', before'}", before)]
+        named += [(f"{CLASS_METRICS[name].title}{'' if alike else ', after'}", after)]
+    changes = [
+        (f"change of {CLASS_METRICS[name].title}", metric) for name, metric in results["difference"].items()
+    ]
+    return reasons((*named, *changes))
+
+
+def meaning(temperature: float | None) -> str:
+    """What a temperature says about the model.
+
+    Examples
+    --------
+    >>> meaning(1.77)
+    'Temperature 1.77, above 1: logits are divided by it; by the fit rows the model is over-confident.'
+    >>> meaning(0.8)
+    'Temperature 0.8, below 1: logits are divided by it; by the fit rows the model is under-confident.'
+    >>> meaning(1.004)
+    'Temperature 1, about 1: probabilities stay nearly as they are.'
+    """
+    if temperature is None:
+        return "The temperature is infinite: by the fit rows the logits say nothing, all classes get the same share."
+    shown = f"Temperature {temperature:.3g}"
+    if temperature < 0:
+        return f"{shown}, below 0: by the fit rows the most probable class is the least frequent; check the columns."
+    if abs(temperature - 1) < _CLOSE:
+        return f"{shown}, about 1: probabilities stay nearly as they are."
+    where, how = ("above", "over") if temperature > 1 else ("below", "under")
+    return f"{shown}, {where} 1: logits are divided by it; by the fit rows the model is {how}-confident."
+
+
+def _made(document: Document) -> str:
+    """Such as ``Fitted to 20 rows of the 3 clients that answered (asked 5 times); judged on 9 held-out rows.``"""
+    results, fit = document["results"], document["results"]["fit"]
+    about = "about " if _noisy(document) else ""
+    rows = "rows" if fit["rows"] is None else f"{about}{figures.counted(fit['rows'], 'row')}"
+    settings = ", ".join((f"asked {_times(fit['sums'])}", *_settings(results)))
+    return (
+        f"Fitted to {rows} of {_asked(document)} ({settings}){_noise(fit['noise'])}; "
+        f"judged on {about}{figures.counted(results['rows'], 'held-out row')}."
+    )
+
+
+def _asked(document: Document) -> str:
+    """Which clients were fitted to, as far as is known: held-out clients and those who were not drawn have no part."""
+    clients = figures.counted(document["results"]["fit"]["clients"], "client")
+    if document["privacy"]["unit"] == "client":
+        return f"those of {clients} who are not held out"
+    drawn = document["results"]["parameters"].get("participation", 1.0) < 1
+    return f"cohorts of up to {clients}" if drawn else f"the {clients} that answered"
+
+
+def _weights(calibrator: Mapping[str, Any]) -> Iterator[str]:
+    """How much of a map that looks probabilities up is what it looks up, unless it is all."""
+    if "values" not in calibrator or min(calibrator["weights"]) == 1:
+        return
+    ends = {f"{end(calibrator['weights']):.2g}": None for end in (min, max)}
+    said = f"The steps of classes weigh {' to '.join(ends)}"
+    if calibrator["kind"] == "isotonic":
+        s = calibrator["inverse_temperature"]
+        yield f"{said}, the rest is {f'a temperature of {1 / s:.3g}' if s else 'an infinite temperature'}."
+    elif calibrator["kind"] == "binned-changed":
+        yield f"{said} where they change the most probable class, 1 elsewhere; the rest is the model's own probability."
+    else:
+        yield f"{said}, the rest is the model's own probability."
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
+
+
+def _settings(results: Results) -> Iterator[str]:
+    """How it was fitted, but for what goes without saying; the numbers of the map itself are no settings."""
+    usual = {"rounds": results["fit"]["sums"], "participation": 1}
+    clipped = results["parameters"].get("clip") is not None
+    for name, value in results["parameters"].items():
+        if isinstance(value, str) and (name != "clipping" or clipped):
+            yield f"{name} {value}"
+        elif isinstance(value, int | float) and name != "inverse_temperature" and usual.get(name) != value:
+            yield f"{name.replace('_', ' ')} {value:g}"
+
+
+def _noise(noise: Mapping[str, Any]) -> str:
+    """How large privacy noise is in what the map was computed from; the ways of fitting measure it differently."""
+    if "positives" in noise:
+        sizes = [figures.error(noise[name]) for name in ("positives", "negatives")]
+        return f", with noise of standard deviation {sizes[0]} (positives) and {sizes[1]} (negatives) in each count"
+    if "standard_deviation" in noise:
+        size = figures.error(noise["standard_deviation"])
+        return f", with noise of standard deviation {size} in each parameter and round"
+    if "relative" in noise:
+        return f", with noise of {noise['relative']:.2g} times what clients that all agree would amount to"
+    return ""
+
+
+# --- classes --------------------------------------------------------------------------------------------
+
+
+def classes(results: Results) -> Sheet:
+    """The classes with the largest calibration errors, before or after."""
+    entries = class_error_plots.ranked(results["classes"])
+    level = results["before"]["log_loss"]["level"]
+    worst = entries[:WORST]
+    some = f"the {WORST} largest of {len(results['classes'])}" if len(entries) > WORST else ""
+    rows = tuple(
+        (
+            Cell(text=str(entry["class"])),
+            Cell(text=f"{entry['rows']:,.0f}"),
+            *(metric_cell(entry[part]) for part in _PARTS),
+        )
+        for entry in worst
+    )
+    return Sheet(
+        title=f"Calibration errors of single classes{', ' + some if some else ''}",
+        head=("class", "held-out rows", f"before, {level:.0%} interval", "after"),
+        rows=rows,
+        notes=tuple(_about_classes(results)),
+    )
+
+
+def _about_classes(results: Results) -> Iterator[str]:
+    entries = results["classes"]
+    both = [entry for entry in entries if all(entry[part]["value"] is not None for part in _PARTS)]
+    if both:
+        better = sum(entry["after"]["value"] < entry["before"]["value"] for entry in both)
+        yield f"The error is smaller after than before for {better} of {len(both)} classes."
+        chance = sum(doubtful(entry["after"]) for entry in both)
+        if chance:
+            yield f"What sampling and noise alone would show makes up most of it for {chance} of them after."
+    yield from reasons(
+        (f"class {entry['class']}, {part}", entry[part])
+        for entry in entries
+        for part in _PARTS
+        if entry[part].get("reason") != results[part]["classwise_calibration_error"].get("reason")
+    )
+
+
+class ClassCalibrationDocument(CalibrationDocument):
+    """Calibration of a classifier with several classes."""
+
+    use: ClassVar[str] = "Classification, calibrated"
+    metrics: ClassVar[Mapping[str, MetricRecord]] = CLASS_METRICS
+    shown_metric: ClassVar[str] = "expected_calibration_error"
+
+    def contents(self, document: Document) -> Iterator[Piece]:
+        """See `contents`."""
+        return contents(document)
+
+    def verdict(self, document: Document) -> str:
+        """Whether to use the calibrator, and why."""
+        return str(document["results"]["reason"])

@@ -1,0 +1,218 @@
+"""The plots of a multiclass calibration: reliability, the errors of classes, fitted steps. Reads only the JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import altair as alt
+
+from fedassay.documents import figures, plots, reliability_plots
+from fedassay.documents.palette import BLUE, GREEN, INK, MUTED, ORANGE, PAPER, PURPLE, RED
+
+Entry = Mapping[str, Any]
+
+FEW = 30
+"""Up to so many classes have a line each; more of them stand side by side."""
+
+MOST = 100
+"""Classes of a plot: of more, those with the largest errors."""
+
+MOST_RISING, MOST_JAGGED = 4, 2
+"""Curves that can still be told apart: that only rise, and others."""
+
+BELIEVED = 0.1
+"""The weight below which the curve of a class hardly counts, and is not worth a look."""
+
+_COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
+_WIDTH, _HEIGHT, _LINE, _COLUMN = 340, 280, 20, 7.5
+_KINDS = ["before", "after"]
+
+
+# --- reliability ----------------------------------------------------------------------------------------
+
+
+def reliability(results: Entry, part: str) -> alt.LayerChart:
+    """The reliability diagram of the most probable class, ``before`` or ``after``."""
+    shown = {
+        "reliability_curve": results["reliability_curve"][part],
+        "expected_calibration_error": results[part]["expected_calibration_error"],
+    }
+    return plots.framed(reliability_plots.reliability(shown, name=f"Top label, {part}"))
+
+
+def reliability_alternative(results: Entry, part: str) -> str:
+    """The plot in words."""
+    error = figures.value(results[part]["expected_calibration_error"])
+    return f"Reliability diagram of the most probable class {part} calibration, on held-out rows: ECE {error}"
+
+
+# --- the errors of classes ------------------------------------------------------------------------------
+
+
+def ranked(classes: Sequence[Entry]) -> list[Entry]:
+    """The classes that have an error, before or after, from the largest."""
+    return sorted((entry for entry in classes if _largest(entry) >= 0), key=_largest, reverse=True)
+
+
+def _largest(entry: Entry) -> float:
+    return max(-1.0 if entry[part]["value"] is None else float(entry[part]["value"]) for part in _KINDS)
+
+
+def errors(classes: Sequence[Entry]) -> alt.LayerChart:
+    """Each class before and after, and a line between them: red where the error grows."""
+    entries = ranked(classes)[:MOST]
+    names = [str(entry["class"]) for entry in entries]
+    dots = [
+        {"class": str(entry["class"]), "part": part, "error": entry[part]["value"]}
+        for entry in entries
+        for part in _KINDS
+        if entry[part]["value"] is not None
+    ]
+    lines = [
+        {"class": str(entry["class"]), "from": ends[0], "to": ends[1], "grows": ends[1] > ends[0]}
+        for entry in entries
+        if None not in (ends := [entry[part]["value"] for part in _KINDS])
+    ]
+    chart = _down(lines, dots, names) if len(entries) <= FEW else _across(lines, dots, names)
+    some = f"; the {MOST} largest of {len(classes)}" if len(entries) < len(classes) else ""
+    words = plots.titled("Calibration error by class", f"from before to after; red: it grows{some}")
+    return plots.framed(chart.properties(title=words))
+
+
+def _down(lines: list[dict[str, Any]], dots: list[dict[str, Any]], names: list[str]) -> alt.LayerChart:
+    """A line for each class, the largest error on top."""
+    place = alt.Y(
+        "class:N",
+        sort=names,
+        title="class",
+        axis=alt.Axis(ticks=False, domain=False, grid=True, labelPadding=6),
+    )
+    rules = _between(lines).encode(
+        y=place, x=alt.X("from:Q", title="calibration error", axis=alt.Axis(tickCount=5)), x2="to:Q"
+    )
+    points = _dots(dots).encode(y=place, x="error:Q")
+    return alt.layer(rules, points).properties(width=_WIDTH, height=_LINE * len(names))
+
+
+def _across(lines: list[dict[str, Any]], dots: list[dict[str, Any]], names: list[str]) -> alt.LayerChart:
+    """A column for each class, the largest error at the left: there would be too many lines."""
+    axis = alt.Axis(labelAngle=-90, labelFontSize=7, ticks=False, labelOverlap=False, labelPadding=3)
+    place = alt.X("class:N", sort=names, title="class", axis=axis)
+    rules = _between(lines).encode(x=place, y=alt.Y("from:Q", title="calibration error"), y2="to:Q")
+    points = _dots(dots, size=22).encode(x=place, y="error:Q")
+    return alt.layer(rules, points).properties(width=_COLUMN * len(names), height=_HEIGHT)
+
+
+def _between(lines: list[dict[str, Any]]) -> alt.Chart:
+    colour = alt.Color("grows:N", legend=None, scale=alt.Scale(domain=[False, True], range=[MUTED, RED]))
+    return alt.Chart(alt.Data(values=lines)).mark_rule(strokeWidth=1.5).encode(color=colour)
+
+
+def _dots(dots: list[dict[str, Any]], *, size: int = 60) -> alt.Chart:
+    """Open before, filled after: told apart without colours too."""
+    legend = alt.Legend(title=None, orient="top")
+    fill = alt.Scale(domain=_KINDS, range=[PAPER, BLUE])
+    stroke = alt.Scale(domain=_KINDS, range=[INK, BLUE])
+    return (
+        alt.Chart(alt.Data(values=dots))
+        .mark_point(size=size, strokeWidth=1.5, opacity=1, fillOpacity=1)
+        .encode(
+            fill=alt.Fill("part:N", scale=fill, legend=legend),
+            stroke=alt.Stroke("part:N", scale=stroke, legend=legend),
+        )
+    )
+
+
+def errors_alternative(classes: Sequence[Entry]) -> str:
+    """The plot in words."""
+    said = []
+    for part in _KINDS:
+        known = [
+            (entry[part]["value"], entry["class"]) for entry in classes if entry[part]["value"] is not None
+        ]
+        if known:
+            most, which = max(known)
+            least = min(known)[0]
+            said.append(f"{part} from {figures.error(least)} to {figures.error(most)} (class {which})")
+    return f"Calibration errors of {len(classes)} classes on held-out rows: {', '.join(said)}"
+
+
+# --- fitted steps ---------------------------------------------------------------------------------------
+
+
+def stepped(results: Entry) -> list[int]:
+    """The classes whose fitted steps are drawn: believed, and with the largest errors where these are known."""
+    calibrator = results["calibrator"]
+    if not {"weights", "values"} <= set(calibrator):
+        return []
+    most = MOST_RISING if calibrator["kind"] == "isotonic" else MOST_JAGGED
+    places = [entry["class"] for entry in sorted(results["classes"], key=_largest, reverse=True)]
+    return [place for place in places if calibrator["weights"][place] >= BELIEVED][:most]
+
+
+def steps(results: Entry) -> alt.LayerChart:
+    """What becomes of a probability in each bin, for a few classes."""
+    calibrator, places = results["calibrator"], stepped(results)
+    names = [_name(calibrator, place) for place in places]
+    points = [
+        {"class": name, "order": order, "probability": x, "value": y}
+        for name, place in zip(names, places, strict=True)
+        for order, (x, y) in enumerate(_corners(edges(calibrator), calibrator["values"][place]))
+    ]
+    line = alt.Chart(alt.Data(values=points)).mark_line(strokeWidth=2, clip=True)
+    lines = line.encode(
+        x=alt.X("probability:Q", title="probability by the model", scale=alt.Scale(domain=[0, 1])),
+        y=alt.Y("value:Q", title="fitted value", scale=alt.Scale(domain=[0, 1])),
+        order="order:Q",
+        color=alt.Color(
+            "class:N",
+            scale=alt.Scale(domain=names, range=list(_COLOURS[: len(names)])),
+            legend=alt.Legend(title=None, orient="bottom", columns=2, labelLimit=240),
+        ),
+    )
+    words = plots.titled("Fitted steps", "not yet weighed, nor made to add up to 1")
+    return plots.framed(plots.square(alt.layer(plots.diagonal(), lines), words))
+
+
+def _name(calibrator: Entry, place: int) -> str:
+    return f"class {place} (weight {calibrator['weights'][place]:.2g})"
+
+
+def edges(calibrator: Entry) -> list[float]:
+    """The edges of the bins of a map: uniform, or equally spaced in the logit where the map has a `reach`.
+
+    Examples
+    --------
+    >>> edges({"values": [[0.1, 0.2, 0.6, 0.7]]})
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    >>> [round(edge, 4) for edge in edges({"values": [[0.1, 0.2, 0.6, 0.7]], "reach": 4.0})]
+    [0.0, 0.1192, 0.5, 0.8808, 1.0]
+    """
+    bins = len(calibrator["values"][0])
+    if "reach" not in calibrator:
+        return [m / bins for m in range(bins + 1)]
+    steps = (calibrator["reach"] * (2 * m / bins - 1) for m in range(1, bins))
+    return [0.0, *(1 / (1 + math.exp(-step)) for step in steps), 1.0]
+
+
+def _corners(bounds: Sequence[float], values: Sequence[float]) -> list[tuple[float, float]]:
+    """A step function as the corners of its graph, without those in the middle of a run."""
+    corners = [(bounds[0], values[0])]
+    for place, (old, new) in enumerate(pairwise(values), start=1):
+        if new != old:
+            corners += [(bounds[place], old), (bounds[place], new)]
+    return [*corners, (bounds[-1], values[-1])]
+
+
+def steps_alternative(results: Entry) -> str:
+    """The plot in words."""
+    calibrator = results["calibrator"]
+    said = (
+        f"{_name(calibrator, place)} from {calibrator['values'][place][0]:.2g} to "
+        f"{calibrator['values'][place][-1]:.2g}"
+        for place in stepped(results)
+    )
+    return f"Fitted steps of some classes, over probabilities from 0 to 1: {'; '.join(said)}"

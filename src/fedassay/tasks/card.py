@@ -1,0 +1,90 @@
+"""The card of a kind of task: what every face needs to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fedassay.cards import Catalogue, Named
+
+if TYPE_CHECKING:
+    from fedassay.documents.kind import KindDocument
+    from fedassay.tasks.study_rules import StudyRules
+
+
+NO_RULES: Named[Any] = Named("fedassay.tasks.study_rules:StudyRules")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindCard:
+    """What faces need to know of a kind of task.
+
+    Parameters
+    ----------
+    name : in commands, study files, requests and results.
+    title : heading of a report about a single task.
+    section : heading among the tasks of a study.
+    order : place in reports; a reader asks first whether the model is good, then whether it is calibrated.
+    purpose : comment in the first study file.
+    task : the frozen dataclass with `steps`, whose fields are its parameters.
+    parameters : the frozen dataclass that the task inherits them from, in a module that imports little; the task itself
+        where nothing is said.
+    document : what a report shows of it.
+    asked_as : name under which users ask for it, where that is another: the columns then decide between the kinds.
+    columns : roles of the columns that it always reads; they tell it from other kinds of the same `asked_as`.
+    rules : what a study file implies for it.
+    in_first_study : whether `fedassay init` proposes it.
+    example : parameters with which it can be planned before anything is known of the data.
+    forecast : predicts its errors, for the planner (`planning.Forecast`).
+    artefact : makes what is stored and applied later of a `Result`; None if nothing is.
+    artefact_file : file of the artefact in a study's folder, where the task has the name of its kind.
+    """
+
+    name: str
+    title: str
+    section: str
+    order: int
+    purpose: str
+    task: Named[type[Any]]
+    document: Named[type[KindDocument]]
+    forecast: Named[type[Any]]
+    parameters: Named[type[Any]] | None = None
+    asked_as: str = ""
+    columns: tuple[str, ...] = ()
+    rules: Named[type[StudyRules]] = NO_RULES
+    in_first_study: bool = False
+    example: Mapping[str, Any] = field(default_factory=dict)
+    artefact: Named[Callable[[Any], Any]] | None = None
+    artefact_file: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "asked_as", self.asked_as or self.name)
+
+    @property
+    def declared(self) -> Named[type[Any]]:
+        """The class that declares the parameters."""
+        return self.parameters or self.task
+
+    @property
+    def study_rules(self) -> StudyRules:
+        """Its rules, for its columns."""
+        return self.rules.load()(self.columns)
+
+    def file_of(self, name: str) -> str:
+        """File of the artefact of a task of this name.
+
+        Examples
+        --------
+        >>> KINDS["calibrate-classes"].file_of("calibrate"), KINDS["conformal"].file_of("strict")
+        ('calibrator.json', 'strict.json')
+        """
+        return self.artefact_file if self.artefact_file and name == self.asked_as else f"{name}.json"
+
+
+KINDS: Catalogue[KindCard] = Catalogue(
+    "fedassay.kinds",
+    ("fedassay.tasks.*.card",),
+    what="task",
+)
+"""Every kind of task that is installed."""

@@ -1,0 +1,22 @@
+"""Card of conformal prediction."""
+
+from __future__ import annotations
+
+from fedassay.cards import Named
+from fedassay.tasks.card import KindCard
+
+CONFORMAL = KindCard(
+    name="conformal",
+    title="Conformal prediction",
+    section="Prediction sets",
+    order=40,
+    purpose="sets that hold the truth with the wanted probability, of two classes for each",
+    task=Named("fedassay.tasks.conformal.conformal:Conformal"),
+    parameters=Named("fedassay.tasks.conformal.parameters:ConformalParameters"),
+    document=Named("fedassay.tasks.conformal.document:ConformalDocument"),
+    forecast=Named("fedassay.planning.study_forecast_rows:ConformalForecast"),
+    artefact=Named("fedassay.artefacts.conformal:ConformalPredictor.of"),
+    rules=Named("fedassay.tasks.conformal.study_rules:ConformalRules"),
+    in_first_study=True,
+    example={"score_range": [0.0, 1.0]},
+)

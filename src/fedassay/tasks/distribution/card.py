@@ -1,0 +1,48 @@
+"""Cards of distribution functions, of quantiles by search, and of the test that is built on them."""
+
+from __future__ import annotations
+
+from fedassay.cards import Named
+from fedassay.tasks.card import KindCard
+
+ECDF = KindCard(
+    name="ecdf",
+    title="Distribution function",
+    section="Distribution",
+    order=60,
+    purpose="the distribution of the values",
+    task=Named("fedassay.tasks.distribution.ecdf:Ecdf"),
+    parameters=Named("fedassay.tasks.distribution.parameters:EcdfParameters"),
+    document=Named("fedassay.tasks.distribution.document:DistributionDocument"),
+    forecast=Named("fedassay.planning.study_forecast_rows:DistributionForecast"),
+    columns=("value",),
+    rules=Named("fedassay.tasks.distribution.study_rules:DistributionRules"),
+    in_first_study=True,
+)
+
+QUANTILES = KindCard(
+    name="quantiles",
+    title="Quantiles",
+    section="Quantiles",
+    order=70,
+    purpose="quantiles of the values, by search",
+    task=Named("fedassay.tasks.distribution.search:SearchQuantiles"),
+    parameters=Named("fedassay.tasks.distribution.parameters:SearchQuantilesParameters"),
+    document=Named("fedassay.tasks.distribution.document:QuantilesDocument"),
+    forecast=Named("fedassay.planning.study_forecast_rows:QuantilesForecast"),
+    columns=("value",),
+    rules=Named("fedassay.tasks.distribution.study_rules:DistributionRules"),
+)
+
+HOSMER_LEMESHOW = KindCard(
+    name="hosmer-lemeshow",
+    title="Hosmer-Lemeshow test of a binary classifier",
+    section="Hosmer-Lemeshow test",
+    order=20,
+    purpose="are the probabilities right, group by group?",
+    task=Named("fedassay.tasks.distribution.hosmer_lemeshow:HosmerLemeshow"),
+    parameters=Named("fedassay.tasks.distribution.parameters:HosmerLemeshowParameters"),
+    document=Named("fedassay.tasks.distribution.hosmer_lemeshow_document:HosmerLemeshowDocument"),
+    forecast=Named("fedassay.planning.study_forecast_scores:GroupTestForecast"),
+    columns=("score", "label"),
+)

@@ -1,0 +1,103 @@
+"""Parameters of distributions: curves, quantiles by search, and the Hosmer-Lemeshow test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from fedassay.errors import ParameterError
+from fedassay.parameters import Checked, Fraction, Interval, Stated
+from fedassay.tasks.shared_parameters import Intervals, ScoreBins
+
+Spacing = Literal["uniform", "logarithmic", "quantile"]
+SearchSpacing = Literal["uniform", "logarithmic"]
+Mechanism = Literal["auto", "tree", "path", "factorised"]
+Smoothing = Literal["none", "isotonic", "l1", "l2"]
+Method = Literal["free", "corrected", "published"]
+Degrees = Literal["Q", "Q-2"]
+
+MOST_POINTS = 1 << 20
+MOST_GROUPS = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range(Checked):
+    """Points between two public ends."""
+
+    lower: Annotated[float, Stated()] = 0.0
+    """Lower end of the range, which is public; smaller values count there."""
+    upper: Annotated[float, Stated()] = 1.0
+    """Upper end of the range, which is public; larger values count there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EcdfParameters(Range, Intervals):
+    """Parameters of `Ecdf`."""
+
+    points: Annotated[int, Interval(ge=2, le=MOST_POINTS)] = 1024
+    """Number of points, rounded up to a power of two."""
+    grid: Spacing | tuple[float, ...] = "uniform"
+    """Spacing of the points (quantile: dense where rows are), or the points themselves in place of a range."""
+    quantiles: tuple[Fraction, ...] = ()
+    """Quantiles to list. Others can be asked of the result later."""
+    mechanism: Mechanism = "auto"
+    """Placement of the noise; auto has the least."""
+    smoothing: Smoothing = "isotonic"
+    """Method that makes the noisy curve rise from 0 to 1."""
+    smoothed_points: Annotated[int, Interval(ge=1)] | None = None
+    """Number of points to smooth and show, evenly spread. Default: all."""
+    labelled: bool = False
+    """Release one curve for each of two labels, and the ROC curve."""
+    public_labels: bool = False
+    """Labels are public, so that a replaced row keeps its label (replace-one only)."""
+    precision: Annotated[float, Interval(gt=0, lt=1)] | None = None
+    """Largest half-width of the band from noise; a budget that is too small for it is refused first."""
+    expected_rows: Annotated[float, Interval(ge=1)] | None = None
+    """Number of rows to expect, for the precision."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchQuantilesParameters(Range, Intervals):
+    """Parameters of `SearchQuantiles`."""
+
+    quantiles: tuple[Fraction, ...] = (0.5,)
+    """Quantiles to search."""
+    points: Annotated[int, Interval(ge=2, le=MOST_POINTS)] = 4096
+    """Number of points, rounded up to a power of two."""
+    grid: SearchSpacing = "uniform"
+    """Spacing of the points."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HosmerLemeshowParameters(ScoreBins, Intervals):
+    """Parameters of `HosmerLemeshow`."""
+
+    method: Method = "free"
+    """Method: one score histogram (free), or groups first and then their sums (corrected, published)."""
+    groups: Annotated[int, Interval(ge=2, le=MOST_GROUPS)] = 10
+    """Number of groups of rows, of about equal size."""
+    degrees: Degrees = "Q"
+    """Degrees of freedom: Q for a frozen model on new rows, Q-2 for the rows it was fitted to."""
+    points: Annotated[int, Interval(ge=2, le=MOST_POINTS)] = 1024
+    """Points of the score distribution in which groups are searched, rounded up to a power of two."""
+    curve_share: Fraction = 0.1
+    """Share of the budget for the groups (corrected); the sums get the rest."""
+
+
+def check_range(given: Mapping[str, Any]) -> None:
+    """Refuse points whose range nobody has stated, or which are listed and have a range too."""
+    if not isinstance(given.get("grid", ""), str):
+        for name in ("lower", "upper", "points"):
+            if given.get(name) is not None:
+                raise ParameterError(
+                    name, f"got it beside the points of `grid`, expected one of them; leave `{name}` out."
+                )
+        return
+    for name in ("lower", "upper"):
+        if given.get(name) is None:
+            raise ParameterError(
+                name,
+                "missing; expected the range of the values, which is public and not read from the data; give `lower` "
+                "and `upper`.",
+            )

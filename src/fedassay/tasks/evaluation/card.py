@@ -1,0 +1,37 @@
+"""Cards of the evaluations: of two classes and of several."""
+
+from __future__ import annotations
+
+from fedassay.cards import Named
+from fedassay.tasks.card import KindCard
+
+EVALUATE = KindCard(
+    name="evaluate",
+    title="Evaluation of a binary classifier",
+    section="Evaluation",
+    order=10,
+    purpose="every metric of the model, with intervals",
+    columns=("score", "label"),
+    task=Named("fedassay.tasks.evaluation.evaluate:Evaluate"),
+    parameters=Named("fedassay.tasks.evaluation.parameters:EvaluateParameters"),
+    document=Named("fedassay.tasks.evaluation.document:EvaluationDocument"),
+    forecast=Named("fedassay.planning.study_forecast_scores:EvaluationForecast"),
+    rules=Named("fedassay.tasks.evaluation.study_rules:EvaluationRules"),
+    in_first_study=True,
+)
+
+EVALUATE_CLASSES = KindCard(
+    name="evaluate-classes",
+    asked_as="evaluate",
+    title="Evaluation of a classifier with several classes",
+    section="Evaluation",
+    order=11,
+    purpose=EVALUATE.purpose,
+    columns=("class", "logits"),
+    task=Named("fedassay.tasks.evaluation.multiclass:EvaluateMulticlass"),
+    parameters=Named("fedassay.tasks.evaluation.parameters:EvaluateMulticlassParameters"),
+    document=Named("fedassay.tasks.evaluation.classes_document:ClassEvaluationDocument"),
+    forecast=Named("fedassay.planning.study_forecast_classes:ClassEvaluationForecast"),
+    rules=Named("fedassay.tasks.evaluation.study_rules:ClassRules"),
+    example={"classes": 10},
+)

@@ -1,0 +1,21 @@
+"""Card of regression."""
+
+from __future__ import annotations
+
+from fedassay.cards import Named
+from fedassay.tasks.card import KindCard
+
+INFER = KindCard(
+    name="infer",
+    title="Regression",
+    section="Coefficients",
+    order=50,
+    purpose="coefficients of a regression, with intervals",
+    task=Named("fedassay.tasks.inference.infer:Infer"),
+    parameters=Named("fedassay.tasks.inference.parameters:InferParameters"),
+    document=Named("fedassay.tasks.inference.document:RegressionDocument"),
+    forecast=Named("fedassay.planning.study_forecast_rows:InferenceForecast"),
+    columns=("features", "target"),
+    rules=Named("fedassay.tasks.inference.study_rules:RegressionRules"),
+    in_first_study=True,
+)

@@ -1,0 +1,102 @@
+"""What a study file implies for a task, and which tasks build on others: each kind may have rules of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from fedassay.errors import ParameterError, UsageError
+
+Given = Mapping[str, Any]
+RangeOf = Callable[[str], list[float]]
+"""A public range for the values of a kind of score, proposed from the first rows."""
+
+
+class StudyRules:
+    """Rules of one kind of task; by default nothing is implied, and the kind builds on no other.
+
+    Parameters of a task are plain values here, as its section and the columns of the study give them.
+    """
+
+    implied_names: ClassVar[tuple[str, ...]] = ()
+    """Parameters that follow from the rest of the file where the section does not give them."""
+
+    builds_on: ClassVar[str] = ""
+    """Kind of task whose result it can take over; empty for none."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.columns = tuple(columns)
+
+    # --- reading --------------------------------------------------------------------------------------------
+
+    def roles(self, parameters: Given) -> tuple[str, ...]:
+        """Roles of the columns that the task reads."""
+        return self.columns
+
+    def implied(self, given: Given, columns: Mapping[str, str] | None, holdout: float) -> dict[str, Any]:
+        """Parameters that follow from the columns (None between sites) and the held-out share, whatever is given.
+
+        Raises `ParameterError` where the section contradicts the rest of the file.
+        """
+        return {}
+
+    def looked_up(self, parameters: Given) -> tuple[str, ...]:
+        """Parameters that are public knowledge and missing, which a simulation takes from the data."""
+        return ()
+
+    def require_public(self, parameters: Given) -> None:
+        """Refuse a task between sites, where what is public has to be stated: nobody may look it up."""
+        for name in self.looked_up(parameters):
+            raise ParameterError(
+                name, "missing; between sites it must be said, because it is information about rows."
+            )
+
+    def stand_in(self, parameters: Given) -> dict[str, Any]:
+        """Parameters as far as they can be taken for known before data are looked at."""
+        return dict(parameters)
+
+    # --- a first study --------------------------------------------------------------------------------------
+
+    def column_sets(self) -> tuple[frozenset[str], ...]:
+        """Sets of roles, each of which is enough for the task."""
+        return (frozenset(self.columns),)
+
+    def first_entries(
+        self, columns: Given, level: float | None, classes: int | None, range_of: RangeOf
+    ) -> dict[str, Any]:
+        """Entries that a first study cannot do without."""
+        return {}
+
+    # --- rows -----------------------------------------------------------------------------------------------
+
+    def holds_out(self, parameters: Given) -> bool:
+        """Whether the task fits something to a part of the rows and judges it on the others."""
+        return False
+
+    def can_build(self, parameters: Given) -> bool:
+        """Whether the task, with these parameters, can take over a result of `builds_on`."""
+        return False
+
+    def require_base(self, name: str, base: str, parameters: Given) -> None:
+        """Refuse a task that cannot build on another one, which its study names."""
+        raise UsageError(f"{name}: it builds on no other task, expected none; leave out after = {base!r}.")
+
+    def informed(self, task: Any, results: Given) -> Any:
+        """The task with what its base has found."""
+        raise NotImplementedError
+
+
+def same_holdout(given: Given, holdout: float, *, besides: tuple[float, ...] = ()) -> dict[str, Any]:
+    """The study's held-out share as a parameter; another one is refused."""
+    found = given.get("holdout")
+    if found is not None and found not in (holdout, *besides):
+        raise ParameterError(
+            "holdout",
+            f"got {found:g}, but the study holds out {holdout:g} ([split]); leave it out.",
+        )
+    return {"holdout": holdout}
+
+
+def missing_classes(parameters: Given) -> tuple[str, ...]:
+    """The number of classes, where it is not given."""
+    return () if "classes" in parameters else ("classes",)

@@ -1,0 +1,343 @@
+"""The two requests and replies of a secure sum: what parties agree on, and how strangers' messages are read.
+
+Clients and members believe nothing that they are told: each computes the numbers and the session for itself, and
+raises `ProtocolError` for anything else than an honest coordinator would send. The coordinator takes a malformed reply
+for a silent client.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from fedassay import wire
+from fedassay.crypto.field61 import Elements, require_reduced
+from fedassay.crypto.keys import KEY_BYTES, context
+from fedassay.crypto.prekeys import Prekey
+from fedassay.errors import FedassayError, ProtocolError
+from fedassay.protocol import COORDINATOR, SECOND_SERVER, Credentials, Message, Plan, Request, TrustModel
+from fedassay.trust.one_shot_sizes import Sizes, colluders_of
+from fedassay.trust.question import canonical, question
+
+SPOKEN = "secure sum: message"
+ANSWERED = "secure sum: answer"
+"""The purposes for which clients sign what they send, and members the set that they answer."""
+
+SIGNATURE_BYTES = 64
+DIGEST_BYTES = 32
+
+_VERSION = "one-shot sum 1: p = 2^61 - 1, entries at 1..l, members at l + 1.."
+
+
+def require(holds: bool, sentence: str) -> None:  # noqa: FBT001
+    """Refuse what the coordinator sent."""
+    if not holds:
+        raise ProtocolError(f"secure sum: {sentence}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What all parties of an exchange agree on; `session` is a digest of all of it.
+
+    Parameters
+    ----------
+    cohort : the clients that are asked, sorted.
+    members : who answers in the second leg, in the order of their shares, with their prekeys.
+    deadline : until when members may be asked (seconds since 1970).
+    asker : the coordinator's public key as text.
+    roster : a digest of the public keys that are pinned for cohort and members; empty in a simulation.
+    """
+
+    exchange: bytes
+    question: bytes
+    trust: bytes
+    noise: tuple[str, ...]
+    length: int
+    cohort: tuple[str, ...]
+    members: tuple[tuple[str, Prekey], ...]
+    deadline: int
+    asker: str
+    roster: bytes
+    sizes: Sizes
+
+    @classmethod
+    def of(
+        cls,
+        trust: TrustModel,
+        *,
+        exchange: bytes,
+        plans: Sequence[Plan],
+        cohort: Sequence[str],
+        members: Sequence[tuple[str, Prekey]],
+        deadline: int,
+        asker: str,
+        credentials: Credentials | None,
+        sizes: Sizes,
+    ) -> Terms:
+        """The terms of an exchange, as its coordinator and each client make them alike."""
+        public = {field.name: getattr(trust, field.name) for field in fields(cast(Any, trust))}
+        return cls(
+            exchange=exchange,
+            question=question(plans),
+            trust=canonical([trust.name, public]),
+            noise=tuple(plan.noise.law for plan in plans),
+            length=sum(plan.query.of.length for plan in plans),
+            cohort=tuple(sorted(cohort)),
+            members=tuple(members),
+            deadline=deadline,
+            asker=asker,
+            roster=digest_of_keys(keys_of([*cohort, *(name for name, _ in members)], credentials)),
+            sizes=sizes,
+        )
+
+    @cached_property
+    def agreed(self) -> bytes:
+        """All of it, as bytes."""
+        agreed = {
+            "version": _VERSION,
+            "exchange": self.exchange,
+            "question": self.question,
+            "trust": self.trust,
+            "noise": list(self.noise),
+            "length": self.length,
+            "cohort": list(self.cohort),
+            "members": self._members,
+            "deadline": self.deadline,
+            "asker": self.asker,
+            "roster": self.roster,
+            "sizes": [getattr(self.sizes, field.name) for field in fields(self.sizes)],
+        }
+        return wire.encode(agreed)
+
+    @cached_property
+    def session(self) -> bytes:
+        """The digest that all pads and signatures of the exchange are bound to."""
+        return hashlib.sha256(self.agreed).digest()
+
+    @property
+    def columns(self) -> int:
+        """How many elements a pad, a share and an answer have."""
+        return self.sizes.packing.columns(self.length)
+
+    def to_message(self) -> Message:
+        """What the coordinator tells: everything else each party computes for itself."""
+        return {"cohort": list(self.cohort), "members": self._members, "deadline": self.deadline}
+
+    @property
+    def _members(self) -> list[list[Any]]:
+        return [[name, prekey.packed()] for name, prekey in self.members]
+
+    def pad_info(self, client: str, member: str, public: bytes) -> bytes:
+        """What the key of a pad is bound to, besides the session."""
+        return context("pad", client, member, public)
+
+    def spoken(self, client: str, public: bytes, digest: bytes) -> bytes:
+        """What a client signs: these are my key and my corrections."""
+        return context("message", self.session, client, public, digest)
+
+    def answered(self, clients: Sequence[str], set_digest: bytes) -> bytes:
+        """What a member signs: I have answered once in this session, on these clients' messages."""
+        return answered_words(self.session, clients, set_digest)
+
+
+def answered_words(session: bytes, clients: Sequence[str], set_digest: bytes) -> bytes:
+    """The words under a member's answer, which `fedassay verify` checks again."""
+    names = _digest("clients", list(clients))
+    return context("answer", session, names, len(clients), set_digest)
+
+
+def keys_of(names: Iterable[str], credentials: Credentials | None) -> dict[str, bytes]:
+    """The public keys that a party has pinned for these sites; none in a simulation."""
+    return {} if credentials is None else {name: credentials.sites[name] for name in sorted({*names})}
+
+
+def digest_of_keys(keys: Mapping[str, bytes]) -> bytes:
+    """The digest of pinned keys that the terms hold, so that all sites must have pinned the same."""
+    return _digest("roster", [[name, keys[name]] for name in sorted(keys)]) if keys else b""
+
+
+def _digest(what: str, items: list[Any]) -> bytes:
+    """The digest of a list, which the wire format makes one unambiguous string of."""
+    return hashlib.sha256(wire.encode({what: items})).digest()
+
+
+# --- what parties are told ----------------------------------------------------------------------------------
+
+
+class Told(NamedTuple):
+    """The content of a request, well formed but not judged."""
+
+    cohort: tuple[str, ...]
+    members: tuple[tuple[str, Prekey], ...]
+    deadline: int
+
+
+def told(request: Request, *, more: frozenset[str] = frozenset()) -> Told:
+    """The terms in a request that has these fields and `more`: names in order, each once, all of them sites."""
+    message = request.message
+    require(message.keys() == {"cohort", "members", "deadline"} | more, "the message has other fields.")
+    cohort, members, deadline = message["cohort"], message["members"], message["deadline"]
+    require(type(deadline) is int and 0 <= deadline < 2**63, "the deadline is no time.")
+    require(isinstance(cohort, list) and all(isinstance(n, str) for n in cohort), "the cohort is no list.")
+    require(cohort == sorted(set(cohort)), "the cohort's names are not in order, each once.")
+    require(
+        len(cohort) == request.cohort, f"got {len(cohort)} clients, expected {request.cohort} as was said."
+    )
+    pairs: list[Any] = members if isinstance(members, list) else [None]
+    require(all(isinstance(p, list) and len(p) == 2 and isinstance(p[0], str) for p in pairs), "no members.")
+    prekeys = tuple((name, Prekey.unpacked(statement)) for name, statement in pairs)
+    names = {name for name, _ in prekeys}
+    require(
+        len(names) == len(prekeys) == len({prekey.public for _, prekey in prekeys}),
+        "a member or a prekey is named twice.",
+    )
+    # The second server holds no rows, and the coordinator is a party of its own: with either, two would pass for three.
+    require(
+        not {COORDINATOR, SECOND_SERVER} & {*cohort, *names}, "the cohort holds a name that is no site's."
+    )
+    return Told(tuple(cohort), prekeys, deadline)
+
+
+def require_pinned(found: Told, request: Request, sizes: Sizes, *, collusion: float, whole: bool) -> None:
+    """Believe only parties that this site has pinned, and count colluders over all of those.
+
+    `whole` says that the cohort must be the whole roster: rules about other sets of clients hold only where every
+    honest site has seen all of them.
+    """
+    credentials, N = request.credentials, request.plans[0].setting.clients
+    if credentials is None:
+        require(not whole or len(found.cohort) == N, "the cohort is not the whole roster, as was agreed.")
+        return
+    sites = credentials.sites
+    require(
+        sites.keys() >= {*found.cohort, *dict(found.members)},
+        "it names a client whose key is not pinned here.",
+    )
+    require(
+        colluders_of(credentials.pinned, collusion) <= sizes.colluders,
+        f"colluders are counted over {N:,} sites, expected the {credentials.pinned:,} of this site's roster; use a "
+        "site's file with the roster of this study alone.",
+    )
+    require(
+        not whole or len(found.cohort) == credentials.pinned, "the cohort is not this site's whole roster."
+    )
+    for name, prekey in found.members:
+        require(
+            prekey.is_of(name, coordinator=request.asker, credentials=credentials),
+            f"the prekey of {name!r} is not signed by the key that is pinned for it.",
+        )
+    assert request.membership is not None
+    request.membership.require_fresh(found.members, until=found.deadline)
+
+
+class Spoken(NamedTuple):
+    """A client's message, without its corrections."""
+
+    public: bytes
+    digest: bytes
+    signature: bytes
+
+    def to_message(self) -> Message:
+        """As plain values."""
+        return self._asdict()
+
+
+class NamedSet(NamedTuple):
+    """The clients whose sum is opened, each with its message, in the order of the cohort."""
+
+    clients: dict[str, Spoken]
+    digest: bytes
+
+    @classmethod
+    def of(cls, terms: Terms, clients: Mapping[str, Spoken]) -> NamedSet:
+        """The set of these clients."""
+        ordered = {name: clients[name] for name in terms.cohort if name in clients}
+        return cls(
+            ordered, _digest("set", [terms.session, *([name, *said] for name, said in ordered.items())])
+        )
+
+    def to_message(self, terms: Terms) -> list[list[Any]]:
+        """Clients by their places in the cohort."""
+        places = {name: place for place, name in enumerate(terms.cohort)}
+        return [[places[name], *spoken] for name, spoken in self.clients.items()]
+
+
+def told_set(request: Request, terms: Terms) -> NamedSet:
+    """The set in a request for an answer: large enough, of clients who have each signed what is said of them."""
+    named = request.message["named"]
+    entries: list[Any] = named if isinstance(named, list) else [None]
+    for entry in entries:
+        require(isinstance(entry, list) and len(entry) == 4 and type(entry[0]) is int, "the set is no list.")
+        require(_is_spoken(*entry[1:]), "the set holds something that is no client's message.")
+    places = [entry[0] for entry in entries]
+    require(
+        places == sorted(set(places)) and (not places or 0 <= places[0] <= places[-1] < len(terms.cohort)),
+        "the set's clients are not in order, each once, or not in the cohort.",
+    )
+    require(
+        len(entries) >= terms.sizes.least,
+        f"got a set of {len(entries)} clients, expected at least {terms.sizes.least}.",
+    )
+    clients = {terms.cohort[place]: Spoken(*rest) for place, *rest in entries}
+    require(len({spoken.public for spoken in clients.values()}) == len(clients), "two clients have one key.")
+    credentials = request.credentials
+    for name, spoken in clients.items() if credentials is not None else ():
+        assert credentials is not None
+        require(
+            credentials.verifies(
+                name, SPOKEN, terms.spoken(name, spoken.public, spoken.digest), spoken.signature
+            ),
+            f"the message of {name!r} is not signed by the key that is pinned for it.",
+        )
+    return NamedSet.of(terms, clients)
+
+
+def _is_spoken(public: object, digest: object, signature: object) -> bool:
+    return (
+        isinstance(public, bytes)
+        and isinstance(digest, bytes)
+        and isinstance(signature, bytes)
+        and len(public) == KEY_BYTES
+        and len(digest) == DIGEST_BYTES
+        and len(signature) in (0, SIGNATURE_BYTES)
+    )
+
+
+# --- what the coordinator reads -------------------------------------------------------------------------------
+
+
+def digest_of(corrections: Elements) -> bytes:
+    """The digest of a client's corrections, which it signs."""
+    return hashlib.sha256(np.ascontiguousarray(corrections, "<u8").data).digest()
+
+
+def read_spoken(reply: object, terms: Terms) -> tuple[Spoken, Elements] | None:
+    """A client's message and its corrections; None if it is not exactly of the expected form."""
+    if not isinstance(reply, dict) or reply.keys() != {"public", "corrections", "signature"}:
+        return None
+    rows = terms.sizes.members - terms.sizes.threshold
+    try:
+        corrections = require_reduced(reply["corrections"], shape=(rows, terms.columns), what="corrections")
+    except FedassayError:
+        return None
+    spoken = Spoken(reply["public"], digest_of(corrections), reply["signature"])
+    return (spoken, corrections) if _is_spoken(*spoken) else None
+
+
+def read_answer(reply: object, terms: Terms) -> tuple[Elements, bytes] | None:
+    """A member's answer and its signature; None if it is not exactly of the expected form."""
+    if not isinstance(reply, dict) or reply.keys() != {"answer", "signature"}:
+        return None
+    try:
+        answer = require_reduced(reply["answer"], shape=(terms.columns,), what="answer")
+    except FedassayError:
+        return None
+    signature = reply["signature"]
+    if not isinstance(signature, bytes) or len(signature) not in (0, SIGNATURE_BYTES):
+        return None
+    return answer, signature

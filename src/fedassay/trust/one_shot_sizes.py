@@ -1,0 +1,196 @@
+"""How many members a secure sum has, how many of them may fall silent or collude, and how far entries are packed.
+
+Notation: N sites in the roster, n clients in the cohort, k members. C of all sites and c of the members may work for
+the coordinator; D₀ clients and D₁ members may fall silent. Shares of t members say nothing, r = t + l open everything.
+
+**Rule: 3(t + 1) > 2k + c.** Then, whatever sets of clients a coordinator names to whichever member, it learns the total
+over one set of honest clients, or nothing (proof in `docs/explanation/secure-sum.md`). With t = k − D₁ − l the rule
+reads k ≥ 3D₁ + c + 3l − 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil, floor
+
+from scipy.special import bdtr
+
+from fedassay.crypto.packed import Packing
+from fedassay.errors import ProtocolError, TooFewClients
+
+LARGEST_COMMITTEE = 1000
+"""Up to so many sites all are members if none are named; beyond, every site would agree on keys with thousands."""
+
+NAMED = 16
+"""How many members plans and simulations assume where some have to be named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """The numbers of one exchange, computed by every party for itself."""
+
+    clients: int
+    members: int
+    colluders: int
+    """C: how many sites of the roster may work for the coordinator."""
+    colluding_members: int
+    silent_clients: int
+    silent_members: int
+    packed: int
+    least: int
+    """A total over fewer clients is opened by no honest member."""
+
+    @classmethod
+    def from_list(cls, numbers: Sequence[object]) -> Sizes:
+        """The numbers in the order of the fields, from a stranger; `ProtocolError` if they are none."""
+        if len(numbers) != len(fields(cls)) or not all(type(one) is int and one >= 0 for one in numbers):
+            raise ProtocolError("sizes: expected whole numbers.")
+        found = cls(**{field.name: one for field, one in zip(fields(cls), numbers, strict=True)})  # type: ignore[arg-type]
+        found.require_rule()
+        return found
+
+    def require_rule(self) -> None:
+        """Refuse numbers by which more than one total could open."""
+        k, c = self.members, self.colluding_members
+        if not (3 * (self.threshold + 1) > 2 * k + c and c <= self.threshold and self.packed >= 1):
+            raise ProtocolError("sizes: by these numbers, more than one total could open.")
+
+    @property
+    def threshold(self) -> int:
+        """t: how many members' shares say nothing."""
+        return self.members - self.silent_members - self.packed
+
+    @property
+    def needed(self) -> int:
+        """r: how many members must answer."""
+        return self.members - self.silent_members
+
+    @property
+    def honest(self) -> int:
+        """M: how many honest clients are in every total that opens."""
+        return self.least - self.colluders
+
+    def chance(self, missed: float = 0.1) -> float:
+        """How probable it is that a total opens, if each site misses each pass with this probability.
+
+        Examples
+        --------
+        >>> fractions = {"dropout": 0.2, "collusion": 0.1, "smallest": 3}
+        >>> [round(sizes(clients=n, roster=n, members=n, **fractions).chance(), 2) for n in (3, 10, 40)]
+        [0.53, 0.86, 0.97]
+        """
+        spoke = bdtr(self.silent_clients, self.clients, missed)
+        return float(spoke * bdtr(self.silent_members, self.members, missed))
+
+    @property
+    def packing(self) -> Packing:
+        """The sharing with these numbers."""
+        return Packing(members=self.members, threshold=self.threshold, packed=self.packed)
+
+
+def share_of(fraction: float, count: int) -> Fraction:
+    """The exact product: 0.29 is 29/100, not the double nearest to it.
+
+    Examples
+    --------
+    >>> share_of(0.29, 100)
+    Fraction(29, 1)
+    """
+    return Fraction(repr(float(fraction))) * count
+
+
+def tolerated(count: int, fraction: float) -> int:
+    """How many of so many parties make up at most this fraction.
+
+    Examples
+    --------
+    >>> tolerated(100, 0.29), tolerated(4, 0.2)
+    (29, 0)
+    """
+    return floor(share_of(fraction, count))
+
+
+def colluders_of(count: int, collusion: float) -> int:
+    """How many colluders are assumed among so many sites: rounded up, so that it is none only where none is asked for.
+
+    Examples
+    --------
+    >>> colluders_of(4, 0.1), colluders_of(40, 0.1), colluders_of(4, 0.0)
+    (1, 4, 0)
+    """
+    return ceil(share_of(collusion, count))
+
+
+def opening_words(answered: int, *, asked: int, needed: int) -> str:
+    """How many answers were spare when a total was opened, and what that means.
+
+    Examples
+    --------
+    >>> opening_words(9, asked=10, needed=8)
+    '9 of 10 members answered, 8 were needed: 1 spare. False rows were checked for.'
+    >>> opening_words(3, asked=3, needed=3)
+    '3 of 3 members answered, 3 were needed: none spare. False rows could not be noticed.'
+    """
+    spare = answered - needed
+    checked = "were checked for" if spare else "could not be noticed"
+    return (
+        f"{answered:,} of {asked:,} members answered, {needed:,} were needed: {spare or 'none'} spare. "
+        f"False rows {checked}."
+    )
+
+
+@lru_cache(maxsize=1024)
+def sizes(
+    *,
+    clients: int,
+    roster: int,
+    members: int,
+    dropout: float,
+    collusion: float,
+    smallest: int,
+    named: bool = False,
+    everybody: bool = False,
+) -> Sizes:
+    """The numbers for a cohort of `clients` out of `roster` sites, with so many members.
+
+    Guarantee: the rule of this module holds, for c = min(k, C) colluding members, or ⌈collusion·k⌉ if the members were
+    `named` and so are believed to have no more. With `everybody` no client may be silent. Of all choices that survive
+    D₁ = ⌊dropout·k⌋ silent members (fewer if the rule leaves no room for so many), entries are packed as far as
+    possible.
+
+    Examples
+    --------
+    >>> found = sizes(clients=10, roster=10, members=10, dropout=0.2, collusion=0.1, smallest=3)
+    >>> found.threshold, found.needed, found.packed, found.least, found.honest
+    (7, 8, 1, 8, 7)
+    >>> sizes(clients=3, roster=3, members=3, dropout=0.2, collusion=0.1, smallest=3).silent_members
+    0
+    """
+    C = colluders_of(roster, collusion)
+    c = colluders_of(members, collusion) if named else min(members, C)
+    silent = tolerated(members, dropout)
+    while silent > 0 and members <= 3 * silent + c:
+        silent -= 1
+    packed = (members - 3 * silent - c + 2) // 3
+    least = max(smallest, C + 2, clients - (0 if everybody else tolerated(clients, dropout)))
+    if packed < 1 or least > clients:
+        raise TooFewClients(
+            f"secure sum of {clients:,} clients with {members:,} members: {C:,} of {roster:,} sites are assumed to "
+            f"collude (collusion {collusion:.3g}), which needs a total over at least {max(smallest, C + 2):,} clients; "
+            "ask more sites, or lower `collusion`."
+        )
+    found = Sizes(
+        clients=clients,
+        members=members,
+        colluders=C,
+        colluding_members=c,
+        silent_clients=clients - least,
+        silent_members=silent,
+        packed=packed,
+        least=least,
+    )
+    found.require_rule()
+    return found

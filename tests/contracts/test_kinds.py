@@ -1,0 +1,351 @@
+"""The contract of every kind of task of this repository."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import spelling
+import tiny_rows
+from answers import Answers
+from kind_contract import Case, KindContract, WrongValue
+from own_kinds import BINARY, LOGITS, Logits, Ours, Scores
+from tiny_rows import few
+
+import fedassay
+from fedassay.tasks.catalogue import TASKS
+
+RANGE: dict[str, Any] = {"lower": 0.0, "upper": 128.0, "points": 16}
+
+LANGUAGE = "test_a_refusal_speaks_the_language_of_its_face"
+TYPES = "test_a_value_of_another_type_is_refused"
+DEFAULTS = "test_defaults_can_be_given"
+WRONG = "test_a_wrong_value_is_refused"
+CELL = "test_an_impossible_cell_is_refused_before_any_row_is_read"
+SCHEMA = "test_the_schema_describes_every_entry"
+CASES = ("values", "noisy", "undefined")
+
+TWO_CLASSES = "fedassay plan evaluate knows models with two classes only"
+
+OWN_PLAN: dict[str, str] = {
+    "test_a_plan_has_an_option_for_each_parameter": "the options of fedassay plan are written by hand, and some are "
+    "missing",
+    "test_a_plan_of_one_task_is_that_of_a_study_of_one": "each plan of a single task is a document of its own form, "
+    "computed in another way than that of a study",
+}
+NO_PLAN: dict[str, str] = {
+    "test_a_plan_has_an_option_for_each_parameter": "fedassay plan has no such command",
+    "test_planned_alone[values]": "fedassay plan has no such command",
+    "test_planned_alone[noisy]": "fedassay plan has no such command",
+    "test_a_plan_of_one_task_is_that_of_a_study_of_one": "fedassay plan has no such command",
+}
+CLASSES_FIRST = {
+    f"{CELL}[study]": "a study looks up the number of classes in the rows before it asks whether the trust model can"
+}
+TABLES = {f"{TYPES}[study]": "an inline table is accepted in the place of a list, as one without entries"}
+
+
+SEPARATION: dict[str, str] = dict.fromkeys(
+    (
+        "test_a_study_leaves_everything_behind[undefined]",
+        "test_its_certificate_is_verified[undefined]",
+        "test_the_result_of_a_study_is_valid[undefined]",
+        "test_what_has_no_value_has_a_reason",
+        *(
+            f"test_rendered_without_strange_words[{face}-undefined]"
+            for face in ("terminal", "html", "study-terminal", "study-html", "study-markdown")
+        ),
+        *(
+            f"test_a_reader_sees_why_there_is_no_value[{face}]"
+            for face in ("terminal", "html", "study-html", "study-markdown")
+        ),
+    ),
+    "a regression without a finite optimum is an error after its sums were released, and no result with a reason",
+)
+
+NO_STUDY: dict[str, str] = dict.fromkeys(
+    (
+        *(
+            f"{test}[{case}]"
+            for case in CASES
+            for test in (
+                "test_a_study_leaves_everything_behind",
+                "test_its_certificate_is_verified",
+                "test_the_result_of_a_study_is_valid",
+            )
+        ),
+        "test_python_runs_the_same_study",
+        *(
+            f"test_rendered_without_strange_words[study-{face}-{case}]"
+            for face in ("terminal", "html", "markdown")
+            for case in CASES
+        ),
+        *(f"test_a_reader_sees_why_there_is_no_value[study-{face}]" for face in ("html", "markdown")),
+    ),
+    "the pre-flight takes groups, here a number, for names of groups (pre_flight._rows), and refuses every such study",
+)
+
+
+class TestEvaluate(Scores):
+    implied: ClassVar = {"versus": "the column versus", "groups": "the column by"}
+    wrong: ClassVar = {
+        "thresholds": [1.5],
+        "height": 99,
+        "buckets": 0,
+        "transform": "cubic",
+        "level": 1.5,
+        "groups": ["a", "a"],
+        "versus": "maybe",
+        "per_site": "maybe",
+    }
+    holes: ClassVar = {
+        **OWN_PLAN,
+        **TABLES,
+        SCHEMA: "the schema of results does not describe score_distribution",
+    }
+
+
+class TestEvaluateClasses(Logits):
+    implied: ClassVar = {"classes": "the column logits"}
+    wrong: ClassVar = {"classes": 1, spelling.CLASS_BUCKETS: 0, "height": 99, "level": 1.5}
+    holes: ClassVar = {
+        **CLASSES_FIRST,
+        "test_planned_alone[values]": TWO_CLASSES,
+        "test_planned_alone[noisy]": TWO_CLASSES,
+        "test_a_plan_of_one_task_is_that_of_a_study_of_one": TWO_CLASSES,
+    }
+
+
+class TestCalibrate(Ours):
+    kind, command = "calibrate", "calibrate"
+    columns = BINARY
+    parameters: ClassVar = {"method": "platt", "height": 4}
+    expected: ClassVar = {**Ours.expected, "prevalence": 0.4, "auc": 0.8}
+    undefined = Case(trust="secure-sum", rows=few())
+    artefact, load = "calibrator.json", staticmethod(fedassay.load_calibrator)
+    applied = ("calibrated",)
+    wrong: ClassVar = {
+        "method": "magic",
+        "bins": 0,
+        "height": 99,
+        "buckets": 0,
+        "transform": "cubic",
+        "level": 1.5,
+    }
+    holes: ClassVar = OWN_PLAN
+
+
+class TestCalibrateClasses(Ours):
+    kind, command = "calibrate-classes", "calibrate"
+    columns = LOGITS
+    parameters: ClassVar = {"method": "temperature"}
+    expected: ClassVar = {**Ours.expected, "classes": 3}
+    undefined = Case(trust="secure-sum", rows=few())
+    artefact, load = "calibrate-classes.json", staticmethod(fedassay.load_calibrator)
+    applied = ("probability_0", "probability_1", "probability_2", "predicted_class")
+    implied: ClassVar = {"classes": "the column logits"}
+    wrong: ClassVar = {
+        "classes": 1,
+        "method": "magic",
+        "solver": "magic",
+        "rounds": 0,
+        "participation": 1.5,
+        "clip": -1.0,
+        "negative_clip": -1.0,
+        "clipping": "magic",
+        "weighting": "magic",
+        "averaging": "magic",
+        "height": 99,
+        spelling.CLASS_BUCKETS: 0,
+        spelling.HELD_OUT: 1.5,
+        "level": 1.5,
+    }
+    holes: ClassVar = {
+        **OWN_PLAN,
+        **CLASSES_FIRST,
+        f"{TYPES}[python]": "holdout is compared before its type is checked: a TypeError",
+    }
+
+
+class TestConformal(Ours):
+    kind, command = "conformal", "conformal"
+    columns: ClassVar = {"target": "t", "prediction": "p"}
+    parameters: ClassVar = {"method": "pooled", "score_range": [0.0, 4.0], "bins": 8}
+    expected: ClassVar = {"rows": 100, "clients": 4}
+    undefined = Case(trust="server-dp", epsilon=0.05)
+    artefact, load = "conformal.json", staticmethod(fedassay.ConformalPredictor.load)
+    applied = ("lower", "upper")
+    implied: ClassVar = {
+        spelling.SETS: "the columns",
+        "classes": "the column logits",
+        "groups": "the column by",
+        spelling.HELD_OUT: "the option holdout",
+    }
+    wrong: ClassVar = {
+        "method": "magic",
+        spelling.SETS: "magic",
+        "score_parameters": [1.0, 2.0, 3.0],
+        "level": 1.5,
+        "guarantee": "magic",
+        "confidence": WrongValue(value=1.5, context={"guarantee": "training-conditional"}),
+        "score_range": [4.0, 0.0],
+        "bins": 0,
+        spelling.CONDITIONAL: "magic",
+        "groups": WrongValue(value=["a", "a"], context={spelling.CONDITIONAL: "group"}),
+        "classes": 1,
+        spelling.HELD_OUT: "maybe",
+        "report_level": 1.5,
+    }
+    holes: ClassVar = {
+        **OWN_PLAN,
+        **TABLES,
+        SCHEMA: "the schema of results does not describe rank and step",
+        **{
+            f"{WRONG}[score_parameters-{face}]": "the sentence names the parameters of the score"
+            for face in ("command", "python", "study")
+        },
+        **{
+            f"{LANGUAGE}[{face}]": "score_parameters are called the parameters of the score"
+            for face in ("command", "python", "study")
+        },
+        f"{DEFAULTS}[command]": "--confidence is refused without --guarantee training-conditional, on this face alone",
+    }
+
+
+class TestEcdf(Ours):
+    kind, command = "ecdf", "ecdf"
+    columns: ClassVar = {"value": "age"}
+    parameters: ClassVar = {**RANGE, "quantiles": [0.5]}
+    undefined = Case(
+        trust="secure-sum",
+        rows=few(),
+        columns={"value": "age", "label": "y"},
+        declarations={"labelled": True},
+    )
+    implied: ClassVar = {"labelled": "the column label"}
+    wrong: ClassVar = {
+        "lower": -math.inf,
+        "upper": math.inf,
+        "points": 1,
+        "grid": "cubic",
+        "mechanism": "magic",
+        "smoothing": "magic",
+        "smoothed_points": 0,
+        "quantiles": [1.5],
+        "level": 1.5,
+        "labelled": "maybe",
+        "public_labels": "maybe",
+        "precision": 1.5,
+        "expected_rows": 0.0,
+    }
+    holes: ClassVar = {**OWN_PLAN, **TABLES}
+
+
+class TestQuantiles(Ours):
+    kind, command = "quantiles", "quantiles"
+    columns: ClassVar = {"value": "age"}
+    parameters: ClassVar = {**RANGE, "quantiles": [0.5]}
+    exact = noisy = "two-server"
+    undefined = Case(trust="two-server", epsilon=0.05)
+    wrong: ClassVar = {
+        "lower": -math.inf,
+        "upper": math.inf,
+        "points": 1,
+        "quantiles": [1.5],
+        "grid": "cubic",
+        "level": 1.5,
+    }
+    holes: ClassVar = {**NO_PLAN, SCHEMA: "the schema of results does not describe mechanism"}
+
+
+class TestHosmerLemeshow(Ours):
+    kind, command = "hosmer-lemeshow", "hosmer-lemeshow"
+    columns = BINARY
+    parameters: ClassVar = {"groups": 4, "height": 4}
+    expected: ClassVar = {**Ours.expected, "prevalence": 0.4, "auc": 0.8}
+    undefined = Case(trust="server-dp", epsilon=0.05)
+    wrong: ClassVar = {
+        "method": "magic",
+        "groups": 0,
+        "degrees": "Q-3",
+        "points": 1,
+        "curve_share": 1.5,
+        "height": 99,
+        "transform": "cubic",
+        "level": 1.5,
+    }
+    holes: ClassVar = {**NO_PLAN, **NO_STUDY}
+
+
+class TestInfer(Ours):
+    kind, command = "infer", "infer"
+    columns: ClassVar = {"target": "t", "features": "age,odds"}
+    parameters: ClassVar = {"rounds": 8, "scales": ["age=50:20", "odds=0:1", "target=0:2"]}
+    epsilon = 5000.0
+    planned = ("--features", "2")
+    undefined = Case(
+        trust="secure-sum",
+        columns={"target": "y", "features": "y2"},
+        rows={**tiny_rows.rows(), "y2": tiny_rows.rows()["y"]},
+        parameters={"model": "logistic", "method": "newton"},
+    )
+    implied: ClassVar = {
+        "features": "the columns",
+        "target": "the columns",
+        "offset": "the column offset",
+    }
+    wrong: ClassVar = {
+        "model": "magic",
+        "features": ["a", "a"],
+        "target": 3,
+        "method": "magic",
+        "rounds": 1,
+        "participation": 1.5,
+        "local_steps": 0,
+        "local": "magic",
+        "step": -1.0,
+        "decay": 3.0,
+        spelling.WEIGHTING: "magic",
+        spelling.VARIANCE: "magic",
+        "intercept": "maybe",
+        "standardise": "maybe",
+        "scales": ["age"],
+        "clip": -1.0,
+        "offset": "maybe",
+        "level": 1.5,
+        "contrasts": ["age +"],
+        "seed": -1,
+    }
+    holes: ClassVar = {
+        **OWN_PLAN,
+        **TABLES,
+        **SEPARATION,
+        f"{WRONG}[standardise-python]": "a text is accepted in the place of true or false",
+        f"{WRONG}[seed-python]": "an entry of studies only; --seed is that of the simulation",
+        f"{WRONG}[contrasts-study]": "the sentence names one contrast, so that the line is that of the section",
+        f"{LANGUAGE}[python]": "seed, standardise and contrasts, as above",
+        f"{LANGUAGE}[study]": "contrasts, as above",
+        f"{TYPES}[python]": "seed and standardise, as above",
+        f"{DEFAULTS}[python]": "seed is an entry of studies only",
+        "test_a_study_has_a_scale_for_a_single_feature": "one name may stand for several columns, so that a study does "
+        "not know its feature when scales are checked; under noise, where they are needed, it cannot be asked",
+    }
+
+    def test_a_study_has_a_scale_for_a_single_feature(self, answers: Answers) -> None:
+        case = Case(
+            trust=self.noisy,
+            epsilon=self.epsilon,
+            columns={"target": "t", "features": "age"},
+            parameters={"rounds": 8, "scales": ["age=50:20", "target=0:2"]},
+        )
+        output = answers.run(self.sections(case))
+        assert output.works, output.err
+
+
+def test_every_kind_of_this_repository_has_a_contract() -> None:
+    ours = {name for name, kind in TASKS.items() if kind.__module__.startswith("fedassay.")}
+    assert {contract.kind for contract in globals().values() if _is_contract(contract)} == ours
+
+
+def _is_contract(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, KindContract) and value.__name__.startswith("Test")
