@@ -23,7 +23,6 @@ DEFAULTS = "test_defaults_can_be_given"
 WRONG = "test_a_wrong_value_is_refused"
 CELL = "test_an_impossible_cell_is_refused_before_any_row_is_read"
 SCHEMA = "test_the_schema_describes_every_entry"
-CASES = ("values", "noisy", "undefined")
 
 TWO_CLASSES = "fedassay plan evaluate knows models with two classes only"
 
@@ -61,28 +60,6 @@ SEPARATION: dict[str, str] = dict.fromkeys(
         ),
     ),
     "a regression without a finite optimum is an error after its sums were released, and no result with a reason",
-)
-
-NO_STUDY: dict[str, str] = dict.fromkeys(
-    (
-        *(
-            f"{test}[{case}]"
-            for case in CASES
-            for test in (
-                "test_a_study_leaves_everything_behind",
-                "test_its_certificate_is_verified",
-                "test_the_result_of_a_study_is_valid",
-            )
-        ),
-        "test_python_runs_the_same_study",
-        *(
-            f"test_rendered_without_strange_words[study-{face}-{case}]"
-            for face in ("terminal", "html", "markdown")
-            for case in CASES
-        ),
-        *(f"test_a_reader_sees_why_there_is_no_value[study-{face}]" for face in ("html", "markdown")),
-    ),
-    "the pre-flight takes groups, here a number, for names of groups (pre_flight._rows), and refuses every such study",
 )
 
 
@@ -274,7 +251,7 @@ class TestHosmerLemeshow(Ours):
         "transform": "cubic",
         "level": 1.5,
     }
-    holes: ClassVar = {**NO_PLAN, **NO_STUDY}
+    holes: ClassVar = NO_PLAN
 
 
 class TestInfer(Ours):

@@ -155,10 +155,6 @@ def test_results_without_values_are_tried(tmp_path: Path, file: str) -> None:
     assert_refused(output, tmp_path, "evaluate")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the pre-flight writes into an empty folder inside that of the study, and not beside its files",
-)
 def test_a_folder_in_the_place_of_a_file_is_found_before(tmp_path: Path) -> None:
     path = study_of("evaluate", tmp_path)
     (tmp_path / STUDY / "report.html").mkdir(parents=True)

@@ -139,7 +139,7 @@ def test_a_level_that_is_lower_by_a_fiftieth_would_be_seen() -> None:
 def test_both_labels_are_covered(method: str, trust: TrustModel, epsilon: float | None) -> None:
     """One threshold for all would leave the rare label with less."""
     rng, setting = np.random.default_rng(6), setting_of(trust, clients=CLIENTS, epsilon=epsilon)
-    asked = {"method": method, "level": LEVEL, "quantity": "binary", "bins": 256}
+    asked = {"method": method, "level": LEVEL, "sets": "binary", "bins": 256}
     apart = Conformal(**asked)
     found = [threshold_of(apart, setting, federation(rng), run) for run in range(60)]
     for label, share in (("0", share_of_0), ("1", share_of_1)):
@@ -147,7 +147,8 @@ def test_both_labels_are_covered(method: str, trust: TrustModel, epsilon: float 
         assert not falls_short(values), label
         assert values.mean() < 0.98, label
     together = [
-        threshold_of(Conformal(**asked, by="none"), setting, federation(rng), run)["all"] for run in range(60)
+        threshold_of(Conformal(**asked, conditional="none"), setting, federation(rng), run)["all"]
+        for run in range(60)
     ]
     assert falls_short(np.array([covered(one, share_of_1) for one in together]))
 
