@@ -88,6 +88,9 @@ class TestFlowerDeployment(RuntimeContract):
         jsonschema.validate(document, SCHEMA)
         assert document["results"] == evaluation_in_process()
         rows = sum(map(len, ROWS.values()))
+        (opening,) = document["cohort"].pop("openings")
+        assert opening["clients"] == sorted(ROWS)
+        assert opening["asked"] == len(ROWS)
         assert document["cohort"] == {"clients": len(ROWS), "dropped": 0, "truncated": None, "rows": rows}
         assert document["runtime"]["name"] == "flower"
         assert document["runtime"]["mode"] == "deployment"

@@ -232,7 +232,7 @@ def test_where_each_row_is_a_client_two_studies_add_up(tmp_path: Path) -> None:
     text = study(
         {"evaluate": {"height": 4}},
         ledger={"epsilon": 5.0, "delta": 0.0},
-        trust="local-dp",
+        privacy="local-dp",
         epsilon=2.0,
         delta=0.0,
     )

@@ -16,7 +16,7 @@ from fedassay.errors import UsageError
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import ATOMS, Part
 from fedassay.runtimes.in_process import Faithful
-from study_runs import LEDGER, charges, conducted, journal_of, place, rows, study_text, watched
+from study_runs import LEDGER, charges, conducted, journal_of, place, rows, study_text, unrehearsed, watched
 
 TASKS: dict[str, dict[str, Any]] = {
     "evaluate": {"height": 5},
@@ -114,7 +114,7 @@ def memberships(path: Path, out: Path, progress: Any = None) -> dict[str, dict[P
         seen.setdefault(options["client"], {})[part] = sorted(float(one) for one in scores)
         return chosen
 
-    with mock.patch.object(client_module, "select_part", noted):
+    with unrehearsed(), mock.patch.object(client_module, "select_part", noted):
         try:
             conducted(path, out, progress)
         except Stopped:
@@ -173,7 +173,7 @@ def test_clients_that_go_on_draw_anew(tmp_path: Path) -> None:
         build(self, clients, **options)
 
     path = exact(tmp_path, seed=3)
-    with mock.patch.object(Faithful, "__init__", noted):
+    with unrehearsed(), mock.patch.object(Faithful, "__init__", noted):
         conducted(path)
         conducted(path)
         assert len(set(streams)) == 4  # the same again

@@ -24,6 +24,7 @@ from fedassay.errors import FedassayError, UsageError
 from fedassay.journal import FileJournal, Journal, MemoryJournal
 from fedassay.planning import recommended_shares
 from fedassay.privacy.randomness import SecureRandomness
+from fedassay.protocol import Setting
 from fedassay.result import Result
 from fedassay.runtimes.parameters import SimulationParameters
 from fedassay.runtimes.progress import Progress
@@ -153,8 +154,12 @@ def _conduct(file: StudyFile, journal: Journal, progress: Progress | None, folde
     books = opened_books(file)
     data, known, warnings = _looked_up(file, terms, columns)
     agenda = file.agenda(shares={item.name: item.share for item in agenda.items}, known=known)
-    if folder is not None and not journal.exchanged():
-        require_writable(file, agenda, folder)
+
+    def before(setting: Setting) -> None:
+        require_affordable(file, agenda, books, setting, own=_begun(journal))
+        if folder is not None and not journal.exchanged():
+            require_writable(file, agenda, folder)
+
     result = simulate(
         agenda,
         data,
@@ -169,7 +174,7 @@ def _conduct(file: StudyFile, journal: Journal, progress: Progress | None, folde
         ledger=books.ledger,
         dataset=books.dataset,
         name=file.name,
-        before=lambda setting: require_affordable(file, agenda, books, setting, own=_begun(journal)),
+        before=before,
     )
     return finished(result, agenda, more=warnings)
 
