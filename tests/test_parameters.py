@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
 
+import fedassay
 from fedassay.errors import ParameterError, UsageError
 from fedassay.parameters import INTERNAL, Checked, Fraction, Interval, Listed, made, parameters
 
@@ -143,3 +146,14 @@ def test_a_child_may_check_more() -> None:
         Careful(level=0.1)
     with pytest.raises(ParameterError, match="got 'x', expected a number"):
         Careful(level="x")  # type: ignore[arg-type]
+
+
+def test_the_same_choices_are_written_in_one_order() -> None:
+    """`typing` takes Literals for equal whatever their order, and hands out whichever was made first."""
+    orders: dict[frozenset[str], set[str]] = {}
+    for path in Path(fedassay.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Literal":
+                choices = [ast.unparse(one) for one in getattr(node.slice, "elts", [node.slice])]
+                orders.setdefault(frozenset(choices), set()).add(", ".join(choices))
+    assert [order for order in orders.values() if len(order) > 1] == []

@@ -127,9 +127,7 @@ def test_a_site_that_names_no_value_column_says_so(town: Town, capsys: Any) -> N
 
 
 def test_a_flower_study_carries_the_parameters() -> None:
-    study = Study(
-        name="s", agenda=Agenda.of("ecdf", {"lower": 0.0, "upper": 9.0, "grid": [], "quantiles": [0.5]})
-    )
+    study = Study(name="s", agenda=Agenda.of("ecdf", {"lower": 0.0, "upper": 9.0, "quantiles": [0.5]}))
     again = Study.from_config(study.to_config())
     assert again.agenda.items[0].made == Ecdf(lower=0.0, upper=9.0, quantiles=(0.5,))
     test = Study(name="s", agenda=Agenda.of("hosmer-lemeshow", {"groups": 5}))

@@ -68,6 +68,8 @@ def test_newton_by_files_under_a_secure_sum(town: Town) -> None:
     wanted = in_process(town, method="newton", variance="model", contrasts=["age - dose"])
     assert document["results"] == wanted
     assert [one["name"] for one in document["results"]["coefficients"]] == ["intercept", "age", "dose"]
+    openings = document["cohort"].pop("openings")
+    assert [opening["clients"] for opening in openings] == [["a", "b", "c"]] * 3
     assert document["cohort"] == {"clients": 3, "dropped": 0, "truncated": None, "rows": 240}
     assert document["parameters"]["features"] == ["age", "dose"]
 
@@ -103,7 +105,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_announced(
 
 
 def test_a_flower_study_carries_the_parameters() -> None:
-    parameters = {"features": ["age", "dose"], "model": "logistic", "method": "newton", "variance": "clients"}
+    parameters = {"features": ["age", "dose"], "model": "logistic", "method": "newton", "variance": "site"}
     study = Study(name="s", agenda=Agenda.of("infer", parameters))
     again = Study.from_config(study.to_config())
     wanted = Infer(features=("age", "dose"), model="logistic", method="newton", variance="site")

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from fedassay import agenda as agenda_module
 from fedassay.agenda import Agenda, Item
 from fedassay.artefacts.conformal import ConformalPredictor
 from fedassay.protocol import Part, Protection
 from fedassay.result import Result
 from fedassay.simulation import Simulation, simulate
+from fedassay.tasks.conformal.study_rules import ConformalRules
 from fedassay.trust.secure_sum import SecureSum
 from stated import Verify
 
@@ -83,7 +83,7 @@ def coverage(seed: int) -> float:
 def margin(studies: int) -> tuple[float, float]:
     """How far the mean coverage is above the level, and its standard error."""
     always = mock.patch.object(
-        agenda_module, "_calibrated", lambda task, results: task.calibrated(results["calibrator"])
+        ConformalRules, "informed", lambda rules, task, results: task.calibrated(results["calibrator"])
     )
     with always:  # recommended or not: such a calibrator never is
         found = np.array([coverage(seed) for seed in range(studies)])

@@ -15,7 +15,7 @@ ClassMethod = Literal[
 Solver = Literal["auto", "exact", "fedavg", "one-shot"]
 Clipping = Literal["joint", "separate"]
 Weighting = Literal["none", "all", "changed"]
-Averaging = Literal["clients", "rows"]
+Averaging = Literal["rows", "clients"]
 
 MOST_ROUNDS = 10_000
 TALLEST = 12

@@ -90,6 +90,12 @@ class Conformal(ConformalParameters):
                 f"got {self.conditional}, but with the method local each client has a threshold of its own, and not "
                 f"each {self.conditional}; use another method, or leave it out.",
             )
+        if self.guarantee == "marginal" and self.confidence != ConformalParameters.confidence:
+            raise ParameterError(
+                "confidence",
+                f"got {self.confidence:g} for a marginal guarantee, which has none, expected the guarantee "
+                "training-conditional; ask for that, or leave the confidence out.",
+            )
         if self.method in ("average", "weighted") and self.guarantee != "marginal":
             raise ParameterError(
                 "guarantee",
