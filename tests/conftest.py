@@ -1,10 +1,9 @@
-"""Shared by all tests: where real data may be, the dose of the large ones, and the page of stated numbers."""
+"""Shared by all tests: where real data may be, the dose of the large ones, and the record of stated numbers."""
 
 from __future__ import annotations
 
-import datetime
+import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +28,7 @@ os.environ["COLUMNS"] = "80"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="run the stated large numbers too")
-    parser.addoption("--verification", metavar="FILE", help="write what was measured to this page")
+    parser.addoption("--record", metavar="FILE", help="write outcomes and stated numbers to this file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -76,38 +75,27 @@ def verify(record_property: Callable[[str, object], None]) -> Verify:
     return record
 
 
-_stated: list[tuple[str, str, str, str, float]] = []
+_numbers: list[tuple[object, object, str, str, float]] = []
+_outcomes: dict[str, str] = {}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed or report.when == "call" or (report.when == "setup" and report.skipped):
+        _outcomes[report.nodeid] = report.outcome
     if report.when != "call":
         return
     names = [value for key, value in report.user_properties if key == "claim"]
     measured = [value for key, value in report.user_properties if key == "measured"]
+    test = report.nodeid.split("::")[0]
     for claim, number in zip(names, measured, strict=True):
-        test = report.nodeid.split("::")
-        _stated.append((str(claim), str(number), report.outcome, f"`{test[0]}`", report.duration))
+        _numbers.append((claim, number, report.outcome, test, report.duration))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    path = session.config.getoption("--verification")
+    path = session.config.getoption("--record")
     if path is None or hasattr(session.config, "workerinput"):
         return
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=REPOSITORY, check=False
-    ).stdout.strip()
-    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    lines = [
-        "# Verification",
-        "",
-        "The stated numbers of every guarantee, as `make test-full` last measured them. Written by the tests;",
-        "nothing here is typed in.",
-        "",
-        f"{today}, commit {commit or 'unknown'}, {len(_stated)} numbers.",
-        "",
-        "| claim | measured | outcome | test | seconds |",
-        "|---|---|---|---|---|",
-        *(f"| {c} | {m} | {o} | {t} | {s:.0f} |" for c, m, o, t, s in sorted(_stated)),
-        "",
-    ]
-    Path(path).write_text("\n".join(lines), encoding="utf-8")
+    ends = list(_outcomes.values())
+    failed = [name for name, end in _outcomes.items() if end == "failed"]
+    found = {"passed": ends.count("passed"), "skipped": ends.count("skipped"), "failed": failed}
+    Path(path).write_text(json.dumps({**found, "numbers": _numbers}), encoding="utf-8")
