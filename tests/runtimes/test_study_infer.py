@@ -79,7 +79,9 @@ def test_rounds_by_files_in_the_clear(town: Town) -> None:
     options = ("--rounds", 8, "--privacy", "plain", "--offset", "--local-steps", 2)
     assert begin(town, "--features", "age,dose", *options) == 0
     document = town.finish(passes=9)
-    assert document["results"] == in_process(town, rounds=8, local_steps=2, privacy=fedassay.Plain())
+    wanted = in_process(town, rounds=8, local_steps=2, privacy=fedassay.Plain())
+    wanted["state"]["target"] = ""  # how the sites call it stays with them
+    assert document["results"] == wanted
 
 
 @pytest.mark.parametrize(
