@@ -105,8 +105,7 @@ class Sites:
 
     def credentials(self, name: str) -> Credentials:
         return Credentials(
-            identity=self.identities[name],
-            roster={who: one.public for who, one in self.identities.items()},
+            identity=self.identities[name], roster={who: one.public for who, one in self.identities.items()}
         )
 
     def open(self, name: str) -> Client:

@@ -20,14 +20,7 @@ from fedassay import envelope, wire
 from fedassay.client import Client, Site
 from fedassay.endpoint import KEPT_EXCHANGES, FileStore, Store
 from fedassay.envelope import Refusal
-from fedassay.errors import (
-    BudgetExceeded,
-    DataError,
-    PolicyRefusal,
-    ProtocolError,
-    TooFewClients,
-    UsageError,
-)
+from fedassay.errors import BudgetExceeded, DataError, PolicyRefusal, ProtocolError, TooFewClients, UsageError
 from fedassay.privacy.ledger import MemoryLedger
 from fedassay.privacy.policy import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness

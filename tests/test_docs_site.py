@@ -64,16 +64,7 @@ def fetched(page: str) -> list[str]:
 def built(source: Path, target: Path) -> subprocess.CompletedProcess[str]:
     """Build a site as `make site` does: every warning is an error."""
     command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "-q",
-        "-W",
-        "--keep-going",
-        "-b",
-        "html",
-        "-d",
-        target / "trees",
+        *(sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-d", target / "trees"),
     ]
     return subprocess.run(
         [*map(str, command), str(source), str(target / "site")],

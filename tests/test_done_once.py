@@ -134,11 +134,7 @@ def test_a_study_by_files_is_planned_once_and_its_letters_are_decoded_once(
 # --- loaded once ------------------------------------------------------------------------------------------------
 
 LOGITS = np.random.default_rng(1).normal(size=(400, 3))
-CLASSES = {
-    "site": np.arange(400) % 4,
-    "y": np.random.default_rng(2).integers(0, 3, 400),
-    "z": LOGITS,
-}
+CLASSES = {"site": np.arange(400) % 4, "y": np.random.default_rng(2).integers(0, 3, 400), "z": LOGITS}
 TERMS: dict[str, Any] = {"client": "site", "label": "y", "simulation": fedassay.Simulation(seed=1)}
 
 

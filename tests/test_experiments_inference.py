@@ -61,9 +61,7 @@ def test_visits_of_different_lengths_go_to_their_clients() -> None:
     """Rows without noise, of clients with the parameters of their place: only there the gradient is zero."""
     case = Case(features=2, clients=3, steps=(1, 2, 3), local="fixed", part=2 / 3)
     of = Federations(
-        case=case,
-        parameters=np.array([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]]),
-        steps=np.array([[3, 1, 2]]),
+        case=case, parameters=np.array([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]]), steps=np.array([[3, 1, 2]])
     )
     who = np.array([[2, 0]])
     work, first = of.visits(np.array([[5.0, 6.0]]), who, 0.1, np.random.default_rng(3))
@@ -138,10 +136,7 @@ def test_cells_are_marked_beyond_what_chance_does() -> None:
     assert grid.cells == 72
     assert grid.limits == pytest.approx((2.576, 3.392), abs=2e-3)
     assert [inference_tables.mark(covering(hits), grid) for hits in (950, 966, 928, 915)] == [
-        "",
-        "\\*",
-        "\\*",
-        "\\*\\*",
+        *("", "\\*", "\\*", "\\*\\*"),
     ]
     assert inference_tables.coverage_cell(covering(950)) == "0.950 (7)"
 
@@ -193,8 +188,7 @@ def made_study(model: str, name: str) -> inference_real.Study:
 def test_the_whole_script_on_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inference_real, "absent", lambda study: "")
     scope = replace(
-        inference.Scope.quick(),
-        studies=(made_study("linear", "made 5"), made_study("logistic", "made 6")),
+        inference.Scope.quick(), studies=(made_study("linear", "made 5"), made_study("logistic", "made 6"))
     )
     inference.main(scope, tmp_path)
     assert {path.name for path in tmp_path.glob("*.svg")} == {f"inference-{name}.svg" for name in FIGURES}

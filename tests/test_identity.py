@@ -12,14 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedassay.cli import run_command
-from fedassay.crypto.identity import (
-    Credentials,
-    Identity,
-    fingerprint,
-    key_from_text,
-    key_to_text,
-    verifies,
-)
+from fedassay.crypto.identity import Credentials, Identity, fingerprint, key_from_text, key_to_text, verifies
 from fedassay.crypto.keys import Secret
 from fedassay.errors import UsageError
 from fedassay.member_store import MemberStore

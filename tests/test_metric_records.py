@@ -144,13 +144,7 @@ def document() -> dict[str, Any]:
     scores, labels = Population(0.3, shift=0.2).sample(4_000, rng)
     rows = {"p": scores, "y": labels, "site": rng.integers(0, 5, 4_000)}
     result = fedassay.evaluate(
-        rows,
-        client="site",
-        score="p",
-        label="y",
-        privacy=Plain(),
-        thresholds=(0.2, 0.5),
-        per_site=True,
+        rows, client="site", score="p", label="y", privacy=Plain(), thresholds=(0.2, 0.5), per_site=True
     )
     found: dict[str, Any] = json.loads(result.to_json())
     return found

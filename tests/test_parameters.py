@@ -86,10 +86,7 @@ def test_values_are_brought_into_form() -> None:
             {"classes": 2, "thresholds": "0.2"},
             "thresholds: got '0.2', expected a number between 0 and 1 or a list of numbers.",
         ),
-        (
-            {"classes": 2, "thresholds": [0.2, 2]},
-            "thresholds: got 2, expected a number between 0 and 1.",
-        ),
+        ({"classes": 2, "thresholds": [0.2, 2]}, "thresholds: got 2, expected a number between 0 and 1."),
         ({"classes": 2, "height": 17}, "height: got 17, expected a whole number from 0 to 16."),
         (
             {"classes": 2, "method": "exakt"},

@@ -229,11 +229,7 @@ class Town:
         """The whole exchange; or, with queries, its continuation."""
         plans = plans_of(*queries, of=self.plans[0].setting) if queries else self.plans
         exchange = Exchange(
-            id=self.id,
-            plans=plans,
-            cohort=tuple(self.counts),
-            helpers=SERVERS,
-            first_leg=self.leg,
+            id=self.id, plans=plans, cohort=tuple(self.counts), helpers=SERVERS, first_leg=self.leg
         )
         flow = plans[0].setting.trust.exchange(exchange, SimulatedRandomness(0))
         asked = next(flow)

@@ -59,16 +59,8 @@ ENTRY_POINTS = {
         kinds=("conformal",),
         columns=frozenset(
             {
-                "conformity",
-                "target",
-                "prediction",
-                "scale",
-                "lower",
-                "upper",
-                "label",
-                "logits",
-                "score",
-                "by",
+                *("conformity", "target", "prediction", "scale", "lower", "upper", "label", "logits"),
+                *("score", "by"),
             }
         ),
         implied=frozenset({"classes"}),
@@ -88,9 +80,7 @@ ENTRY_POINTS = {
         open=frozenset({"lower", "upper"}),
     ),
     "hosmer_lemeshow": EntryPoint(
-        function=fedassay.hosmer_lemeshow,
-        kinds=("hosmer-lemeshow",),
-        columns=frozenset({"score", "label"}),
+        function=fedassay.hosmer_lemeshow, kinds=("hosmer-lemeshow",), columns=frozenset({"score", "label"})
     ),
     "infer": EntryPoint(
         function=fedassay.infer,

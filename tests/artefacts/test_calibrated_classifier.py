@@ -155,10 +155,8 @@ def test_clone_and_parameters() -> None:
 def test_what_scikit_learn_checks_of_every_estimator() -> None:
     ours = classifier()
     for check in (
-        estimator_checks.check_get_params_invariance,
-        estimator_checks.check_estimator_repr,
-        estimator_checks.check_estimator_tags_renamed,
-        estimator_checks.check_estimator_cloneable,
+        *(estimator_checks.check_get_params_invariance, estimator_checks.check_estimator_repr),
+        *(estimator_checks.check_estimator_tags_renamed, estimator_checks.check_estimator_cloneable),
         estimator_checks.check_valid_tag_types,
     ):
         check("CalibratedClassifier", ours)

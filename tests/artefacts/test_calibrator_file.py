@@ -28,10 +28,7 @@ ARTEFACT = fedassay.Calibrator(
 )
 
 
-@given(
-    values=st.lists(st.floats(0, 1), min_size=1, max_size=30),
-    seed=st.integers(0, 2**32 - 1),
-)
+@given(values=st.lists(st.floats(0, 1), min_size=1, max_size=30), seed=st.integers(0, 2**32 - 1))
 def test_saving_and_loading_keep_every_bit(tmp_path_factory: Any, values: list[float], seed: int) -> None:
     rng = np.random.default_rng(seed)
     scores = np.unique(rng.random(len(values)))

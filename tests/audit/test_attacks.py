@@ -22,10 +22,7 @@ def known(law: str, scale: float, **more: object) -> Known:
 
 @pytest.mark.parametrize(
     ("law", "density"),
-    [
-        (LAPLACE, lambda x: np.exp(-np.abs(x) / 1.5)),
-        (GAUSSIAN, lambda x: np.exp(-(x**2) / (2 * 1.5**2))),
-    ],
+    [(LAPLACE, lambda x: np.exp(-np.abs(x) / 1.5)), (GAUSSIAN, lambda x: np.exp(-(x**2) / (2 * 1.5**2)))],
 )
 def test_likelihoods_are_those_of_the_law(law: str, density: object) -> None:
     views = np.random.default_rng(1).integers(-9, 9, size=(50, 1, 3))

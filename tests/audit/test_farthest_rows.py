@@ -66,10 +66,7 @@ def neighbours(summary: Summary[Any], first: Batch, second: Batch) -> list[tuple
     n, most = rows_in(first), max(rows_in(first), rows_in(second), 1)
     nobody = {name: column[:0] for name, column in first.items()}
     whole = Protection(unit=Unit.CLIENT, rows_per_client=most)
-    found = [
-        (whole, first, nobody),
-        (replace(whole, neighbours=Neighbours.REPLACE_ONE), first, second),
-    ]
+    found = [(whole, first, nobody), (replace(whole, neighbours=Neighbours.REPLACE_ONE), first, second)]
     if n:
         found.append((Protection(), first, {name: column[1:] for name, column in first.items()}))
     if n and rows_in(second):

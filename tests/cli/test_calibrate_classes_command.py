@@ -323,14 +323,7 @@ def test_numbered_columns_of_a_table(capsys: Any, data: Path, tmp_path: Path) ->
     frame = frame.assign(**{f"logit_{k}": column for k, column in enumerate(table["logits"].T)})
     frame.to_csv(tmp_path / "rows.csv", index=False)
     options = (
-        "--label",
-        "labels",
-        "--client",
-        "client",
-        "--method",
-        "order-preserving",
-        "--privacy",
-        "plain",
+        *("--label", "labels", "--client", "client", "--method", "order-preserving", "--privacy", "plain"),
     )
     found = calibrated(capsys, tmp_path / "rows.csv", "--logits", "logit", *options)
     assert found["results"] == calibrated(capsys, data, "--logits", "logits", *options)["results"]

@@ -53,12 +53,7 @@ def test_every_trust_model_and_mode_gives_a_valid_document(
         csv,
         *COLUMNS,
         *terms(trust, epsilon=1, rows_per_client=720),
-        "--mode",
-        mode,
-        "--seed",
-        1,
-        "--json",
-        "-",
+        *("--mode", mode, "--seed", 1, "--json", "-"),
     )
     assert code == 0
     document = json.loads(out)
@@ -94,14 +89,7 @@ def test_tables_are_printed_and_files_written(capsys: Any, csv: Path, tmp_path: 
         "evaluate",
         csv,
         *COLUMNS,
-        "--threshold",
-        0.3,
-        "--threshold",
-        0.6,
-        "--json",
-        target,
-        "--report",
-        report,
+        *("--threshold", 0.3, "--threshold", 0.6, "--json", target, "--report", report),
     )
     assert code == 0
     assert "ROC AUC" in out
@@ -148,17 +136,8 @@ def test_unit_client_bounds_the_rows(capsys: Any, csv: Path) -> None:
         csv,
         *COLUMNS,
         *(
-            "--privacy",
-            "server-dp",
-            "--epsilon",
-            5,
-            "--unit",
-            "client",
-            "--rows-per-client",
-            100,
-            "--json",
-            "-",
-            "-q",
+            *("--privacy", "server-dp", "--epsilon", 5, "--unit", "client", "--rows-per-client", 100),
+            *("--json", "-", "-q"),
         ),
     )
     document = json.loads(out)

@@ -44,9 +44,7 @@ def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("trust", sorted(TRUST_MODELS))
 @pytest.mark.parametrize(
-    "options",
-    [["--by", "sex", "--group", "F", "--group", "M"], ["--versus", "q"]],
-    ids=["by", "versus"],
+    "options", [["--by", "sex", "--group", "F", "--group", "M"], ["--versus", "q"]], ids=["by", "versus"]
 )
 def test_every_trust_model_gives_a_valid_document(
     capsys: Any, csv: Path, trust: str, options: list[str]

@@ -387,10 +387,7 @@ COLUMNS_WANTED = "expected one of: conformity; target and prediction"
         ),
         ([*REGRESSION[2:], "--method", "local"], "here no single one is shown"),
         ([*REGRESSION[2:], "--method", "average"], "here no single one is shown"),
-        (
-            [*REGRESSION[2:], "--method", "qq-paper", "--score-range", "0,1"],
-            "only sums of votes are known",
-        ),
+        ([*REGRESSION[2:], "--method", "qq-paper", "--score-range", "0,1"], "only sums of votes are known"),
         (
             [*REGRESSION[2:], "--method", "qq", "--privacy", "server-dp", "--epsilon", "1"],
             "use --method pooled",

@@ -64,16 +64,7 @@ def test_questions_and_answers(capsys: Any, monkeypatch: Any, own: Path, tmp_pat
     out = tmp_path / "study.toml"
     # the model, score, label and client as suggested; then others than the defaults, one of them nonsense
     answers(
-        monkeypatch,
-        "",
-        "",
-        "",
-        "",
-        "server-dp",
-        "much",
-        "0.5",
-        "evaluate, sing",
-        "evaluate, conformal",
+        *(monkeypatch, "", "", "", "", "server-dp", "much", "0.5", "evaluate, sing", "evaluate, conformal"),
         "0.8",
     )
     code, said, _ = call(capsys, "init", own, "--out", out)
@@ -177,15 +168,7 @@ def test_tasks_that_a_trust_model_does_not_answer_are_left_out(capsys: Any, tmp_
     pd.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
     out = tmp_path / "study.toml"
     options = (
-        "init",
-        tmp_path / "a.csv",
-        "--yes",
-        "--out",
-        out,
-        "--client",
-        "site",
-        "--privacy",
-        "two-server",
+        *("init", tmp_path / "a.csv", "--yes", "--out", out, "--client", "site", "--privacy", "two-server"),
     )
     code, said, _ = call(capsys, *options)
     assert code == 0

@@ -158,11 +158,8 @@ def test_wrong_answers_are_asked_again(capsys: Any, tmp_path: Path, monkeypatch:
     said = said.replace("\n", " ")
     assert code == 0
     for words in (
-        "b.csv",
-        "There is no column 'rsik'. Did you mean risk?",
-        "name does not look like the score, ",
-        "risk is the score already",
-        "There is no column 'sit'. Did you mean site?",
+        *("b.csv", "There is no column 'rsik'. Did you mean risk?", "name does not look like the score, "),
+        *("risk is the score already", "There is no column 'sit'. Did you mean site?"),
         "Please give a number between 0 and 1, such as 0.9.",
     ):
         assert words in said

@@ -28,11 +28,7 @@ def test_an_evaluation_in_words(capsys: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert (code, err) == (0, "")
     for words in (
         *(METRICS[name].label for name in targets()),
-        "sampling",
-        "privacy",
-        "binning",
-        "Recommended: height",
-        "levels of width 1, ",
+        *("sampling", "privacy", "binning", "Recommended: height", "levels of width 1, "),
     ):
         assert words in out
     assert "4,000 rows at 8 clients, 0.3 of them positive, AUC 0.8; server-dp, ε = 1, δ = 0." in out
@@ -82,16 +78,7 @@ def test_a_calibration(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_clients_each_row_is_one(capsys: Any) -> None:
     arguments = [
-        "--rows",
-        "1e4",
-        "--prevalence",
-        "0.3",
-        "--auc",
-        "0.8",
-        "--privacy",
-        "local-dp",
-        "--epsilon",
-        "3",
+        *("--rows", "1e4", "--prevalence", "0.3", "--auc", "0.8", "--privacy", "local-dp", "--epsilon", "3"),
     ]
     code, out, _ = call(
         capsys, "evaluate", *arguments, "--rows-per-client", "1", *QUICK, "--json", "-", "--quiet"

@@ -60,10 +60,7 @@ def test_a_plan_without_noise(capsys: Any) -> None:
     }
     assumed = plan["assumptions"]
     assert (assumed["classes"], assumed["accuracy"], assumed["temperature"], assumed["holdout"]) == (
-        4,
-        0.7,
-        2.0,
-        0.3,
+        *(4, 0.7, 2.0, 0.3),
     )
     assert [one["solver"] for one in plan["methods"]] == ["counts", *["exact"] * 4, "fedavg", "counts"]
     code, out, _ = call(capsys, *DATA, "--target", "improvement=0.5", "--holdout", "0.5")

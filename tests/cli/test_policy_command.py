@@ -102,16 +102,8 @@ def test_the_total_holds_for_everything_that_a_task_asks(capsys: Any, csv: Path)
             "policy.toml, line 2: unknown entry 'smallest_kohort'",
         ),
         ("trust_models = [", (), "policy.toml: is not TOML"),
-        (
-            'trust_models = ["plain"]',
-            ("--mode", "aggregate"),
-            "leave out --runtime and --mode",
-        ),
-        (
-            'trust_models = ["plain"]',
-            ("--runtime", "flower"),
-            "leave out --runtime and --mode",
-        ),
+        ('trust_models = ["plain"]', ("--mode", "aggregate"), "leave out --runtime and --mode"),
+        ('trust_models = ["plain"]', ("--runtime", "flower"), "leave out --runtime and --mode"),
         (
             'trust_models = ["plain"]',
             ("--disclosure", "minimum-3"),

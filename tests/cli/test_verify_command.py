@@ -46,8 +46,7 @@ def test_without_a_certificate_it_is_wrong_use(capsys: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "form",
-    ["{key}", 'hospital-a = "{key}"', "{key}\n", 'Card:         hospital-a = "{key} AMBJvGoAAAAA="'],
+    "form", ["{key}", 'hospital-a = "{key}"', "{key}\n", 'Card:         hospital-a = "{key} AMBJvGoAAAAA="']
 )
 def test_the_expected_key_comes_as_text_or_in_a_file(
     capsys: Any, folder: Path, tmp_path: Path, form: str

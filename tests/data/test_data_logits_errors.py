@@ -16,12 +16,7 @@ from fedassay.data.federation import load
 from fedassay.errors import DataError, UsageError
 
 ROWS = [[0.5, 1.0, 2.0], [1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
-UNLIKE = [
-    pa.list_(pa.float64()),
-    pa.large_list(pa.float32()),
-    pa.list_view(pa.float64()),
-    None,
-]
+UNLIKE = [pa.list_(pa.float64()), pa.large_list(pa.float32()), pa.list_view(pa.float64()), None]
 
 
 @pytest.mark.parametrize("kind", UNLIKE, ids=str)

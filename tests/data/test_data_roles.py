@@ -202,10 +202,7 @@ def test_probabilities_in_the_place_of_logits_are_noticed() -> None:
 
 
 def test_a_check_finds_everything_wrong_with_classes_and_logits_at_once(tmp_path: Path) -> None:
-    data = {
-        "y": [0, 7, "x", 1],
-        "z": [[1.0, 2.0], [1.0], None, [1.0, np.inf]],
-    }
+    data = {"y": [0, 7, "x", 1], "z": [[1.0, 2.0], [1.0], None, [1.0, np.inf]]}
     report = check(data, columns={"class": "y", "logits": "z"})
     errors = "\n".join(finding.sentence() for finding in report.findings if finding.severity == "error")
     assert "(logits): got 1 row of another length in 4 rows, the first in row 1" in errors

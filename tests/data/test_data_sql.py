@@ -96,9 +96,7 @@ def test_labels_of_every_type(kind: str, type_name: str, values: str, tmp_path: 
         ("postgresql", "numeric", "7", "7"),
         ("postgresql", "varchar(9)", "'007'", "007"),
         (
-            "postgresql",
-            "uuid",
-            "'5f0c3a52-6a1e-4d33-9f2c-0a8b7d5e1c11'",
+            *("postgresql", "uuid", "'5f0c3a52-6a1e-4d33-9f2c-0a8b7d5e1c11'"),
             "5f0c3a52-6a1e-4d33-9f2c-0a8b7d5e1c11",
         ),
         ("postgresql", "date", "'2020-01-02'", "2020-01-02"),
@@ -221,21 +219,11 @@ def test_a_copy_that_outgrows_memory_goes_to_a_file_without_a_name(
 # --- reading only ---------------------------------------------------------------------------------------------
 
 WRITES = [
-    "delete from t",
-    "insert into t values (1, 1) returning p, y",
-    "create table u (a integer)",
-    "drop table t",
-    "select p, y from t; delete from t",
-    "select p, y from t; commit; delete from t",
-    "with gone as (delete from t returning p, y) select * from gone",
-    "update t set y = 1 - y returning *",
-    "begin",
-    "pragma user_version = 3",
-    "vacuum",
-    "select p, y into u from t",
-    "create temporary table v as select 1",
-    "set transaction read write",
-    "copy t to stdout",
+    *("delete from t", "insert into t values (1, 1) returning p, y", "create table u (a integer)"),
+    *("drop table t", "select p, y from t; delete from t", "select p, y from t; commit; delete from t"),
+    *("with gone as (delete from t returning p, y) select * from gone", "update t set y = 1 - y returning *"),
+    *("begin", "pragma user_version = 3", "vacuum", "select p, y into u from t"),
+    *("create temporary table v as select 1", "set transaction read write", "copy t to stdout"),
 ]
 
 

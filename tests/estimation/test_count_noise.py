@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 from binormal import Population, discrete_laplace_law, measure
-from fedassay.estimation.bands import (
-    bernstein_half_width,
-    half_width_of,
-    noise_half_width,
-    sharp_half_width,
-)
+from fedassay.estimation.bands import bernstein_half_width, half_width_of, noise_half_width, sharp_half_width
 from fedassay.estimation.buckets import Buckets, equi_depth_edges
 from fedassay.estimation.confusion import Confusion
 from fedassay.estimation.count_noise import LevelReports, NodeNoise
@@ -152,10 +147,7 @@ def local_release(
     histogram = ScoreHistogram(transform="mixed", height=8, thresholds=(0.5,), widths=widths, reach=8.0)
     trust = LocalDP()
     setting = Setting(
-        trust=trust,
-        protection=Protection(rows_per_client=1),
-        budget=Budget(epsilon=epsilon),
-        clients=clients,
+        trust=trust, protection=Protection(rows_per_client=1), budget=Budget(epsilon=epsilon), clients=clients
     )
     rng = np.random.default_rng(seed)
     total = measure(histogram, *POPULATION.sample(rows or clients, rng))

@@ -54,10 +54,7 @@ def test_values_are_those_of_scikit_learn(TP: int, FN: int, FP: int, TN: int) ->
     if FN + TN:
         expected["negative_predictive_value"] = oracle.precision_score(labels, decisions, pos_label=0)
     for name in (
-        "balanced_accuracy",
-        "matthews_corrcoef",
-        "negative_predictive_value",
-        "positive_likelihood_ratio",
+        *("balanced_accuracy", "matthews_corrcoef", "negative_predictive_value", "positive_likelihood_ratio"),
         "negative_likelihood_ratio",
     ):
         metric = metrics[name]
@@ -113,10 +110,7 @@ def test_privacy_errors_are_those_of_the_noise() -> None:
     noise, rng = setting.noise(Sum(of=histogram)), np.random.default_rng(2)
     rows = Population(0.3).sample(3_000, rng)
     names = (
-        "balanced_accuracy",
-        "matthews_corrcoef",
-        "positive_likelihood_ratio",
-        "negative_likelihood_ratio",
+        *("balanced_accuracy", "matthews_corrcoef", "positive_likelihood_ratio", "negative_likelihood_ratio"),
     )
     seen: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     for _ in range(250):

@@ -37,12 +37,7 @@ def test_the_refusal_has_all_three_numbers() -> None:
     with pytest.raises(BudgetExceeded) as refusal:
         ledger.charge([charge("2", scale=2.0)])
     for words in (
-        "rows",
-        "requested epsilon 0.5",
-        "remaining 0.15",
-        "of 0.4",
-        "delta 1e-07",
-        "difference 0.35",
+        *("rows", "requested epsilon 0.5", "remaining 0.15", "of 0.4", "delta 1e-07", "difference 0.35"),
     ):
         assert words in str(refusal.value)
 

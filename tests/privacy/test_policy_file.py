@@ -171,10 +171,7 @@ def test_the_example_of_the_module_is_one() -> None:
         *(
             (f"trust_models = []\n{name} = {value}", 2, f"{name}: got ")
             for name in (
-                "smallest_cohort",
-                "smallest_cohort_difference",
-                "smallest_rows",
-                "finest_resolution",
+                *("smallest_cohort", "smallest_cohort_difference", "smallest_rows", "finest_resolution"),
             )
             for value in ("0", "-1", "3.0", '"3"', "true")
         ),

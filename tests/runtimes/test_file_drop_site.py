@@ -51,13 +51,8 @@ def test_a_dry_run_shows_the_request_and_the_reply_and_touches_nothing(tmp_path:
     assert town.contribute("a", "--dry-run", "--json", target) == 0
     shown = " ".join(capsys.readouterr().out.split())
     for words in (
-        "score-histogram: 128 whole numbers",
-        "plain",
-        "no noise",
-        "4 sites: a, b, c, d",
-        "128 numbers (int64)",
-        "No privacy is promised",
-        "dry run on copies",
+        *("score-histogram: 128 whole numbers", "plain", "no noise", "4 sites: a, b, c, d"),
+        *("128 numbers (int64)", "No privacy is promised", "dry run on copies"),
     ):
         assert words in shown
     left = json.loads(target.read_text())

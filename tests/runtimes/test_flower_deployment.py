@@ -135,10 +135,7 @@ def test_late_lying_and_broken_sites_are_dropouts(tmp_path: Path, monkeypatch: p
     lab = Lab(
         tmp_path / "lab",
         sites,
-        components={
-            "serverapp": "fedassay.runtimes.flower.server_app:app",
-            "clientapp": "flower_liars:app",
-        },
+        components={"serverapp": "fedassay.runtimes.flower.server_app:app", "clientapp": "flower_liars:app"},
         node_config={name: f'behaviour="{name}"' for name in bad},
     )
     with running(lab):

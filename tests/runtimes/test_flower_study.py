@@ -164,12 +164,7 @@ def test_a_study_that_the_coordinator_cannot_afford_asks_nobody(lab: Lab, capsys
     file.write_text(file.read_text().replace("[roster]", "[budget]\nepsilon = 1.0\n\n[roster]"))
     items = [Item(name=name, task=name, parameters={}, share=1 / 3) for name in ("evaluate", "calibrate")]
     items.append(
-        Item(
-            name="conformal",
-            task="conformal",
-            parameters={"sets": "binary", "holdout": 0.3},
-            share=1 / 3,
-        )
+        Item(name="conformal", task="conformal", parameters={"sets": "binary", "holdout": 0.3}, share=1 / 3)
     )
     study = Study(name="s", agenda=Agenda(items=tuple(items)), wait=0, privacy="server-dp", epsilon=1.5)
     nodes = Nodes(lab, "abcd")

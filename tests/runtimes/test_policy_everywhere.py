@@ -14,15 +14,7 @@ from fedassay.errors import TooFewClients
 from fedassay.privacy.disclosure import PROFILES
 from fedassay.privacy.ledger import MemoryLedger
 from fedassay.privacy.policy_file import _ENTRIES
-from fedassay.protocol import (
-    LARGEST_ROWS_PER_CLIENT,
-    Budget,
-    Collect,
-    Neighbours,
-    Part,
-    Protection,
-    Unit,
-)
+from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, Budget, Collect, Neighbours, Part, Protection, Unit
 from fedassay.run import Job, run
 from fedassay.summaries.paired_histograms import PairedHistograms
 from fedassay.summaries.score_histogram import ScoreHistogram

@@ -157,9 +157,7 @@ def test_a_study_on_a_simulation_ends_with_its_certificate(
     wrong.write_text(STUDY.format(rows=rows, loss=-0.1))
     folder = tmp_path / "spring"
     ran, verified, refused = python.commands(
-        ["run", study, "-q"],
-        ["verify", folder, "--any-key"],
-        ["run", wrong, "--out", tmp_path / "other"],
+        ["run", study, "-q"], ["verify", folder, "--any-key"], ["run", wrong, "--out", tmp_path / "other"]
     )
     assert ran[0] == verified[0] == 0, ran[2] + verified[1]
     result = json.loads((folder / "result.json").read_text())

@@ -170,16 +170,7 @@ def test_nothing_is_asked_where_nothing_can_be_had(town: Town) -> None:
 
 def test_groups_and_held_out_rows(town: Town) -> None:
     options = (
-        "--conditional",
-        "group",
-        "--group",
-        "F",
-        "--group",
-        "M",
-        "--holdout",
-        "0.3",
-        "--privacy",
-        "plain",
+        *("--conditional", "group", "--group", "F", "--group", "M", "--holdout", "0.3", "--privacy", "plain"),
     )
     assert begin(town, *ABSOLUTE, *options) == 0
     results = town.finish(passes=2)["results"]

@@ -27,10 +27,7 @@ FALSE_ALARM = 1e-3
 """The probability that a test here fails although all coverages are at least `LEAST`."""
 
 NAMES = (
-    "balanced_accuracy",
-    "matthews_corrcoef",
-    "negative_predictive_value",
-    "positive_likelihood_ratio",
+    *("balanced_accuracy", "matthews_corrcoef", "negative_predictive_value", "positive_likelihood_ratio"),
     "negative_likelihood_ratio",
 )
 

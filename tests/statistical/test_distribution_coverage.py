@@ -156,9 +156,7 @@ def without_noise(curve: Curve) -> Curve:
 
 
 @pytest.mark.parametrize(
-    "case",
-    [Case("tree", ServerDP(), 0.1, 0.0, 4_000), Case("path", ServerDP(), 0.3, 0.0, 4_000)],
-    ids=str,
+    "case", [Case("tree", ServerDP(), 0.1, 0.0, 4_000), Case("path", ServerDP(), 0.3, 0.0, 4_000)], ids=str
 )
 def test_intervals_that_forget_the_noise_are_rejected(case: Case) -> None:
     hits, wrong = [], []

@@ -99,9 +99,7 @@ def test_level(case: Case, runs: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "case",
-    [Case("free", 2_000, 1.0), Case("corrected", 2_000, 1.0), Case("published", 2_000, 10.0)],
-    ids=str,
+    "case", [Case("free", 2_000, 1.0), Case("corrected", 2_000, 1.0), Case("published", 2_000, 10.0)], ids=str
 )
 @pytest.mark.parametrize(
     "wrong", [Population(0.4, shift=0.6), Population(0.4, stretch=0.6)], ids=["shift", "stretch"]

@@ -70,10 +70,7 @@ class ThreeCells(Summary[Vector]):
 def plan_for(summary: Summary[Any], epsilon: float, clients: int) -> Plan:
     trust = LocalDP()
     setting = Setting(
-        trust=trust,
-        protection=Protection(rows_per_client=1),
-        budget=Budget(epsilon=epsilon),
-        clients=clients,
+        trust=trust, protection=Protection(rows_per_client=1), budget=Budget(epsilon=epsilon), clients=clients
     )
     return trust.plan(Sum(of=summary), setting)
 

@@ -129,12 +129,7 @@ def test_counts_are_those_of_a_loop_over_rows(name: str, by: str) -> None:
     one, columns = MAPS[name], drawn()
     groups, limits = (("0", "1"), (0.3, 0.62)) if by else ((), (0.45,))
     summary = CoverageCounts(
-        quantity="binary",
-        parameters=parameters_of(one),
-        by=by,
-        groups=groups,
-        thresholds=limits,
-        classes=2,
+        quantity="binary", parameters=parameters_of(one), by=by, groups=groups, thresholds=limits, classes=2
     )
     found = summary.read(summary.measure(ArrayRows(columns=columns), {})[0])
     counts = {group: np.zeros((2, 3), dtype=int) for group in found}

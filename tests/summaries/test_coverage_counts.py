@@ -328,13 +328,7 @@ def test_only_counts_can_be_pooled_and_only_they_have_a_use_for_noise() -> None:
         (CoverageCounts, {"quantity": "aps", "classes": 1025}, "classes: got 1025"),
         (
             CoverageCounts,
-            {
-                "quantity": "lac",
-                "classes": 3,
-                "by": "class",
-                "groups": ("0", "1"),
-                "thresholds": (0.1, 0.2),
-            },
+            {"quantity": "lac", "classes": 3, "by": "class", "groups": ("0", "1"), "thresholds": (0.1, 0.2)},
             "got 2 for 3 classes",
         ),
         (MeanWidth, {"quantity": "absolute"}, "expected 'normalised' or 'cqr'"),

@@ -145,10 +145,6 @@ def test_bad_questions_are_refused(wrong: dict[str, Any], message: str) -> None:
 
 def test_the_order_of_metrics_is_that_of_the_wire() -> None:
     names = (
-        "roc_auc",
-        "brier_score",
-        "calibration_intercept",
-        "calibration_slope",
-        "observed_expected_ratio",
+        *("roc_auc", "brier_score", "calibration_intercept", "calibration_slope", "observed_expected_ratio"),
     )
     assert names == compared()

@@ -154,10 +154,7 @@ def test_blocks_do_not_matter(name: str, classes: int) -> None:
     for row in (0, 1, edge - 1, edge, edge + 1, rows - 1):
         alone = slice(row, row + 1)
         assert score(name, logits[alone], labels[alone]) == scores[row]
-        assert np.array_equal(
-            sets(logits[alone], threshold, name, PARAMETERS[name])[0],
-            found[row],
-        )
+        assert np.array_equal(sets(logits[alone], threshold, name, PARAMETERS[name])[0], found[row])
 
 
 def test_both_ways_to_sort_give_the_same_sets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -225,10 +225,7 @@ def test_rows_beyond_one_block_are_all_counted() -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (
-            lambda: ValueTree(lower=0, upper=1, points=1 << 21),
-            "expected a power of two from 2 to 2^20",
-        ),
+        (lambda: ValueTree(lower=0, upper=1, points=1 << 21), "expected a power of two from 2 to 2^20"),
         (lambda: ValueRoots(lower=0, upper=1, points=1 << 21), "expected a power of two from 2 to 2^20"),
         (lambda: ValueTree(lower=0, upper=1, points=8, widths=(1, 3)), "widths: got"),
         (lambda: ValueTree(lower=0, upper=1, points=8, widths=(2, 4)), "widths: got"),

@@ -93,10 +93,7 @@ def test_the_total_has_the_stated_law_for_any_survivors(skellam: bool, lost: int
     plan = planned(trust, 10, skellam=skellam)
     gone = {f"client{i}" for i in range(lost)}
     (released,) = drive(
-        trust,
-        [plan],
-        zeros(10),
-        tamper=lambda name, leg, reply: None if name in gone else reply,
+        trust, [plan], zeros(10), tamper=lambda name, leg, reply: None if name in gone else reply
     )
     survivors = 10 - lost
     assert released.clients == survivors

@@ -84,10 +84,7 @@ def setting(
     trust: LocalDP | None = None,
 ) -> Setting:
     return Setting(
-        trust=trust or LocalDP(),
-        protection=protection,
-        budget=budget or Budget(epsilon=1.0),
-        clients=clients,
+        trust=trust or LocalDP(), protection=protection, budget=budget or Budget(epsilon=1.0), clients=clients
     )
 
 
@@ -436,11 +433,7 @@ def test_the_statement_is_complete(unit: Unit, neighbours: Neighbours) -> None:
         statement = LocalDP().statement(setting(budget, protection))
         for phrase in (
             *words,
-            "epsilon = 0.25",
-            "delta = 1e-09",
-            "nobody is trusted",
-            "the server",
-            "public",
+            *("epsilon = 0.25", "delta = 1e-09", "nobody is trusted", "the server", "public"),
         ):
             assert phrase in statement
 

@@ -166,12 +166,7 @@ def test_coins_count_for_nothing_where_no_server_is_trusted() -> None:
 
 def test_shares() -> None:
     assert [rounds_of(share) for share in (1.0, 1 / 12, 1 / 3, 0.3, 0.0, 1e-9)] == [
-        1,
-        12,
-        3,
-        None,
-        None,
-        None,
+        *(1, 12, 3, None, None, None),
     ]
     with pytest.raises(UsageError, match="share of the budget"):
         calibrate_sampled(BUDGET, MOVES, rate=0.1, share=0.3, length=1)
@@ -301,13 +296,7 @@ class Nowhere:
 def test_sampled_and_other_releases_do_not_share_a_budget(queries: tuple[Sum[Any], ...]) -> None:
     job = Job(name="t", task=Mixed(queries), setting=setting())
     with pytest.raises(UsageError, match="sampled differently"):
-        run(
-            [job],
-            runtime=Nowhere(),
-            ledger=MemoryLedger(None),
-            randomness=SimulatedRandomness(1),
-            study="s",
-        )
+        run([job], runtime=Nowhere(), ledger=MemoryLedger(None), randomness=SimulatedRandomness(1), study="s")
 
 
 def test_fit_and_held_out_rows_may_be_sampled_differently() -> None:

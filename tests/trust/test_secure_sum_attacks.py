@@ -80,10 +80,7 @@ def lying_to(sites: Sites, trust: SecureSum) -> tuple[Liar, dict[str, Client]]:
 
 @pytest.mark.parametrize(
     ("rule", "terms"),
-    [
-        ("same_set = true", {"same_set": True}),
-        ("smallest_cohort_difference = 3", {"cohort_difference": 4}),
-    ],
+    [("same_set = true", {"same_set": True}), ("smallest_cohort_difference = 3", {"cohort_difference": 4})],
     ids=["same set", "difference"],
 )
 def test_nine_hospitals_with_the_recommended_policy_keep_their_tables(

@@ -272,13 +272,8 @@ def test_the_statement_is_complete(unit: Unit, neighbours: Neighbours, delta: fl
         "delta = 1e-09" if delta else "delta = 0",
         neighbours.value,
         "at most 17 rows" if unit is Unit.CLIENT else "one example",
-        "not colluding",
-        "one of the two servers sees",
-        "noise of both",
-        "follow the protocol",
-        "sends 17 encoded rows",
-        "counts each row exactly once",
-        "Laplace",
+        *("not colluding", "one of the two servers sees", "noise of both", "follow the protocol"),
+        *("sends 17 encoded rows", "counts each row exactly once", "Laplace"),
     ):
         assert words in statement
     assert ("Gaussian" in statement) == (delta > 0)

@@ -121,10 +121,7 @@ Forged = tuple[list[int] | None, int, int]
 
 @pytest.mark.parametrize(
     "pair",
-    [
-        [([1001, 0, 1001, 0], 1001, 0), ([-999, 0, -999, 0], -999, 0)],
-        [(None, 1, 1), (None, 1, -1)],
-    ],
+    [[([1001, 0, 1001, 0], 1001, 0), ([-999, 0, -999, 0], -999, 0)], [(None, 1, 1), (None, 1, -1)]],
     ids=["worth", "squares"],
 )
 def test_two_cheats_of_one_client_do_not_cancel(pair: list[Forged]) -> None:
@@ -206,9 +203,7 @@ def test_a_false_triple(share: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def changed(change: Callable[[Any], Any]) -> Town:
     return Town(
-        plans=PLANS,
-        counts=COUNTS,
-        back=lambda name, leg, reply: change(reply) if name == EVIL else reply,
+        plans=PLANS, counts=COUNTS, back=lambda name, leg, reply: change(reply) if name == EVIL else reply
     )
 
 

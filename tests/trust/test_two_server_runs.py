@@ -52,10 +52,7 @@ PLACES = (3, 0, 11, 3, 7)
 
 
 @given(
-    cells=st.integers(1, 40),
-    rows=st.integers(1, 9),
-    clients=st.integers(1, 5),
-    seed=st.integers(0, 10**6),
+    cells=st.integers(1, 40), rows=st.integers(1, 9), clients=st.integers(1, 5), seed=st.integers(0, 10**6)
 )
 @settings(max_examples=25)
 def test_totals_are_those_of_the_pooled_rows(cells: int, rows: int, clients: int, seed: int) -> None:

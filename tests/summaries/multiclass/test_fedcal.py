@@ -13,13 +13,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.special import log_softmax, softmax
 
 from fedassay.errors import DataError, UsageError
-from fedassay.summaries.multiclass.fedcal import (
-    HIDDEN,
-    FedCal,
-    fedcal_identity,
-    fedcal_size,
-    fedcal_sums,
-)
+from fedassay.summaries.multiclass.fedcal import HIDDEN, FedCal, fedcal_identity, fedcal_size, fedcal_sums
 from fedassay.summaries.multiclass.losses import LARGEST_PARAMETER
 from fedassay.summaries.multiclass.maps import logit_map_from_json
 from multiclass_rows import drawn

@@ -158,11 +158,7 @@ def test_no_row_moves_more_than_the_sensitivity(
         )
 
 
-@given(
-    st.lists(st.floats(-1, 1), min_size=2, max_size=2),
-    st.integers(2, 14),
-    st.sampled_from([2, 3]),
-)
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=2), st.integers(2, 14), st.sampled_from([2, 3]))
 def test_no_pair_of_changes_moves_more_than_twice_its_weight(
     pair: list[float], bits: int, moments: int
 ) -> None:

@@ -19,13 +19,8 @@ from fedassay.tasks.calibration.losses import BRIER, LOG
 from fedassay.tasks.calibration.verdict import verdict
 
 METRICS = {
-    "roc_auc",
-    "brier_score",
-    "log_loss",
-    "expected_calibration_error",
-    "expected_calibration_error_uniform",
-    "calibration_intercept",
-    "calibration_slope",
+    *("roc_auc", "brier_score", "log_loss", "expected_calibration_error"),
+    *("expected_calibration_error_uniform", "calibration_intercept", "calibration_slope"),
 }
 
 Rows = tuple[np.ndarray, np.ndarray]

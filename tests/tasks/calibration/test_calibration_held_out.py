@@ -126,13 +126,8 @@ def noisy(seed: int = 1) -> Evidence:
 def test_without_a_calibrator_everything_is_as_in_an_evaluation(evidence: Evidence) -> None:
     expected, seen = Evaluate().metrics(evidence), Recalibrated.untouched(evidence)
     for estimator in (
-        after.brier_score,
-        after.log_loss,
-        roc_auc,
-        expected_calibration_error,
-        expected_calibration_error_uniform,
-        calibration_intercept,
-        calibration_slope,
+        *(after.brier_score, after.log_loss, roc_auc, expected_calibration_error),
+        *(expected_calibration_error_uniform, calibration_intercept, calibration_slope),
     ):
         ours, theirs = estimator(seen), expected[estimator.__name__]
         assert ours.value == pytest.approx(theirs.value, rel=1e-9), estimator.__name__

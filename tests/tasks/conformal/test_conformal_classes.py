@@ -34,11 +34,7 @@ def rows(seed: int = 1) -> dict[str, np.ndarray]:
     """Right probabilities of an outcome that one row in nine has."""
     rng = np.random.default_rng(seed)
     risk = expit(-2.6 + 1.2 * rng.normal(size=ROWS))
-    return {
-        "site": np.arange(ROWS) % SITES,
-        "risk": risk,
-        "y": (rng.random(ROWS) < risk).astype(int),
-    }
+    return {"site": np.arange(ROWS) % SITES, "risk": risk, "y": (rng.random(ROWS) < risk).astype(int)}
 
 
 def images(classes: int, seed: int = 2) -> dict[str, np.ndarray]:

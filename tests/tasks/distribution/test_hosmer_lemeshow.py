@@ -249,10 +249,7 @@ def test_edges_increase_whatever_the_curve_looks_like(height: int, groups: int, 
     assert 1 <= len(edges) - 1 <= groups
 
 
-@given(
-    st.lists(st.floats(-50, 500), min_size=1, max_size=15),
-    st.floats(0, 50),
-)
+@given(st.lists(st.floats(-50, 500), min_size=1, max_size=15), st.floats(0, 50))
 def test_parts_have_enough_rows_or_there_is_none(rows: list[float], deviation: float) -> None:
     def of(i: int, j: int) -> float:
         return deviation * math.sqrt(j - i)

@@ -120,12 +120,7 @@ def test_more_noise_than_rows_is_not_enough_evidence(seed: int) -> None:
     found = results(*sample(30), epsilon=0.5, seed=seed)
     for name in (
         *RANKING,
-        "prevalence",
-        "brier_score",
-        "log_loss",
-        "accuracy",
-        "precision",
-        "hosmer_lemeshow",
+        *("prevalence", "brier_score", "log_loss", "accuracy", "precision", "hosmer_lemeshow"),
     ):
         assert found[name]["value"] is None, name
         assert found[name]["reason"].startswith("not enough evidence: about"), name

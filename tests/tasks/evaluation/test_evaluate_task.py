@@ -14,23 +14,10 @@ from fedassay.tasks.evaluation import Evaluate, metrics_at
 
 POPULATION = Population(0.3, shift=0.2, stretch=1.2)
 CONTRACT = (
-    "roc_auc",
-    "average_precision",
-    "brier_score",
-    "log_loss",
-    "accuracy",
-    "precision",
-    "recall",
-    "specificity",
-    "f1",
-    "expected_calibration_error",
-    "expected_calibration_error_uniform",
-    "calibration_intercept",
-    "calibration_slope",
-    "hosmer_lemeshow",
-    "prevalence",
-    "observed_expected_ratio",
-    "net_benefit",
+    *("roc_auc", "average_precision", "brier_score", "log_loss", "accuracy", "precision", "recall"),
+    *("specificity", "f1", "expected_calibration_error", "expected_calibration_error_uniform"),
+    *("calibration_intercept", "calibration_slope", "hosmer_lemeshow", "prevalence"),
+    *("observed_expected_ratio", "net_benefit"),
 )
 
 

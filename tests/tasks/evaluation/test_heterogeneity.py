@@ -37,11 +37,7 @@ def federation(sites: int, *, spread: float, rows: int = 400, seed: int = 0) -> 
         names.append(np.full(len(s), f"s{site:02d}"))
         scores.append(s)
         labels.append(y)
-    return {
-        "site": np.concatenate(names),
-        "p": np.concatenate(scores),
-        "y": np.concatenate(labels),
-    }
+    return {"site": np.concatenate(names), "p": np.concatenate(scores), "y": np.concatenate(labels)}
 
 
 def evaluated(data: Any, trust: Any = None, **options: Any) -> fedassay.Result:

@@ -27,11 +27,7 @@ from softmax_rows import SoftmaxPopulation, binned_error
 
 SCHEMA = json.loads((Path(fedassay.__file__).parent / "reports" / "result.schema.json").read_text())
 METRICS = (
-    "classwise_calibration_error",
-    "expected_calibration_error",
-    "brier_score",
-    "log_loss",
-    "accuracy",
+    *("classwise_calibration_error", "expected_calibration_error", "brier_score", "log_loss", "accuracy"),
     "roc_auc",
 )
 

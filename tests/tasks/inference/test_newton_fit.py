@@ -254,12 +254,7 @@ def test_one_client_has_nothing_to_be_compared_with() -> None:
         fitted("linear", [made("linear", 50)], variance="site")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"names": ("a", "b")}, "names: got 3, expected 4"),
-    ],
-)
+@pytest.mark.parametrize(("options", "said"), [({"names": ("a", "b")}, "names: got 3, expected 4")])
 def test_bad_questions_are_refused(options: dict[str, Any], said: str) -> None:
     clients = [made("linear", 50)]
     standard, names = Standard(features=3), ("intercept", *options.pop("names", ("a", "b", "c")))

@@ -326,13 +326,7 @@ def test_clips() -> None:
 
 def test_rounds() -> None:
     assert [default_rounds(rows) for rows in (1, 47, 48, 100, 400, 10**6, None)] == [
-        12,
-        12,
-        12,
-        25,
-        100,
-        100,
-        100,
+        *(12, 12, 12, 25, 100, 100, 100),
     ]
     assert course(rounds=10, participation=0.25).visits == 3
     assert course(rounds=10, participation=0.01).visits == 1

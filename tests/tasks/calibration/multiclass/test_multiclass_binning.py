@@ -261,10 +261,7 @@ def test_whatever_noise_does_values_are_probabilities(counts: np.ndarray) -> Non
 
 def test_weights() -> None:
     assert weights_of_rows(np.array([1.0, 8.0, 0.0, 0.0]), np.array([4.0, 4.0, 4.0, 0.0])).tolist() == [
-        0.25,
-        1.0,
-        0.0,
-        0.0,
+        *(0.25, 1.0, 0.0, 0.0),
     ]
     assert weights_of_noise(np.array([-1.0, 50.0, 1e4]), 2.0, 64) == pytest.approx(
         [0.0, 50 / (math.sqrt(2 / math.pi) * 2.0 * 64), 1.0]

@@ -42,7 +42,7 @@ KEYS = {
     *("difference", "reliability_curve", "classes", "rows", "notes"),
 }
 METRICS = {
-    *("classwise_calibration_error", "expected_calibration_error", "brier_score", "log_loss", "accuracy"),
+    *("classwise_calibration_error", "expected_calibration_error", "brier_score", "log_loss", "accuracy")
 }
 
 

@@ -358,11 +358,7 @@ class OnlyFit:
 
 
 FEDERATION = load(
-    {
-        "site": np.arange(3_000) % 400,
-        "z": drawn(3_000, 5)["logits"],
-        "y": drawn(3_000, 5)["class"],
-    },
+    {"site": np.arange(3_000) % 400, "z": drawn(3_000, 5)["logits"], "y": drawn(3_000, 5)["class"]},
     client="site",
     columns={"logits": "z", "class": "y"},
 )
