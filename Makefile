@@ -12,7 +12,7 @@ demo: $(STAMP) ## the main job: a whole study over 40 simulated hospitals, then 
 	$(BIN)/fedassay demo
 
 test: $(STAMP) ## what CI runs: a small dose of everything
-	$(BIN)/python -m pytest -n $(WORKERS) -q --durations=15
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q --durations=15
 
 test-full: $(STAMP) ## the stated numbers of every guarantee, hours; continues where it was ended; writes docs/verification.md
 	$(BIN)/python tests/full_run.py --workers 2

@@ -183,6 +183,7 @@ def test_spots_are_means_with_quartiles() -> None:
     assert (spot.x, spot.y, spot.low, spot.high) == (2.0, 3.2, 1.0, 3.0)
 
 
+@pytest.mark.full
 def test_the_whole_script_on_little(tmp_path: Path) -> None:
     few = [made(name, rows, seed) for seed, (name, rows) in enumerate((("a", 500), ("b", 3000), ("c", 2000)))]
     made_up = distributions.Models(framingham=few[0], bank=few[1], adult=few[2])

@@ -185,6 +185,7 @@ def made_study(model: str, name: str) -> inference_real.Study:
     )
 
 
+@pytest.mark.full
 def test_the_whole_script_on_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inference_real, "absent", lambda study: "")
     scope = replace(

@@ -1,6 +1,6 @@
 """Random and mutated messages against clients, the server and signed frames: no crash, no forgery.
 
-5,000 messages and files in the ordinary suite (with those of the file drop), 100,000 here in `make test-full`.
+Some hundred in the ordinary suite, 100,000 in `make test-full`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from toys import CountsUpTo, Once
 from tracer.test_tracer import ROWS, house
 
 FEW = settings(
-    max_examples=500, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+    max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
 )
 MANY = settings(FEW, max_examples=34_000)
 
@@ -178,7 +178,7 @@ ATTACKS: dict[str, Callable[[settings], int]] = {
 
 @pytest.mark.parametrize("target", sorted(ATTACKS))
 def test_hundreds_of_messages(target: str) -> None:
-    assert ATTACKS[target](FEW) >= 350
+    assert ATTACKS[target](FEW) >= 100
 
 
 @pytest.mark.full

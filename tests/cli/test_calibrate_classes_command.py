@@ -237,10 +237,6 @@ BAD_USAGE: dict[str, tuple[tuple[Any, ...], str]] = {
         f"solver: got exact for vector {NOT_EXACT} fedavg, or the method temperature",
     ),
     "isotonic under noise": ((*COLUMNS, *PRIVATE, "--method", "isotonic"), "it needs exact sums"),
-    "no epsilon": (
-        (*COLUMNS, "--privacy", "server-dp"),
-        "--privacy: server-dp adds noise, so it needs a budget; give --epsilon",
-    ),
     "no bound on rows": ((*COLUMNS, *PRIVATE, "--unit", "client"), "give --rows-per-client"),
     "rounds of auto": (
         (*COLUMNS, "--rounds", 3),
@@ -268,12 +264,6 @@ BAD_USAGE: dict[str, tuple[tuple[Any, ...], str]] = {
     ),
     "scores too": ((*COLUMNS, "--score", "p"), "--score: got it together with --logits"),
     "neither": (("--label", "labels"), "give --score"),
-    "participation": ((*COLUMNS, "--method", "bbq", "--participation", 0), "participation: got 0"),
-    "holdout": ((*COLUMNS, "--holdout", 1), "holdout: got 1"),
-    "a solver of scores": (
-        ("--score", "p", "--label", "labels", "--solver", "exact"),
-        "solver: only calibrators of logits have it",
-    ),
 }
 
 

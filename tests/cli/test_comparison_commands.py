@@ -14,8 +14,6 @@ import pandas as pd
 import pytest
 
 from command_line import call
-from fedassay.trust import TRUST_MODELS
-from trust_terms import terms
 
 SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
 COLUMNS = ["--client", "site", "--score", "p", "--label", "y"]
@@ -40,32 +38,6 @@ def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "scores.csv"
     frame().to_csv(path, index=False)
     return path
-
-
-@pytest.mark.parametrize("trust", sorted(TRUST_MODELS))
-@pytest.mark.parametrize(
-    "options", [["--by", "sex", "--group", "F", "--group", "M"], ["--versus", "q"]], ids=["by", "versus"]
-)
-def test_every_trust_model_gives_a_valid_document(
-    capsys: Any, csv: Path, trust: str, options: list[str]
-) -> None:
-    asked = ["evaluate", csv, *COLUMNS, *options, *terms(trust, epsilon=4, rows_per_client=600)]
-    coarse = ["--height", 6] if trust == "two-server" else []  # servers check every row at every bin
-    code, out, err = call(capsys, *asked, *coarse, "--seed", 1, "--json", "-", "-q")
-    if (trust, options[0]) == ("two-server", "--versus"):  # moments of two scores are no counts
-        assert (code, out) == (2, "")
-        assert "use server-dp or distributed-dp" in err
-        return
-    assert code == 0, err
-    document = json.loads(out)
-    jsonschema.validate(document, SCHEMA)
-    results = document["results"]
-    if "--by" in options:
-        assert [entry["group"] for entry in results["groups"]] == ["F", "M", "other"]
-        assert document["parameters"]["groups"] == ["F", "M"]
-    else:
-        assert set(results["difference"]) == {"roc_auc", "brier_score"}
-        assert document["parameters"]["versus"] == "q"
 
 
 @pytest.mark.parametrize("trust", ["plain", "secure-sum"])

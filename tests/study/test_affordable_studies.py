@@ -135,7 +135,7 @@ def hold(case: Case, folder: Path) -> str:
 def test_what_a_refusal_proposes_can_be_afforded(tmp_path: Path) -> None:
     ended: set[str] = set()
 
-    @settings(max_examples=8, database=None)
+    @settings(max_examples=4, database=None)
     @given(cases())
     def every(case: Case) -> None:
         folder = tmp_path / str(len(list(tmp_path.iterdir())))

@@ -12,11 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedassay import wire
-from fedassay.envelope import describe, rebuild
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import TOTAL_BITS, Batch, Budget, Neighbours, Protection, Setting, Sum, Unit
-from fedassay.summaries import CATALOGUE
 from fedassay.summaries.group_statistics import ONE, AllGroupStatistics, GroupStatistics, capacity_for
 from fedassay.summaries.score_path import ScorePath
 from fedassay.summaries.value_path import ValuePath
@@ -64,12 +61,6 @@ def test_the_sums_are_what_they_say(listed: list[Row]) -> None:
     assert three.expected_positives.tolist() == found.expected_positives.tolist()
 
 
-@given(summaries, rows, rows, st.integers(1, 5))
-def test_the_union_measures_the_sum(summary: GroupStatistics, a: list[Row], b: list[Row], batch: int) -> None:
-    assert np.array_equal(measure(summary, a + b), measure(summary, a) + measure(summary, b))
-    assert np.array_equal(summary.measure(Listed(a, batch), {})[0], measure(summary, a))
-
-
 def corners(edges: tuple[float, ...]) -> list[Row]:
     """Rows at the ends of every group, where a bound can be attained: beside each edge, and at it."""
     beside = [s for e in edges for s in (e, np.nextafter(e, 0), np.nextafter(e, 1), e + 2.0**-21)]
@@ -114,11 +105,6 @@ def test_no_total_can_wrap(trust: str, clients: int) -> None:
     budget = Budget(epsilon=1.0) if model.private else None
     setting = Setting(trust=model, protection=Protection(), budget=budget, clients=max(3, clients))
     setting.noise(Sum(of=summary, share=0.2))  # or it would refuse
-
-
-@pytest.mark.parametrize("summary", [*BOTH, ScorePath(points=16, multiplier=4)], ids=lambda one: one.name)
-def test_they_survive_the_wire(summary: Any) -> None:
-    assert rebuild(CATALOGUE, wire.decode(wire.encode(describe(summary)))) == summary
 
 
 @pytest.mark.parametrize(

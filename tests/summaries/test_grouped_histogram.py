@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -12,10 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from binormal import measure as measure_scores
-from fedassay import wire
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import Batch, Neighbours, Protection, Unit
-from fedassay.summaries import CATALOGUE
 from fedassay.summaries.group_names import OTHER, fingerprint, fingerprints, group_of
 from fedassay.summaries.grouped_histogram import GroupedHistogram
 
@@ -44,16 +41,6 @@ class Listed:
 
 def measure(listed: list[Row], summary: GroupedHistogram = SUMMARY) -> np.ndarray:
     return summary.measure(Listed(listed), {})[0]
-
-
-@given(rows, rows)
-def test_the_union_measures_the_sum(a: list[Row], b: list[Row]) -> None:
-    assert np.array_equal(measure(a + b), measure(a) + measure(b))
-
-
-@given(rows, st.integers(1, 7))
-def test_batches_do_not_matter(listed: list[Row], batch: int) -> None:
-    assert np.array_equal(SUMMARY.measure(Listed(listed, batch), {})[0], measure(listed))
 
 
 @given(rows)
@@ -121,11 +108,6 @@ def test_a_fingerprint_finds_its_group_and_no_other(values: np.ndarray, size: in
     known = {fingerprint(name): place for place, name in enumerate(names)}
     found = group_of(np.concatenate([values, fingerprints(names)]), names)
     assert found.tolist() == [*(known.get(int(v), size) for v in values), *range(size)]
-
-
-def test_it_survives_the_wire() -> None:
-    fields = wire.decode(wire.encode(asdict(SUMMARY)))
-    assert CATALOGUE[SUMMARY.name](**fields) == SUMMARY
 
 
 @pytest.mark.parametrize(

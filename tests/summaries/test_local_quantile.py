@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from itertools import pairwise
 
 import numpy as np
@@ -12,12 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedassay import wire
 from fedassay.data.rows import ArrayRows
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.estimation.coverage import best_pair, best_server_rank, split_ranks
 from fedassay.protocol import Budget, Collect, Protection, Setting, Sum
-from fedassay.summaries import CATALOGUE
 from fedassay.summaries.group_names import fingerprints
 from fedassay.summaries.local_quantile import (
     RULES,
@@ -163,22 +160,6 @@ def test_lies_are_harmless(rows: int, bits: int, expected: tuple[int, float]) ->
 
 
 # --- as a question --------------------------------------------------------------------------------------
-
-
-def test_it_survives_the_wire_and_cannot_be_pooled() -> None:
-    asked = LocalQuantile(
-        quantity="raps",
-        level=0.9,
-        clients=10**5,
-        rules=("paper",),
-        confidence=0.95,
-        by="class",
-        groups=("0", "1"),
-    )
-    for summary in (SUMMARY, asked):
-        fields = wire.decode(wire.encode(asdict(summary)))
-        assert CATALOGUE[summary.name](**fields) == summary
-        assert not summary.additive
 
 
 def test_only_who_may_see_it_gets_it() -> None:

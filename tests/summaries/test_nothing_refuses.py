@@ -1,6 +1,7 @@
-"""Whoever asks sees whether a client refuses: no summary may refuse, or change its shape, because of what the rows are.
+"""What holds for every summary: it survives the wire, adds up if it says so, and never refuses because of the rows.
 
-Questions are whatever can be made and sent, rows whatever the data layer lets pass.
+Whoever asks sees whether a client refuses, so its shape may not depend on the rows either. Questions are whatever can
+be made and sent, rows whatever the data layer lets pass.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 from fedassay import wire
 from fedassay.data.schema import LARGEST_CLASS
+from fedassay.envelope import describe, rebuild
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.metrics import compared
 from fedassay.protocol import (
@@ -449,8 +451,13 @@ def question(draw: st.DrawFn, name: str) -> Summary[Any]:
         reject()
 
 
+NOT_ADDITIVE = frozenset(name for name, kind in CATALOGUE.items() if kind.additive is False)
+"""Clients round, clip, choose or estimate, so that a client with all rows says something else."""
+
+
 def test_every_summary_is_asked_for() -> None:
     assert set(QUESTIONS) == set(CATALOGUE)
+    assert len(NOT_ADDITIVE) == 16
 
 
 # --- rows -----------------------------------------------------------------------------------------------
@@ -509,6 +516,35 @@ def test_no_rows_make_a_summary_refuse(name: str, data: st.DataObject) -> None:
     summary = data.draw(question(name))
     width = data.draw(st.integers(2, MOST_CLASSES + 1))
     measured(summary, *data.draw(st.lists(batch(summary.columns, width), max_size=MOST_BATCHES)))
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+@given(st.data())
+@settings(max_examples=25)
+def test_a_summary_survives_the_wire(name: str, data: st.DataObject) -> None:
+    summary = data.draw(question(name))
+    again = rebuild(CATALOGUE, wire.decode(wire.encode(describe(summary))))
+    assert again == summary
+    assert hash(again) == hash(summary)
+    assert again.sensitivity(Protection()) == summary.sensitivity(Protection())
+    rows = data.draw(batch(summary.columns, MOST_CLASSES))
+    assert np.array_equal(measured(again, rows), measured(summary, rows))
+
+
+@pytest.mark.parametrize("name", sorted(set(CATALOGUE) - NOT_ADDITIVE))
+@given(st.data())
+@settings(max_examples=50)
+def test_the_union_measures_the_sum_however_it_is_batched_and_nobody_measures_nothing(
+    name: str, data: st.DataObject
+) -> None:
+    summary = data.draw(question(name))
+    assume(summary.additive)
+    width = data.draw(st.integers(2, MOST_CLASSES + 1))
+    one, other = (data.draw(batch(summary.columns, width)) for _ in "ab")
+    union = measured(summary, {role: np.concatenate([one[role], other[role]]) for role in one})
+    assert np.array_equal(measured(summary, one) + measured(summary, other), union)
+    assert np.array_equal(measured(summary, one, other), union)
+    assert not measured(summary).any()
 
 
 @given(st.data())

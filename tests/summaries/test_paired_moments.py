@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedassay import wire
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import TOTAL_BITS, Batch, Budget, Neighbours, Protection, Setting, Sum, Unit
-from fedassay.summaries import CATALOGUE
 from fedassay.summaries.paired_histograms import PairedHistograms, VersusHistogram
 from fedassay.summaries.paired_moments import ONE, PairedMoments, capacity_for, packed
 from fedassay.trust import TRUST_MODELS
@@ -68,18 +66,6 @@ def test_the_sums_are_what_they_say(seed: int, listed: list[Row]) -> None:
     assert abs(found.losses - expected[2]) <= len(listed) * 2.0**-22 + 1e-12
 
 
-@given(seeds, rows, rows)
-def test_the_union_measures_the_sum(seed: int, a: list[Row], b: list[Row]) -> None:
-    summary = summary_of(random_tables(seed))
-    assert np.array_equal(measure(summary, a + b), measure(summary, a) + measure(summary, b))
-
-
-@given(seeds, rows, st.integers(1, 5))
-def test_batches_do_not_matter(seed: int, listed: list[Row], batch: int) -> None:
-    summary = summary_of(random_tables(seed))
-    assert np.array_equal(summary.measure(Listed(listed, batch), {})[0], measure(summary, listed))
-
-
 corner = st.one_of(
     st.sampled_from([0.0, 1.0, 2.0**-22, 1 - 2.0**-22, 1 - 3 * 2.0**-22, 1e-9, 1 - 1e-7]), unit
 )
@@ -130,11 +116,8 @@ def test_no_total_can_wrap(trust: str, clients: int) -> None:
     setting.noise(Sum(of=summary, share=0.2))  # or it would refuse
 
 
-def test_it_survives_the_wire() -> None:
-    summary = summary_of(random_tables(3))
-    fields = wire.decode(wire.encode(asdict(summary)))
-    assert CATALOGUE[summary.name](**fields) == summary
-    assert "placements" not in repr(summary)
+def test_its_tables_are_not_printed() -> None:
+    assert "placements" not in repr(summary_of(random_tables(3)))
 
 
 @pytest.mark.parametrize(
@@ -219,9 +202,3 @@ def test_two_histograms_cost_as_much_as_two_with_half_the_budget_each() -> None:
 def test_the_second_histogram_alone_is_the_second_of_both(listed: list[Row]) -> None:
     alone = SECOND.measure(Listed(listed), {})[0]
     assert np.array_equal(alone, np.split(counted(listed), 2)[1])
-
-
-def test_the_histograms_survive_the_wire() -> None:
-    for summary in (HISTOGRAMS, SECOND):
-        fields = wire.decode(wire.encode(asdict(summary)))
-        assert CATALOGUE[summary.name](**fields) == summary

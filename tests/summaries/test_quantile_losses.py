@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import asdict
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedassay import wire
 from fedassay.data.rows import ArrayRows
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import UNBOUNDED, Neighbours, Protection, Select, Setting, Unit
-from fedassay.summaries import CATALOGUE
 from fedassay.summaries.quantile_losses import QuantileLosses
 from fedassay.trust.plain import Plain
 
@@ -205,11 +202,8 @@ def test_more_rows_than_stated_are_refused() -> None:
 # --- as a question --------------------------------------------------------------------------------------
 
 
-def test_it_survives_the_wire_and_can_be_asked() -> None:
+def test_it_can_be_asked() -> None:
     summary = asked(rows=100, points=1000, target=92, below=1, above=9)
-    fields = wire.decode(wire.encode(asdict(summary)))
-    assert CATALOGUE[summary.name](**fields) == summary
-    assert not summary.additive
     setting = Setting(trust=Plain(), protection=Protection(rows_per_client=100), budget=None, clients=3)
     assert Plain().plan(Select(of=summary), setting).query.of == summary
 

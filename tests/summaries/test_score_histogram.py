@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from binormal import InMemoryRows, measure
-from fedassay import wire
+from binormal import measure
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import Neighbours, Protection, Unit
 from fedassay.summaries import CATALOGUE
@@ -35,19 +32,6 @@ def histograms(draw: st.DrawFn) -> ScoreHistogram:
 
 def labelled(s: np.ndarray, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 2, len(s)).astype(np.int8)
-
-
-@given(histograms(), scores, scores, seeds)
-def test_the_union_measures_the_sum(h: ScoreHistogram, a: np.ndarray, b: np.ndarray, seed: int) -> None:
-    ya, yb = labelled(a, seed), labelled(b, seed + 1)
-    union = measure(h, np.concatenate([a, b]), np.concatenate([ya, yb]))
-    assert np.array_equal(union, measure(h, a, ya) + measure(h, b, yb))
-
-
-@given(histograms(), scores, seeds, st.integers(1, 7))
-def test_batches_do_not_matter(h: ScoreHistogram, s: np.ndarray, seed: int, batch: int) -> None:
-    y = labelled(s, seed)
-    assert np.array_equal(h.measure(InMemoryRows(s, y, batch), {})[0], measure(h, s, y))
 
 
 @given(histograms(), scores, seeds)
@@ -121,21 +105,10 @@ def test_bad_labels_are_refused(labels: list[float]) -> None:
         ScoreHistogram(transform="uniform", height=4).measure(Rows(), {})
 
 
-def test_no_rows_measure_zero() -> None:
-    h = ScoreHistogram(transform="logit", height=4, widths=(1, 2))
-    assert not measure(h, np.empty(0), np.empty(0, dtype=np.int8)).any()
-
-
 def test_rows_are_not_changed() -> None:
     s, y = np.array([0.25, -0.0, 1.0]), np.array([0, 1, 1], dtype=np.int8)
     s.flags.writeable = y.flags.writeable = False
     measure(ScoreHistogram(transform="mixed", height=6, thresholds=(0.2,)), s, y)
-
-
-@given(histograms())
-def test_it_survives_the_wire(h: ScoreHistogram) -> None:
-    fields = wire.decode(wire.encode(asdict(h)))
-    assert CATALOGUE[h.name](**fields) == h
 
 
 def test_the_catalogue_cannot_be_changed() -> None:

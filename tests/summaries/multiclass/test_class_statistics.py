@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.special import softmax
 
-from fedassay import wire
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol import Budget, Neighbours, Protection, Setting, Sum, Summary, Unit
-from fedassay.summaries import CATALOGUE
 from fedassay.summaries.multiclass.class_histograms import ClassHistograms
 from fedassay.summaries.multiclass.class_statistics import LARGEST_LOSS, ClassStatistics
 from fedassay.summaries.score_histogram import ScoreHistogram
@@ -82,16 +79,6 @@ def test_histograms_are_those_of_each_class_against_the_others() -> None:
         assert np.abs(found.negatives - wanted.negatives).sum() <= 4
 
 
-@pytest.mark.parametrize("summary", BOTH, ids=lambda s: s.name)
-def test_the_union_measures_the_sum_and_nobody_measures_nothing(summary: Summary[Any]) -> None:
-    z, y = drawn(500, seed=2)
-    parts = [measure(summary, z[part], y[part]) for part in (slice(0, 123), slice(123, None))]
-    assert np.array_equal(sum(parts), measure(summary, z, y))
-    assert not measure(summary, z[:0], y[:0]).any()
-    assert summary.additive
-    assert measure(summary, z, y).shape == (summary.length,)
-
-
 def test_certain_and_impossible_classes_are_finite() -> None:
     z = np.array([[800.0, -800.0, 0.0], [-1e308, 1e308, 0.0]])
     summary = ClassStatistics(classes=3)
@@ -134,11 +121,6 @@ def test_the_worst_row_comes_close_to_the_bound_however_many_classes_there_are(c
 
 
 # --- as questions ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("summary", BOTH, ids=lambda s: s.name)
-def test_they_survive_the_wire(summary: Summary[Any]) -> None:
-    assert CATALOGUE[summary.name](**wire.decode(wire.encode(asdict(summary)))) == summary
 
 
 @pytest.mark.parametrize("trust", ["plain", "secure-sum", "distributed-dp", "server-dp", "local-dp"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax, softmax
 
-from fedassay import wire
 from fedassay.data.rows import ArrayRows
 from fedassay.errors import DataError, UnsupportedQuery, UsageError
 from fedassay.protocol import UNBOUNDED, Budget, Neighbours, Protection, Sensitivity, Setting, Sum, Unit
-from fedassay.summaries import CATALOGUE
 from fedassay.summaries.multiclass.loss_curves import BOUNDS, CLIENT, NONE, ROW, ROW_NORM, UNITS, LossCurves
 from fedassay.trust.server_dp import ServerDP
 from multiclass_rows import Columns, dirichlet, drawn
@@ -413,14 +411,6 @@ def test_exact_sums_are_not_asked_for_under_noise() -> None:
 
 
 # --- fields ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("summary", [curves(), curves(CLIENT, full_rows=3), curves(ROW, bits=9, most_rows=5)])
-def test_it_travels(summary: LossCurves) -> None:
-    fields = wire.decode(wire.encode(asdict(summary)))
-    made = CATALOGUE["loss-curves"](**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
-    assert made == summary
-    assert made.length == len(measure(summary, drawn(3, CLASSES)))
 
 
 @pytest.mark.parametrize(

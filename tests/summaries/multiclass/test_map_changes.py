@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.special import log_softmax, softmax
 
-from fedassay import wire
 from fedassay.errors import UsageError
 from fedassay.protocol import Budget, Neighbours, Protection, Setting, Sum, Summary, Unit
-from fedassay.summaries import CATALOGUE
 from fedassay.summaries.multiclass.class_statistics import LARGEST_LOSS, ClassStatistics
 from fedassay.summaries.multiclass.logit_map import LogitMap
 from fedassay.summaries.multiclass.map_changes import COUNTS, MapChanges
@@ -99,16 +97,10 @@ def test_the_identity_changes_nothing() -> None:
     assert np.count_nonzero(measure(same, z, y)) <= len(COUNTS)
 
 
-@given(st.sampled_from([{}, NOISY]), st.integers(0, 40))
-def test_the_union_measures_the_sum_and_nobody_measures_nothing(fields: dict[str, Any], cut: int) -> None:
+def test_no_entry_exceeds_what_so_many_rows_may_add() -> None:
     z, y = drawn(40, seed=3)
-    summary = of(SWAPPED, **fields)
-    whole = measure(summary, z, y)
-    assert np.array_equal(measure(summary, z[:cut], y[:cut]) + measure(summary, z[cut:], y[cut:]), whole)
-    assert not measure(summary, z[:0], y[:0]).any()
-    assert not measure(summary, np.zeros((2, 4)), np.array([0, 1])).any()
-    assert whole.shape == (summary.length,)
-    assert np.abs(whole).max() <= 40 << (summary.bits + 1)
+    for summary in (of(SWAPPED), of(SWAPPED, **NOISY)):
+        assert np.abs(measure(summary, z, y)).max() <= 40 << (summary.bits + 1)
 
 
 # --- rows seen through a map ----------------------------------------------------------------------------
@@ -193,14 +185,10 @@ def test_the_worst_rows_reach_the_bound(neighbours: Neighbours) -> None:
 # --- as questions ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "summary",
-    [of(SWAPPED), of(SWAPPED, **NOISY), ClassStatistics(classes=3, kind="temperature", theta=(2.0,))],
-    ids=["exact", "noisy", "statistics"],
-)
-def test_they_survive_the_wire(summary: Summary[Any]) -> None:
-    assert CATALOGUE[summary.name](**wire.decode(wire.encode(asdict(summary)))) == summary
-    assert "theta" not in repr(summary)  # a map can have thousands
+def test_a_map_is_not_printed() -> None:
+    """It can have thousands of numbers."""
+    for summary in (of(SWAPPED), ClassStatistics(classes=3, kind="temperature", theta=(2.0,))):
+        assert "theta" not in repr(summary)
 
 
 @pytest.mark.parametrize("trust", ["plain", "secure-sum", "distributed-dp", "server-dp", "local-dp"])

@@ -44,6 +44,7 @@ def rows(count: int = 4000, seed: int = 0) -> dict[str, np.ndarray]:
         ({"smoothing": "l3"}, "smoothing: got 'l3'"),
         ({"smoothed_points": 0}, "smoothed_points: got 0"),
         ({"quantiles": (0.5, 1.0)}, "quantiles: got 1.0"),
+        ({"quantiles": (0.0,)}, "quantiles: got 0.0"),
         ({"level": 1.0}, "level: got 1.0"),
         ({"precision": 0.0}, "precision: got 0.0"),
         ({"expected_rows": 0}, "expected_rows: got 0"),
