@@ -73,7 +73,7 @@ def test_every_method_from_rows_to_applied_rows(capsys: Any, csv: Path, tmp_path
     assert "ecommended: on held-out rows" in " ".join(out.split())
     code, out, _ = call(capsys, "apply", artefact, csv, "--out", applied)
     assert code == 0
-    assert "6,000 rows" in out
+    assert "6,000 rows" in " ".join(out.split())
     rows = pd.read_parquet(applied)
     assert rows.calibrated.to_numpy() == pytest.approx(fedassay.load_calibrator(artefact).predict(frame().p))
     labels = rows.y.astype(int)
