@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -124,11 +125,8 @@ class Town:
 
     def expected(self, trust: TrustModel, names: tuple[str, ...] = ()) -> dict[str, Any]:
         """What the in-process runtime says about the same rows."""
-        frames = [
-            pd.read_csv(self.root / name / "scores.csv").assign(site=name) for name in names or self.names
-        ]
         result = api.evaluate(
-            pd.concat(frames),
+            pooled(self, names),
             client="site",
             score="p",
             label="y",
@@ -177,6 +175,17 @@ class Town:
             credentials=self.credentials(name),
             randomness=SecureRandomness(),
         )
+
+
+def beginning(town: Town, task: str, *arguments: object) -> int:
+    """Announce a study of a task; how the command ended."""
+    return town.aggregate(task, "--roster", town.root / "coordinator" / "roster.toml", "-q", *arguments)
+
+
+def pooled(town: Town, names: Iterable[str] = ()) -> pd.DataFrame:
+    """The rows of all sites, or of some."""
+    frames = [pd.read_csv(town.root / name / "scores.csv").assign(site=name) for name in names or town.names]
+    return pd.concat(frames, ignore_index=True)
 
 
 def letter_of(path: Path) -> Letter:

@@ -14,13 +14,9 @@ import pyarrow.parquet as parquet
 import pytest
 
 import fedassay
-from fedassay.agenda import Agenda
 from fedassay.cli import run_command
-from fedassay.errors import UsageError
 from fedassay.reports.contents import heading
-from fedassay.runtimes.flower.study import Study
-from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
-from file_drop_town import Town
+from file_drop_town import Town, beginning, pooled
 from ledgers import recorded
 from multiclass_rows import drawn
 
@@ -44,11 +40,6 @@ def town(tmp_path: Path) -> Town:
     return town
 
 
-def begin(town: Town, *arguments: object) -> int:
-    roster = town.root / "coordinator" / "roster.toml"
-    return town.aggregate("calibrate-classes", "--roster", roster, "-q", *arguments)
-
-
 def finish(town: Town, result: Path, *more: object) -> dict[str, Any]:
     """Sites answer pass after pass, until there is a result."""
     for _ in range(20):
@@ -60,11 +51,6 @@ def finish(town: Town, result: Path, *more: object) -> dict[str, Any]:
             jsonschema.validate(document, SCHEMA)
             return document
     raise AssertionError("no result after 20 passes")
-
-
-def pooled(town: Town) -> pd.DataFrame:
-    frames = [pd.read_csv(town.root / name / "scores.csv").assign(site=name) for name in town.names]
-    return pd.concat(frames, ignore_index=True)
 
 
 def in_process(town: Town, **options: Any) -> fedassay.Result:
@@ -92,7 +78,7 @@ def test_a_study_gives_what_one_process_gives(
     town: Town, tmp_path: Path, options: tuple[Any, ...], same: dict[str, Any]
 ) -> None:
     artefact = tmp_path / "calibrator.json"
-    assert begin(town, *PLAIN, *options) == 0
+    assert beginning(town, "calibrate-classes", *PLAIN, *options) == 0
     document = finish(town, tmp_path / "r.json", "--out", artefact)
     wanted = in_process(town, **same)
     assert document["results"] == json.loads(wanted.to_json())["results"]
@@ -110,7 +96,12 @@ def test_a_study_gives_what_one_process_gives(
 
 
 def test_a_secure_sum_gives_the_same(town: Town, tmp_path: Path) -> None:
-    assert begin(town, "--classes", 3, "--method", "temperature", "--solver", "one-shot") == 0
+    assert (
+        beginning(
+            town, "calibrate-classes", "--classes", 3, "--method", "temperature", "--solver", "one-shot"
+        )
+        == 0
+    )
     document = finish(town, tmp_path / "r.json")
     wanted = in_process(town, method="temperature", solver="one-shot")
     assert document["results"] == json.loads(wanted.to_json())["results"]
@@ -123,7 +114,7 @@ def test_under_noise_sites_pay_for_both_parts(town: Town, tmp_path: Path) -> Non
     for name in town.names:
         site = town.root / name / "site.toml"
         site.write_text(site.read_text().replace("epsilon = 3.0", "epsilon = 3.0\ndelta = 1e-5"))
-    assert begin(town, "--classes", 3, *privacy) == 0
+    assert beginning(town, "calibrate-classes", "--classes", 3, *privacy) == 0
     document = finish(town, tmp_path / "r.json")
     results = document["results"]
     assert (results["method"], results["solver"]) == ("temperature", "one-shot")
@@ -134,36 +125,7 @@ def test_under_noise_sites_pay_for_both_parts(town: Town, tmp_path: Path) -> Non
         assert parts == {"fit", "held-out"}
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ((), "--classes: missing"),
-        (("--classes", 3, "--rounds", 3), "rounds: the method auto has no use for it"),
-        (("--classes", 3, "--method", "platt"), "--method: got 'platt'"),
-        (("--classes", 3, "--threshold", 0.5), "--threshold: unknown parameter of calibrate-classes"),
-        (("--classes", 3, "--solver", "exact", "--privacy", "server-dp", "--epsilon", 1), "exact sums carry no noise"),
-    ],
-)  # fmt: skip
-def test_what_makes_no_sense_is_refused_before_anybody_is_asked(
-    town: Town, capsys: Any, options: tuple[Any, ...], words: str
-) -> None:
-    assert begin(town, *options) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert words in said
-    assert not any(town.drop.iterdir())
-
-
 # --- on Flower ------------------------------------------------------------------------------------------
-
-
-def test_a_flower_study_carries_the_parameters() -> None:
-    given = {"classes": 3, "method": "matrix", "solver": "fedavg", "rounds": 2, "participation": 0.5}
-    study = Study(name="s", agenda=Agenda.of("calibrate-classes", given), privacy="plain")
-    again = Study.from_config(study.to_config())
-    assert again.agenda.items[0].made == CalibrateMulticlass(**given)
-    for wrong, words in (({"height": 3}, "has no use for it"), ({"classes": None}, "classes")):
-        with pytest.raises(UsageError, match=words):
-            Study(name="s", agenda=Agenda.of("calibrate-classes", {**given, **wrong}), privacy="plain")
 
 
 @pytest.mark.full

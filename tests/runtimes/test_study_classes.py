@@ -13,7 +13,7 @@ import pytest
 
 import fedassay
 from fedassay.reports.contents import heading
-from file_drop_town import Town
+from file_drop_town import Town, beginning, pooled
 from softmax_rows import SoftmaxPopulation
 
 SCHEMA = json.loads((Path(fedassay.__file__).parent / "reports" / "result.schema.json").read_text())
@@ -33,17 +33,16 @@ def town(tmp_path: Path) -> Town:
 
 
 def test_a_study_gives_what_one_process_gives(town: Town, tmp_path: Path) -> None:
-    roster, result = town.root / "coordinator" / "roster.toml", tmp_path / "r.json"
+    result = tmp_path / "r.json"
     options: tuple[Any, ...] = ("--classes", 3, "--privacy", "plain", "--height", 6)
-    assert town.aggregate("evaluate-classes", "--roster", roster, "-q", *options) == 0
+    assert beginning(town, "evaluate-classes", *options) == 0
     for name in town.names:
         assert town.contribute(name) == 0
     assert town.aggregate("-q", "--json", result) == 0
     document = json.loads(result.read_text())
     jsonschema.validate(document, SCHEMA)
-    frames = [pd.read_csv(town.root / name / "scores.csv").assign(site=name) for name in town.names]
     wanted = fedassay.evaluate(
-        pd.concat(frames, ignore_index=True),
+        pooled(town),
         client="site",
         label="y",
         logits="z_",

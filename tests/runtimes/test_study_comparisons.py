@@ -10,11 +10,7 @@ import pandas as pd
 import pytest
 
 import fedassay
-from fedassay.agenda import Agenda
-from fedassay.errors import UsageError
-from fedassay.runtimes.flower.study import Study
-from fedassay.tasks.evaluation import Evaluate
-from file_drop_town import Town
+from file_drop_town import Town, pooled
 
 
 @pytest.fixture
@@ -33,9 +29,8 @@ def town(tmp_path: Path) -> Town:
 
 
 def expected(town: Town, **options: Any) -> dict[str, Any]:
-    rows = [pd.read_csv(town.root / name / "scores.csv").assign(site=name) for name in town.names]
     result = fedassay.evaluate(
-        pd.concat(rows), client="site", score="p", label="y", thresholds=(0.3, 0.5), height=6, **options
+        pooled(town), client="site", score="p", label="y", thresholds=(0.3, 0.5), height=6, **options
     )
     return dict(result.results)
 
@@ -72,25 +67,3 @@ def test_hidden_sites_by_files_remember_their_estimates(town: Town) -> None:
     found = town.finish(passes=6)["results"]
     assert found["sites"] is None
     assert found["heterogeneity"] == expected(town, per_site=True)["heterogeneity"]
-
-
-def test_a_site_that_names_no_group_column_says_so(town: Town, capsys: Any) -> None:
-    site = town.root / "a" / "site.toml"
-    site.write_text(site.read_text().replace('group = "sex"\n', ""))
-    assert town.begin("--group", "F", "--privacy", "plain") == 0
-    assert town.contribute("a") != 0
-    assert "needs the column group, which this site has not named" in " ".join(
-        capsys.readouterr().err.split()
-    )
-
-
-def test_a_flower_study_carries_the_parameters() -> None:
-    study = Study(name="s", agenda=Agenda.of("evaluate", {"groups": ["F", "M"], "per_site": True}))
-    again = Study.from_config(study.to_config())
-    assert again.agenda.items[0].made == Evaluate(groups=("F", "M"), per_site=True)
-    both = Study(name="s", agenda=Agenda.of("evaluate", {"versus": True}))
-    assert Study.from_config(both.to_config()).agenda.items[0].made == Evaluate(versus=True)
-    with pytest.raises(UsageError, match="per-site: under server-dp"):
-        Study(name="s", agenda=Agenda.of("evaluate", {"per_site": True}), privacy="server-dp", epsilon=1.0)
-    with pytest.raises(UsageError, match="got 'F' twice"):
-        Study(name="s", agenda=Agenda.of("evaluate", {"groups": ["F", "F"]}))

@@ -11,13 +11,9 @@ import pandas as pd
 import pytest
 
 import fedassay
-from fedassay.agenda import Agenda
 from fedassay.cli import run_command
-from fedassay.errors import UsageError
 from fedassay.estimation.coverage import best_pair, best_server_rank
-from fedassay.runtimes.flower.study import Study
-from fedassay.tasks.conformal import Conformal
-from file_drop_town import Town
+from file_drop_town import Town, beginning, pooled
 from ledgers import recorded
 
 ABSOLUTE = ("--sets", "absolute", "--score-range", "0,6")
@@ -43,16 +39,6 @@ def town(tmp_path: Path) -> Town:
     return town
 
 
-def begin(town: Town, *arguments: object) -> int:
-    roster = town.root / "coordinator" / "roster.toml"
-    return town.aggregate("conformal", "--roster", roster, "-q", *arguments)
-
-
-def pooled(town: Town, names: str = "abc") -> pd.DataFrame:
-    frames = [pd.read_csv(town.root / name / "scores.csv").assign(site=name) for name in names]
-    return pd.concat(frames, ignore_index=True)
-
-
 def in_process(town: Town, names: str = "abc", **options: Any) -> dict[str, Any]:
     result = fedassay.conformal(
         pooled(town, names),
@@ -69,7 +55,7 @@ def in_process(town: Town, names: str = "abc", **options: Any) -> dict[str, Any]
 
 def test_a_quantile_of_quantiles_in_the_clear(town: Town, tmp_path: Path) -> None:
     artefact = tmp_path / "conformal.json"
-    assert begin(town, "--sets", "absolute", "--privacy", "plain", "--level", 0.8) == 0
+    assert beginning(town, "conformal", "--sets", "absolute", "--privacy", "plain", "--level", 0.8) == 0
     for name in town.names:
         assert town.contribute(name) == 0
     result = tmp_path / "r.json"
@@ -90,7 +76,7 @@ def test_both_labels_of_a_binary_classifier(town: Town, tmp_path: Path) -> None:
     artefact = tmp_path / "conformal.json"
     calibrator = ("--score-parameters", "2,1.5,0.5,0.1")  # a sigmoid
     options = ("--sets", "binary", "--conditional", "class", "--holdout", "0.3", *calibrator)
-    assert begin(town, *options, "--privacy", "plain") == 0
+    assert beginning(town, "conformal", *options, "--privacy", "plain") == 0
     results = town.finish(passes=2)["results"]
     assert town.aggregate("-q", "--out", artefact) == 0
     assert results["score"] == {"name": "binary", "parameters": [2.0, 1.5, 0.5, 0.1], "calibrated": True}
@@ -103,7 +89,7 @@ def test_both_labels_of_a_binary_classifier(town: Town, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["pooled", "qq"])
 def test_a_secure_sum(town: Town, method: str) -> None:
-    assert begin(town, *ABSOLUTE, "--method", method) == 0
+    assert beginning(town, "conformal", *ABSOLUTE, "--method", method) == 0
     document = town.finish(passes=2)
     simulation = fedassay.Simulation(mode="aggregate")
     wanted = in_process(town, method=method, privacy=fedassay.SecureSum(), simulation=simulation)
@@ -121,7 +107,7 @@ def test_a_site_that_is_lost_costs_a_vote_and_no_guarantee(tmp_path: Path) -> No
         frame.to_csv(town.root / name / "scores.csv", index=False)
         site = town.root / name / "site.toml"
         site.write_text(site.read_text().replace('label = "y"', COLUMNS.replace('\ngroup = "sex"', "")))
-    assert begin(town, *ABSOLUTE, "--method", "qq") == 0
+    assert beginning(town, "conformal", *ABSOLUTE, "--method", "qq") == 0
     results = town.finish(passes=2, absent="b")["results"]
     assert results["clients"] == 4
     # The local rank was chosen for five clients, the server's for those who stayed.
@@ -138,10 +124,10 @@ def test_a_site_that_is_lost_costs_a_vote_and_no_guarantee(tmp_path: Path) -> No
 
 def test_private_choices_need_a_public_number_of_rows(town: Town, capsys: Any) -> None:
     privacy = ("--privacy", "local-dp", "--epsilon", 3)
-    assert begin(town, *ABSOLUTE, *privacy) == 2
+    assert beginning(town, "conformal", *ABSOLUTE, *privacy) == 2
     assert "give --rows-per-client" in " ".join(capsys.readouterr().err.split())
     assert not any(town.drop.iterdir())
-    assert begin(town, *ABSOLUTE, *privacy, "--rows-per-client", 180) == 0
+    assert beginning(town, "conformal", *ABSOLUTE, *privacy, "--rows-per-client", 180) == 0
     document = town.finish(passes=1)
     results = document["results"]
     assert (results["method"], results["clients"], results["rows"]) == ("qq", 3, None)
@@ -156,7 +142,7 @@ def test_nothing_is_asked_where_nothing_can_be_had(town: Town) -> None:
         options = ("--privacy", "local-dp", "--epsilon", epsilon, "--rows-per-client", 180, "--json", result)
         town.folder = f"drop {epsilon}"
         town.drop.mkdir()
-        assert begin(town, *ABSOLUTE, *options) == 0
+        assert beginning(town, "conformal", *ABSOLUTE, *options) == 0
         assert result.exists() != asked
         for name in town.names:
             assert town.contribute(name) == 0
@@ -172,7 +158,7 @@ def test_groups_and_held_out_rows(town: Town) -> None:
     options = (
         *("--conditional", "group", "--group", "F", "--group", "M", "--holdout", "0.3", "--privacy", "plain"),
     )
-    assert begin(town, *ABSOLUTE, *options) == 0
+    assert beginning(town, "conformal", *ABSOLUTE, *options) == 0
     results = town.finish(passes=2)["results"]
     assert list(results["groups"]) == ["F", "M", "other"]
     assert results["groups"]["other"]["infinite"]
@@ -181,49 +167,7 @@ def test_groups_and_held_out_rows(town: Town) -> None:
     assert held["F"]["coverage"]["value"] > 0.8
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--sets", "absolute"), "--score-range: got none"),
-        (("--sets", "residual"), "--sets: got 'residual'"),
-        ((*ABSOLUTE, "--level", "1"), "level: got 1"),
-        ((*ABSOLUTE, "--method", "local"), "no single one is shown"),
-        ((*ABSOLUTE, "--confidence", "0.95"), "guarantee training-conditional"),
-        (("--sets", "lac", "--conditional", "class"), "--classes: missing"),
-        ((*ABSOLUTE, "--conditional", "group"), "--group: got none"),
-        ((*ABSOLUTE, "--threshold", "0.3"), "unknown parameter of conformal"),
-        (("--sets", "lac", "--holdout", "0.3"), "--classes: missing"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_before_anything_is_announced(
-    town: Town, capsys: Any, options: tuple[str, ...], words: str
-) -> None:
-    assert begin(town, *options) == 2
-    assert words in " ".join(capsys.readouterr().err.split())
-    assert not any(town.drop.iterdir())
-
-
-def test_a_site_that_names_no_target_says_so(town: Town, capsys: Any) -> None:
-    site = town.root / "a" / "site.toml"
-    site.write_text(site.read_text().replace('target = "days"\n', ""))
-    assert begin(town, *ABSOLUTE, "--privacy", "plain") == 0
-    assert town.contribute("a") != 0
-    assert "it needs the column target, which this site has not named" in " ".join(
-        capsys.readouterr().err.split()
-    )
-
-
 # --- on Flower ------------------------------------------------------------------------------------------
-
-
-def test_a_flower_study_carries_the_parameters() -> None:
-    parameters = {"sets": "absolute", "level": 0.8, "score_range": [0.0, 6.0], "method": "qq"}
-    study = Study(name="s", agenda=Agenda.of("conformal", parameters))
-    again = Study.from_config(study.to_config())
-    wanted = Conformal(sets="absolute", level=0.8, score_range=(0.0, 6.0), method="qq")
-    assert again.agenda.items[0].made == wanted
-    with pytest.raises(UsageError, match="level: got 2"):
-        Study(name="s", agenda=Agenda.of("conformal", {"level": 2.0}))
 
 
 @pytest.mark.filterwarnings("ignore")  # Flower and Ray warn about each other's deprecated corners

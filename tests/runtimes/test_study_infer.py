@@ -11,12 +11,8 @@ import pandas as pd
 import pytest
 
 import fedassay
-from fedassay.agenda import Agenda
 from fedassay.cli import run_command
-from fedassay.errors import UsageError
-from fedassay.runtimes.flower.study import Study
-from fedassay.tasks.inference.infer import Infer
-from file_drop_town import Town
+from file_drop_town import Town, beginning
 
 COLUMNS = 'target = "days"\nfeatures = "{features}"\noffset = "known"'
 NEWTON = ("--features", "age,dose", "--method", "newton")
@@ -36,11 +32,6 @@ def town(tmp_path: Path) -> Town:
         columns = COLUMNS.format(features=f"age {name},dose")
         site.write_text(site.read_text().replace('score = "p"\nlabel = "y"', columns))
     return town
-
-
-def begin(town: Town, *arguments: object) -> int:
-    roster = town.root / "coordinator" / "roster.toml"
-    return town.aggregate("infer", "--roster", roster, "-q", *arguments)
 
 
 def pooled(town: Town) -> pd.DataFrame:
@@ -63,7 +54,9 @@ def in_process(town: Town, **options: Any) -> dict[str, Any]:
 
 
 def test_newton_by_files_under_a_secure_sum(town: Town) -> None:
-    assert begin(town, *NEWTON, "--offset", "--variance", "model", "--contrast", "age - dose") == 0
+    assert (
+        beginning(town, "infer", *NEWTON, "--offset", "--variance", "model", "--contrast", "age - dose") == 0
+    )
     document = town.finish(passes=6)  # three sums, two legs each
     wanted = in_process(town, method="newton", variance="model", contrasts=["age - dose"])
     assert document["results"] == wanted
@@ -77,43 +70,14 @@ def test_newton_by_files_under_a_secure_sum(town: Town) -> None:
 @pytest.mark.full
 def test_rounds_by_files_in_the_clear(town: Town) -> None:
     options = ("--rounds", 8, "--privacy", "plain", "--offset", "--local-steps", 2)
-    assert begin(town, "--features", "age,dose", *options) == 0
+    assert beginning(town, "infer", "--features", "age,dose", *options) == 0
     document = town.finish(passes=9)
     wanted = in_process(town, rounds=8, local_steps=2, privacy=fedassay.Plain())
     wanted["state"]["target"] = ""  # how the sites call it stays with them
     assert document["results"] == wanted
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--method", "newton"), "--features: missing"),
-        ((*NEWTON, "--rounds", "20"), "rounds: the method newton has no use for it"),
-        ((*NEWTON, "--threshold", "0.3"), "unknown parameter of infer"),
-        (("--features", "age,age"), "features: got one of them twice"),
-        (("--features", "age", "--method", "exact"), "method: got 'exact'"),
-        ((*NEWTON, "--contrast", "age - size"), "contrast: got 'age - size'"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_before_anything_is_announced(
-    town: Town, capsys: Any, options: tuple[str, ...], words: str
-) -> None:
-    assert begin(town, *options) == 2
-    assert words in " ".join(capsys.readouterr().err.split())
-    assert not any(town.drop.iterdir())
-
-
 # --- on Flower --------------------------------------------------------------------------------------------------------
-
-
-def test_a_flower_study_carries_the_parameters() -> None:
-    parameters = {"features": ["age", "dose"], "model": "logistic", "method": "newton", "variance": "site"}
-    study = Study(name="s", agenda=Agenda.of("infer", parameters))
-    again = Study.from_config(study.to_config())
-    wanted = Infer(features=("age", "dose"), model="logistic", method="newton", variance="site")
-    assert again.agenda.items[0].made == wanted
-    with pytest.raises(UsageError, match="level: got 2"):
-        Study(name="s", agenda=Agenda.of("infer", {"features": ["age"], "level": 2.0}))
 
 
 @pytest.mark.full
