@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,11 +76,13 @@ def verify(record_property: Callable[[str, object], None]) -> Verify:
     return record
 
 
+_seconds: Counter[str] = Counter()
 _numbers: list[tuple[object, object, str, str, float]] = []
 _outcomes: dict[str, str] = {}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _seconds["/".join(Path(report.nodeid.split("::")[0]).parts[:2])] += report.duration
     if report.failed or report.when == "call" or (report.when == "setup" and report.skipped):
         _outcomes[report.nodeid] = report.outcome
     if report.when != "call":
@@ -89,6 +92,14 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     test = report.nodeid.split("::")[0]
     for claim, number in zip(names, measured, strict=True):
         _numbers.append((claim, number, report.outcome, test, report.duration))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The time of each part, where there is more than one minute to divide."""
+    if sum(_seconds.values()) > 60:
+        terminalreporter.section("seconds of each part, of one process")
+        for part, seconds in _seconds.most_common(25):
+            terminalreporter.line(f"{seconds:6.0f} {part}")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
