@@ -145,9 +145,12 @@ def describe_cohort(
     asked: int,
     answered: int,
     truncated: int | None,
+    missing: int | None = None,
     openings: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The `cohort` part of a result; `truncated` is known to a simulation only.
+
+    `missing` counts the rows that were left out as a value is missing; None where such rows are an error.
 
     `openings` say of each total of a release who opened it, and with which signature (`Journal.openings`).
     """
@@ -157,6 +160,7 @@ def describe_cohort(
         "clients": answered,
         "dropped": 0 if nobody else asked - answered,
         "truncated": truncated,
+        **({} if missing is None else {"missing": missing}),
         "rows": None if rows is None else max(0, rows),  # noise can take an estimate below
         **({"openings": list(openings)} if openings else {}),
     }

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 from fedassay.agenda import Agenda, Alone, Run
 from fedassay.data.federation import Federation, load
+from fedassay.data.gaps import CompleteRows, Missing
 from fedassay.data.partition import Partition
 from fedassay.data.split import HELD_OUT
 from fedassay.envelope import Refusal
@@ -48,6 +49,8 @@ class Simulation:
     policy : what every client allows; None if everything is, as nothing is really released.
     asker : the public key that clients are to take for that of whoever asks; nobody signs in a simulation.
     disclosure : what is done to exact totals before anything is computed from them.
+    missing : `report` leaves rows in which a value is missing out and counts them in ``result.cohort["missing"]``;
+        `refuse` makes them an error.
     again : above 0 for a run that goes on with what another has begun: all of it, clients included, then draws anew, as
         noise of releases before and after the break must have nothing to do with each other.
     """
@@ -61,6 +64,7 @@ class Simulation:
     policy: Policy | None = None
     asker: str | None = None
     disclosure: Disclosure | None = None
+    missing: Missing = "refuse"
     again: int = 0
 
     def __post_init__(self) -> None:
@@ -71,6 +75,8 @@ class Simulation:
                 f"only the faithful mode of the {DEFAULT} runtime has clients that remember what they have allowed; "
                 "leave out `runtime` and `mode`.",
             )
+        if self.missing not in get_args(Missing):
+            raise ParameterError("missing", f"got {self.missing!r}, expected refuse or report.")
         if not 0 < self.holdout < 1:
             raise ParameterError("holdout", f"got {self.holdout:.3g}, expected a number between 0 and 1.")
 
@@ -108,6 +114,12 @@ class Simulation:
     def passes_messages(self, federation: Federation) -> bool:
         """Whether every client's own message is passed; otherwise totals are drawn in aggregate."""
         return self.parameters.passes_messages(federation.client_count, policy=self.policy is not None)
+
+    def rows(self, data: Any, columns: Mapping[str, str]) -> Any:
+        """The data, without the rows in which a value is missing if these are left out."""
+        if self.missing == "refuse" or isinstance(data, Federation):
+            return data
+        return CompleteRows(data=data, columns=columns)
 
     def start(
         self, federation: Federation, *, helpers: int = 0, single: bool = False
@@ -214,6 +226,7 @@ def simulate(
             asked=federation.client_count,
             answered=kept.answered(federation.client_count),
             truncated=truncated,
+            missing=federation.missing,
         ),
         runtime=_described(runtime, federation.client_count, time.perf_counter() - started),
         warnings=(*federation.warnings, *_refusals(runtime), *disclosed.warnings(profile)),

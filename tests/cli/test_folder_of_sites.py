@@ -113,6 +113,18 @@ def test_what_is_written_for_later_use_refuses_other_files(capsys: Any, sites: P
     assert not (sites.parent / "calibrated.csv").exists()
 
 
+@pytest.mark.parametrize("named", ["sites", "link"])
+def test_what_is_applied_is_not_written_among_the_sites(capsys: Any, sites: Path, named: str) -> None:
+    (sites.parent / "link").symlink_to("sites")
+    assert call(capsys, "calibrate", "sites", *TERMS, "--out", "calibrator.json", "--quiet")[0] == 0
+    before = names(sites)
+    code, _, error = call(capsys, "apply", "calibrator.json", "sites", "--out", f"{named}/calibrated.csv")
+    assert code == 2
+    assert "its folder holds the data, where each file is a site" in " ".join(error.split())
+    assert names(sites) == before
+    assert call(capsys, "apply", "calibrator.json", "sites", "--out", "calibrated.csv")[0] == 0
+
+
 def test_a_real_site_refuses_other_files(tmp_path: Path) -> None:
     town = Town(tmp_path)
     home = tmp_path / "a"

@@ -16,6 +16,7 @@ from test_data_fuzz import ROBUST, column_lists, form_of
 from fedassay.data.check import check
 from fedassay.data.features import MOST_FEATURES
 from fedassay.data.federation import load
+from fedassay.data.tally import FOR_GAPS
 from fedassay.errors import DataError, UsageError
 
 TWO = {"features": "age,bmi", "target": "y"}
@@ -140,7 +141,12 @@ def test_values_that_are_no_finite_numbers(bad: Any, shown: str, fix: bool) -> N
     for names in ("age,bmi", "bmi"):
         text = sentence(data_with(bmi=bad), columns={**TWO, "features": names})
         assert text.startswith(f"{MAPPING}column 'bmi' (feature): got {shown}")
-        assert text.endswith(f", expected a finite number in every row; {advice}")
+        more = (
+            f", or {FOR_GAPS}"
+            if "missing" in shown or "nan" in shown or str(bad) == "[None, None, None]"
+            else ""
+        )
+        assert text.endswith(f", expected a finite number in every row; {advice[:-1]}{more}.")
 
 
 def test_every_bad_column_is_found(tmp_path: Path) -> None:
@@ -260,9 +266,10 @@ def test_sites_that_do_not_agree(tmp_path: Path) -> None:
 def test_an_offset_is_a_finite_number(bad: Any) -> None:
     text = sentence(data_with(o=[0.0, 1.0, bad]), columns={**TWO, "offset": "o"})
     assert "column 'o' (offset): got 1 bad value in 3 rows, the first in row 2" in text
+    more = f", or {FOR_GAPS}" if bad is None or bad is np.nan else ""
     assert text.endswith(
         "expected a finite number in every row, what is added to the linear predictor; remove rows without an offset, "
-        "or fill in 0."
+        f"or fill in 0{more}."
     )
 
 

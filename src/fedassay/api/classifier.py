@@ -99,9 +99,8 @@ def evaluate(
         _refuse_with_logits(score=score, by=by, versus=versus)
         given = parameters_of(EvaluateMulticlass, Evaluate, given, instead=_WITH_LOGITS)
         classes = made(EvaluateMulticlass, given)
-        return evaluate_classes(
-            classes, terms, data, terms.roles(client, **{"class": label, "logits": logits})
-        )
+        roles = terms.roles(client, **{"class": label, "logits": logits})
+        return evaluate_classes(classes, terms, terms.rows(data, roles), roles)
     if score is None:
         raise UsageError(_NEITHER)
     if by is None and groups:
@@ -117,7 +116,7 @@ def evaluate(
         _check_sites(data, client)
     columns = terms.roles(client, score=score, label=label, versus=versus, group=by)
     looked_up = by is not None and not groups
-    data = reread(data) if looked_up or per_site else data
+    data = terms.rows(reread(data) if looked_up or per_site else data, columns)
     scores = made(
         Evaluate, {**given, "groups": ("any",) if looked_up else groups, "versus": versus is not None}
     )
@@ -221,16 +220,15 @@ def calibrate(
         _refuse_with_logits(score=score)
         given = parameters_of(CalibrateMulticlass, Calibrate, given, instead=_WITH_LOGITS)
         classes = made(CalibrateMulticlass, given)
-        return calibrate_classes(
-            classes, terms, data, terms.roles(client, **{"class": label, "logits": logits})
-        )
+        roles = terms.roles(client, **{"class": label, "logits": logits})
+        return calibrate_classes(classes, terms, terms.rows(data, roles), roles)
     if score is None:
         raise UsageError(_NEITHER)
     del given["holdout"]
     given = parameters_of(Calibrate, CalibrateMulticlass, given, instead="only calibrators of logits have it")
     task = made(Calibrate, given)
     columns = terms.roles(client, score=score, label=label)
-    return terms.simulate("calibrate", task, data, columns, {"holdout": holdout})
+    return terms.simulate("calibrate", task, terms.rows(data, columns), columns, {"holdout": holdout})
 
 
 def hosmer_lemeshow(
@@ -274,7 +272,8 @@ def hosmer_lemeshow(
         level=level,
     )
     terms = Terms.of(privacy, budget, protection, simulation)
-    return terms.simulate("hosmer-lemeshow", task, data, terms.roles(client, score=score, label=label))
+    columns = terms.roles(client, score=score, label=label)
+    return terms.simulate("hosmer-lemeshow", task, terms.rows(data, columns), columns)
 
 
 _NEITHER = (

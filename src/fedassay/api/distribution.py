@@ -93,8 +93,10 @@ def ecdf(
             "expected_rows": expected_rows,
         },
     )
-    terms, data = Terms.of(privacy, budget, protection, simulation), reread(data)
-    result = terms.simulate("ecdf", task, data, terms.roles(client, value=value, label=label))
+    terms = Terms.of(privacy, budget, protection, simulation)
+    columns = terms.roles(client, value=value, label=label)
+    data = terms.rows(reread(data), columns)
+    result = terms.simulate("ecdf", task, data, columns)
     return (
         result if isinstance(task.grid, tuple) else _with_outside(result, data, value, task.lower, task.upper)
     )
@@ -138,8 +140,9 @@ def quantiles(
             "level": level,
         },
     )
-    data = reread(data)
-    result = terms.simulate("quantiles", task, data, terms.roles(client, value=value))
+    columns = terms.roles(client, value=value)
+    data = terms.rows(reread(data), columns)
+    result = terms.simulate("quantiles", task, data, columns)
     return _with_outside(result, data, value, task.lower, task.upper)
 
 

@@ -95,6 +95,7 @@ def infer(
     terms, data = Terms.of(privacy, budget, protection, simulation), reread(data)
     given = terms.simulation
     columns = terms.roles(client, features=_joined(features), target=target, offset=offset)
+    data = terms.rows(data, columns)
     with _known(model, simulation=given) as name:
         loss = loss_of(name)
         task = made(

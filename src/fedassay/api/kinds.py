@@ -46,4 +46,5 @@ def run_task(
     """
     terms = Terms.of(privacy, budget, protection, simulation)
     card = KINDS.named(kind)
-    return terms.simulate(card.name, task_of(card.name, parameters), data, terms.roles(client, **columns))
+    roles = terms.roles(client, **columns)
+    return terms.simulate(card.name, task_of(card.name, parameters), terms.rows(data, roles), roles)

@@ -147,6 +147,7 @@ def conformal(
         key = given.key_of_split() if given.seed is not None else SecureRandomness().bytes(32)
         terms = replace(terms, simulation=replace(given, holdout=holdout, split_key=key))
     columns = terms.roles(client, **roles, group=by)
+    data = terms.rows(data, columns)
     # What can be refused without the data is refused before they are opened.
     rehearse(conformal_lookup.stand_in(task), conformal_lookup.likely(terms.setting, client))
     task, terms, federation, warnings = conformal_lookup.completed(

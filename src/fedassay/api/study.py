@@ -147,7 +147,13 @@ def _conduct(file: StudyFile, journal: Journal, progress: Progress | None, folde
     assert file.data is not None
     key = _settled(file, journal)
     assert isinstance(file.runtime, SimulationParameters)
-    simulation = Simulation(runtime=file.runtime, holdout=file.holdout, split_key=key, progress=progress)
+    simulation = Simulation(
+        runtime=file.runtime,
+        holdout=file.holdout,
+        split_key=key,
+        progress=progress,
+        missing=file.data.missing,
+    )
     terms = Terms.of(file.trust, file.budget, file.protection, simulation)
     columns = terms.roles(_dealt(file.data.owner, simulation, key), **file.data.columns)
     agenda = file.agenda(shares=shares_of(file))
@@ -258,13 +264,13 @@ def _looked_up(
     """The data, loaded if that is needed; what is public and was not said, by task; and what to say about it."""
     wanted = {name for task in file.tasks for name in task.looked_up}
     found: dict[str, Any] = {}
-    data: Any = file.source
+    source = data = terms.rows(file.source, columns)
     warnings: tuple[str, ...] = ()
     if "classes" in wanted:
-        classes = look_up(file.source, columns)
+        classes = look_up(source, columns)
         data, found["classes"], warnings = classes.federation, classes.classes, classes.warnings(terms.trust)
     if "features" in wanted:
-        found["features"] = list(feature_names(columns.names["features"], file.source))
+        found["features"] = list(feature_names(columns.names["features"], source))
     known = {task.name: {name: found[name] for name in task.looked_up} for task in file.tasks}
     return data, known, warnings
 

@@ -127,6 +127,10 @@ class Terms:
         owner = client.seeded(self.simulation.seed) if isinstance(client, Partition) else client
         return Roles(names={role: name for role, name in named.items() if name is not None}, client=owner)
 
+    def rows(self, data: Any, columns: Roles) -> Any:
+        """The data, without the rows in which a value is missing if the simulation leaves these out."""
+        return self.simulation.rows(data, columns.names)
+
     def simulate(
         self, name: str, task: Any, data: Any, columns: Roles, more: Mapping[str, Any] | None = None
     ) -> Result:

@@ -86,6 +86,7 @@ def write_applied(
     """
     target = checked_target(Path(out), overwrite=overwrite)
     source = open_source(data)
+    _refuse_among_sites(data, target)
     raise_first(not_read(source))  # no site may be missing in what is written
     sites = tuple(source.sites.items()) if isinstance(source, Folder) else ((None, source),)
     tables = tuple((site, table) for site, table in sites if not isinstance(table, NoRows))
@@ -101,6 +102,14 @@ def write_applied(
         at_end()
 
     return write_batches(target, batches(), label=source.label)
+
+
+def _refuse_among_sites(data: Any, target: Path) -> None:
+    """Refuse to write into the folder of the data: each file there counts as a site."""
+    if isinstance(data, str | os.PathLike) and target.absolute().parent.resolve() == Path(data).resolve():
+        raise UsageError(
+            f"{target}: its folder holds the data, where each file is a site; give another folder."
+        )
 
 
 def _check_columns(tables: list[Table], columns: Columns, new: Sequence[str]) -> None:

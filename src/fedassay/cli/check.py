@@ -11,9 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedassay.cli import options, output
-from fedassay.cli.command import Option, takes
+from fedassay.cli.command import Option, phrased, takes
 from fedassay.data.check import CheckReport
 from fedassay.data.check import check as check_data
+from fedassay.data.gaps import CompleteRows
 from fedassay.data.schema import CLASS, FEATURES, LOGITS
 from fedassay.errors import UsageError
 
@@ -48,6 +49,7 @@ def check(
     lower: Annotated[str | None, Option(help="Column with the predicted lower ends.")] = None,
     upper: Annotated[str | None, Option(help="Column with the predicted upper ends.")] = None,
     client: options.ClientColumn = None,
+    missing: options.MissingRows = "refuse",
     json: options.JsonFile = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -67,7 +69,8 @@ def check(
         "upper": upper,
     }
     columns = {role: name for role, name in given.items() if name is not None}
-    report = check_data(data, client=client, columns=columns)
+    rows = CompleteRows(data=data, columns=columns) if missing == "report" else data
+    report = check_data(rows, client=client, columns=columns)
     text = json_module.dumps(report.to_dict(), indent=2, allow_nan=False) + "\n"
     output.write(text, json)
     if not quiet:
@@ -93,7 +96,9 @@ def _render(report: CheckReport, console: Console) -> None:
         console.print(table)
     for finding in report.findings:
         console.print(
-            f"{_STYLES[finding.severity]} {escape(finding.sentence())}", highlight=False, soft_wrap=True
+            f"{_STYLES[finding.severity]} {escape(phrased(finding.sentence()))}",
+            highlight=False,
+            soft_wrap=True,
         )
     if report.ok:
         console.print("[green]Nothing stands in the way of using this file.[/]")

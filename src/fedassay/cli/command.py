@@ -366,7 +366,12 @@ def in_options(error: FedassayError) -> str:
     subject, _, rest = str(error).partition(": ")
     name = re.sub(r"[ -]", "_", subject)
     said = f"{_FLAGS[name]}: {rest}" if isinstance(error, UsageError) and name in _FLAGS else str(error)
-    return _NAMED.sub(_as_option, said)
+    return phrased(said)
+
+
+def phrased(text: str) -> str:
+    """A sentence with the options of the command where it names parameters."""
+    return _NAMED.sub(_as_option, text)
 
 
 def _as_option(match: re.Match[str]) -> str:

@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -30,7 +30,8 @@ from fedassay.cli.init_tasks import affordable, parameters_of, tasks_of
 from fedassay.data.check import CheckReport
 from fedassay.data.check import check as check_data
 from fedassay.data.findings import Severity
-from fedassay.data.sources import source_named
+from fedassay.data.gaps import CompleteRows, Missing, left_out
+from fedassay.data.sources import Folder, open_source, source_named
 from fedassay.data.sql import Database, is_url
 from fedassay.errors import DataError, UsageError
 from fedassay.files import write_atomically
@@ -73,6 +74,10 @@ def init(
         list[str] | None, Option(help="What to ask; may be repeated. Default: what the columns allow.")
     ] = None,
     level: Annotated[float | None, Option(help="Coverage of prediction sets. Default: 0.9.")] = None,
+    missing: Annotated[
+        Literal["refuse", "report"] | None,
+        Option(help="Rows in which a value is missing: an error, or left out and counted. Default: refuse."),
+    ] = None,
     name: Annotated[str | None, Option(help="Of the study. Default: that of the data.")] = None,
     yes: Annotated[bool, Option("--yes", "-y", help="Ask nothing: options and defaults.")] = False,
     force: Annotated[bool, Option("--force", help="Overwrite the file if it is there.")] = False,
@@ -91,7 +96,9 @@ def init(
     _show_columns(look, asker.console)
     columns, owner = ask_columns(look, asker, given, client)
     _show_roles(look, columns, owner, asker.console)
-    report = check_data(source, client=owner, columns=columns)
+    missing = _settled(asker, source, columns, missing)
+    rows: Any = CompleteRows(data=source, columns=columns) if missing == "report" else source
+    report = check_data(rows, client=owner, columns=columns)
     _complain(report, asker.console)
     dealt = owner is None and look.sites is None
     profile = _profile(report, dealt=dealt)
@@ -110,7 +117,8 @@ def init(
         epsilon=budget,
         delta=_DELTA,
         tasks=chosen,
-        parameters=parameters_of(chosen, source, columns, level=level, classes=profile.get("classes")),
+        missing=missing,
+        parameters=parameters_of(chosen, rows, columns, level=level, classes=profile.get("classes")),
         expected=_expected(profile, columns),
         schema="./study.schema.json" if schema else None,
     )
@@ -136,6 +144,20 @@ def _looked(asker: Asker, given: str | None, query: str | None) -> tuple[str, Pa
             if given is not None or asker.silent:
                 raise
             asker.console.print(escape(str(error)), highlight=False, soft_wrap=True)
+
+
+def _settled(
+    asker: Asker, source: Path | Database, columns: Mapping[str, str], given: Missing | None
+) -> Missing:
+    """What is done about rows in which a value is missing, asked where there are some."""
+    if given is not None or asker.silent:
+        return given or "refuse"
+    opened = open_source(CompleteRows(data=source, columns=columns))
+    found = left_out(list(opened.sites.values()) if isinstance(opened, Folder) else [opened])
+    if found is None or not found.missing:
+        return "refuse"
+    question = f"{escape(found.words)}. Leave these rows out, and count them in the result?"
+    return "report" if asker.one(question, "yes", ["yes", "no"]) == "yes" else "refuse"
 
 
 def _name(data: str, out: Path) -> str:

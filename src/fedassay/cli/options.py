@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from fedassay.cli import output
 from fedassay.cli.command import Argument, Given, Option, OptionsOf, takes
@@ -36,6 +36,10 @@ ClientColumn = Annotated[
 JsonFile = Annotated[
     str | None,
     Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output."),
+]
+MissingRows = Annotated[
+    Literal["refuse", "report"],
+    Option("--missing", help="Rows in which a value is missing: an error, or left out and counted."),
 ]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print nothing but errors.")]
 
@@ -160,6 +164,7 @@ def simulation(
         str | None,
         Option(metavar="KEY", help="With --policy: the public key that clients take for the asker's."),
     ] = None,
+    missing: MissingRows = "refuse",
     disclosure: Disclosure | None,
 ) -> Simulation:
     """How to simulate."""
@@ -178,6 +183,7 @@ def simulation(
         policy=rules,
         asker=asker,
         disclosure=disclosure,
+        missing=missing,
     )
 
 

@@ -32,13 +32,6 @@ def absent(name: str, role: str, existing: Sequence[str], *, wide: bool, where: 
     folded = {column.casefold(): column for column in _nameable(existing, wide=wide)}
     close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.5)
     fix = f"did you mean {folded[close[0]]!r}?" if close else "check the name"
-    if len(existing) == 1 and any(mark in existing[0] for mark in ";\t|"):
-        return error(
-            what=what,
-            got=f"one column of the name {existing[0]!r}",
-            expected="several",
-            fix="the header is not separated by commas: save the file with commas",
-        )
     return error(
         what=what,
         got="no such column" if existing else "a table without columns",

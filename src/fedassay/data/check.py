@@ -18,6 +18,7 @@ from fedassay.data.check_features import FeaturesLook
 from fedassay.data.check_numbers import NumbersLook
 from fedassay.data.federation import sites_of
 from fedassay.data.findings import Finding, Severity, error, listed, note, warning
+from fedassay.data.gaps import left_out
 from fedassay.data.logits import Width
 from fedassay.data.profile import BINS, LabelProfile, ScoreProfile
 from fedassay.data.roster import Counts, Roster
@@ -99,6 +100,7 @@ class _Look:
         self._width: Width | None = None
         self._rows = 0
         self._differ = False
+        self._without = left_out([site.table for site in self._sites])
         self._findings: list[Finding] = []
 
     def at(self, site: Site) -> None:
@@ -149,6 +151,8 @@ class _Look:
 
     def _profile(self, counts: Counts | None) -> dict[str, int | float]:
         profile: dict[str, int | float] = {"rows": self._rows}
+        if self._without is not None:
+            profile["rows_left_out"] = self._without.missing
         if counts is not None:
             profile |= {
                 "clients": len(counts.names),
@@ -178,6 +182,11 @@ class _Look:
 
     def _about_rows(self, counts: Counts | None) -> list[Finding]:
         where, found = self._source.label, not_read(self._source)
+        without = self._without
+        if without is not None and without.missing:
+            fix = "look whether these rows differ from the others: results will be about the others alone"
+            expected = "a value in every row"
+            found.append(warning(what=where, got=without.words, expected=expected, fix=fix))
         if self._rows == 0 and not self._findings:
             found.append(
                 error(what=where, got="no rows", expected="at least one", fix="export the data again")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedassay.data.findings import Finding, error, value_at
 from fedassay.data.lists import MISSING, Bad, BadRows, Matrix, Width, first_length, lengths_of, matrix_of
 from fedassay.data.numbers import is_list, is_text, plain, to_truth
-from fedassay.data.tally import Tally
+from fedassay.data.tally import FOR_GAPS, Tally
 from fedassay.errors import UsageError
 
 MOST_FEATURES = 256
@@ -101,7 +101,8 @@ class FeaturesReader:
         self._what = f"{label}, column {names[0]!r} (features)"
         self._numbered = len(names) == 1 and columns != names
         self._tallies = tuple(
-            Tally(what=f"{label}, column {name!r} (feature)", expected=EXPECTED, fix=FIX) for name in columns
+            Tally(what=f"{label}, column {name!r} (feature)", expected=EXPECTED, fix=FIX, for_gaps=FOR_GAPS)
+            for name in columns
         )
         self._rows = 0
         self._own: tuple[int, int] | None = None  # the width, and the row that says so

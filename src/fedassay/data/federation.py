@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.data.findings import Finding, listed, raise_first
+from fedassay.data.gaps import left_out
 from fedassay.data.logits import Width
 from fedassay.data.names import RowNames
 from fedassay.data.partition import DealtRows, Partition
@@ -49,6 +50,9 @@ class Federation:
 
     not_read: tuple[Finding, ...] = ()
     """What lies among the files of the sites; `warnings` has it too."""
+
+    missing: int | None = None
+    """How many rows were left out, as a value is missing; None where such rows are an error."""
 
     @property
     def client_count(self) -> int:
@@ -144,8 +148,10 @@ def load(
                 roster.add(chunk.clients, np.zeros(chunk.length, dtype=np.bool_))
         raise_first(scan.findings())
         width = scan.width
+    without = left_out([site.table for site in sites])
     if row_count == 0 and not empty_is_fine:
-        raise DataError(f"{source.label}: got no rows, expected at least one; export the data again.")
+        got = "no rows" if without is None else f"no row to use: {without.words}"
+        raise DataError(f"{source.label}: got {got}, expected at least one; export the data again.")
     if partition is None and (isinstance(source, Folder) or wanted.client is not None):
         found = _by_name(sites, wanted, width, roster, gathered)
     else:
@@ -153,8 +159,10 @@ def load(
     if partition is not None:
         found = _dealt(found, partition, skewed)
     others = tuple(not_read(source))
-    warnings = (*(finding.sentence() for finding in others), *found.warnings)
-    return replace(found, label=source.label, warnings=warnings, not_read=others)
+    gaps = (f"Left out: {without.words}.",) if without is not None and without.missing else ()
+    warnings = (*(finding.sentence() for finding in others), *gaps, *found.warnings)
+    missing = None if without is None else without.missing
+    return replace(found, label=source.label, warnings=warnings, not_read=others, missing=missing)
 
 
 def sites_of(source: Source, columns: Columns) -> tuple[Site, ...]:

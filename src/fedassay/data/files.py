@@ -96,6 +96,11 @@ class CsvTable(FileTable):
             has_rows = any(lines)
         if not header:
             raise DataError(f"{path}: got no header line, expected the names of the columns; add them.")
+        if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
+            raise DataError(
+                f"{path}: got one column of the name {header[0]!r}, expected several; the header is not separated by "
+                "commas: save the file with commas (and decimals with points)."
+            )
         return cls(label=str(path), path=path, names=tuple(header), has_rows=has_rows)
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:

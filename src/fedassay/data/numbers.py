@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
@@ -20,6 +21,7 @@ Numbers = NDArray[np.float64]
 # taken out first.
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _TRUTH = {"true": 1.0, "false": 0.0}
+_MISSING = pa.array(arrow_csv.ConvertOptions().null_values, pa.large_string())
 _NAMEABLE = (
     pa.types.is_boolean,
     pa.types.is_integer,
@@ -148,6 +150,23 @@ def to_truth(array: Any) -> Numbers:
         for spelled in _TRUTH
     ]
     return np.select(truth, list(_TRUTH.values()), default=values)
+
+
+def is_missing(array: Any) -> NDArray[np.bool_]:
+    """The mask of the values that are missing.
+
+    Examples
+    --------
+    >>> is_missing(pa.array([0.5, None, float("nan")])).tolist(), is_missing(pa.array(["0.5", "NA", " "])).tolist()
+    ([False, True, True], [False, True, True])
+    """
+    array = plain(array)
+    gaps = pc.is_null(array, nan_is_null=True)
+    if is_text(array):
+        text = pc.utf8_trim_whitespace(pc.cast(array, pa.large_string()))
+        gaps = pc.or_(gaps, pc.is_in(text, value_set=_MISSING))
+    found: NDArray[np.bool_] = gaps.to_numpy(zero_copy_only=False)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

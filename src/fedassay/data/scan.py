@@ -19,7 +19,7 @@ from fedassay.data.logits import LogitsReader, Width
 from fedassay.data.numbers import LocalClients, to_clients
 from fedassay.data.schema import CLASS, CLIENT, FEATURES, LOGITS, Columns, Role
 from fedassay.data.tables import NoRows, Table
-from fedassay.data.tally import Tally
+from fedassay.data.tally import FOR_GAPS, Tally
 from fedassay.protocol import Batch
 
 _ROW = re.compile(r"row (\d+) \(counting from 0\)")
@@ -87,6 +87,7 @@ class Scan:
             expected=role.expected,
             fix=role.fix,
             lists_values=role.lists_values,
+            for_gaps="" if role.name == "group" else FOR_GAPS,
         )
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from fedassay.data.files import OPENERS
 from fedassay.data.findings import Finding, listed, warning
 from fedassay.data.frames import frame_table
+from fedassay.data.gaps import CompleteRows
 from fedassay.data.sql import Database, is_url
 from fedassay.data.tables import NoRows, Table, reading
 from fedassay.errors import DataError, UsageError
@@ -58,6 +59,8 @@ def open_source(data: Any) -> Source:
     >>> open_source({"p": [0.1, 0.9], "y": [0, 1]}).names
     ('p', 'y')
     """
+    if isinstance(data, CompleteRows):
+        return _complete(data)
     if isinstance(data, Database):
         return data.open()
     if isinstance(data, str) and is_url(data):
@@ -73,6 +76,14 @@ def open_source(data: Any) -> Source:
             f"DataFrame, an Arrow table, a {_KNOWN} file, a folder of them, or a Database."
         )
     return table
+
+
+def _complete(data: CompleteRows) -> Source:
+    source = open_source(data.data)
+    if not isinstance(source, Folder):
+        return data.table(source)
+    sites = {name: data.table(table) for name, table in source.sites.items()}
+    return replace(source, sites=MappingProxyType(sites))
 
 
 def source_named(text: str, query: str | None, *, folder: Path = Path()) -> Path | Database:

@@ -49,6 +49,8 @@ def _run(document: Document) -> Iterator[tuple[str, str]]:
     yield "rows", cohort.rows(document)
     if took_part["truncated"]:
         yield "rows left out by the bound on a client's rows", f"{took_part['truncated']:,}"
+    if "missing" in took_part:
+        yield "rows left out as a value is missing", f"{took_part['missing']:,}"
     yield "trust model", privacy["trust_model"]
     for said in dict.fromkeys(one["statement"] for one in took_part.get("openings", ())):
         yield "totals opened", said

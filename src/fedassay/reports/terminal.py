@@ -145,6 +145,7 @@ def _run(document: Document) -> str:
     clients, runtime = document["cohort"], document["runtime"]
     dropped = f", {clients['dropped']} lost on the way" if clients["dropped"] else ""
     truncated = f", {clients['truncated']:,} rows left out by the bound" if clients["truncated"] else ""
+    truncated += f", {clients['missing']:,} left out as a value is missing" if clients.get("missing") else ""
     took = "" if runtime["seconds"] is None else f", {runtime['seconds']:.1f} s"
     opened = "".join(
         f"\n{said}" for said in dict.fromkeys(one["statement"] for one in clients.get("openings", ()))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedassay.data.gaps import Missing
 from fedassay.parameters import in_words
 from fedassay.runtimes.card import DEFAULT, RUNTIME_CARDS
 from fedassay.tasks.card import KINDS
@@ -24,6 +25,7 @@ class Draft:
     ----------
     path, query, client, dealt : the rows, relative to the study file; `dealt` says that they are dealt to simulated
         clients.
+    missing : what is done about rows in which a value is missing.
     columns : role to column.
     parameters : by task, entries that it needs.
     expected : what the file looks like, for plans.
@@ -34,6 +36,7 @@ class Draft:
     query: str | None = None
     client: str | None = None
     dealt: bool = False
+    missing: Missing = "refuse"
     columns: Mapping[str, str]
     trust: str
     epsilon: float | None
@@ -81,6 +84,12 @@ class Draft:
                 _entry("partition", "iid", "no column says whose a row is: they are dealt to so many clients")
             )
             lines.append(_entry("clients", SIMULATED_CLIENTS))
+        if self.missing == "report":
+            lines.append(
+                _entry(
+                    "missing", self.missing, 'rows that miss a value are left out and counted; or "refuse"'
+                )
+            )
         columns = {
             role: name.split(",") if role == "features" else name for role, name in self.columns.items()
         }

@@ -11,11 +11,12 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from fedassay.data.features import split_names
 from fedassay.data.lists import first_length, lengths_of
 from fedassay.data.numbered import beginnings, numbered_columns
-from fedassay.data.numbers import is_list, plain, to_clients
+from fedassay.data.numbers import is_list, is_missing, plain, to_clients
 from fedassay.data.schema import FEATURES, LOGITS, ROLES
 from fedassay.data.sources import Folder, open_source
 from fedassay.data.tables import Table
@@ -65,6 +66,7 @@ class Column:
     distinct : how many different values there are among them; 0 if there are no rows, or none that can be read.
     highest : of whole numbers from 0, the largest.
     length : of lists, that of the first one.
+    gaps : the share of the rows in which a value is missing; the others say what the column looks like.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Column:
     fits: frozenset[str]
     highest: int | None = None
     length: int | None = None
+    gaps: float = 0.0
 
     @property
     def words(self) -> str:
@@ -84,7 +87,8 @@ class Column:
             ("target", "numbers"),
             ("client", "names"),
         )
-        return next((text for role, text in kinds if role in self.fits), "something else")
+        kind = next((text for role, text in kinds if role in self.fits), "something else")
+        return kind if not self.gaps else f"{kind}, missing in {share(self.gaps)}"
 
     def could_be(self, role: str) -> bool:
         """Whether nothing in the first rows stands against it."""
@@ -151,6 +155,17 @@ def look_at(data: Any) -> Look:
     raise DataError(f"{source.label}: got no rows, expected at least one; export the data again.")
 
 
+def share(part: float) -> str:
+    """A share that is above 0, in per cent.
+
+    Examples
+    --------
+    >>> share(0.00002), share(0.0017), share(0.25)
+    ('less than 0.01 %', '0.17 %', '25 %')
+    """
+    return f"{100 * part:.2g} %" if part >= 0.0001 else "less than 0.01 %"
+
+
 def _column(table: Table, name: str) -> tuple[Column, int]:
     """What a column looks like, and how many rows were looked at."""
     try:
@@ -163,6 +178,9 @@ def _column(table: Table, name: str) -> tuple[Column, int]:
     if is_list(array):
         length = first_length(lengths_of(array))
         return Column(name=name, distinct=1, fits=frozenset({LOGITS}), length=length), len(array)
+    rows, missing = len(array), is_missing(array)
+    if missing.any() and not missing.all():
+        array = array.filter(pa.array(~missing))
     distinct = len(array.unique())
     fits = {role for role in ("score", "label", "class", "target") if _fits(array, role)}
     highest = int(ROLES["class"].convert(array)[0].max()) if "class" in fits else None
@@ -173,7 +191,8 @@ def _column(table: Table, name: str) -> tuple[Column, int]:
     few = distinct <= max(1, len(array) // 2)
     if few and "score" not in fits and not np.any(to_clients(array).codes < 0):
         fits.add("client")
-    return Column(name=name, distinct=distinct, fits=frozenset(fits), highest=highest), len(array)
+    gaps = float(missing.mean())
+    return Column(name=name, distinct=distinct, fits=frozenset(fits), highest=highest, gaps=gaps), rows
 
 
 def _fits(array: Any, role: str) -> bool:

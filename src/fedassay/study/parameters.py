@@ -16,6 +16,7 @@ def described(file: StudyFile) -> dict[str, Any]:
         given = {
             name: getattr(file.data, name) for name in ("path", "query", "client", "partition", "clients")
         }
+        given["missing"] = None if file.data.missing == "refuse" else file.data.missing
         data = {name: value for name, value in given.items() if value is not None}
         data["path"] = _public_path(file.data.path)
     return {

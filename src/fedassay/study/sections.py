@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
 
+from fedassay.data.gaps import Missing
 from fedassay.data.partition import Partition
 from fedassay.data.schema import Columns
 from fedassay.data.split import HELD_OUT
@@ -56,6 +57,8 @@ class DataSection(Checked):
     """How rows are dealt to simulated clients, in the place of a column: iid, dirichlet:BETA or by:COLUMN."""
     clients: int | None = None
     """Number of clients of a partition."""
+    missing: Missing = "refuse"
+    """Rows in which a value is missing are an error (refuse), or are left out and counted in the result (report)."""
     columns: Mapping[str, str] = field(default_factory=dict, metadata=INTERNAL)
     """Role to column, from the section [data.columns]; several features are separated by commas."""
 

@@ -208,6 +208,15 @@ def csv(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("holdout", [0.0, 0.4])
+def test_sets_for_each_group_say_that_they_are_not_for_each_class(holdout: float) -> None:
+    data = {**rows(), "sex": np.array(["f", "m"])[np.arange(ROWS) % 2]}
+    found = conformal(data, TERMS, conditional="group", by="sex", groups=["f", "m"], holdout=holdout)
+    assert "for each group and not for each class, whose coverage is not measured" in found["text"]
+    by_class = conformal(data, TERMS, holdout=holdout)
+    assert "not for each class" not in by_class["text"]
+
+
 def test_the_command_has_the_same_default(capsys: Any, csv: Path) -> None:
     terms = ("--client", "site", "--label", "y", "--score", "risk", "--holdout", "0.4", "--json", "-")
     for option, by in (((), "class"), (("--conditional", "none"), "")):

@@ -17,6 +17,8 @@ _NOT_MEASURED = (
     "; for each class it was not measured, as no rows were held out (--holdout 0.3 would measure it)"
 )
 
+_CLASSES_UNKNOWN = " and not for each class, whose coverage is not measured"
+
 
 def sentence(results: Results) -> str:
     """The promise, and the coverage of each class if there are two, of the worst class if there are more.
@@ -55,7 +57,7 @@ def _promise(results: Results, what: str) -> str:
 
 def _scope(by: str | None, *, classes: bool) -> str:
     if by:
-        return f", for each {by}"
+        return f", for each {by}" + (_CLASSES_UNKNOWN if classes and by != "class" else "")
     return ", over all rows together and not for each class" if classes else ""
 
 
