@@ -153,7 +153,7 @@ def test_fractions_are_exact_decimals():
 
 def test_many_sites_must_name_who_opens_their_totals():
     many = [f"s{i:05}" for i in range(LARGEST_COMMITTEE + 1)]
-    with pytest.raises(UsageError, match="--member"):
+    with pytest.raises(UsageError, match="`members`, 16 of them"):
         SecureSum().committee(many)
     assert SecureSum().committee(many[:-1]) == tuple(many[:-1])
     named = SecureSum(members=tuple(many[5:21]))
