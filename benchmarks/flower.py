@@ -130,7 +130,8 @@ def released_by(runtime: Runtime, clients: int) -> tuple[float, int]:
         runtime.connect()  # Ray has started when the nodes have been found
     trust = SecureSum(dropout=DROPOUT)
     if clients > LARGEST_FAITHFUL:
-        trust = trust.with_members(names(clients)[1:])  # as simulations do; the first would be one too many to lose
+        # As simulations do; with the very first client, one member too many would be lost.
+        trust = trust.with_members(names(clients)[1:])
     setting = Setting(trust=trust, protection=Protection(), budget=None, clients=clients)
     started = perf_counter()
     released = run(

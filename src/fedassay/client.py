@@ -245,7 +245,9 @@ class Client(Endpoint):
         """Refuse to measure what was not charged for, or other rows than were: days may pass between the two."""
         charged = self.site.ledger.find(self._charge_id(exchange, 0))
         if charged is None:
-            raise ProtocolError("request: this exchange began with a leg that costs nothing, and was not charged.")
+            raise ProtocolError(
+                "request: this exchange began with a leg that costs nothing, and was not charged."
+            )
         if self.site.holdings is not None and charged.fingerprint != self.site.holdings().fingerprint:
             raise DataError(
                 "rows: they have changed since this study was charged for them, so that they are not used; bring the "
