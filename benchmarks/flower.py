@@ -22,8 +22,8 @@ from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
-from fedassay.trust.secure_sum_graph import parameters
 
+from double_masking.graph import parameters
 from fedassay import wire
 from fedassay.client import Client, Site
 from fedassay.privacy.ledger import MemoryLedger
@@ -44,11 +44,11 @@ from fedassay.run import Job, Runtime, run
 from fedassay.runtimes.flower.runtime import FlowerRuntime
 from fedassay.runtimes.flower.simulation import Cast, _backend, _quiet, simulated
 from fedassay.runtimes.in_process import Faithful
+from fedassay.runtimes.in_process.parameters import LARGEST_FAITHFUL
 from fedassay.trust.secure_sum import SecureSum
 
 LENGTH = 100_000
 DROPOUT = 0.2
-MASKED_LEG = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,13 +109,13 @@ def client(name: str) -> Client:
     return Client(site, summaries={"ones": Ones}, trust_models={"secure-sum": SecureSum})
 
 
-def is_lost(name: str, leg: int) -> bool:
-    """Every fifth client, from the masked vectors on."""
-    return leg >= MASKED_LEG and int(name.rpartition("-")[2]) % 5 == 0
+def is_lost(name: str, leg: int = 0) -> bool:
+    """Every fifth client, in either leg."""
+    return int(name.rpartition("-")[2]) % 5 == 0
 
 
 def endpoint(name: str, request: bytes) -> Client:
-    if is_lost(name, wire.decode(request)["leg"]):
+    if "leg" in wire.decode(request) and is_lost(name):  # who says "hello" is not lost yet
         raise ConnectionError("lost")
     return client(name)
 
@@ -128,7 +128,11 @@ def released_by(runtime: Runtime, clients: int) -> tuple[float, int]:
     """Seconds, and how many clients are in the release."""
     if isinstance(runtime, FlowerRuntime):
         runtime.connect()  # Ray has started when the nodes have been found
-    setting = Setting(trust=SecureSum(dropout=DROPOUT), protection=Protection(), budget=None, clients=clients)
+    trust = SecureSum(dropout=DROPOUT)
+    if clients > LARGEST_FAITHFUL:
+        # As simulations do; with the very first client, one member too many would be lost.
+        trust = trust.with_members(names(clients)[1:])
+    setting = Setting(trust=trust, protection=Protection(), budget=None, clients=clients)
     started = perf_counter()
     released = run(
         [Job(name="ask", task=Ask(), setting=setting)],
@@ -190,7 +194,7 @@ def secagg_plus(clients: int) -> str:
             return super().aggregate_fit(server_round, results, failures)
 
     def client_fn(context: Any) -> Any:
-        return Fit(is_lost(names(clients)[int(context.node_config["partition-id"])], MASKED_LEG)).to_client()
+        return Fit(is_lost(names(clients)[int(context.node_config["partition-id"])])).to_client()
 
     k, threshold, _, _ = parameters(clients, DROPOUT, 0.1)
     spent: list[float] = []

@@ -172,9 +172,9 @@ class Run:
         )
 
     def total(self, names: Sequence[str]) -> list[list[int]]:
-        """The plain sum over these clients, in Python's own integers."""
+        """The plain sum over these clients; entries are below 2^41, so that no total of up to 2^22 clients wraps."""
         return [
-            [sum(int(self.values[name][p][c]) for name in names) for c in range(length)]
+            sum((self.values[name][p] for name in names), np.zeros(length, np.int64)).tolist()
             for p, length in enumerate(self.lengths)
         ]
 

@@ -355,6 +355,7 @@ def test_parts_are_disjoint_and_stable() -> None:
         )
         one = client([], rows=lambda: InMemory(rows))
         opened = envelope.open_request(data, summaries=TOY_SUMMARIES, trust_models=TRUST_MODELS)
+        one.agree(opened)
         return one._measure(opened, {})[0].tolist()
 
     fit, held_out, everything = (

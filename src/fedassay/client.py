@@ -242,11 +242,13 @@ class Client(Endpoint):
         return f"{exchange.hex()}/{index}/client {self.name}"
 
     def _require_charged_rows(self, exchange: bytes) -> None:
-        """Refuse to measure other rows than were charged for: days may pass between the two."""
-        if self.site.holdings is None:
-            return
+        """Refuse to measure what was not charged for, or other rows than were: days may pass between the two."""
         charged = self.site.ledger.find(self._charge_id(exchange, 0))
-        if charged is None or charged.fingerprint != self.site.holdings().fingerprint:
+        if charged is None:
+            raise ProtocolError(
+                "request: this exchange began with a leg that costs nothing, and was not charged."
+            )
+        if self.site.holdings is not None and charged.fingerprint != self.site.holdings().fingerprint:
             raise DataError(
                 "rows: they have changed since this study was charged for them, so that they are not used; bring the "
                 "old ones back, or begin a new study."

@@ -72,7 +72,7 @@ Memories = dict[tuple[str, str, Part], Memory]
 class Store:
     """What an endpoint remembers between messages; `FileStore` and `ServerStore` keep the same things on disk.
 
-    It holds keys, shares and answers: whoever can read it can undo the masks of its endpoint.
+    It holds keys and answers: whoever can read it can uncover what its endpoint has hidden.
     """
 
     conversations: dict[bytes, Conversation] = field(default_factory=dict, repr=False)

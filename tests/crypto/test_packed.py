@@ -139,3 +139,24 @@ def test_a_stream_that_holds_the_word_p_is_drawn_again(monkeypatch: pytest.Monke
     monkeypatch.setattr(pads, "_stream", stream)
     assert pad(Secret(bytes(32)), 2).tolist() == [2, 3]
     assert starts == [bytes(16), b"\x00\x00\x00\x01" + bytes(12)]
+
+
+@pytest.mark.parametrize("size", [(3, 2, 1), (10, 7, 1), (16, 11, 2), (40, 28, 4)])
+def test_vectors_longer_than_what_is_computed_at_once(size: tuple[int, int, int]):
+    """Each block has its own columns, also the last one, which is short; elements are as large as they can be."""
+    members, threshold, packed = size
+    packing = Packing(members=members, threshold=threshold, packed=packed)
+    length = packed * 4_500 - (packed - 1)
+    vector = np.arange(length) * 3 - 7
+    pads = np.full((members, packing.columns(length)), PRIME - 1, np.uint64)
+    pads[:, ::3] -= np.arange(members, dtype=np.uint64)[:, None]
+    corrections = packing.corrections(vector, pads)
+    one = packing.columns(length) - 2
+    alone = packing.corrections(
+        np.append(vector, np.zeros(packed - 1, np.int64)).reshape(packed, -1)[:, one], pads[:, one, None]
+    )
+    assert corrections[:, one].tolist() == alone[:, 0].tolist()
+    shares = dict(enumerate(packing.shares(pads, corrections)))
+    assert packing.consistent(shares, pad(Secret(bytes(32)), packing.columns(length)))
+    opened = packing.open({j: shares[j] for j in range(members - packing.needed, members)})
+    assert (packing.read(opened, length) == vector).all()

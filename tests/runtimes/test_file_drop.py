@@ -21,7 +21,7 @@ from fedassay.runtimes.file_drop.letters import _MESSAGE
 from fedassay.sites import prekeys_of
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
-from file_drop_town import Town, contents
+from file_drop_town import OPTIONS, Town, contents
 from ledgers import recorded
 
 SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
@@ -53,6 +53,35 @@ def test_the_answer_is_the_one_of_the_in_process_runtime(town: Town, trust: Trus
     assert document["runtime"]["name"] == "file-drop"
     assert document["runtime"]["rounds"] == passes
     assert document["runtime"]["bytes_per_client"] > 64 * 2 * 8
+
+
+@pytest.mark.parametrize(
+    ("names", "words"), [("abc", "must answer both passes"), ("abcde", "may miss the first")]
+)
+def test_who_may_be_missing_is_said_before_anybody_answers(
+    tmp_path: Path, capsys: Any, names: str, words: str
+) -> None:
+    """To the coordinator, to a site, and to whoever plans: with the chance to come through all the same."""
+    town, found = Town(tmp_path, names=tuple(names)), SecureSum().sizes(len(names))
+    capsys.readouterr()
+    said = f"if each site misses one pass in ten, a sum comes through with probability {found.chance():.2f}."
+    roster = town.root / "coordinator" / "roster.toml"
+    for show in (
+        lambda: town.aggregate("evaluate", "--roster", roster, *OPTIONS),
+        lambda: town.contribute("a", "--dry-run"),
+        lambda: run_command(
+            [
+                "plan",
+                "evaluate",
+                *("--prevalence", "0.3", "--auc", "0.8", "--rows", "6000", "--clients", str(len(names))),
+            ]
+        ),
+    ):
+        assert show() == 0
+        captured = capsys.readouterr()
+        shown = " ".join((captured.out + captured.err).replace("│", " ").split())
+        assert words in shown
+        assert said in shown
 
 
 def test_a_noisy_study_spends_at_every_site_and_at_the_coordinator(town: Town) -> None:

@@ -395,3 +395,21 @@ def test_every_pair_of_sets_for_two_members_is_answered_once_each() -> None:
         assert run.answer(1, "client-000", {**message, "named": first})
         with pytest.raises(ProtocolError, match="another set"):
             run.answer(1, "client-000", {**message, "named": second})
+
+
+# --- legs out of order ----------------------------------------------------------------------------------------------
+
+
+def test_a_site_that_was_asked_to_answer_first_measures_nothing_that_is_not_charged() -> None:
+    """A member may begin with the second leg, which costs nothing. One that it refuses must not pay for the first."""
+    rows = {f"h{place}": {"score": np.full(9, 0.5), "label": np.ones(9, np.int64)} for place in range(5)}
+    liar = liar_among(rows, plan_of(DistributedDP(), 5), randomness=SimulatedRandomness(1, "order"))
+    story = liar.begin()
+    terms = replace(story.terms, exchange=bytes(16))
+    client = liar.sites["h0"]
+    assert isinstance(client, Client)
+    charged = len(client.site.ledger.charges)
+    assert charged == 1
+    assert liar._ask("h0", 1, {**story.message, "named": []}, terms, "audit") is None
+    assert liar._ask("h0", 0, story.message, terms, "audit") is None
+    assert len(client.site.ledger.charges) == charged

@@ -41,7 +41,6 @@ def secrecy_row(found: Secrecy) -> Row:
     verdict = "as it must be" if found.case.broken else "no"
     return {
         "case": found.case.name,
-        "the coordinator lies": found.case.attack,
         "claimed": "nothing: weakened" if found.case.broken else found.case.statement,
         "opened": found.words,
         "refusals": f"{found.refused:,}",

@@ -48,7 +48,7 @@ score = "risk"
 label = "outcome"
 
 [privacy]
-privacy = "distributed-dp" # noise that the hospitals add together, under the masks of a secure sum
+privacy = "distributed-dp" # noise that the hospitals add together, under the pads of a secure sum
 epsilon = {EPSILON}
 delta = 1e-6
 

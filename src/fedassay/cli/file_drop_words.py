@@ -148,7 +148,7 @@ def reply(content: dict[str, Any], asked: Asked, console: Console) -> None:
     )
     say(
         console,
-        "This was a dry run on copies: nothing was sent, charged or kept. Keys and masks will be drawn anew. Next: "
+        "This was a dry run on copies: nothing was sent, charged or kept. Keys and noise will be drawn anew. Next: "
         "the same command without --dry-run.",
     )
 

@@ -23,6 +23,8 @@ from fedassay.crypto import field61
 from fedassay.crypto.field61 import PRIME, Elements, P
 
 _COLUMNS_AT_ONCE = 1 << 12
+_HALF = 32
+"""Bits of half a word."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +61,16 @@ class Packing:
         """
         entries = np.zeros(self.packed * pads.shape[1], np.int64)
         entries[: len(vector)] = vector
-        column = (entries + (entries >> 63 & PRIME)).view(np.uint64).reshape(self.packed, -1)
-        fixed = np.concatenate([column, pads[: self.threshold]])
-        shares = product(self._completing, fixed)
-        shares += P
-        shares -= pads[self.threshold :]
-        return field61.reduce(shares)
+        columns = entries.reshape(self.packed, -1)
+        weights, found = self._completing, np.empty((self.members - self.threshold, pads.shape[1]), np.uint64)
+        # Some columns at a time, so that what is in between stays in a core's cache.
+        for start in range(0, pads.shape[1], _COLUMNS_AT_ONCE):
+            part = slice(start, start + _COLUMNS_AT_ONCE)
+            column, pad = columns[:, part], pads[:, part]
+            known = [(column + (column >> 63 & PRIME)).view(np.uint64), pad[: self.threshold]]
+            shares = _product(weights, np.concatenate(known))
+            found[:, part] = field61.reduce(shares + (P - pad[self.threshold :]))
+        return found
 
     def shares(self, pads: Elements, corrections: Elements) -> Elements:
         """The members' shares, from (sums of) their pads and (the sum of) the corrections."""
@@ -166,9 +172,14 @@ def _product(weights: Weights, values: Elements) -> Elements:
     v, w = weights.value_bits, weights.weight_bits
     total = np.zeros((weights.rows, values.shape[1]), np.uint64)
     mask, waiting = np.uint64((1 << v) - 1), 0
+    if v == _HALF:  # the limbs lie side by side in memory already
+        halves = (weights.limbs @ values.view("<u4").astype(np.float64)).astype(np.int64)
     for j in range(-(-61 // v)):
-        limb = ((values >> np.uint64(v * j)) & mask).astype(np.float64)
-        signed = (weights.limbs @ limb).astype(np.int64)
+        if v == _HALF:
+            signed = halves[:, j::2]
+        else:
+            limb = ((values >> np.uint64(v * j)) & mask).astype(np.float64)
+            signed = (weights.limbs @ limb).astype(np.int64)
         for i in range(len(weights.limbs) // weights.rows):
             part = signed[i * weights.rows : (i + 1) * weights.rows]
             total += _rotated((part + (part >> 63 & PRIME)).view(np.uint64), v * j + w * i)
@@ -189,7 +200,7 @@ def _cut(matrix: list[list[int]]) -> Weights:
     largest = max(abs(weight) for row in matrix for weight in row)
     columns = len(matrix[0])
     choices = []
-    for value_bits in (31, 21, 16):
+    for value_bits in (_HALF, 21, 16):
         weight_bits = 54 - value_bits - max(1, (columns - 1).bit_length())
         count = 1
         while largest >= 1 << (weight_bits * count - 1):

@@ -52,7 +52,7 @@ class PredictedFit:
     law : that intervals will use.
     rows : how many different rows the estimate is made of.
     rounds : of federated averaging; None for `newton`.
-    answers, bytes : of one client, with questions, and without the keys and shares of secure sums.
+    answers, bytes : of one client, with questions, and without the keys and corrections of secure sums.
     noise : of one round; `unsure` is how wrong noise makes the mean curvature, relative to what it is.
     again : whether clients come to the end of their rows before the rounds do.
     """

@@ -1,4 +1,4 @@
-"""Every client of a simulation computes, noises and masks its own message, and everything passes through bytes."""
+"""Every client of a simulation computes, noises and hides its own message, and everything passes through bytes."""
 
 from __future__ import annotations
 
