@@ -41,26 +41,6 @@ NO_PLAN: dict[str, str] = {
 CLASSES_FIRST = {
     f"{CELL}[study]": "a study looks up the number of classes in the rows before it asks whether the trust model can"
 }
-TABLES = {f"{TYPES}[study]": "an inline table is accepted in the place of a list, as one without entries"}
-
-
-SEPARATION: dict[str, str] = dict.fromkeys(
-    (
-        "test_a_study_leaves_everything_behind[undefined]",
-        "test_its_certificate_is_verified[undefined]",
-        "test_the_result_of_a_study_is_valid[undefined]",
-        "test_what_has_no_value_has_a_reason",
-        *(
-            f"test_rendered_without_strange_words[{face}-undefined]"
-            for face in ("terminal", "html", "study-terminal", "study-html", "study-markdown")
-        ),
-        *(
-            f"test_a_reader_sees_why_there_is_no_value[{face}]"
-            for face in ("terminal", "html", "study-html", "study-markdown")
-        ),
-    ),
-    "a regression without a finite optimum is an error after its sums were released, and no result with a reason",
-)
 
 
 class TestEvaluate(Scores):
@@ -77,7 +57,6 @@ class TestEvaluate(Scores):
     }
     holes: ClassVar = {
         **OWN_PLAN,
-        **TABLES,
         SCHEMA: "the schema of results does not describe score_distribution",
     }
 
@@ -175,7 +154,6 @@ class TestConformal(Ours):
     }
     holes: ClassVar = {
         **OWN_PLAN,
-        **TABLES,
         SCHEMA: "the schema of results does not describe rank and step",
         **{
             f"{WRONG}[score_parameters-{face}]": "the sentence names the parameters of the score"
@@ -215,7 +193,7 @@ class TestEcdf(Ours):
         "precision": 1.5,
         "expected_rows": 0.0,
     }
-    holes: ClassVar = {**OWN_PLAN, **TABLES}
+    holes: ClassVar = {**OWN_PLAN}
 
 
 class TestQuantiles(Ours):
@@ -295,8 +273,6 @@ class TestInfer(Ours):
     }
     holes: ClassVar = {
         **OWN_PLAN,
-        **TABLES,
-        **SEPARATION,
         f"{WRONG}[standardise-python]": "a text is accepted in the place of true or false",
         f"{WRONG}[seed-python]": "an entry of studies only; --seed is that of the simulation",
         f"{WRONG}[contrasts-study]": "the sentence names one contrast, so that the line is that of the section",

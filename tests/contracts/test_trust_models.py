@@ -10,7 +10,6 @@ from trust_contract import TrustContract, answers_under, certificate_of
 from fedassay.trust import TRUST_MODELS
 
 LANGUAGE = "test_a_refusal_speaks_the_language_of_its_face"
-TYPES = "test_a_value_of_another_type_is_refused"
 WRONG = "test_a_wrong_value_is_refused"
 PLAIN = "test_its_statement_is_plain"
 
@@ -34,9 +33,6 @@ COHORT_HOLES: dict[str, str] = {
     f"{LANGUAGE}[study]": "the sentence names the smallest cohort, or two entries at once",
 }
 STATEMENT_HOLES = {PLAIN: "the statement says that a site may tell a coordinator all they know"}
-TABLE_HOLES = {
-    f"{TYPES}[study]": "an inline table is accepted in the place of a list, as one without entries"
-}
 
 
 class TestPlain(TrustContract):
@@ -50,14 +46,13 @@ class TestSecureSum(TrustContract):
     holes: ClassVar = {
         **COHORT_HOLES,
         **STATEMENT_HOLES,
-        **TABLE_HOLES,
     }
 
 
 class TestDistributedDp(TrustContract):
     trust = "distributed-dp"
     wrong = COHORT
-    holes: ClassVar = {**COHORT_HOLES, **STATEMENT_HOLES, **TABLE_HOLES}
+    holes: ClassVar = {**COHORT_HOLES, **STATEMENT_HOLES}
 
 
 class TestLocalDp(TrustContract):

@@ -305,6 +305,35 @@ def _values(task: Infer, estimate: Estimate) -> dict[str, Any]:
     }
 
 
+def without_values(task: Infer, reason: str, *, rounds: int) -> dict[str, Any]:
+    """Of a regression that has no fit: every coefficient with the reason why."""
+    names = ("value", "standard_error", "statistic", "p_value", "interval")
+    unknown = {**dict.fromkeys(names), "level": task.level, "reason": reason}
+    contrasts = [
+        {"contrast": text, "against": parsed(text, task.names)[1], **unknown} for text in task.contrasts
+    ]
+    return {
+        "coefficients": [{"name": name, **unknown, "simultaneous_interval": None} for name in task.names],
+        "covariance": None,
+        "law": "Normal",
+        "contrasts": contrasts,
+        "fit": {
+            "method": task.method,
+            "model": task.model,
+            "variance": None,
+            "rounds": rounds,
+            "rows": None,
+            "clients": None,
+            "converged": False,
+            "reason": reason,
+            "loss": None,
+            "participation": task.participation,
+        },
+        "path": [],
+        "notes": [reason],
+    }
+
+
 def _odds(value: float, interval: Sequence[float]) -> dict[str, Any]:
     with np.errstate(over="ignore"):
         ends = [float(one) for one in np.exp([value, *interval])]
