@@ -16,7 +16,7 @@ from fedassay.data.split import HELD_OUT
 from fedassay.envelope import Refusal
 from fedassay.errors import FederationError, ParameterError, Refused, TooFewClients
 from fedassay.journal import Journal, MemoryJournal
-from fedassay.parameters import made
+from fedassay.parameters import Fraction, Parameter, made
 from fedassay.privacy.disclosure import Disclosure
 from fedassay.privacy.ledger import Charge, Ledger, MemoryLedger
 from fedassay.privacy.policy import Policy
@@ -71,8 +71,8 @@ class Simulation:
                 f"only the faithful mode of the {DEFAULT} runtime has clients that remember what they have allowed; "
                 "leave out `runtime` and `mode`.",
             )
-        if not 0 < self.holdout < 1:
-            raise ParameterError("holdout", f"got {self.holdout:.3g}, expected a number between 0 and 1.")
+        known = Parameter(name="holdout", annotation=Fraction, default=HELD_OUT, sentence="")
+        object.__setattr__(self, "holdout", known.check(self.holdout))
 
     @cached_property
     def parameters(self) -> SimulationParameters:

@@ -241,9 +241,7 @@ def test_features_that_are_not_finite_or_depend_on_each_other_are_named(capsys: 
     assert "'age' and 'dose'" in reason_of(document_of(capsys, path, *LINEAR, *NEWTON))
 
 
-def test_rounds_that_diverge_have_no_values_and_keep_no_state(
-    capsys: Any, csv: Path, tmp_path: Path
-) -> None:
+def test_rounds_that_diverge_have_no_values_and_keep_no_state(capsys: Any, csv: Path, tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     words = ("--step", 1000, "--rounds", 60, "--state", state)
     assert "iterates diverge" in reason_of(document_of(capsys, csv, *LINEAR, *words))

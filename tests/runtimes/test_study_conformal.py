@@ -197,7 +197,7 @@ def test_groups_and_held_out_rows(town: Town) -> None:
         (("--sets", "residual"), "--sets: got 'residual'"),
         ((*ABSOLUTE, "--level", "1"), "level: got 1"),
         ((*ABSOLUTE, "--method", "local"), "no single one is shown"),
-        ((*ABSOLUTE, "--confidence", "0.9"), "--guarantee training-conditional"),
+        ((*ABSOLUTE, "--confidence", "0.95"), "--guarantee training-conditional"),
         (("--sets", "lac", "--conditional", "class"), "--classes: missing"),
         ((*ABSOLUTE, "--conditional", "group"), "--group: got none"),
         ((*ABSOLUTE, "--threshold", "0.3"), "unknown parameter of conformal"),

@@ -438,7 +438,7 @@ def test_the_statement_is_complete(unit: Unit, neighbours: Neighbours) -> None:
             *words,
             "epsilon = 0.25",
             "delta = 1e-09",
-            "nobody is trusted",
+            "no server has to be trusted",
             "the server",
             "public",
         ):

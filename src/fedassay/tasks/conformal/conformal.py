@@ -65,6 +65,10 @@ class Conformal(ConformalParameters):
 
     def _check_combination(self) -> None:
         """Refuse what each makes sense, but not together."""
+        if self.guarantee == "marginal" and self.confidence != Conformal.confidence:
+            raise ParameterError(
+                "confidence", 'it belongs to `guarantee="training-conditional"`; give both, or none.'
+            )
         known = QUANTITIES[self.sets]
         if self.conditional == "class" and not known.gives_sets:
             raise ParameterError(

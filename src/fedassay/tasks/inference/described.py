@@ -54,7 +54,7 @@ def parsed(text: str, names: Sequence[str]) -> tuple[dict[str, float], float]:
             raise ValueError("its numbers are not finite, or all 0")
     except ValueError as error:
         raise UsageError(
-            f"contrast: got {text!r} ({error}), expected weighted coefficients such as 'a - 2*b = 0', of "
+            f"contrasts: got {text!r} ({error}), expected weighted coefficients such as 'a - 2*b = 0', of "
             f"{', '.join(names)}."
         ) from None
     return weights, value
