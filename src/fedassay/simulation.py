@@ -12,7 +12,6 @@ from typing import Any
 from fedassay.agenda import Agenda, Alone, Run
 from fedassay.data.federation import Federation, load
 from fedassay.data.partition import Partition
-from fedassay.data.split import HELD_OUT
 from fedassay.envelope import Refusal
 from fedassay.errors import FederationError, ParameterError, Refused, TooFewClients
 from fedassay.journal import Journal, MemoryJournal
@@ -30,6 +29,7 @@ from fedassay.runtimes.in_process.parameters import LARGEST_FAITHFUL, Mode
 from fedassay.runtimes.parameters import SimulationParameters
 from fedassay.runtimes.progress import Progress, silent
 from fedassay.runtimes.simulated import SimulatedFederation, SimulatedRuntime
+from fedassay.tasks.shared_parameters import HOLDOUT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Simulation:
     seed: int | None = None
     mode: Mode = "auto"
     runtime: str | SimulationParameters = DEFAULT
-    holdout: float = HELD_OUT
+    holdout: float = HOLDOUT
     split_key: bytes | None = field(default=None, repr=False)
     progress: Progress | None = field(default=None, repr=False)
     policy: Policy | None = None
@@ -71,7 +71,7 @@ class Simulation:
                 f"only the faithful mode of the {DEFAULT} runtime has clients that remember what they have allowed; "
                 "leave out `runtime` and `mode`.",
             )
-        known = Parameter(name="holdout", annotation=Fraction, default=HELD_OUT, sentence="")
+        known = Parameter(name="holdout", annotation=Fraction, default=HOLDOUT, sentence="")
         object.__setattr__(self, "holdout", known.check(self.holdout))
 
     @cached_property
