@@ -90,7 +90,8 @@ class Catalogue(Mapping[str, T]):
     ----------
     group : name of the entry-point group in which other packages offer cards.
     own : places of our cards; ``package.*`` are those in the modules of a package, each called as its module is in
-        capitals; ``package.*.card`` are all names in capitals in the modules ``card`` of the packages below a package.
+        capitals; ``package.module:*`` are all names in capitals in a module, ``package.*.card`` those in the modules
+        ``card`` of the packages below a package.
     what : noun for errors.
     """
 
@@ -132,8 +133,11 @@ def _cards(group: str, own: tuple[str, ...]) -> Mapping[str, Any]:
 
 
 def _places(pattern: str) -> Iterator[str]:
-    """The places that a pattern stands for: ``package.*`` and ``package.*.module``."""
+    """The places that a pattern stands for: ``package.*``, ``package.*.module`` and ``package.module:*``."""
     package, star, module = pattern.partition(".*")
+    if pattern.endswith(":*"):
+        yield from _in_capitals(pattern.removesuffix(":*"))
+        return
     if not star:
         yield pattern
         return
@@ -141,5 +145,8 @@ def _places(pattern: str) -> Iterator[str]:
         if not module:
             yield f"{package}.{found.name}:{found.name.upper()}"
         elif found.ispkg and find_spec(f"{package}.{found.name}{module}") is not None:
-            home = f"{package}.{found.name}{module}"
-            yield from (f"{home}:{name}" for name in vars(import_module(home)) if name.isupper())
+            yield from _in_capitals(f"{package}.{found.name}{module}")
+
+
+def _in_capitals(module: str) -> Iterator[str]:
+    yield from (f"{module}:{name}" for name in vars(import_module(module)) if name.isupper())

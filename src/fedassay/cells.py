@@ -116,21 +116,11 @@ def _tasks() -> dict[str, Task[Any]]:
     """Every task, as it is run when nothing else is said, and the options that ask for something else."""
     return {
         **{name: default_task(name) for name in TASKS},
-        "evaluate --by": task_of("evaluate", {"groups": ["a", "b"]}),
-        "evaluate --versus": task_of("evaluate", {"versus": True}),
-        "evaluate --per-site": task_of("evaluate", {"per_site": True}),
-        "ecdf --label": task_of("ecdf", {"labelled": True}),
-        "hosmer-lemeshow --method corrected": task_of("hosmer-lemeshow", {"method": "corrected"}),
-        "hosmer-lemeshow --method published": task_of("hosmer-lemeshow", {"method": "published"}),
         **{
-            f"conformal --method {method}": task_of(
-                "conformal", {"method": method, **KINDS["conformal"].example}
-            )
-            for method in ("qq", "qq-paper", "average", "pooled", "weighted", "local")
+            f"{name} {variant}": task_of(name, {**card.example, **given})
+            for name, card in KINDS.items()
+            for variant, given in card.variants.items()
         },
-        "conformal --conditional group": task_of(
-            "conformal", {"conditional": "group", "groups": ["a", "b"], **KINDS["conformal"].example}
-        ),
     }
 
 

@@ -36,6 +36,7 @@ from fedassay.protocol import (
     Vector,
 )
 from fedassay.summaries import CATALOGUE
+from fedassay.tasks.shared_parameters import HOLDOUT
 from fedassay.trust import TRUST_MODELS
 
 
@@ -54,7 +55,7 @@ class Site:
     ledger: Ledger
     randomness: Randomness = field(repr=False)
     split_key: bytes = field(repr=False)
-    held_out: float = 0.3
+    holdout: float = HOLDOUT
     roles: frozenset[str] | None = None
     """The columns that the site has named, by role; None if whatever there is may be asked for."""
     credentials: Credentials | None = field(default=None, repr=False)
@@ -353,7 +354,7 @@ class Client(Endpoint):
             key=self.site.split_key,
             unit=protection.unit,
             client=self.site.name,
-            held_out=self.site.held_out,
+            holdout=self.site.holdout,
         )
         if protection.rows_per_client is None:
             return rows

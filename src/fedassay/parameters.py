@@ -203,7 +203,7 @@ class Parameter:
             return self.item(value)
         if value is None or not (self.several or self.mixed):
             return value
-        if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             return (value,) if self.several else value
         return tuple(map(_scalar, value))
 

@@ -13,11 +13,10 @@ from fedassay.agenda import Agenda, Alone, Run
 from fedassay.data.federation import Federation, load
 from fedassay.data.gaps import CompleteRows, Missing
 from fedassay.data.partition import Partition
-from fedassay.data.split import HELD_OUT
 from fedassay.envelope import Refusal
 from fedassay.errors import FederationError, ParameterError, Refused, TooFewClients
 from fedassay.journal import Journal, MemoryJournal
-from fedassay.parameters import made
+from fedassay.parameters import Fraction, Parameter, made
 from fedassay.privacy.disclosure import Disclosure
 from fedassay.privacy.ledger import Charge, Ledger, MemoryLedger
 from fedassay.privacy.policy import Policy
@@ -31,6 +30,7 @@ from fedassay.runtimes.in_process.parameters import LARGEST_FAITHFUL, Mode
 from fedassay.runtimes.parameters import SimulationParameters
 from fedassay.runtimes.progress import Progress, silent
 from fedassay.runtimes.simulated import SimulatedFederation, SimulatedRuntime
+from fedassay.tasks.shared_parameters import HOLDOUT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class Simulation:
     seed: int | None = None
     mode: Mode = "auto"
     runtime: str | SimulationParameters = DEFAULT
-    holdout: float = HELD_OUT
+    holdout: float = HOLDOUT
     split_key: bytes | None = field(default=None, repr=False)
     progress: Progress | None = field(default=None, repr=False)
     policy: Policy | None = None
@@ -77,8 +77,8 @@ class Simulation:
             )
         if self.missing not in get_args(Missing):
             raise ParameterError("missing", f"got {self.missing!r}, expected refuse or report.")
-        if not 0 < self.holdout < 1:
-            raise ParameterError("holdout", f"got {self.holdout:.3g}, expected a number between 0 and 1.")
+        known = Parameter(name="holdout", annotation=Fraction, default=HOLDOUT, sentence="")
+        object.__setattr__(self, "holdout", known.check(self.holdout))
 
     @cached_property
     def parameters(self) -> SimulationParameters:

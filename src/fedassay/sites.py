@@ -48,7 +48,6 @@ from fedassay.data.findings import raise_first
 from fedassay.data.holdings import Holdings, take_stock
 from fedassay.data.schema import Columns
 from fedassay.data.sources import files_with_rows, source_named
-from fedassay.data.split import HELD_OUT
 from fedassay.data.sql import Database
 from fedassay.endpoint import FileStore, write_durably
 from fedassay.errors import DataError, PolicyRefusal, UsageError
@@ -62,6 +61,7 @@ from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import COORDINATOR, SECOND_SERVER, Budget, Rows
 from fedassay.summaries import CATALOGUE
 from fedassay.tasks.catalogue import TASKS
+from fedassay.tasks.shared_parameters import HOLDOUT
 from fedassay.trust import TRUST_MODELS
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -162,7 +162,7 @@ class SiteFile:
             return federation.pooled()
 
         # Which rows are held out depends on the site's name, too: another one is another split of the same rows.
-        whose = hashlib.blake2b(f"{self.name} {HELD_OUT}".encode(), key=key, person=b"fedassay split")
+        whose = hashlib.blake2b(f"{self.name} {HOLDOUT}".encode(), key=key, person=b"fedassay split")
 
         def holdings() -> Holdings:
             stamp = _stamp(self.data, self.columns, self.name)

@@ -370,7 +370,7 @@ COLUMNS_WANTED = "expected one of: conformity; target and prediction"
             [*REGRESSION[2:], "--sets", "aps", *PLAIN],
             "--sets: got 'aps' for the columns target and prediction",
         ),
-        ([*REGRESSION[2:], "--confidence", "0.9", *PLAIN], "--guarantee training-conditional"),
+        ([*REGRESSION[2:], "--confidence", "0.95", *PLAIN], "--guarantee training-conditional"),
         (
             [*REGRESSION[2:], "--guarantee", "training-conditional", "--confidence", "1", *PLAIN],
             "confidence: got 1",
@@ -397,7 +397,7 @@ COLUMNS_WANTED = "expected one of: conformity; target and prediction"
         ([*REGRESSION[2:], "--score-range", "zero"], "--score-range: got 'zero'"),
         (
             [*REGRESSION[2:], "--score-parameters", "1,2", *PLAIN],
-            "parameters of absolute: got 2 numbers, expected none",
+            "score-parameters: got 2 numbers for absolute, expected none",
         ),
         ([*BINARY[2:], "--score-parameters", "0.1,2", *PLAIN], "--score has none; leave them out"),
         ([*BINARY[2:], "--sets", "lac", *PLAIN], "--sets: got 'lac' for the columns"),

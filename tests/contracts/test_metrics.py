@@ -11,8 +11,6 @@ from metric_contract import KINDS, MetricContract, answers_of
 
 PLANS = ("test_it_is_planned[values]", "test_it_is_planned[noisy]", "test_it_can_be_a_target")
 
-NO_SENTENCE = {"test_its_sentence_is_on_the_page": "pages of results do not say what a metric means"}
-NO_RANGE = {"test_the_schema_knows_its_range": "the schema of results allows every number"}
 NOT_PLANNED = dict.fromkeys(PLANS, "the planner does not predict it")
 
 
@@ -20,25 +18,16 @@ class Unbounded(MetricContract):
     """A metric that can be any number."""
 
     low, high = -math.inf, math.inf
-    holes = NO_SENTENCE
 
 
 class Bounded(MetricContract):
     """A metric whose range ends somewhere."""
 
-    holes: ClassVar = {**NO_SENTENCE, **NO_RANGE}
-
-
-class Explained(MetricContract):
-    """A metric that the threshold explorer of a page explains."""
-
-    holes = NO_RANGE
-
 
 class Unplanned(Bounded):
     """A metric that plans leave out."""
 
-    holes: ClassVar = {**NO_SENTENCE, **NO_RANGE, **NOT_PLANNED}
+    holes: ClassVar = NOT_PLANNED
 
 
 class TestRocAuc(Bounded):
@@ -61,15 +50,15 @@ class TestAccuracy(Bounded):
     name, title = "accuracy", "accuracy"
 
 
-class TestPrecision(Explained):
+class TestPrecision(Bounded):
     name, title = "precision", "precision"
 
 
-class TestRecall(Explained):
+class TestRecall(Bounded):
     name, title = "recall", "recall (sensitivity)"
 
 
-class TestSpecificity(Explained):
+class TestSpecificity(Bounded):
     name, title = "specificity", "specificity"
 
 
@@ -105,12 +94,10 @@ class TestObservedExpectedRatio(Unplanned):
     name, title, high = "observed_expected_ratio", "observed / expected", math.inf
 
 
-class TestNetBenefit(Explained):
+class TestNetBenefit(Bounded):
     name, title, low = "net_benefit", "net benefit", -math.inf
     holes: ClassVar = {
-        **Explained.holes,
         **NOT_PLANNED,
-        "test_it_is_one_record": "the record has no end, but a net benefit is at most the prevalence",
     }
 
 

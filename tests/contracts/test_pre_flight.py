@@ -226,11 +226,6 @@ def test_what_comes_from_another_package_is_complete_or_refused_before(
     assert complete or (codes[what] == 2 and not charges(root / what)), codes[what]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a regression whose features separate the target raises in the middle of a study: other tasks have "
-    "been answered, and there is neither a result nor a certificate",
-)
 def test_a_task_without_values_leaves_the_others_their_certificate(tmp_path: Path) -> None:
     """A task that finds nothing says why, in its place."""
     contract = test_kinds.TestInfer()

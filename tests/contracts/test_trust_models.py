@@ -9,11 +9,6 @@ from trust_contract import TrustContract, answers_under, certificate_of
 
 from fedassay.trust import TRUST_MODELS
 
-LANGUAGE = "test_a_refusal_speaks_the_language_of_its_face"
-TYPES = "test_a_value_of_another_type_is_refused"
-WRONG = "test_a_wrong_value_is_refused"
-PLAIN = "test_its_statement_is_plain"
-
 COHORT: dict[str, Any] = {
     "dropout": 1.5,
     "collusion": 1.5,
@@ -21,21 +16,6 @@ COHORT: dict[str, Any] = {
     "members": ["a", "a"],
     "same_set": "maybe",
     "cohort_difference": -1,
-}
-
-COHORT_HOLES: dict[str, str] = {
-    **{
-        f"{WRONG}[minimum_cohort-{face}]": "the sentence names the smallest cohort"
-        for face in ("command", "python", "study")
-    },
-    f"{WRONG}[collusion-study]": "dropout and collusion have no ranges of their own: the line is that of the section",
-    f"{LANGUAGE}[command]": "sentences about sums of parameters name fields, and the smallest cohort",
-    f"{LANGUAGE}[python]": "the sentence names the smallest cohort",
-    f"{LANGUAGE}[study]": "the sentence names the smallest cohort, or two entries at once",
-}
-STATEMENT_HOLES = {PLAIN: "the statement says that a site may tell a coordinator all they know"}
-TABLE_HOLES = {
-    f"{TYPES}[study]": "an inline table is accepted in the place of a list, as one without entries"
 }
 
 
@@ -47,23 +27,16 @@ class TestPlain(TrustContract):
 class TestSecureSum(TrustContract):
     trust = "secure-sum"
     wrong = COHORT
-    holes: ClassVar = {
-        **COHORT_HOLES,
-        **STATEMENT_HOLES,
-        **TABLE_HOLES,
-    }
 
 
 class TestDistributedDp(TrustContract):
     trust = "distributed-dp"
     wrong = COHORT
-    holes: ClassVar = {**COHORT_HOLES, **STATEMENT_HOLES, **TABLE_HOLES}
 
 
 class TestLocalDp(TrustContract):
     trust = "local-dp"
     wrong: ClassVar = {"encoding": "magic"}
-    holes: ClassVar = {PLAIN: "the statement says that nobody is trusted"}
 
 
 class TestServerDp(TrustContract):
@@ -72,16 +45,11 @@ class TestServerDp(TrustContract):
 
 class TestTwoServer(TrustContract):
     trust = "two-server"
-    holes: ClassVar = {PLAIN: "a sentence of the statement is 32 words long"}
 
 
 class TestShuffle(TrustContract):
     trust = "shuffle"
     wrong: ClassVar = {"dropout": 1.5, "collusion": 1.5, "minimum_cohort": 0, "encoding": "magic"}
-    holes: ClassVar = {
-        **COHORT_HOLES,
-        PLAIN: "the statement says that nobody is trusted, in sentences of up to 30 words",
-    }
 
 
 def test_every_trust_model_of_this_repository_has_a_contract() -> None:

@@ -14,7 +14,7 @@ KEY = bytes(range(32))
 
 
 def within(part: Part, *, rows: int = 1000, held_out: float = 0.3) -> NDArray[np.bool_]:
-    coins = Coins(key=KEY, unit=Unit.EXAMPLE, held_out=held_out)
+    coins = Coins(key=KEY, unit=Unit.EXAMPLE, holdout=held_out)
     return coins.within(part, coins.start(name_blocks(["a"])), np.arange(rows))
 
 

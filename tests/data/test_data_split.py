@@ -143,8 +143,8 @@ def test_numbers_have_the_blocks_of_their_names(numbers: list[int]) -> None:
 
 @pytest.mark.parametrize("held_out", [0.0, 1.0, -0.1, float("nan")])
 def test_the_share_must_leave_something_on_both_sides(held_out: float) -> None:
-    with pytest.raises(UsageError, match="held-out share"):
-        select_part(rows_of(3), Part.ALL, key=KEY, unit=Unit.EXAMPLE, client="a", held_out=held_out)
+    with pytest.raises(UsageError, match="holdout: got"):
+        select_part(rows_of(3), Part.ALL, key=KEY, unit=Unit.EXAMPLE, client="a", holdout=held_out)
 
 
 @pytest.mark.parametrize("key", [b"", b"short", bytes(65)])
@@ -154,6 +154,6 @@ def test_the_key_must_be_long_enough_to_be_secret(key: bytes) -> None:
 
 
 def test_the_key_is_never_printed() -> None:
-    coins = Coins(key=b"secret-secret-secret", unit=Unit.EXAMPLE, held_out=0.3)
+    coins = Coins(key=b"secret-secret-secret", unit=Unit.EXAMPLE, holdout=0.3)
     assert "secret" not in repr(coins)
     assert "secret" not in str(vars(coins))

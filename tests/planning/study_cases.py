@@ -17,7 +17,7 @@ from fedassay.estimation.metric import Metric
 from fedassay.estimation.ranking import roc_auc
 from fedassay.estimation.ratios import brier_score
 from fedassay.planning.study import predict_tasks
-from fedassay.planning.study_expectation import HELD_OUT, PlannedStudy, StudyExpectation
+from fedassay.planning.study_expectation import PlannedStudy, StudyExpectation
 from fedassay.planning.study_plan import TaskPlan
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Batch, Budget, Part, Plan, Protection, Query, Released, Setting, TrustModel
@@ -26,6 +26,7 @@ from fedassay.tasks.calibration.methods import fit
 from fedassay.tasks.conformal.conformal import Conformal
 from fedassay.tasks.conformal.held_out import Asked
 from fedassay.tasks.distribution.stored import Release
+from fedassay.tasks.shared_parameters import HOLDOUT
 
 FACTOR = 1.5
 """How far a prediction may be from what is measured."""
@@ -132,9 +133,9 @@ class World:
 
     @classmethod
     def of(cls, case: StudyCase, rng: np.random.Generator, randomness: SimulatedRandomness) -> World:
-        half = (1 - HELD_OUT) / 2
+        half = (1 - HOLDOUT) / 2
         names = [str(atom) for atom in Part.ALL.atoms]
-        atoms = rng.choice(names, size=case.rows, p=[half, half, HELD_OUT])
+        atoms = rng.choice(names, size=case.rows, p=[half, half, HOLDOUT])
         return cls(case=case, rows=case.drawn(rng), atoms=atoms, randomness=randomness)
 
     def part(self, part: Part) -> Columns:

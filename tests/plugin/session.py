@@ -6,9 +6,11 @@ import contextlib
 import io
 import json
 import sys
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pandas as pd
 
@@ -38,6 +40,10 @@ height = 3
 [tasks.evaluate]
 height = 6
 """
+
+
+PUBLISHED = resources.files("fedassay") / "reports" / "result.schema.json"
+SCHEMA = jsonschema.Draft202012Validator(json.loads(PUBLISHED.read_text(encoding="utf-8")))
 
 
 def rows() -> pd.DataFrame:
@@ -70,6 +76,7 @@ def under_every_trust_model() -> dict[str, Any]:
             simulation=fedassay.Simulation(seed=1),
             height=3,
         )
+        SCHEMA.validate(json.loads(result.to_json()))
         found[name] = result["stability_index"]
     return found
 
@@ -84,6 +91,7 @@ def studied(folder: Path, privacy: str, budget: str) -> dict[str, Any]:
     out = folder / "drift"
     checked = called("verify", out, "--any-key")
     read = {path.name: path.read_text() for path in out.iterdir() if path.suffix in (".html", ".md")}
+    SCHEMA.validate(json.loads((out / "result.json").read_text()))
     return {
         "plan": [planned, json.loads((folder / "plan.json").read_text())["tasks"]],
         "run": ran,
@@ -94,12 +102,33 @@ def studied(folder: Path, privacy: str, budget: str) -> dict[str, Any]:
     }
 
 
+def without_drift() -> list[Any]:
+    """What releases with little budget say of periods that are alike: the index, its interval, and the bins."""
+    found = []
+    for seed in range(60):
+        alike = rows().assign(p=np.random.default_rng(seed).uniform(size=2400))
+        results = fedassay.run_task(
+            "stability",
+            alike,
+            columns={"score": "p", "label": "recent"},
+            client="site",
+            privacy="server-dp",
+            budget=fedassay.Budget(epsilon=0.3),
+            simulation=fedassay.Simulation(seed=seed, mode="aggregate"),
+            height=3,
+        ).results
+        index = results["stability_index"]
+        found.append([index["value"], index["interval"], results["bins"]])
+    return found
+
+
 def by_files(root: Path) -> dict[str, Any]:
     root.mkdir()
     town = Town(root)
     roster = town.root / "coordinator" / "roster.toml"
     assert town.aggregate("stability", "--roster", roster, "--height", 2, "-q") == 0
     document = town.finish(passes=2)
+    SCHEMA.validate(document)
     return {"task": document["task"], "results": document["results"], "privacy": document["privacy"]}
 
 
@@ -115,6 +144,7 @@ def main(folder: Path) -> None:
         "study": studied(folder / "exact", "secure-sum", ""),
         "noisy": studied(folder / "noisy", "distributed-dp", "epsilon = 2.0\ndelta = 1e-6"),
         "files": by_files(folder / "files"),
+        "alike": without_drift(),
     }
     print(json.dumps(found))
 

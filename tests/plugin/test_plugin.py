@@ -69,6 +69,25 @@ def test_all_trust_models_answer_it(session: dict[str, Any]) -> None:
     assert set(known) >= {"plain", "secure-sum", "distributed-dp", "server-dp"}
 
 
+def test_noise_is_no_drift(session: dict[str, Any]) -> None:
+    """Over 60 releases of periods that are alike; the plain formula, of the same bins, is not near zero."""
+    known = [entry for entry in session["alike"] if entry[0] is not None]
+    assert len(known) >= 50
+    values = np.array([value for value, _, _ in known])
+    plain = [
+        sum((one["current"] - one["base"]) * np.log(one["current"] / one["base"]) for one in bins)
+        for _, _, bins in known
+    ]
+
+    def is_unbiased(values: np.ndarray) -> bool:
+        return bool(abs(values.mean()) < 3.3 * values.std() / np.sqrt(len(values)))
+
+    assert is_unbiased(values)
+    assert not is_unbiased(np.array(plain))
+    covered = sum(low <= 0 <= high for _, (low, high), _ in known)
+    assert covered >= len(known) - 9  # of 95 % intervals: fewer with probability 1e-3
+
+
 def test_it_has_a_command_and_a_plan_of_its_own(session: dict[str, Any]) -> None:
     code, out, err = session["command"]
     assert (code, err) == (0, "")

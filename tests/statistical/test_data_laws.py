@@ -132,7 +132,7 @@ ROWS = 200_000
 
 
 def coins_of_rows(client: str, *, seed: int = 1, count: int = ROWS, held_out: float = 0.3) -> Bits:
-    coins = Coins(key=SimulatedRandomness(seed).bytes(32), unit=Unit.EXAMPLE, held_out=held_out)
+    coins = Coins(key=SimulatedRandomness(seed).bytes(32), unit=Unit.EXAMPLE, holdout=held_out)
     return coins.within(Part.HELD_OUT, coins.start(name_blocks([client])), np.arange(count))
 
 
@@ -144,7 +144,7 @@ def test_the_share_of_rows_held_out(held_out: float) -> None:
 
 
 def test_the_share_of_clients_held_out() -> None:
-    coins = Coins(key=bytes(16), unit=Unit.CLIENT, held_out=0.3)
+    coins = Coins(key=bytes(16), unit=Unit.CLIENT, holdout=0.3)
     started = coins.start(number_blocks(np.arange(ROWS)))
     held = coins.within(Part.HELD_OUT, started, np.zeros(ROWS, dtype=np.int64))
     assert stats.binomtest(int(held.sum()), ROWS, 0.3).pvalue > LEVEL

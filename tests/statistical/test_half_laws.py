@@ -26,7 +26,7 @@ Look = Callable[[Part, float, str], Bits]
 
 
 def sound(part: Part, held_out: float, client: str) -> Bits:
-    coins = Coins(key=bytes(range(32)), unit=Unit.EXAMPLE, held_out=held_out)
+    coins = Coins(key=bytes(range(32)), unit=Unit.EXAMPLE, holdout=held_out)
     return coins.within(part, coins.start(name_blocks([client])), np.arange(ROWS))
 
 

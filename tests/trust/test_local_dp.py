@@ -433,7 +433,7 @@ def test_the_statement_is_complete(unit: Unit, neighbours: Neighbours) -> None:
         statement = LocalDP().statement(setting(budget, protection))
         for phrase in (
             *words,
-            *("epsilon = 0.25", "delta = 1e-09", "nobody is trusted", "the server", "public"),
+            *("epsilon = 0.25", "delta = 1e-09", "no server has to be trusted", "the server", "public"),
         ):
             assert phrase in statement
 

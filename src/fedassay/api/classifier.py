@@ -12,7 +12,6 @@ from fedassay.api.classes import calibrate_classes, evaluate_classes
 from fedassay.api.terms import Terms, parameters_of
 from fedassay.data.groups import client_names, group_names, reread
 from fedassay.data.partition import Partition
-from fedassay.data.split import HELD_OUT
 from fedassay.errors import ParameterError, UsageError
 from fedassay.parameters import made
 from fedassay.protocol import Budget, Protection, TrustModel
@@ -34,7 +33,7 @@ from fedassay.tasks.distribution.parameters import Degrees
 from fedassay.tasks.distribution.parameters import Method as Test
 from fedassay.tasks.evaluation import Evaluate, with_site_names
 from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
-from fedassay.tasks.shared_parameters import Transform
+from fedassay.tasks.shared_parameters import HOLDOUT, Transform
 
 
 def evaluate(
@@ -143,7 +142,7 @@ def calibrate(
     privacy: TrustModel | str | None = None,
     budget: Budget | None = None,
     protection: Protection | None = None,
-    holdout: float = HELD_OUT,
+    holdout: float = HOLDOUT,
     bins: int | None = None,
     height: int | None = None,
     buckets: int | None = None,

@@ -88,7 +88,7 @@ def _parts(federation: Federation, terms: Terms) -> tuple[Rows, Rows]:
             which,
             key=simulation.key_of_split(),
             unit=protection.unit,
-            held_out=simulation.holdout,
+            holdout=simulation.holdout,
         ).by_client
         for which in (Part.FIT, Part.HELD_OUT)
     )

@@ -108,11 +108,6 @@ def check_rows(task: Conformal, federation: Federation, *, part: float) -> None:
     )
 
 
-def rows_alone(task: Conformal) -> int:
-    """How many rows one client needs for a quantile of its own."""
-    return scores_needed(task.level, confidence=task.request.confidence)
-
-
 def _held(holdout: float) -> str:
     return f" beside the {holdout:.0%} that are held out" if holdout else ""
 

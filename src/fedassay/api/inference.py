@@ -114,7 +114,7 @@ def infer(
                 "weighting": weighting,
                 "variance": variance,
                 "intercept": intercept,
-                "standardise": standardise and loss.standardises,
+                "standardise": standardise if loss.standardises else False,
                 "scales": scales,
                 "clip": clip,
                 "offset": offset is not None,

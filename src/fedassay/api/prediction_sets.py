@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -10,7 +10,6 @@ from fedassay.api import conformal_lookup
 from fedassay.api.conformal_baselines import compared
 from fedassay.api.terms import Terms
 from fedassay.data.federation import Federation
-from fedassay.data.findings import listed
 from fedassay.data.groups import reread
 from fedassay.data.partition import Partition
 from fedassay.errors import ParameterError, UsageError
@@ -20,9 +19,9 @@ from fedassay.protocol import Budget, Protection, TrustModel
 from fedassay.result import Result
 from fedassay.run import rehearse
 from fedassay.simulation import Simulation
-from fedassay.summaries.group_names import OTHER
 from fedassay.summaries.quantities import QUANTITIES
 from fedassay.tasks.conformal import Conformal
+from fedassay.tasks.conformal.cautions import warnings_about
 from fedassay.tasks.conformal.parameters import Conditional, Guarantee, Method, Sets
 from fedassay.tasks.evaluation import with_site_names
 
@@ -170,46 +169,6 @@ def _finished(
         results["comparison"] = compared(results, task, terms, federation)
     warnings = (*result.warnings, *looked_up, *warnings_about(results, task))
     return replace(result, results=results, warnings=warnings)
-
-
-def warnings_about(results: Mapping[str, Any], task: Conformal) -> tuple[str, ...]:
-    """What whoever uses these sets should know."""
-    found = []
-    needed = conformal_lookup.rows_alone(task)
-    alone = results["method"] == "local"
-    small = [
-        f"{one['site']} ({one['rows']:,})"
-        for one in results.get("sites") or ()
-        if 0 < one["rows"] < (needed if alone else one["rank"])
-    ]
-    if small:
-        found.append(
-            f"Too few rows for a quantile of their own at this level: {', '.join(small[:10])}"
-            f"{' and others' if len(small) > 10 else ''}; {needed} would be enough. "
-            + (
-                "They are left out of the mean."
-                if results["method"] == "average"
-                else "They count as infinite."
-            )
-        )
-    differences = results.get("heterogeneity")
-    if differences is not None and differences["alarming"]:
-        found.append(differences["text"])
-    if results["infinite"]:
-        found.append(f"The set holds everything: {results['reason']}.")
-    parts = results.get("groups") or {}
-    empty = [name for name, one in parts.items() if one["rows"] == 0 and name != OTHER]
-    if empty:
-        found.append(
-            f"No row is in the {task.condition} {listed(empty, most=5)}, of which nothing can be said"
-            + ("; rows with other names count as other." if task.condition == "group" else ".")
-        )
-    full = [name for name, one in parts.items() if one["infinite"] and one["rows"]]
-    if full:
-        found.append(
-            f"The sets of the {task.condition} {listed(full, most=5)} hold everything: {parts[full[0]]['reason']}."
-        )
-    return tuple(found)
 
 
 def _score(sets: Sets | None, **named: str | None) -> tuple[Sets, dict[str, str]]:

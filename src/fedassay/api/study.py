@@ -12,7 +12,6 @@ from typing import Any
 
 from fedassay.agenda import Agenda
 from fedassay.api.classes import look_up
-from fedassay.api.prediction_sets import warnings_about
 from fedassay.api.terms import Roles, Terms
 from fedassay.artefacts.verified import ANY_KEY, Verified, check
 from fedassay.crypto.identity import Identity, key_from_text
@@ -35,7 +34,7 @@ from fedassay.study.folder import JOURNAL, Signed, folder_of, prepare, write_fol
 from fedassay.study.parameters import described
 from fedassay.study.planned import planned_study
 from fedassay.study.pre_flight import require_writable
-from fedassay.tasks.conformal import Conformal
+from fedassay.tasks.card import KINDS
 
 FINISHED = "finished"
 """The last entry of a study's journal."""
@@ -158,6 +157,9 @@ def _conduct(file: StudyFile, journal: Journal, progress: Progress | None, folde
     columns = terms.roles(_dealt(file.data.owner, simulation, key), **file.data.columns)
     agenda = file.agenda(shares=shares_of(file))
     books = opened_books(file)
+    if any(task.looked_up for task in file.tasks):
+        # What can be refused without the rows is refused before they are opened.
+        file.agenda(known=file.expected_parameters(classes=2)).rehearse(terms.setting)
     data, known, warnings = _looked_up(file, terms, columns)
     agenda = file.agenda(shares={item.name: item.share for item in agenda.items}, known=known)
 
@@ -281,9 +283,8 @@ def finished(result: Result, agenda: Agenda, *, more: tuple[str, ...] = ()) -> R
     for item in agenda.items:
         results = _results(result, agenda, item.name)
         found |= dict.fromkeys(str(note) for note in results.get("notes", ()))
-        made = item.made
-        if isinstance(made, Conformal):
-            found |= dict.fromkeys(f"{item.name}: {text}" for text in warnings_about(results, made))
+        warnings = KINDS[item.task].study_rules.warnings(item.made, results)
+        found |= dict.fromkeys(f"{item.name}: {text}" for text in warnings)
     return replace(result, warnings=tuple(found))
 
 

@@ -10,6 +10,7 @@ from fedassay.artefacts.stored import entries, named_entries, number, words
 from fedassay.errors import FedassayError, UsageError
 from fedassay.privacy.ledger import Charge, compose
 from fedassay.protocol import NO_NOISE, Neighbours, Part, Unit
+from fedassay.tasks.card import KINDS
 
 KEYS = ("budget", "delta", "spent", "remaining", "head", "entries")
 ENTRY_KEYS = (
@@ -138,8 +139,9 @@ def _unknown(charges: list[tuple[Charge, _Plain]], tasks: Mapping[str, str]) -> 
     released = {charge.task for charge, _ in charges}
     for name in sorted(released.difference(tasks)):
         yield f"ledger: it has a release of {name!r}, which is no task of the study."
-    for name in sorted(name for name, kind in tasks.items() if name not in released and kind != "conformal"):
-        yield f"ledger: it has no release of the task {name!r}."
+    for name, kind in sorted(tasks.items()):
+        if name not in released and (kind not in KINDS or KINDS[kind].always_releases):
+            yield f"ledger: it has no release of the task {name!r}."
 
 
 def _without_noise(ledger: _Plain, charges: list[tuple[Charge, _Plain]]) -> Iterator[str]:

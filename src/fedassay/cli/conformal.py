@@ -7,7 +7,6 @@ from typing import Annotated
 from fedassay.cli import options, output
 from fedassay.cli.columns import ArtefactFile
 from fedassay.cli.command import Given, Option, OptionsOf, takes
-from fedassay.errors import ParameterError
 from fedassay.tasks.conformal.parameters import ConformalParameters
 
 prediction_sets = OptionsOf("prediction_sets", ConformalParameters, without=("classes",))
@@ -42,10 +41,6 @@ def conformal(
     """Find the threshold of prediction sets that cover new rows with the wanted probability."""
     from fedassay.cli.artefact import deliver
 
-    if "confidence" in prediction_sets and prediction_sets.get("guarantee") != "training-conditional":
-        raise ParameterError(
-            "confidence", 'it belongs to `guarantee="training-conditional"`; give both, or none.'
-        )
     output.check_writable(out)
     result = run.ask(
         "conformal",

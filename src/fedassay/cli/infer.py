@@ -59,9 +59,11 @@ def infer(
     result = run.ask(
         "infer", in_rounds=True, target=target, features=features, offset=offset, state=kept, **regression
     )
-    if state is not None:
+    written = []
+    if state is not None and "state" in result.results:  # without a fit, the state stays as it was
         write_state(state, result)
-    run.delivery.deliver(result, also=[] if state is None else [state])
+        written.append(state)
+    run.delivery.deliver(result, also=written)
 
 
 def read_state(path: Path) -> dict[str, Any] | None:

@@ -40,6 +40,7 @@ from fedassay.study.first import SIMULATED_CLIENTS, Draft
 from fedassay.study.folder import folder_of
 from fedassay.study.guess import Look, look_at
 from fedassay.study.schema import schema_text
+from fedassay.tasks.card import KINDS
 from fedassay.trust import TRUST_MODELS
 
 _DELTA = 1e-6
@@ -104,7 +105,7 @@ def init(
     profile = _profile(report, dealt=dealt)
     trust, budget = ask_terms(asker, privacy, epsilon)
     chosen = ask_tasks(asker, task, tasks_of(columns))
-    if "conformal" in chosen and level is None:
+    if level is None and any(KINDS[kind].study_rules.needs_level for kind in chosen):
         level = asker.number("What share of new rows shall prediction sets cover?", 0.9, below=1)
     draft = Draft(
         name=name or _name(data, out),

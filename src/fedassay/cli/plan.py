@@ -20,7 +20,6 @@ from fedassay.cli.plan_options import (
     scores,
     size,
 )
-from fedassay.data.split import HELD_OUT
 from fedassay.errors import FederationError, ParameterError, UsageError
 from fedassay.parameters import made, parameter
 from fedassay.planning import (
@@ -52,6 +51,7 @@ from fedassay.tasks.evaluation.evaluate import Evaluate
 from fedassay.tasks.evaluation.parameters import EvaluateParameters
 from fedassay.tasks.inference.infer import Infer
 from fedassay.tasks.inference.parameters import InferParameters
+from fedassay.tasks.shared_parameters import HOLDOUT
 
 
 @takes(
@@ -101,7 +101,7 @@ def calibrate(
     """Predict a calibration: how far the fitted map will be from the truth; with --classes, that of logits."""
     output.check_writable(json)
     plan: CalibrationPlan | MulticlassPlan
-    holdout = parameter(CalibrateMulticlassParameters, "holdout").check(fitting.pop("holdout", HELD_OUT))
+    holdout = parameter(CalibrateMulticlassParameters, "holdout").check(fitting.pop("holdout", HOLDOUT))
     with _no_federation():
         if "classes" in logits:
             level = calibration.pop("level", Calibrate.level)

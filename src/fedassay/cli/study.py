@@ -10,11 +10,11 @@ from fedassay.cli import output
 from fedassay.cli.artefact import deliver
 from fedassay.cli.columns import ArtefactFile
 from fedassay.cli.command import Given, OptionsOf, takes
-from fedassay.data.split import HELD_OUT
 from fedassay.errors import ParameterError
 from fedassay.result import Result
 from fedassay.tasks.card import KINDS
 from fedassay.tasks.catalogue import PARAMETERS
+from fedassay.tasks.shared_parameters import HOLDOUT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +28,10 @@ class Wanted:
         """The parameters for this task, with what is public knowledge that somebody has to state."""
         if task in KINDS:  # else the task is refused where it is made
             KINDS[task].study_rules.require_public(self.parameters)
-        if self.parameters.get("holdout", 0) not in (0, HELD_OUT):
+        if self.parameters.get("holdout", 0) not in (0, HOLDOUT):
             raise ParameterError(
                 "holdout",
-                f"got {self.parameters['holdout']:g}, but sites hold out {HELD_OUT:g} of their units; give that, or "
+                f"got {self.parameters['holdout']:g}, but sites hold out {HOLDOUT:g} of their units; give that, or "
                 "leave it out.",
             )
         return self.parameters

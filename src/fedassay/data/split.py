@@ -39,9 +39,7 @@ from fedassay.data.rows import DerivedRows, PooledRows, batch_length, kept
 from fedassay.data.schema import CLIENT
 from fedassay.errors import UsageError
 from fedassay.protocol import Batch, Part, Rows, Unit
-
-HELD_OUT = 0.3
-"""The share of the units that is held out."""
+from fedassay.tasks.shared_parameters import HOLDOUT
 
 _BLOCK = 16
 _SHORT = _BLOCK - 1
@@ -53,19 +51,19 @@ Blocks = NDArray[np.uint64]
 
 
 def select_part(
-    rows: Rows, part: Part, *, key: bytes, unit: Unit, client: str, held_out: float = HELD_OUT
+    rows: Rows, part: Part, *, key: bytes, unit: Unit, client: str, holdout: float = HOLDOUT
 ) -> Rows:
     """The rows of one client that belong to `part`.
 
     Guarantee: the atoms are disjoint and together all rows; the same key gives the same split in every run; a unit
-    is held out with probability `held_out`, and otherwise in either half of the fit rows with equal
+    is held out with probability `holdout`, and otherwise in either half of the fit rows with equal
     probability, independently of the other units and of all values, as far as anyone without the key can tell.
     See the module for what follows for privacy. Use it on all rows of the client, before any other selection:
     the coin of a row is that of its position.
 
     Edge cases: `Part.ALL` passes everything; for the unit client one atom has all rows and the others none.
     """
-    coins = Coins(key=key, unit=unit, held_out=held_out)
+    coins = Coins(key=key, unit=unit, holdout=holdout)
     if part is Part.ALL:
         return rows
 
@@ -80,10 +78,10 @@ def select_part(
 
 
 def select_pooled_part(
-    federation: Federation, part: Part, *, key: bytes, unit: Unit, held_out: float = HELD_OUT
+    federation: Federation, part: Part, *, key: bytes, unit: Unit, holdout: float = HOLDOUT
 ) -> PooledRows:
     """The rows of all clients that belong to `part`: for each client exactly those of `select_part`."""
-    coins = Coins(key=key, unit=unit, held_out=held_out)
+    coins = Coins(key=key, unit=unit, holdout=holdout)
     rows = federation.pooled()
     if part is Part.ALL:
         return rows
@@ -112,22 +110,22 @@ def _addressed(
 class Coins:
     """Coins for each unit: the pseudorandom function AES(AES(client) ⊕ position).
 
-    Its first word, compared with `held_out`, says whether the unit is held out; a bit of the second one, in which
+    Its first word, compared with `holdout`, says whether the unit is held out; a bit of the second one, in which
     half of the fit rows it is otherwise. That is CBC-MAC on messages of exactly two blocks, a pseudorandom
     function if AES is one (Bellare, Kilian, Rogaway 2000). The AES key is derived from `key` and the unit, so
     that coins for examples and for clients are unrelated. For the unit client the position is left out.
     """
 
-    def __init__(self, *, key: bytes, unit: Unit, held_out: float) -> None:
-        if not 0 < held_out < 1:
-            raise UsageError(f"held-out share: got {held_out:.3g}, expected a number between 0 and 1.")
+    def __init__(self, *, key: bytes, unit: Unit, holdout: float) -> None:
+        if not 0 < holdout < 1:
+            raise UsageError(f"holdout: got {holdout:.3g}, expected a number between 0 and 1.")
         if not _SMALLEST_KEY <= len(key) <= _LARGEST_KEY:
             raise UsageError(
                 f"split key: got {len(key)} bytes, expected {_SMALLEST_KEY} to {_LARGEST_KEY}; draw it anew."
             )
         derived = hashlib.blake2b(unit.encode(), key=key, digest_size=32, person=b"fedassay-split").digest()
         self._cipher = Cipher(AES256(derived), ECB())
-        self._threshold = np.uint64(int(held_out * 2**64))
+        self._threshold = np.uint64(int(holdout * 2**64))
         self._by_position = unit is Unit.EXAMPLE
 
     def start(self, blocks: Blocks) -> Blocks:

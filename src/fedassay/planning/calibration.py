@@ -20,13 +20,13 @@ from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration.accuracy import PREDICTED, MapError, best_buckets, predict_map
 from fedassay.tasks.calibration.calibrate import Calibrate
 from fedassay.tasks.evaluation.accuracy import balancing_buckets, predict, published_rate
+from fedassay.tasks.shared_parameters import HOLDOUT
 
 MAP_TARGETS: Mapping[str, float] = MappingProxyType(
     {"expected_calibration_error": 0.02, "brier_excess": 0.002}
 )
 """What a fitted map may be wrong by, where nothing else is asked for."""
 
-HOLDOUT = 0.3
 _JUDGED = ("roc_auc", "brier_score", "log_loss", "expected_calibration_error", "calibration_slope")
 
 

@@ -24,6 +24,7 @@ from fedassay.tasks.calibration.multiclass.choice import AUTO, ONE_SHOT, Choice
 from fedassay.tasks.calibration.multiclass.exact import Fit
 from fedassay.tasks.calibration.multiclass.one_shot import EXACT_GRID, exact_fit
 from fedassay.tasks.calibration.parameters import ClassMethod
+from fedassay.tasks.shared_parameters import HOLDOUT
 
 DRAWS = 200
 """Standard deviations are then right to 5 %."""
@@ -39,7 +40,7 @@ class ClassStudy(PlannedRelease):
     """
 
     expectation: ClassExpectation
-    holdout: float = 0.3
+    holdout: float = HOLDOUT
 
     @property
     def fit_rows(self) -> float:

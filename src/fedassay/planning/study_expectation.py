@@ -11,9 +11,7 @@ from fedassay.planning.expectation import Expectation, PlannedRelease, Size, Stu
 from fedassay.planning.rehearsed_classes import ClassStudy
 from fedassay.planning.typical_classes import ACCURACY, TEMPERATURE, ClassExpectation
 from fedassay.protocol import Part
-
-HELD_OUT = 0.3
-"""The part of the units that judges what the others have fitted, where nothing else is known."""
+from fedassay.tasks.shared_parameters import HOLDOUT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +119,7 @@ class PlannedStudy(PlannedRelease):
     """
 
     expectation: StudyExpectation
-    holdout: float = HELD_OUT
+    holdout: float = HOLDOUT
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from html import escape
 from importlib import resources
@@ -136,8 +136,20 @@ def _task(part: Part, place: str, draw: markup.Draw) -> Iterator[str]:
         else:
             waiting.append(piece)
     yield markup.body(waiting, place=place, draw=draw)
+    meanings = list(_meanings(document))
+    if meanings:
+        yield f"<details><summary>What the metrics mean</summary>{markup.facts(meanings)}</details>"
     for title, why in document_of(document).missing_sections(document, part.name):
         yield f"<h3>{escape(title)}</h3>{markup.paragraph(why, kind='note')}"
+
+
+def _meanings(document: Document) -> Iterator[tuple[str, str]]:
+    """The metrics of a task that have a value, each with its sentence."""
+    results = document["results"]
+    for record in document_of(document).metrics.values():
+        metric = results.get(record.name)
+        if isinstance(metric, Mapping) and metric.get("value") is not None:
+            yield record.title, record.sentence
 
 
 def _budget(document: Document, draw: markup.Draw) -> str:

@@ -7,6 +7,7 @@ metrics that are installed where they are written; those of other packages are a
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -60,4 +61,12 @@ def _required(description: str, records: Iterable[MetricRecord], *, kind: str = 
 def _property(record: MetricRecord, kind: str) -> str:
     kind = "test" if record.test else kind
     sentence = json.dumps(record.sentence, ensure_ascii=False)
-    return f'{{ "$ref": "#/$defs/{kind}", "description": {sentence} }}'
+    limits = "" if kind == "overThresholds" else _limits(record)
+    return f'{{ "$ref": "#/$defs/{kind}",{limits} "description": {sentence} }}'
+
+
+def _limits(record: MetricRecord) -> str:
+    """The range of the value, as far as it ends somewhere."""
+    ends = dict(zip(("minimum", "maximum"), record.range, strict=True))
+    finite = {name: end for name, end in ends.items() if math.isfinite(end)}
+    return f' "properties": {json.dumps({"value": finite})},' if finite else ""

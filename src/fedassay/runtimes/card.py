@@ -67,12 +67,7 @@ class RuntimeCard:
 
 RUNTIME_CARDS: Catalogue[RuntimeCard] = Catalogue(
     "fedassay.runtimes",
-    (
-        "fedassay.runtimes.in_process.card:IN_PROCESS",
-        "fedassay.runtimes.flower.card:FLOWER",
-        "fedassay.runtimes.file_drop.card:FILE_DROP",
-        "fedassay.runtimes.flower.card:FLOWER_DEPLOYMENT",
-    ),
+    ("fedassay.runtimes.*.card",),
     what="runtime",
 )
 """Every runtime that is installed."""

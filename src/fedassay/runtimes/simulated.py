@@ -73,7 +73,7 @@ class SimulatedFederation:
             ledger=MemoryLedger(None, allow_exact=True),
             randomness=self.randomness.child(f"client/{name}"),
             split_key=self.split_key,
-            held_out=self.holdout,
+            holdout=self.holdout,
             holdings=lambda: Holdings(rows=count),
             records=None if self.policy is None else MemoryRecords(),
         )

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 from fedassay.data.gaps import Missing
 from fedassay.data.partition import Partition
 from fedassay.data.schema import Columns
-from fedassay.data.split import HELD_OUT
 from fedassay.errors import ParameterError, UsageError
 from fedassay.parameters import INTERNAL, Checked, Fraction, Interval, meant
 from fedassay.protocol import Budget, Neighbours, Protection, TrustModel, Unit
+from fedassay.tasks.shared_parameters import HOLDOUT
 from fedassay.trust import TRUST_MODELS
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
@@ -190,7 +190,7 @@ class LedgerSection(Checked):
 class SplitSection(Checked):
     """How the rows of a simulation are split. In a release sites decide themselves."""
 
-    holdout: Fraction = HELD_OUT
+    holdout: Fraction = HOLDOUT
     """Share of the units that is kept to judge what is fitted."""
 
 

@@ -28,7 +28,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedassay.errors import DataError, UsageError
+from fedassay.errors import DataError, ParameterError, UsageError
 from fedassay.protocol import Batch
 from fedassay.summaries import softmax_scores
 from fedassay.summaries.binary_scores import CLASSES, binary, binary_sets
@@ -187,7 +187,7 @@ normalised, cqr, lac, aps, raps, binary.
         return given
     if len(given) != len(quantity.defaults):
         wanted = f"{', '.join(quantity.parameters)}" if quantity.parameters else "none"
-        raise UsageError(f"parameters of {name}: got {len(given)} numbers, expected {wanted}.")
+        raise ParameterError("score_parameters", f"got {len(given)} numbers for {name}, expected {wanted}.")
     if name == "raps":
         _check_raps(*given)
     return given
@@ -195,9 +195,14 @@ normalised, cqr, lac, aps, raps, binary.
 
 def _check_raps(penalty: float, k_reg: float) -> None:
     if not 0 <= penalty <= LARGEST_PENALTY:
-        raise UsageError(f"lambda of raps: got {penalty:g}, expected a number from 0 to {LARGEST_PENALTY:g}.")
+        raise ParameterError(
+            "score_parameters",
+            f"got the lambda {penalty:g}, expected a number from 0 to {LARGEST_PENALTY:g}.",
+        )
     if not (0 <= k_reg <= MOST_RANKS and k_reg == math.floor(k_reg)):
-        raise UsageError(f"k_reg of raps: got {k_reg:g}, expected a whole number from 0 to {MOST_RANKS}.")
+        raise ParameterError(
+            "score_parameters", f"got the k_reg {k_reg:g}, expected a whole number from 0 to {MOST_RANKS}."
+        )
 
 
 def public_range(

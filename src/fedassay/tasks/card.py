@@ -36,6 +36,8 @@ class KindCard:
     rules : what a study file implies for it.
     in_first_study : whether `fedassay init` proposes it.
     example : parameters with which it can be planned before anything is known of the data.
+    variants : parameters with which other trust models may answer it, by what the table of cells calls them.
+    always_releases : whether a certificate without a release of it is incomplete.
     forecast : predicts its errors, for the planner (`planning.Forecast`).
     artefact : makes what is stored and applied later of a `Result`; None if nothing is.
     artefact_file : file of the artefact in a study's folder, where the task has the name of its kind.
@@ -55,6 +57,8 @@ class KindCard:
     rules: Named[type[StudyRules]] = NO_RULES
     in_first_study: bool = False
     example: Mapping[str, Any] = field(default_factory=dict)
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    always_releases: bool = True
     artefact: Named[Callable[[Any], Any]] | None = None
     artefact_file: str = ""
 

@@ -14,6 +14,9 @@ Transform = Literal["auto", "uniform", "logit", "mixed"]
 
 MOST_CLASSES = 1024
 
+HOLDOUT = 0.3
+"""Share of the units that judges what the others have fitted, where nothing else is said."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Intervals(Checked):

@@ -24,6 +24,9 @@ class StudyRules:
     builds_on: ClassVar[str] = ""
     """Kind of task whose result it can take over; empty for none."""
 
+    needs_level: ClassVar[bool] = False
+    """Whether a first study has to be told a level, which then has no good default."""
+
     def __init__(self, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
 
@@ -66,6 +69,12 @@ class StudyRules:
     ) -> dict[str, Any]:
         """Entries that a first study cannot do without."""
         return {}
+
+    # --- results --------------------------------------------------------------------------------------------
+
+    def warnings(self, task: Any, results: Given) -> tuple[str, ...]:
+        """Sentences that readers of the results have to know."""
+        return ()
 
     # --- rows -----------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Trust models: how the answers of many clients become one released value.
 
-To add one: write a module with a subclass of `protocol.TrustModel`, and its card (`trust.card`), here or in another
-package (entry-point group ``fedassay.trust_models``).
+To add one: write a package with a subclass of `protocol.TrustModel` and, in its module ``card``, its card, here or
+elsewhere (entry-point group ``fedassay.trust_models``).
 """
 
 from __future__ import annotations

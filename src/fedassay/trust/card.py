@@ -42,18 +42,7 @@ class TrustCard:
 
 TRUST_CARDS: Catalogue[TrustCard] = Catalogue(
     "fedassay.trust_models",
-    tuple(
-        f"fedassay.trust.standard_cards:{name}"
-        for name in (
-            "PLAIN",
-            "SECURE_SUM",
-            "DISTRIBUTED_DP",
-            "LOCAL_DP",
-            "SERVER_DP",
-            "TWO_SERVER",
-            "SHUFFLE",
-        )
-    ),
+    ("fedassay.trust.standard_cards:*", "fedassay.trust.*.card"),
     what="trust model",
 )
 """Every trust model that is installed."""

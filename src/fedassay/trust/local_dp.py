@@ -220,7 +220,7 @@ class LocalDP(LocalParameters, TrustModel):
             )
         return (
             "Every message is differentially private by itself, against everyone who reads it, the server "
-            "included: nobody is trusted. What one client sends for this task is differentially private for "
+            "included: no server has to be trusted. What one client sends for this task is differentially private for "
             f"{whom}, with epsilon = {epsilon} and delta = {delta}. {how} Where clients are asked to choose one of "
             "several public candidates, each draws its choice, the better ones with a higher probability (exponential "
             "mechanism)."

@@ -29,7 +29,7 @@ from fedassay.crypto.field61 import Elements
 from fedassay.crypto.keys import KeyPair, Secret, is_usable
 from fedassay.crypto.pads import PAD_KEY_BYTES, pad
 from fedassay.crypto.prekeys import Prekey
-from fedassay.errors import ProtocolError, TooFewClients, UnsupportedQuery, UsageError
+from fedassay.errors import ParameterError, ProtocolError, TooFewClients, UnsupportedQuery, UsageError
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import (
     NO_NOISE,
@@ -49,7 +49,7 @@ from fedassay.protocol import (
 from fedassay.trust import one_shot_messages as messages
 from fedassay.trust.one_shot_messages import NamedSet, Spoken, Terms, require
 from fedassay.trust.one_shot_sizes import LARGEST_COMMITTEE, NAMED, Sizes, opening_words, sizes
-from fedassay.trust.parameters import SMALLEST_COHORT, OneShotParameters
+from fedassay.trust.parameters import OneShotParameters
 
 LARGEST_TOTAL = 2 ** (TOTAL_BITS + 1) - 1
 LARGEST_COHORT = 2**32
@@ -75,18 +75,14 @@ class OneShot(OneShotParameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (self.dropout >= 0 and self.collusion >= 0 and 3 * self.dropout + self.collusion < 1):
-            raise UsageError(
-                f"dropout {self.dropout:.3g} with collusion {self.collusion:.3g}: "
-                "expected 3 * dropout + collusion below 1."
-            )
-        if self.minimum_cohort < SMALLEST_COHORT:
-            raise UsageError(
-                f"smallest cohort of a secure sum: got {self.minimum_cohort}, expected at least "
-                f"{SMALLEST_COHORT}; with two clients, each reads the other's vector off the total."
+        if 3 * self.dropout + self.collusion >= 1:
+            raise ParameterError(
+                "dropout",
+                f"got {self.dropout:.3g} with `collusion={self.collusion:.3g}`, expected 3 * dropout + "
+                "collusion below 1.",
             )
         if len(set(self.members)) != len(self.members):
-            raise UsageError("members: expected the names of sites, each once.")
+            raise ParameterError("members", "expected the names of sites, each once.")
 
     # --- sizes --------------------------------------------------------------------------------------------
 

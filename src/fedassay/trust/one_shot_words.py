@@ -47,11 +47,11 @@ def _numbers(trust: OneShot, found: Sizes, n: int) -> str:
         collusion = "No site may collude with the coordinator. "
     elif trust.members or found.members < n:
         collusion = (
-            f"Up to {_sites(found.colluders)}, and at most {found.colluding_members:,} of the named members, may tell "
-            "a lying coordinator all they know. "
+            f"Up to {_sites(found.colluders)}, and at most {found.colluding_members:,} of the named members, may "
+            "collude with a lying coordinator. "
         )
     else:
-        collusion = f"Up to {_sites(found.colluders)} may tell a lying coordinator all they know. "
+        collusion = f"Up to {_sites(found.colluders)} may collude with a lying coordinator. "
     pooled = (
         f"{found.threshold + 1:,} members who pooled their keys before they delete them could read the messages of "
         "that exchange. "

@@ -29,7 +29,8 @@ class SecureSum(OneShot, TrustModel):
     36
     >>> SecureSum(dropout=0.3, collusion=0.3)
     Traceback (most recent call last):
-    fedassay.errors.UsageError: dropout 0.3 with collusion 0.3: expected 3 * dropout + collusion below 1.
+    fedassay.errors.ParameterError: dropout: got 0.3 with `collusion=0.3`, expected 3 * dropout + \
+collusion below 1.
     """
 
     name: ClassVar[str] = "secure-sum"

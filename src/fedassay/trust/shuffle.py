@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from fedassay import wire
-from fedassay.errors import TooFewClients, UnsupportedQuery, UsageError
+from fedassay.errors import ParameterError, TooFewClients, UnsupportedQuery, UsageError
 from fedassay.privacy.shuffling import ShuffledPlan, local_epsilon_for
 from fedassay.protocol import (
     Budget,
@@ -47,9 +47,6 @@ from fedassay.trust.shuffle_client import CLIENT_LEG, post
 from fedassay.trust.shuffle_helper import assist, envelope_bytes
 from fedassay.trust.shuffle_relay import relay
 from fedassay.trust.words import exactly, protected, refuse_points
-
-SMALLEST_COHORT = 2
-"""One message cannot be hidden among none."""
 
 _HEADROOM = 1 - Fraction(1, 2**29)
 """Shares of a budget are rounded down by more than their sum can be rounded up."""
@@ -94,13 +91,10 @@ class Shuffle(ShuffleParameters, TrustModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (self.dropout >= 0 and self.collusion >= 0 and self.dropout + self.collusion < 1):
-            raise UsageError(
-                f"dropout {self.dropout:.3g} with collusion {self.collusion:.3g}: expected dropout + collusion below 1."
-            )
-        if self.minimum_cohort < SMALLEST_COHORT:
-            raise UsageError(
-                f"smallest cohort of a shuffle: got {self.minimum_cohort}, expected at least {SMALLEST_COHORT}."
+        if self.dropout + self.collusion >= 1:
+            raise ParameterError(
+                "dropout",
+                f"got {self.dropout:.3g} with `collusion={self.collusion:.3g}`, expected their sum below 1.",
             )
 
     @property
@@ -220,7 +214,7 @@ class Shuffle(ShuffleParameters, TrustModel):
             hidden = (
                 f"With {n:,} clients, messages of fewer than {self.fewest_survivors(n):,} of them are not opened, and "
                 f"{self.fewest_honest(n):,} honest ones among them are enough: {tolerated(n, self.collusion):,} "
-                "clients may tell the server all they know. "
+                "clients may collude with the server. "
             )
         return (
             "What the server learns, and what is published, is differentially private for everything that a client "
@@ -247,8 +241,8 @@ class Shuffle(ShuffleParameters, TrustModel):
                 f"{protected(setting.protection).partition(':')[0]}"
             )
         return (
-            "A second server, the shuffler, hands the messages on in random order and without names, so that the "
-            "server does not know who sent which, unless the two work together. The numbers above do not rest on it: "
+            "A second server, the shuffler, hands the messages on in random order and without names. The server "
+            "then does not know who sent which, unless the two work together. The numbers above do not rest on it: "
             f"there is no amplification by shuffling, because {reason}."
         )
 

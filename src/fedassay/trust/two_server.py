@@ -165,15 +165,15 @@ class TwoServer(TrustModel):
         sizes = (
             "How many rows each client has is public"
             if rows is None
-            else f"Each client sends {rows:,} encoded rows, dummies included: nobody sees how many it has"
+            else f"Each client sends {rows:,} encoded rows, dummies included: no server sees how many it has"
         )
         mechanism = "discrete Laplace" if budget.delta == 0 else "discrete Laplace or discrete Gaussian"
         return (
             "What is published, together with everything that one of the two servers sees, is differentially "
             f"private for {protected(setting.protection)}, with epsilon = {exactly(budget.epsilon)} and delta = "
             f"{exactly(budget.delta)}. This rests on the two servers not colluding: together they can read every "
-            "row. Each server holds one half of every encoded row, which says nothing by itself (128-bit security), "
-            f"and adds {mechanism} noise of its own, drawn exactly and in full; what is published carries the noise "
+            "row. Each server holds one half of every encoded row, which says nothing by itself (128-bit security). "
+            f"Each adds {mechanism} noise of its own, drawn exactly and in full; what is published carries the noise "
             "of both. The servers check that every client counts each row exactly once, and leave out who does not. "
             "Both are assumed to follow the protocol: a server that does not can falsify the result, and can test "
             "guesses about rows, however small its epsilon: the coordinator's one with each exchange, the other one a "

@@ -215,7 +215,7 @@ def test_clients_of_one_row_are_held_out_whole_as_in_the_run() -> None:
     )
     federation = load({"s": scores}, client=None, columns={"conformity": "s"})
     rows = select_pooled_part(
-        federation, Part.FIT, key=simulation.key_of_split(), unit=Unit.CLIENT, held_out=0.4
+        federation, Part.FIT, key=simulation.key_of_split(), unit=Unit.CLIENT, holdout=0.4
     )
     fit = np.sort(np.concatenate([batch["conformity"] for batch in rows.batches()]))
     (pooled,) = [one for one in result["comparison"] if one["method"] == "pooled" and not one["found"]]

@@ -45,9 +45,10 @@ SUMMING = ("secure-sum", "server-dp", "distributed-dp", "two-server")
         ({"level": 1.0}, "level: got 1"),
         ({"level": math.nan}, "level: got nan"),
         ({"confidence": 0.0}, "confidence: got 0"),
+        ({"confidence": 0.8}, "confidence: it belongs to"),
         ({"report_level": 1.0}, "report_level: got 1"),
         ({"sets": "residual"}, "sets: got 'residual'"),
-        ({"score_parameters": (1.0,)}, "parameters of conformity: got 1 numbers, expected none"),
+        ({"score_parameters": (1.0,)}, "score_parameters: got 1 numbers for conformity, expected none"),
         ({"score_range": (1.0,)}, "score_range: got 1"),
         ({"score_range": (1.0, 1.0)}, "score_range: got 1,1"),
         ({"score_range": (0.0, math.inf)}, "score_range: got inf"),
@@ -190,7 +191,8 @@ def clients_of(rows: tuple[int, ...]) -> list[dict[str, np.ndarray]]:
 @pytest.mark.parametrize("guarantee", ["marginal", "training-conditional"])
 @pytest.mark.parametrize("setting", [name for name in SETTINGS if not name.startswith("one row")])
 def test_the_promise_in_words_and_numbers(setting: str, guarantee: str) -> None:
-    task = Conformal(score_range=RANGE, guarantee=guarantee, confidence=0.8, bins=64)
+    promised = {} if guarantee == "marginal" else {"confidence": 0.8}
+    task = Conformal(score_range=RANGE, guarantee=guarantee, bins=64, **promised)
     results = drive(task, SETTINGS[setting], clients_of((100,) * 10))
     assert json.loads(json.dumps(results, allow_nan=False)) == results
     promise, law = results["guarantee"], results["coverage_law"]

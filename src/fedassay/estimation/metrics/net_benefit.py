@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from fedassay.cards import Named
 from fedassay.metrics import MetricRecord
 
@@ -11,5 +13,6 @@ NET_BENEFIT = MetricRecord(
     sentence="true positives less false ones at the threshold's odds, per row",
     order=70,
     parts=("threshold", "operating-point"),
+    range=(-math.inf, 1.0),
     estimate=Named("fedassay.estimation.confusion:net_benefit"),
 )

@@ -8,7 +8,7 @@ from fedassay.metrics import MetricRecord
 SPECIFICITY = MetricRecord(
     name="specificity",
     title="specificity",
-    sentence="of the negative rows, the share that is left alone",
+    sentence="of the negative rows, the share that is not flagged",
     order=50,
     parts=("threshold", "operating-point"),
     target=0.05,

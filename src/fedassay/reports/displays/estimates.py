@@ -32,7 +32,7 @@ class CoefficientsDisplay(Display):
         return self._all("name")
 
     @property
-    def values(self) -> tuple[float, ...]:
+    def values(self) -> tuple[float | None, ...]:
         """Estimates."""
         return self._all("value")
 

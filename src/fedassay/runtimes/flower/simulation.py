@@ -72,7 +72,7 @@ class SpooledClients:
     spool: Spool
     randomness: Source = field(repr=False)
     split_key: bytes = field(repr=False)
-    held_out: float
+    holdout: float
 
     def __call__(self, name: str, request: bytes) -> Endpoint:
         """The party of this name."""
@@ -91,7 +91,7 @@ class SpooledClients:
                 ledger=MemoryLedger(None),
                 randomness=self.randomness.child(path),
                 split_key=self.split_key,
-                held_out=self.held_out,
+                holdout=self.holdout,
             ),
         )
 
@@ -276,7 +276,7 @@ def simulated_federation(federation: SimulatedFederation) -> Iterator[FlowerRunt
                 spool=spool,
                 randomness=randomness,
                 split_key=federation.split_key,
-                held_out=federation.holdout,
+                holdout=federation.holdout,
             ),
             helpers=(second,) if federation.helpers else (),
             local=local,

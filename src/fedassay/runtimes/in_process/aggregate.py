@@ -41,12 +41,12 @@ class Aggregate:
     helpers = SERVERS
 
     def __init__(
-        self, federation: Federation, *, randomness: Randomness, split_key: bytes, held_out: float = 0.3
+        self, federation: Federation, *, randomness: Randomness, split_key: bytes, holdout: float = 0.3
     ) -> None:
         self._federation = federation
         self._randomness = randomness
         self._split_key = split_key
-        self._held_out = held_out
+        self._holdout = holdout
         self.traffic = Traffic()
         self.refusals: Mapping[str, Refusal] = {}
         self.reasons: Mapping[str, str] = {}
@@ -96,7 +96,7 @@ class Aggregate:
             plan.query.part,
             key=self._split_key,
             unit=protection.unit,
-            held_out=self._held_out,
+            holdout=self._holdout,
         )
         if protection.rows_per_client is not None:
             rows, left_out = limit_pooled(rows, protection.rows_per_client, self._randomness)
@@ -127,7 +127,7 @@ class Aggregate:
             key=self._split_key,
             unit=protection.unit,
             client=name,
-            held_out=self._held_out,
+            holdout=self._holdout,
         )
         if protection.rows_per_client is None:
             return rows, 0

@@ -30,6 +30,6 @@ def start(
             federation.rows,
             randomness=federation.randomness.child("limit"),
             split_key=federation.split_key,
-            held_out=federation.holdout,
+            holdout=federation.holdout,
         )
     )

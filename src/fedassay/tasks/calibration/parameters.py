@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from fedassay.parameters import Fraction, Interval
-from fedassay.tasks.shared_parameters import Buckets, Classes, Intervals, Participation, ScoreBins
+from fedassay.tasks.shared_parameters import HOLDOUT, Buckets, Classes, Intervals, Participation, ScoreBins
 
 Method = Literal["auto", "histogram", "bbq", "isotonic", "platt", "beta"]
 ClassMethod = Literal[
@@ -54,6 +54,6 @@ class CalibrateMulticlassParameters(Classes, Participation, Buckets, Intervals):
     """What weighs the same in federated averaging: clients, or rows."""
     height: Annotated[int, Interval(ge=1, le=TALLEST)] | None = None
     """2^height bins of a binning. Default: 7."""
-    holdout: Fraction = 0.3
+    holdout: Fraction = HOLDOUT
     """Share of the units (rows, or whole clients) that is kept to judge the result."""
     buckets: Annotated[int, Interval(ge=1, le=200)] = 15

@@ -19,4 +19,12 @@ CONFORMAL = KindCard(
     rules=Named("fedassay.tasks.conformal.study_rules:ConformalRules"),
     in_first_study=True,
     example={"score_range": [0.0, 1.0]},
+    variants={
+        **{
+            f"--method {method}": {"method": method}
+            for method in ("qq", "qq-paper", "average", "pooled", "weighted", "local")
+        },
+        "--conditional group": {"conditional": "group", "groups": ["a", "b"]},
+    },
+    always_releases=False,
 )

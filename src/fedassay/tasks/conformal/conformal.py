@@ -65,6 +65,10 @@ class Conformal(ConformalParameters):
 
     def _check_combination(self) -> None:
         """Refuse what each makes sense, but not together."""
+        if self.guarantee == "marginal" and self.confidence != Conformal.confidence:
+            raise ParameterError(
+                "confidence", 'it belongs to `guarantee="training-conditional"`; give both, or none.'
+            )
         known = QUANTITIES[self.sets]
         if self.conditional == "class" and not known.gives_sets:
             raise ParameterError(
@@ -89,12 +93,6 @@ class Conformal(ConformalParameters):
                 "conditional",
                 f"got {self.conditional}, but with the method local each client has a threshold of its own, and not "
                 f"each {self.conditional}; use another method, or leave it out.",
-            )
-        if self.guarantee == "marginal" and self.confidence != ConformalParameters.confidence:
-            raise ParameterError(
-                "confidence",
-                f"got {self.confidence:g} for a marginal guarantee, which has none, expected the guarantee "
-                "training-conditional; ask for that, or leave the confidence out.",
             )
         if self.method in ("average", "weighted") and self.guarantee != "marginal":
             raise ParameterError(

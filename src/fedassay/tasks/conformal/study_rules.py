@@ -21,6 +21,7 @@ class ConformalRules(StudyRules):
 
     implied_names: ClassVar[tuple[str, ...]] = ("sets", "holdout")
     builds_on: ClassVar[str] = "calibrate"
+    needs_level: ClassVar[bool] = True
 
     def roles(self, parameters: Given) -> tuple[str, ...]:
         """See `StudyRules`."""
@@ -56,6 +57,14 @@ class ConformalRules(StudyRules):
         if binary or ("logits" in columns and classes == 2):
             found["conditional"] = "class"
         return found if quantity is None else {**found, "score_range": range_of(quantity)}
+
+    def warnings(self, task: Any, results: Given) -> tuple[str, ...]:
+        """See `StudyRules`."""
+        from fedassay.tasks.conformal.cautions import (
+            warnings_about,
+        )  # with all of the task; the command line reads rules
+
+        return warnings_about(results, task)
 
     def holds_out(self, parameters: Given) -> bool:
         """See `StudyRules`."""

@@ -18,6 +18,7 @@ ECDF = KindCard(
     columns=("value",),
     rules=Named("fedassay.tasks.distribution.study_rules:DistributionRules"),
     in_first_study=True,
+    variants={"--label": {"labelled": True}},
 )
 
 QUANTILES = KindCard(
@@ -45,4 +46,5 @@ HOSMER_LEMESHOW = KindCard(
     document=Named("fedassay.tasks.distribution.hosmer_lemeshow_document:HosmerLemeshowDocument"),
     forecast=Named("fedassay.planning.study_forecast_scores:GroupTestForecast"),
     columns=("score", "label"),
+    variants={f"--method {method}": {"method": method} for method in ("corrected", "published")},
 )

@@ -18,6 +18,11 @@ EVALUATE = KindCard(
     forecast=Named("fedassay.planning.study_forecast_scores:EvaluationForecast"),
     rules=Named("fedassay.tasks.evaluation.study_rules:EvaluationRules"),
     in_first_study=True,
+    variants={
+        "--by": {"groups": ["a", "b"]},
+        "--versus": {"versus": True},
+        "--per-site": {"per_site": True},
+    },
 )
 
 EVALUATE_CLASSES = KindCard(

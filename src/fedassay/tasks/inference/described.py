@@ -54,7 +54,7 @@ def parsed(text: str, names: Sequence[str]) -> tuple[dict[str, float], float]:
             raise ValueError("its numbers are not finite, or all 0")
     except ValueError as error:
         raise UsageError(
-            f"contrast: got {text!r} ({error}), expected weighted coefficients such as 'a - 2*b = 0', of "
+            f"contrasts: got {text!r} ({error}), expected weighted coefficients such as 'a - 2*b = 0', of "
             f"{', '.join(names)}."
         ) from None
     return weights, value
@@ -302,6 +302,35 @@ def _values(task: Infer, estimate: Estimate) -> dict[str, Any]:
         "covariance": None,
         "law": type(estimate.law).__name__,
         "contrasts": [{**_contrast(text, task, estimate), **unsure} for text in task.contrasts],
+    }
+
+
+def without_values(task: Infer, reason: str, *, rounds: int) -> dict[str, Any]:
+    """Of a regression that has no fit: every coefficient with the reason why."""
+    names = ("value", "standard_error", "statistic", "p_value", "interval")
+    unknown = {**dict.fromkeys(names), "level": task.level, "reason": reason}
+    contrasts = [
+        {"contrast": text, "against": parsed(text, task.names)[1], **unknown} for text in task.contrasts
+    ]
+    return {
+        "coefficients": [{"name": name, **unknown, "simultaneous_interval": None} for name in task.names],
+        "covariance": None,
+        "law": "Normal",
+        "contrasts": contrasts,
+        "fit": {
+            "method": task.method,
+            "model": task.model,
+            "variance": None,
+            "rounds": rounds,
+            "rows": None,
+            "clients": None,
+            "converged": False,
+            "reason": reason,
+            "loss": None,
+            "participation": task.participation,
+        },
+        "path": [],
+        "notes": [reason],
     }
 
 

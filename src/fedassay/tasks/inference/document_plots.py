@@ -86,8 +86,11 @@ def _lines(marks: list[dict[str, Any]], x: alt.X, title: str, *, at: float) -> a
 def forest_alternative(results: Entry) -> str:
     """The plot in words."""
     if results["coefficients"][0]["interval"] is None:
+        reason = results["coefficients"][0]["reason"]
+        if results["coefficients"][0]["value"] is None:
+            return f"No coefficients. {reason}"
         said = (f"{entry['name']} {figures.amount(entry['value'])}" for entry in slopes(results))
-        return f"Coefficients without intervals: {'; '.join(said)}. {results['coefficients'][0]['reason']}"
+        return f"Coefficients without intervals: {'; '.join(said)}. {reason}"
     said = (
         f"{entry['name']} {_amount(entry['value'], entry['interval'])} "
         f"({_amount(entry['interval'][0], entry['interval'])} to {_amount(entry['interval'][1], entry['interval'])})"

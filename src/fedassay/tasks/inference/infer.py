@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, get_args
 
-from fedassay.errors import ParameterError, UsageError
+from fedassay.errors import DataError, ParameterError, UsageError
 from fedassay.protocol import Setting, Step
 from fedassay.summaries.regression.losses import LogLoss, SquaredError, loss_of
 from fedassay.summaries.regression.moments import Moments
@@ -108,7 +108,26 @@ class Infer(InferParameters):
     # --- steps ----------------------------------------------------------------------------------------------
 
     def steps(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
-        """One sum for the common scale, then rounds, or a handful of sums."""
+        """One sum for the common scale, then rounds, or a handful of sums.
+
+        What answers show to have no fit (a separation, columns that depend on each other, rounds that diverge) is a
+        result without values: it was asked and paid for, and tasks beside it go on.
+        """
+        fitting, answer, answers = self._fitted(setting), None, 0
+        while True:
+            try:
+                asked = fitting.send(answer)
+            except StopIteration as done:
+                found: dict[str, Any] = done.value
+                return found
+            except (UsageError, DataError) as problem:
+                if not answers:
+                    raise
+                return described.without_values(self, str(problem), rounds=answers)
+            answer = yield asked
+            answers += 1
+
+    def _fitted(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
         if setting.trust.private:
             return (yield from self._under_noise(setting))
         if self.clip is not None:

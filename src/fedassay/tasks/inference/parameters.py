@@ -61,6 +61,6 @@ class InferParameters(Participation, Intervals):
     """Add an offset: a known part of the linear predictor, from the column with this role."""
     contrasts: tuple[str, ...] = ()
     """Weighted sums of coefficients to test, such as 'a - 2*b = 0'."""
-    seed: Annotated[int, Interval(ge=0, le=(1 << 63) - 1)] | None = 0
+    seed: int | None = field(default=0, metadata=INTERNAL)
     """Seed of the order in which clients go through their rows, which is public."""
     state: Mapping[str, Any] | None = field(default=None, repr=False, metadata=INTERNAL)

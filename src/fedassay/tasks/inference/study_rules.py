@@ -35,6 +35,11 @@ class RegressionRules(StudyRules):
         """See `StudyRules`."""
         return () if "features" in parameters else ("features",)
 
+    def stand_in(self, parameters: Given) -> dict[str, Any]:
+        """See `StudyRules`; while features are not known, nothing can be said of them."""
+        unknown = () if "features" in parameters else ("scales", "contrasts")
+        return {name: value for name, value in parameters.items() if name not in unknown}
+
     def require_public(self, parameters: Given) -> None:
         """See `StudyRules`."""
         if "features" not in parameters:

@@ -93,7 +93,7 @@ def held_out(unit: str, rows: dict[str, Any] | None = None, share: float = 0.3) 
         Part.HELD_OUT,
         key=Simulation(seed=SEED).key_of_split(),
         unit=UNITS[unit].get("unit", Unit.EXAMPLE),
-        held_out=share,
+        holdout=share,
     )
     held = np.concatenate([batch["logits"][:, 0] for batch in part.batches()])
     return np.isin(rows["z"][:, 0], held)
