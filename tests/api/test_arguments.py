@@ -79,6 +79,12 @@ def test_a_simulation_that_is_none_is_told(simulation: Any) -> None:
             call(scores(), client="site", simulation=simulation, **columns)  # type: ignore[operator]
 
 
+def test_a_holdout_that_is_no_number_is_told() -> None:
+    for holdout in ("half", None, 2.0):
+        with pytest.raises(UsageError, match="holdout: got .+, expected a number"):
+            fedassay.calibrate(scores(), client="site", score="p", label="y", holdout=holdout)  # type: ignore[arg-type]
+
+
 def test_a_protection_that_is_none_is_told() -> None:
     with pytest.raises(
         UsageError, match="protection: got 'client', expected an object such as fedassay.Prot"

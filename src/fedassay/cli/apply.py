@@ -170,4 +170,4 @@ def _say(
         console.print(f"[yellow]Warning:[/] {escape(warning)}", highlight=False, soft_wrap=True)
     first = columns[:-1] if len(columns) <= MOST_NAMED else (f"{columns[0]} to {columns[-2]}",)
     new = f"column{'s' * (len(columns) > 1)} {' and '.join((*first, columns[-1]))}"
-    console.print(escape(f"Written: {out} ({rows:,} rows, {new})"), highlight=False)
+    console.print(escape(f"Written: {out} ({rows:,} rows, {new})"), highlight=False, soft_wrap=True)

@@ -45,4 +45,4 @@ def deliver(
     console = Console(stderr=json == "-", quiet=quiet)
     render(document, console)
     if json not in (None, "-"):
-        console.print(f"Written: {json}", highlight=False)
+        console.print(f"Written: {json}", highlight=False, soft_wrap=True)
