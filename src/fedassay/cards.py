@@ -7,7 +7,7 @@ found through entry points.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -90,7 +90,7 @@ class Catalogue(Mapping[str, T]):
     ----------
     group : name of the entry-point group in which other packages offer cards.
     own : places of our cards; ``package.*`` are those in the modules of a package, each called as its module is in
-        capitals; ``package.module:*`` are all names in capitals in a module, ``package.*.card`` those in the modules
+        capitals; ``package.module:*`` are all cards in a module, their names in capitals, ``package.*.card`` those in the modules
         ``card`` of the packages below a package.
     what : noun for errors.
     """
@@ -149,4 +149,5 @@ def _places(pattern: str) -> Iterator[str]:
 
 
 def _in_capitals(module: str) -> Iterator[str]:
-    yield from (f"{module}:{name}" for name in vars(import_module(module)) if name.isupper())
+    found = vars(import_module(module))
+    yield from (f"{module}:{name}" for name, value in found.items() if name.isupper() and is_dataclass(value))
