@@ -90,8 +90,8 @@ class Catalogue(Mapping[str, T]):
     ----------
     group : name of the entry-point group in which other packages offer cards.
     own : places of our cards; ``package.*`` are those in the modules of a package, each called as its module is in
-        capitals; ``package.module:*`` are all cards in a module, their names in capitals, ``package.*.card`` those in the modules
-        ``card`` of the packages below a package.
+        capitals; ``package.module:*`` are all cards in a module, their names in capitals, ``package.*.card`` those in
+        the modules ``card`` of the packages below a package.
     what : noun for errors.
     """
 
