@@ -40,7 +40,7 @@ class MetricRecord:
         or the place of one that imports arrays.
     short : title for narrow columns.
     range : least and largest value.
-    target : half-width of the interval that most validations could live with; None where plans leave it out.
+    target : half-width of the interval that most validations could live with; None where that depends on the question.
     scale : scale on which sites are pooled and compared; None where they are not.
     bucketed : whether the estimator takes the number of `buckets` of the evaluation.
     expected : estimator for counts that are expected instead of released, which have no noise in them: value, interval
@@ -140,6 +140,12 @@ def compared() -> tuple[str, ...]:
     return tuple(record.name for record in METRICS.values() if record.scale is not None)
 
 
+def planned() -> dict[str, float | None]:
+    """The metrics that plans predict, all of a result that have an interval, with their usual targets."""
+    records = (record for record in METRICS.values() if {"rows", "threshold"} & set(record.parts))
+    return {record.name: record.target for record in records if not record.test}
+
+
 def targets() -> dict[str, float]:
-    """The usual target of each metric that plans predict."""
+    """The usual target of each metric that has one."""
     return {record.name: record.target for record in METRICS.values() if record.target is not None}

@@ -86,7 +86,7 @@ ENTRY_POINTS = {
         function=fedassay.infer,
         kinds=("infer",),
         columns=frozenset({"features", "target", "offset"}),
-        implied=frozenset({"features", "target", "offset", "seed", "state"}),
+        implied=frozenset({"features", "target", "offset", "state"}),
         more=MappingProxyType({"model": SmoothLoss}),
     ),
 }

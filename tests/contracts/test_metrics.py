@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import pytest
 import spelling
 from metric_contract import KINDS, MetricContract, answers_of
-
-PLANS = ("test_it_is_planned[values]", "test_it_is_planned[noisy]", "test_it_can_be_a_target")
-
-NOT_PLANNED = dict.fromkeys(PLANS, "the planner does not predict it")
 
 
 class Unbounded(MetricContract):
@@ -24,17 +19,11 @@ class Bounded(MetricContract):
     """A metric whose range ends somewhere."""
 
 
-class Unplanned(Bounded):
-    """A metric that plans leave out."""
-
-    holes: ClassVar = NOT_PLANNED
-
-
 class TestRocAuc(Bounded):
     name, title = "roc_auc", "ROC AUC"
 
 
-class TestAveragePrecision(Unplanned):
+class TestAveragePrecision(Bounded):
     name, title = "average_precision", "average precision"
 
 
@@ -70,7 +59,7 @@ class TestExpectedCalibrationError(Bounded):
     name, title = "expected_calibration_error", "calibration error (ECE, equi-depth)"
 
 
-class TestExpectedCalibrationErrorUniform(Unplanned):
+class TestExpectedCalibrationErrorUniform(Bounded):
     name, title = "expected_calibration_error_uniform", "calibration error (ECE, uniform)"
 
 
@@ -82,23 +71,20 @@ class TestCalibrationSlope(Unbounded):
     name, title = "calibration_slope", "calibration slope"
 
 
-class TestHosmerLemeshow(Unplanned):
+class TestHosmerLemeshow(Bounded):
     name, title, high, interval = "hosmer_lemeshow", "Hosmer-Lemeshow", math.inf, False
 
 
-class TestPrevalence(Unplanned):
+class TestPrevalence(Bounded):
     name, title = "prevalence", "prevalence"
 
 
-class TestObservedExpectedRatio(Unplanned):
+class TestObservedExpectedRatio(Bounded):
     name, title, high = "observed_expected_ratio", "observed / expected", math.inf
 
 
 class TestNetBenefit(Bounded):
     name, title, low = "net_benefit", "net benefit", -math.inf
-    holes: ClassVar = {
-        **NOT_PLANNED,
-    }
 
 
 class TestBalancedAccuracy(Bounded):
@@ -113,11 +99,11 @@ class TestNegativePredictiveValue(Bounded):
     name, title = "negative_predictive_value", "negative predictive value"
 
 
-class TestPositiveLikelihoodRatio(Unplanned):
+class TestPositiveLikelihoodRatio(Bounded):
     name, title, high = "positive_likelihood_ratio", "positive likelihood ratio", math.inf
 
 
-class TestNegativeLikelihoodRatio(Unplanned):
+class TestNegativeLikelihoodRatio(Bounded):
     name, title, high = "negative_likelihood_ratio", "negative likelihood ratio", math.inf
 
 

@@ -46,7 +46,7 @@ class Wanted:
         "parameters",
         PARAMETERS,
         panels={name: f"Only for {name}" for name in PARAMETERS},
-        without=("seed", "target"),
+        without=("target",),
     )
 )
 def wanted(out: ArtefactFile = None, *, parameters: Given) -> Wanted:

@@ -13,8 +13,7 @@ import numpy as np
 from fedassay.estimation.buckets import Buckets, equi_depth_edges
 from fedassay.estimation.intervals import z_value
 from fedassay.estimation.metric import Undefined
-from fedassay.metrics import METRICS
-from fedassay.metrics import targets as usual_targets
+from fedassay.metrics import METRICS, planned
 from fedassay.planning.calibration import MAP_TARGETS
 from fedassay.planning.study_expectation import PlannedStudy
 from fedassay.planning.study_forecast import Forecast, Foreseen
@@ -44,9 +43,9 @@ _HELD_OUT = "held_out_"
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationForecast(Forecast[Evaluate]):
-    """Every metric that has a usual target, of all rows."""
+    """Every metric that has an interval, of all rows."""
 
-    targets: ClassVar[Mapping[str, float | None]] = MappingProxyType(usual_targets())
+    targets: ClassVar[Mapping[str, float | None]] = MappingProxyType(planned())
     main: ClassVar[tuple[str, ...]] = ("roc_auc", "expected_calibration_error", "brier_score")
     varies: ClassVar[bool] = True
 

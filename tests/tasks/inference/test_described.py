@@ -99,7 +99,7 @@ def test_names_with_blanks_signs_digits_and_prefixes(
     ],
 )
 def test_what_is_no_contrast_is_refused_with_the_names(text: str) -> None:
-    with pytest.raises(UsageError, match=r"contrast: got .*expected weighted coefficients .* of a, b\."):
+    with pytest.raises(UsageError, match=r"contrasts: got .*expected weighted coefficients .* of a, b\."):
         parsed(text, ["a", "b"])
     with pytest.raises(UsageError, match="contrast"):
         Infer(features=("a", "b"), intercept=False, contrasts=(text,))

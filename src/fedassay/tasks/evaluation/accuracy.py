@@ -23,7 +23,7 @@ from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.least_squares import least_squares
 from fedassay.estimation.metric import LEVEL, Metric
 from fedassay.estimation.ranking import auc_influence, auc_noise_trace, expected_auc_noise_variance
-from fedassay.metrics import METRICS, MetricRecord, Part, targets
+from fedassay.metrics import METRICS, MetricRecord, Part, planned, targets
 from fedassay.protocol import NO_NOISE, Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
 
@@ -221,11 +221,11 @@ def predict(
     >>> f"{expected['roc_auc'].privacy:.1e}", f"{expected['roc_auc'].sampling:.1e}"
     ('1.2e-04', '1.4e-03')
     """
-    known = targets()
+    known = planned()
     for name in metrics or ():
         if name not in known:
             raise UsageError(f"metric: got {name!r}, expected one of {', '.join(known)}.")
-    records = [METRICS[name] for name in (known if metrics is None else metrics)]
+    records = [METRICS[name] for name in (targets() if metrics is None else metrics)]
 
     def under(noise: Noise, records: Sequence[MetricRecord]) -> dict[str, Metric]:
         evidence = expected_evidence(histogram, noise=noise, rows=rows, prevalence=prevalence, auc=auc)
