@@ -271,5 +271,5 @@ def test_the_statement_names_its_assumptions() -> None:
     few = DistributedDP().statement(setting(40, Budget(epsilon=1.0, delta=1e-7)))
     assert "A total over fewer than 32 of 40 sites is never opened" in few
     assert "the noise of 28 honest sites" in few
-    assert "Up to 4 sites may tell a lying coordinator" in few
+    assert "Up to 4 sites may collude with a lying coordinator" in few
     assert "delta = 1e-07" in few
