@@ -40,6 +40,19 @@ def typed(text: str) -> None:
         assert run_command(arguments) == 0, line
 
 
+def type_and_execute(page: str, *, least: int) -> None:
+    """Type all commands of a how-to, which begin with `$`, then execute its Python in one namespace."""
+    commands = re.findall(r"^\$ (fedassay (?:.*\\\n)*.*)", page, re.MULTILINE)
+    assert len(commands) >= least
+    for command in commands:
+        typed(command.replace("\\\n", " "))
+    python = [text for language, text in blocks(page) if language == "python"]
+    assert python
+    names: dict[str, Any] = {}
+    for text in python:
+        exec(text, names)
+
+
 def with_keys(text: str, names: Sequence[str], folder: Path, capsys: Any) -> str:
     """A file of a page with the public keys and the cards of these parties, whose keys are in folders of their own."""
     for name in names:
