@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 
 from fedassay.errors import UsageError
@@ -41,6 +43,16 @@ def sentence_about(path: Path, content: str | bytes, load: Callable[[Path], Any]
     assert sentence.endswith(".")
     assert "\n" not in sentence
     return sentence
+
+
+def repeated(table: pa.Table, times: Sequence[int], folder: Path) -> list[Path]:
+    """Files that hold a table so many times."""
+    paths = [folder / f"{count}.parquet" for count in times]
+    for path, count in zip(paths, times, strict=True):
+        with parquet.ParquetWriter(path, table.schema, compression="none", use_dictionary=False) as writer:
+            for _ in range(count):
+                writer.write_table(table)
+    return paths
 
 
 def memory_growth(artefact: Path, paths: Sequence[Path], *, smaller: int = 1, **names: str) -> int:

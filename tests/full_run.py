@@ -47,7 +47,7 @@ def parts(root: Path) -> Iterator[Part]:
     if top := [name for name in files if len(Path(name).parts) == 2 and name not in large]:
         yield Part(name="tests", arguments=tuple(top))
     if (root / "src").is_dir():
-        yield Part(name="src", arguments=("src",))
+        yield Part(name="src", arguments=("src", "-p", "conftest"))  # which counts and has the options
 
 
 def commit_of(root: Path) -> tuple[str, bool]:
@@ -71,7 +71,10 @@ def run(root: Path, part: Part, *, workers: int, limit: float) -> dict[str, Any]
     command = [sys.executable, "-m", "pytest", "-q", "--full", "--record", str(kept), *part.arguments]
     started, ended = time.monotonic(), "ended"
     process = subprocess.Popen(
-        [*command, *(["-n", str(workers)] if workers else [])], cwd=root, start_new_session=True
+        [*command, *(["-n", str(workers)] if workers else [])],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "tests"), *_path()])},
+        start_new_session=True,
     )
     try:
         process.wait(timeout=limit)
@@ -93,6 +96,10 @@ def run(root: Path, part: Part, *, workers: int, limit: float) -> dict[str, Any]
         "end": ended,
         **({"passed": 0, "skipped": 0, "failed": [], "numbers": []} | found),
     }
+
+
+def _path() -> list[str]:
+    return [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
 
 
 def passed(record: Mapping[str, Any]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,19 @@ def typed(text: str) -> None:
         assert run_command(arguments) == 0, line
 
 
+def type_and_execute(page: str, *, least: int) -> None:
+    """Type all commands of a how-to, which begin with `$`, then execute its Python in one namespace."""
+    commands = re.findall(r"^\$ (fedassay (?:.*\\\n)*.*)", page, re.MULTILINE)
+    assert len(commands) >= least
+    for command in commands:
+        typed(command.replace("\\\n", " "))
+    python = [text for language, text in blocks(page) if language == "python"]
+    assert python
+    names: dict[str, Any] = {}
+    for text in python:
+        exec(text, names)
+
+
 def with_keys(text: str, names: Sequence[str], folder: Path, capsys: Any) -> str:
     """A file of a page with the public keys and the cards of these parties, whose keys are in folders of their own."""
     for name in names:
@@ -54,6 +67,17 @@ def with_keys(text: str, names: Sequence[str], folder: Path, capsys: Any) -> str
             text = text.replace(f"CARD-OF-{name.upper()}", card)
     assert "-OF-" not in text
     return text
+
+
+def assert_shows_its_figures(page: Path, kind: str, names: Iterable[str]) -> None:
+    """A page of experiments shows all figures of its kind and no others, none is large, and its links are sound."""
+    text = page.read_text(encoding="utf-8")
+    shown = set(re.findall(rf"\]\(({kind}-[a-z-]+\.svg)\)", text))
+    assert shown == {path.name for path in page.parent.glob(f"{kind}-*.svg")}
+    assert shown == {f"{kind}-{name}.svg" for name in names}
+    assert all((page.parent / name).stat().st_size < 150_000 for name in shown)
+    for linked in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        assert (page.parent / linked).exists(), linked
 
 
 def words(text: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 from scipy.stats import norm
 
 from fedassay.summaries.quantile_losses import QuantileLosses
+from pages import assert_shows_its_figures
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY))  # experiments are scripts of the repository, not a part of the package
@@ -263,12 +264,5 @@ def test_real_data_are_split_and_fitted_as_in_the_page() -> None:
 
 
 def test_the_page_shows_what_is_there() -> None:
-    folder = conformal.FOLDER
-    page = (folder / conformal.PAGE).read_text(encoding="utf-8")
-    shown = set(re.findall(r"\]\((conformal-[a-z-]+\.svg)\)", page))
-    assert shown == {path.name for path in folder.glob("conformal-*.svg")}
     names = ("coverage", "compensation", "synthetic", "all", "private", *data.SOURCES)
-    assert shown == {f"conformal-{name}.svg" for name in names}
-    assert all((folder / name).stat().st_size < 150_000 for name in shown)
-    for linked in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page):
-        assert (folder / linked).exists(), linked
+    assert_shows_its_figures(conformal.FOLDER / conformal.PAGE, "conformal", names)

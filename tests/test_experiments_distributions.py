@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Protection, Setting
 from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
 from fedassay.trust import Plain
+from pages import assert_shows_its_figures
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY))  # experiments are scripts of the repository, not a part of the package
@@ -212,11 +212,4 @@ def test_real_data_are_scored_as_in_the_page() -> None:
 
 
 def test_the_page_shows_what_is_there() -> None:
-    folder = distributions.FOLDER
-    page = (folder / distributions.PAGE).read_text(encoding="utf-8")
-    shown = set(re.findall(r"\]\((ecdf-[a-z-]+\.svg)\)", page))
-    assert shown == {path.name for path in folder.glob("ecdf-*.svg")}
-    assert shown == {f"ecdf-{name}.svg" for name in distributions.FIGURES}
-    assert all((folder / name).stat().st_size < 150_000 for name in shown)
-    for linked in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page):
-        assert (folder / linked).exists(), linked
+    assert_shows_its_figures(distributions.FOLDER / distributions.PAGE, "ecdf", distributions.FIGURES)

@@ -15,6 +15,7 @@ from fedassay.summaries.regression.losses import Design, loss_of
 from fedassay.summaries.regression.rounds import SpreadSums
 from fedassay.tasks.inference.online import CORRECTED_SEPARATED, SEPARATED, Course, _separated
 from fedassay.tasks.inference.path import StepSizes
+from pages import assert_shows_its_figures
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY))  # experiments are scripts of the repository, not a part of the package
@@ -220,12 +221,5 @@ def test_the_clients_of_both_studies_are_as_stated() -> None:
 
 
 def test_the_page_shows_what_is_there() -> None:
-    folder = inference.FOLDER
-    page = (folder / inference.PAGE).read_text(encoding="utf-8")
-    shown = set(re.findall(r"\]\((inference-[a-z-]+\.svg)\)", page))
-    assert shown == {path.name for path in folder.glob("inference-*.svg")}
-    assert shown == {f"inference-{name}.svg" for name in FIGURES}
-    assert all((folder / name).stat().st_size < 150_000 for name in shown)
-    for linked in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page):
-        assert (folder / linked).exists(), linked
+    assert_shows_its_figures(inference.FOLDER / inference.PAGE, "inference", FIGURES)
     assert inference.Scope().parts == inference_published.PARTS

@@ -16,6 +16,7 @@ from fedassay.protocol import Sample, Sum
 from fedassay.summaries.multiclass.local_fits import local_fit
 from fedassay.summaries.multiclass.loss_curves import CLIENT, LossCurves
 from fedassay.trust import ServerDP
+from pages import assert_shows_its_figures
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY))  # experiments are scripts of the repository, not a part of the package
@@ -174,11 +175,4 @@ def test_the_page_has_what_the_shipped_code_gives() -> None:
 
 
 def test_the_page_shows_what_is_there() -> None:
-    folder = multiclass.FOLDER
-    page = (folder / multiclass.PAGE).read_text(encoding="utf-8")
-    shown = set(re.findall(r"\]\((multiclass-[a-z-]+\.svg)\)", page))
-    assert shown == {path.name for path in folder.glob("multiclass-*.svg")}
-    assert shown == {f"multiclass-{name}.svg" for name in FIGURES}
-    assert all((folder / name).stat().st_size < 150_000 for name in shown)
-    for linked in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page):
-        assert (folder / linked).exists(), linked
+    assert_shows_its_figures(multiclass.FOLDER / multiclass.PAGE, "multiclass", FIGURES)

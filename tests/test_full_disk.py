@@ -26,6 +26,11 @@ STUDY = study_text({"evaluate": {"height": 5}}, {"runtime": {"seed": 1}})
 FULL = Path("/dev/full")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def rehearsals() -> None:
+    """They notice that there is no room."""
+
+
 @contextmanager
 def room(size: int) -> Iterator[None]:
     """Let files of this process have so many bytes and no more."""

@@ -10,20 +10,14 @@ from unittest.mock import patch
 
 import numpy as np
 
-from fedassay import envelope, sealing, wire
 from fedassay.crypto.dcf_keys import Keys
-from fedassay.crypto.keys import KeyPair, Secret
 from fedassay.endpoint import Store
-from fedassay.envelope import Refusal
 from fedassay.helper import Helper
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import (
     Budget,
-    Credentials,
-    Exchange,
     Memory,
     Message,
-    Party,
     Plan,
     Points,
     Protection,
@@ -40,12 +34,10 @@ from fedassay.protocol import (
 )
 from fedassay.trust import two_server_deposits
 from fedassay.trust.two_server import TwoServer
+from servers_town import REPLIES, SERVERS, ServersTown, same
 
-REPLIES = KeyPair.of(Secret(bytes(32)))
-"""What servers' replies are sealed for."""
+__all__ = ["REPLIES", "SERVERS", "Town", "same"]
 
-
-SERVERS = ("coordinator", "helper")
 LEGS = {"coordinator": (0, 2, 3, 5, 7), "helper": (0, 2, 3, 4, 6)}
 """When each server is asked, if deposits fit into one message."""
 LAST = {name: legs[-1] for name, legs in LEGS.items()}
@@ -177,36 +169,19 @@ def counts_of(plans: Sequence[Plan], clients: int = 4, *, rows: int = 6, seed: i
     }
 
 
-def same(name: str, leg: int, message: Any) -> Any:
-    return message
-
-
 @dataclass(kw_only=True)
-class Town:
-    """Clients and two servers, all messages through bytes. `to` and `back` may change or lose (None) any of them."""
+class Town(ServersTown):
+    """Clients, some of which may cheat, and two servers."""
 
-    plans: tuple[Plan, ...]
     counts: Mapping[str, tuple[Vector, ...]]
-    seed: int = 1
-    to: Callable[[str, int, Any], Any] = same
-    back: Callable[[str, int, Any], Any] = same
     cheats: Mapping[str, Cheat] = field(default_factory=dict)
-    credentials: Mapping[str, Credentials] = field(default_factory=dict)
     first: type[TrustModel] = TwoServer
     second: type[TrustModel] = TwoServer
     """What the servers run."""
-    strangers: Mapping[str, Message] = field(default_factory=dict)
-    told: Mapping[str, tuple[Plan, ...]] = field(default_factory=dict)
-    """What somebody is told to be the question, if not `plans`."""
 
-    def __post_init__(self) -> None:
-        source = SimulatedRandomness(self.seed)
-        self.id = source.bytes(16)
-        self.sources = {name: source.child(f"client/{name}") for name in self.counts}
-        self.helpers = {name: self.helper(name, source.child(name)) for name in SERVERS}
-        self.leg = 0
-        self.said: dict[tuple[str, int], Message] = {}
-        self.asked: dict[tuple[str, int], bytes] = {}
+    @property
+    def held(self) -> Mapping[str, tuple[Vector, ...]]:
+        return self.counts
 
     def helper(self, name: str, source: SimulatedRandomness, store: Store | None = None) -> Helper:
         kind = self.first if name == SERVERS[0] else self.second
@@ -219,69 +194,13 @@ class Town:
             credentials=self.credentials.get(name),
         )
 
-    def restart(self, name: str, *, seed: int) -> None:
-        """The server loses all but what is on its disk, and draws other numbers from now on."""
-        store = Store()
-        store.restore(self.helpers[name].store.dump())
-        self.helpers[name] = self.helper(name, SimulatedRandomness(seed), store)
-
     def go(self, *queries: Points[Any]) -> tuple[Released[Any], ...]:
         """The whole exchange; or, with queries, its continuation."""
-        plans = plans_of(*queries, of=self.plans[0].setting) if queries else self.plans
-        exchange = Exchange(
-            id=self.id, plans=plans, cohort=tuple(self.counts), helpers=SERVERS, first_leg=self.leg
-        )
-        flow = plans[0].setting.trust.exchange(exchange, SimulatedRandomness(0))
-        asked = next(flow)
-        while True:
-            replies: dict[str, Any] = dict(self.strangers) if asked.to is Party.CLIENTS else {}
-            for name, message in asked.requests.items():
-                changed = self.to(name, self.leg, message)
-                reply = None if changed is None else self.ask(asked.to, name, changed)
-                reply = None if reply is None else self.back(name, self.leg, reply)
-                if reply is not None:
-                    replies[name] = reply
-            self.leg += 1
-            try:
-                asked = flow.send(replies)
-            except StopIteration as finished:
-                released: tuple[Released[Any], ...] = finished.value
-                return released
+        return self.carry(plans_of(*queries, of=self.plans[0].setting) if queries else self.plans)
 
-    def unsealed(self, name: str, request: bytes) -> bytes:
-        """What a server answers, as it was before it was sealed."""
-        reply = self.helpers[name].answer(request)
-        return sealing.opened(reply, REPLIES, request=request, sender=name, credentials=None)
-
-    def ask(self, to: Party, name: str, message: Message) -> Message | None:
-        request = Request(
-            exchange=self.id,
-            plans=self.told.get(name, self.plans),
-            cohort=len(self.counts),
-            leg=self.leg,
-            recipient=name,
-            message=wire.decode(wire.encode(message)),
-            credentials=self.credentials.get(name),
-        )
-        if to is Party.CLIENTS:
-            with cheating(self.cheats.get(name)):
-                reply, _ = TwoServer().respond(request, lambda: self.counts[name], {}, self.sources[name])
-            self.said[name, self.leg] = wire.decode(wire.encode(reply))
-            return self.said[name, self.leg]
-        data = envelope.pack_request(
-            study="town",
-            trust=TwoServer(),
-            tasks=("toy",) * len(self.plans),
-            request=request,
-            reply_key=REPLIES.public,
-        )
-        self.asked[name, self.leg] = data
-        reply = self.unsealed(name, data)
-        arrived = envelope.open_reply(reply, sender=name, exchange=self.id, leg=self.leg)
-        if isinstance(arrived, Refusal):
-            return None
-        self.said[name, self.leg] = arrived.message
-        return arrived.message
+    def responded(self, name: str, request: Request) -> Message:
+        with cheating(self.cheats.get(name)):
+            return super().responded(name, request)
 
     def exact(self, *, without: Sequence[str] = ()) -> list[Vector]:
         """The totals over the rows of all clients but some."""

@@ -13,7 +13,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 import fedassay
-from artefact_files import memory_growth
+from artefact_files import memory_growth, repeated
 from fedassay.artefacts.apply import apply_calibrator
 from fedassay.errors import DataError, UsageError
 from fedassay.summaries.maps import Sigmoid
@@ -134,14 +134,7 @@ def test_columns_whose_type_changes_between_files_are_refused(tmp_path: Path) ->
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    columns = {name: rng.random(500_000) for name in ("p", "x", "z")}
-    paths = [tmp_path / "1.parquet", tmp_path / "7.parquet"]
-    for path in paths:
-        with parquet.ParquetWriter(
-            path, pa.table(columns).schema, compression="none", use_dictionary=False
-        ) as writer:
-            for _ in range(int(path.stem)):
-                writer.write_table(pa.table(columns))
+    paths = repeated(pa.table({name: rng.random(500_000) for name in ("p", "x", "z")}), (1, 7), tmp_path)
     CALIBRATOR.save(tmp_path / "c.json")
     names = {"load": "load_calibrator", "module": "apply", "function": "apply_calibrator"}
     growth = memory_growth(tmp_path / "c.json", paths, **names)

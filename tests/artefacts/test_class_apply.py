@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from artefact_files import memory_growth
+from artefact_files import memory_growth, repeated
 from class_calibrators import KINDS, calibrator
 from conformal_artefacts import class_rows
 from fedassay.artefacts.class_apply import apply_class_calibrator
@@ -178,11 +178,7 @@ def test_a_bad_value_far_into_the_file_is_named_by_its_row_and_leaves_nothing(tm
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     z = np.random.default_rng(0).normal(size=(12_500, 40))
     table = pa.table({"z": pa.FixedSizeListArray.from_arrays(pa.array(z.reshape(-1)), 40)})
-    paths = [tmp_path / "4.parquet", tmp_path / "12.parquet"]
-    for path in paths:
-        with parquet.ParquetWriter(path, table.schema, compression="none", use_dictionary=False) as writer:
-            for _ in range(int(path.stem)):
-                writer.write_table(table)
+    paths = repeated(table, (4, 12), tmp_path)
     calibrator(classes=40).save(tmp_path / "c.json")
     names = {"load": "load_calibrator", "module": "class_apply", "function": "apply_class_calibrator"}
     growth = memory_growth(tmp_path / "c.json", paths, smaller=16, **names)

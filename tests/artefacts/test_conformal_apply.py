@@ -15,7 +15,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 import fedassay
-from artefact_files import memory_growth
+from artefact_files import memory_growth, repeated
 from command_line import call
 from conformal_artefacts import class_rows, predictor, regression_rows, threshold
 from fedassay.artefacts.conformal_apply import apply_conformal
@@ -326,11 +326,7 @@ def test_a_bad_value_far_into_the_file_is_named_by_its_row_and_leaves_nothing(tm
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     z = np.random.default_rng(0).normal(size=(100_000, 10))
     table = pa.table({"z": pa.FixedSizeListArray.from_arrays(pa.array(z.reshape(-1)), 10)})
-    paths = [tmp_path / "4.parquet", tmp_path / "12.parquet"]
-    for path in paths:
-        with parquet.ParquetWriter(path, table.schema, compression="none", use_dictionary=False) as writer:
-            for _ in range(int(path.stem)):
-                writer.write_table(table)
+    paths = repeated(table, (4, 12), tmp_path)
     predictor("lac").save(tmp_path / "c.json")
     names = {"load": "ConformalPredictor.load", "module": "conformal_apply", "function": "apply_conformal"}
     growth = memory_growth(tmp_path / "c.json", paths, **names)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import fedassay
-from command_line import call
+from pages import type_and_execute
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "conformal.md"
 
@@ -47,20 +45,10 @@ def write_data(rows: int = 3000) -> None:
     visits.head(200).drop(columns="readmitted").to_csv("new_visits.csv", index=False)
 
 
-def test_the_how_to_does_what_it_says(capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_how_to_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_data()
-    page = PAGE.read_text(encoding="utf-8")
-    commands = re.findall(r"^\$ (fedassay (?:.*\\\n)*.*)", page, re.MULTILINE)
-    assert len(commands) >= 10
-    for command in commands:
-        code, _, err = call(capsys, *shlex.split(command.replace("\\\n", " "))[1:])
-        assert code == 0, (command, err)
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) >= 2
-    names: dict[str, Any] = {}
-    for block in blocks:
-        exec(block, names)
+    type_and_execute(PAGE.read_text(encoding="utf-8"), least=10)
 
 
 def test_the_table_of_entries_is_that_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

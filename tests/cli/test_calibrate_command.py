@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from calibration_rows import crooked
 from command_line import call
 from fedassay.tasks.calibration import METHODS
 from fedassay.trust import TRUST_MODELS
+from pages import type_and_execute
 from trust_terms import terms
 
 SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
@@ -209,20 +209,10 @@ def test_apply_warns_of_a_calibrator_that_is_not_recommended(capsys: Any, tmp_pa
     assert "Warning: Not recommended" in " ".join(out.split())
 
 
-def test_the_how_to_does_what_it_says(capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_how_to_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command of the page runs, in order, on data of the names it uses; its Python too."""
     monkeypatch.chdir(tmp_path)
     data = frame(20_000).rename(columns={"site": "hospital", "p": "risk", "y": "outcome"})
     data.to_parquet("scores.parquet")
     data.drop(columns="outcome").to_csv("new.csv", index=False)
-    page = HOW_TO.read_text()
-    commands = re.findall(r"^\$ (fedassay (?:.*\\\n)*.*)", page, re.MULTILINE)
-    assert len(commands) >= 3
-    for command in commands:
-        code, _, err = call(capsys, *shlex.split(command.replace("\\\n", " "))[1:])
-        assert code == 0, (command, err)
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert blocks
-    names: dict[str, Any] = {}
-    for block in blocks:
-        exec(block, names)
+    type_and_execute(HOW_TO.read_text(encoding="utf-8"), least=3)

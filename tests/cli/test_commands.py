@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from sklearn.metrics import roc_auc_score
 
 from command_line import call
 from fedassay.artefacts import verified
+from fedassay.data.hospitals import hospitals
 from fedassay.trust import TRUST_MODELS
 from trust_terms import terms
 
@@ -258,7 +260,11 @@ def test_check_is_content_with_a_good_file(capsys: Any, csv: Path) -> None:
     assert "4,000" in out
 
 
-def test_demo_runs_a_study_and_compares_trust_models(capsys: Any, tmp_path: Path) -> None:
+def test_demo_runs_a_study_and_compares_trust_models(
+    capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over ten hospitals; with all forty, as the tutorial shows it, in the full tier."""
+    monkeypatch.setattr("fedassay.cli.demo.hospitals", partial(hospitals, clients=10, patients=60_000))
     out_folder = tmp_path / "demo"
     code, out, _ = call(capsys, "demo", "--out", out_folder)
     assert code == 0

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from sklearn.metrics import roc_auc_score
 import fedassay
 from command_line import call
 from fedassay.trust import TRUST_MODELS
+from pages import type_and_execute
 from trust_terms import terms
 
 SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
@@ -406,20 +405,10 @@ def test_bad_usage_of_the_test(capsys: Any, csv: Path, options: list[object], se
 # --- the page -------------------------------------------------------------------------------------------
 
 
-def test_the_how_to_does_what_it_says(capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_how_to_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command of the page runs, in order, on data of the names it uses; its Python too."""
     monkeypatch.chdir(tmp_path)
     data = frame(4000).rename(columns={"site": "hospital", "p": "risk"})
     data["income"] = np.random.default_rng(5).lognormal(10, 0.7, len(data))
     data.to_parquet("patients.parquet")
-    page = HOW_TO.read_text(encoding="utf-8")
-    commands = re.findall(r"^\$ (fedassay (?:.*\\\n)*.*)", page, re.MULTILINE)
-    assert len(commands) >= 6
-    for command in commands:
-        code, _, err = call(capsys, *shlex.split(command.replace("\\\n", " "))[1:])
-        assert code == 0, (command, err)
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert blocks
-    names: dict[str, Any] = {}
-    for block in blocks:
-        exec(block, names)
+    type_and_execute(HOW_TO.read_text(encoding="utf-8"), least=6)

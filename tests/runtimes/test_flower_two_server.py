@@ -27,7 +27,7 @@ from fedassay.trust.two_server import TwoServer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-EPSILON = 4000.0
+EPSILON = 3000.0
 """So large that no draw of the noise differs from zero, but for a probability of 1e-100."""
 
 POLICY = f'trust_models = ["two-server"]\n\n[policy.total]\nepsilon = {3 * EPSILON}'

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 from binormal import NoisyServer, Population, measure, release
 from fedassay.estimation import ranking
@@ -24,6 +23,7 @@ from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Budget, Protection, Setting, Sum
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust.local_dp import LocalDP
+from hit_counts import too_low
 from stated import Verify
 
 POPULATION = Population(0.5, shift=0.3, stretch=1.2)
@@ -81,9 +81,6 @@ def test_the_mean_is_right_and_the_plain_sum_s_is_not(
 
 # --- intervals ------------------------------------------------------------------------------------------------
 
-LEAST, FALSE_ALARM = 0.93, 1e-3
-"""Coverage of 95 % intervals, and the probability that a test here fails although none is below it."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
@@ -124,11 +121,6 @@ def hits(truth: float, releases: list[Evidence]) -> list[bool]:
     ends = [metric.interval for metric in metrics if metric.interval is not None]
     assert len(ends) > 0.9 * len(metrics)
     return [low <= truth <= high for low, high in ends]
-
-
-def too_low(covered: list[bool], comparisons: int) -> bool:
-    """Whether so few hits would be rare for a coverage of `LEAST`."""
-    return sum(covered) < binom.ppf(FALSE_ALARM / comparisons, len(covered), LEAST)
 
 
 def second_order(evidence: Evidence, p: np.ndarray, n: np.ndarray, T: np.ndarray, F: np.ndarray) -> float:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import ndtri
-from scipy.stats import binom
 
 import fedassay
 from binormal import Population, discrete_laplace_law
@@ -29,21 +28,8 @@ from fedassay.summaries.grouped_histogram import GroupedHistogram
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation.groups import whole
+from hit_counts import LEAST, MOST, too_high, too_low
 from pairs import Twins, driven
-
-LEAST, MOST = 0.93, 0.97
-FALSE_ALARM = 1e-3
-"""The probability that a test here fails although all its coverages are within the stated range."""
-
-
-def too_low(hits: list[bool], comparisons: int, *, least: float = LEAST) -> bool:
-    """Whether so few hits would be rare for a coverage of `least`."""
-    return sum(hits) < binom.ppf(FALSE_ALARM / comparisons, len(hits), least)
-
-
-def too_high(hits: list[bool], comparisons: int) -> bool:
-    return sum(hits) > binom.isf(FALSE_ALARM / comparisons, len(hits), MOST)
-
 
 # --- paired differences -------------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 from binormal import NoisyServer, Population, release
 from fedassay.estimation.buckets import Buckets, equi_depth_edges
@@ -28,10 +27,7 @@ from fedassay.estimation.metric import Metric
 from fedassay.estimation.ranking import roc_auc
 from fedassay.protocol import Sum
 from fedassay.tasks.evaluation import Evaluate
-
-LEAST, MOST = 0.93, 0.97
-FALSE_ALARM = 1e-3
-"""The probability that a test here fails although all its coverages are within the stated range."""
+from hit_counts import LEAST, MOST, too_high, too_low
 
 
 @dataclass(frozen=True)
@@ -106,15 +102,6 @@ def half_as_wide(metric: Metric) -> Metric:
     return replace(
         metric, interval=(metric.value + (low - metric.value) / 2, metric.value + (high - metric.value) / 2)
     )
-
-
-def too_low(hits: list[bool], comparisons: int) -> bool:
-    """Whether so few hits would be rare for a coverage of `LEAST`."""
-    return sum(hits) < binom.ppf(FALSE_ALARM / comparisons, len(hits), LEAST)
-
-
-def too_high(hits: list[bool], comparisons: int) -> bool:
-    return sum(hits) > binom.isf(FALSE_ALARM / comparisons, len(hits), MOST)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

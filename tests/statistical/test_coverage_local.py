@@ -26,11 +26,8 @@ from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Budget, Plan, Protection, Setting, Sum
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust.local_dp import LocalDP
+from hit_counts import FALSE_ALARM, too_high, too_low
 from stated import Verify
-
-LEAST, MOST = 0.93, 0.97
-FALSE_ALARM = 1e-3
-"""The probability that a test here fails although all its coverages are within the stated range."""
 
 POPULATION = Population(0.5, shift=0.3, stretch=1.2)
 ALWAYS = ("roc_auc", "accuracy", "precision", "recall", "brier_score", "prevalence")
@@ -106,14 +103,6 @@ def simulate(case: Case, runs: int) -> Coverage:
         {name: halved[name] for name in enough},
         {name: float(np.mean(ratios[name])) for name in enough},
     )
-
-
-def too_low(hits: list[bool], comparisons: int) -> bool:
-    return sum(hits) < binom.ppf(FALSE_ALARM / comparisons, len(hits), LEAST)
-
-
-def too_high(hits: list[bool], comparisons: int) -> bool:
-    return sum(hits) > binom.isf(FALSE_ALARM / comparisons, len(hits), MOST)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -13,17 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 from binormal import NoisyServer
 from fedassay.protocol import NO_NOISE, Noise, Query, Released
 from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
+from hit_counts import LEAST, MOST, too_high, too_low
 from softmax_rows import SoftmaxPopulation, rows_of
 from stated import Verify
-
-LEAST, MOST = 0.93, 0.97
-FALSE_ALARM = 1e-3
-"""The probability that a test here fails although all its coverages are within the stated range."""
 
 SHARP = {"accuracy", "brier_score", "log_loss", "prevalence of 0"}
 
@@ -89,14 +85,6 @@ def simulate(case: Case, runs: int, *, forget: bool = False) -> tuple[Hits, Hits
             hits[name].append(low <= truth <= high)
             halved[name].append((low + value) / 2 <= truth <= (high + value) / 2)
     return hits, halved
-
-
-def too_low(hits: list[bool], comparisons: int) -> bool:
-    return sum(hits) < binom.ppf(FALSE_ALARM / comparisons, len(hits), LEAST)
-
-
-def too_high(hits: list[bool], comparisons: int) -> bool:
-    return sum(hits) > binom.isf(FALSE_ALARM / comparisons, len(hits), MOST)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import softmax
-from scipy.stats import binom
 
 from conformal_drive import answer, setting_of
 from fedassay.estimation.metric import Metric
@@ -32,12 +31,9 @@ from fedassay.tasks.calibration.multiclass.paired import (
 )
 from fedassay.tasks.calibration.multiclass.verdict import verdict
 from fedassay.trust.server_dp import ServerDP
+from hit_counts import LEAST, MOST, too_high, too_low
 from softmax_rows import SoftmaxPopulation
 from stated import Verify
-
-LEAST, MOST = 0.93, 0.97
-FALSE_ALARM = 1e-3
-"""The probability that a test here fails although all its coverages or rates are within the stated range."""
 
 _INTEGRAL = 200_000
 
@@ -127,14 +123,6 @@ def half_as_wide(metric: Metric) -> Metric:
         return metric
     low, high = metric.interval
     return replace(metric, interval=((low + metric.value) / 2, (high + metric.value) / 2))
-
-
-def too_low(hits: list[bool], comparisons: int, least: float = LEAST) -> bool:
-    return sum(hits) < binom.ppf(FALSE_ALARM / comparisons, len(hits), least)
-
-
-def too_high(hits: list[bool], comparisons: int, most: float = MOST) -> bool:
-    return sum(hits) > binom.isf(FALSE_ALARM / comparisons, len(hits), most)
 
 
 # --- intervals ------------------------------------------------------------------------------------------

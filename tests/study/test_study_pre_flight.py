@@ -24,6 +24,11 @@ STUDY = study_text(
 )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def rehearsals() -> None:
+    """They are what is looked at."""
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return place(tmp_path, STUDY, rows(5, 40))

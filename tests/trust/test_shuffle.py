@@ -353,7 +353,7 @@ def test_the_statement_has_both_guarantees() -> None:
         f"local epsilon of at most {local}",
         "fewer than 9,000 of them are not opened",
         "8,000 honest ones",
-        "1,000 clients may tell the server",
+        "1,000 clients may collude with the server",
         "does not work together with the server",
         "Server and shuffler together",
     ):
