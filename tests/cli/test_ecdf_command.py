@@ -20,7 +20,7 @@ from command_line import call
 from fedassay.trust import TRUST_MODELS
 from trust_terms import terms
 
-SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
+SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "distributions.md"
 COLUMNS = ["--client", "site", "--value", "age"]
 RANGE = ["--lower", "0", "--upper", "128", "--points", "64"]
