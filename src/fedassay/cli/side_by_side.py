@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from fedassay.documents import figures
-from fedassay.documents.blocks import Document, TableBlock, metric_cell, reasons, table
+from fedassay.documents.blocks import Cell, Document, TableBlock, metric_cell, reasons, table
 from fedassay.documents.terminal import print_table
 from fedassay.metrics import of_part
 from fedassay.trust.card import TRUST_CARDS
@@ -32,7 +32,9 @@ def comparison(documents: Mapping[str, Document]) -> TableBlock:
     first = every[0]["results"]["thresholds"][0]["threshold"]
     shown = {record.name: record.title for record in of_part("rows") if not record.test}
     shown |= {record.name: f"{record.short} at {first:g}" for record in of_part("threshold")}
-    rows = [(title, *(metric_cell(d["results"][name]) for d in every)) for name, title in shown.items()]
+    rows: list[tuple[str | Cell, ...]] = [
+        (title, *(metric_cell(d["results"][name]) for d in every)) for name, title in shown.items()
+    ]
     tests = [figures.p_value(d["results"]["hosmer_lemeshow"].get("p_value")) for d in every]
     last = [
         ("HL test, p", *tests),

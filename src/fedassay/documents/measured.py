@@ -67,8 +67,8 @@ def measured(document: Document) -> Iterator[Measured]:
         for metric, where in _metrics(section):
             if isinstance(metric, Mapping) and "interval" in metric and metric.get("value") is not None:
                 lower, upper = metric["interval"] or (None, None)
-                ends = {"lower": lower, "upper": upper, "level": metric.get("level")}
-                yield Measured(task=section.name or kind, kind=kind, value=metric["value"], **ends, **where)
+                where |= {"lower": lower, "upper": upper, "level": metric.get("level")}
+                yield Measured(task=section.name or kind, kind=kind, value=metric["value"], **where)
 
 
 def _metrics(section: TaskSection) -> Iterator[tuple[Any, dict[str, Any]]]:

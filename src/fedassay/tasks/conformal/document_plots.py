@@ -72,7 +72,8 @@ def laws(results: Results) -> dict[str, Entry]:
 
     A law of one value (a set that holds everything) is no curve.
     """
-    named = [(entry["group"], entry) for entry in group_entries(results)] or [(results["method"], results)]
+    own = [{**results, "group": results["method"]}]
+    named = [(entry["group"], entry) for entry in group_entries(results) or own]
     others = [entry for entry in results.get("comparison") or () if not entry.get("found")]
     named += [(baseline(entry["method"]), entry) for entry in others]
     known = {name: entry["coverage_law"] for name, entry in named if entry.get("coverage_law")}

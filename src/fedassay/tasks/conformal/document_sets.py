@@ -55,7 +55,7 @@ def holds_everything(results: Results) -> bool:
 
     What was counted on held-out rows is then noise around what is known anyway, and is not shown.
     """
-    return all(entry.get("infinite") for entry in group_entries(results) or [results])
+    return all(entry.get("infinite") for entry in group_entries(results) or [dict(results)])
 
 
 def why_everything(results: Results) -> str:

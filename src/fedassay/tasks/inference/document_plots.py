@@ -50,7 +50,11 @@ def coefficients(results: Results) -> CurveBlock:
     entries, reason = slopes(results), results["coefficients"][0].get("reason", "")
     if results["coefficients"][0]["interval"] is None:
         text = "; ".join(f"{entry['name']} {figures.amount(entry['value'])}" for entry in entries)
-        without = f"Coefficients without intervals: {text}" if entries[0]["value"] is not None else "No coefficients"
+        without = (
+            f"Coefficients without intervals: {text}"
+            if entries[0]["value"] is not None
+            else "No coefficients"
+        )
         return missing("Coefficients", reason, f"{without}. {reason}")
     text = "; ".join(f"{entry['name']} {_told(entry['value'], *entry['interval'])}" for entry in entries)
     units = ", drawn in standard errors because their scales differ" if scales_differ(results) else ""
