@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any, ClassVar, Self
 import altair as alt
 
 from fedassay.documents import plots
-from fedassay.documents.blocks import CurveBlock, Document
+from fedassay.documents.blocks import CurveBlock, Document, Results
 from fedassay.documents.report import TaskSection, is_study, sections, sub_document
 from fedassay.errors import UsageError
 from fedassay.result import Result
@@ -22,7 +21,7 @@ from fedassay.result import Result
 ResultSource = Result | Mapping[str, Any] | str | os.PathLike[str]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Wanted:
     """What a display shows.
 
@@ -39,7 +38,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Display(ABC):
+class Display:
     """A plot of a result, and the numbers that it is drawn from, as attributes.
 
     Make one with `from_result`. `chart` is an Altair chart, to be changed or combined by its means; `alternative`
@@ -47,6 +46,13 @@ class Display(ABC):
     """
 
     wanted: ClassVar[Wanted]
+    """What it shows."""
+
+    make: ClassVar[Callable[[Results], CurveBlock]]
+    """Makes the plot from the results of a task."""
+
+    main: ClassVar[tuple[str, ...]] = ()
+    """Names of the one to three attributes that matter most."""
 
     results: Mapping[str, Any]
     """The ``results`` of the task, as its JSON has them."""
@@ -76,13 +82,13 @@ class Display(ABC):
         return f"{type(self).__name__}({shown})"
 
     def _main(self) -> Mapping[str, Any]:
-        """The one to three numbers that matter most, by name."""
-        return {}
+        """The numbers that matter most, by name."""
+        return {name: getattr(self, name) for name in self.main}
 
     @property
-    @abstractmethod
     def block(self) -> CurveBlock:
         """The plot as a block of documents: how it is drawn, and its words."""
+        return type(self).make(self.results)
 
     def draw(self) -> alt.TopLevelMixin:
         """The plot, without the look of all plots."""
@@ -117,9 +123,9 @@ class Display(ABC):
         return {kind: text for kind, text in bundle.items() if kind in wanted - set(exclude or ())}
 
 
-def listed(entry: str, name: str, doc: str) -> Any:
-    """A property with a list of an entry of the results; some of its numbers may be None."""
-    return property(lambda self: tuple(self.results[entry][name]), doc=doc)
+def listed(name: str, doc: str) -> Any:
+    """A property with a list of the wanted entry of the results; some of its numbers may be None."""
+    return property(lambda self: tuple(self.results[self.wanted.entry][name]), doc=doc)
 
 
 def number(entry: str, name: str, doc: str) -> Any:

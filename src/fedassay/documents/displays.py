@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from fedassay.documents import budget, comparisons, curves, reliability, score_distribution
 from fedassay.documents.blocks import CurveBlock
-from fedassay.documents.display import (
-    Display,
-    ResultSource,
-    Wanted,
-    document_of,
-    listed,
-    number,
-    section_of,
-)
+from fedassay.documents.display import Display, ResultSource, Wanted, document_of, listed, number, section_of
 from fedassay.documents.report import is_study
 from fedassay.errors import UsageError
 
@@ -31,20 +23,11 @@ class _CurveDisplay(Display):
         entry: Mapping[str, Any] = self.results[self.wanted.entry]
         return entry
 
-    @property
-    def thresholds(self) -> tuple[float | None, ...]:
-        """The threshold of each point; None where no finite one excludes every score."""
-        return tuple(self.curve["thresholds"])
-
-    @property
-    def lower(self) -> tuple[float, ...]:
-        """The lower end of the band."""
-        return tuple(self.curve["lower"])
-
-    @property
-    def upper(self) -> tuple[float, ...]:
-        """The upper end of the band."""
-        return tuple(self.curve["upper"])
+    thresholds = listed(
+        "thresholds", "The threshold of each point; None where no finite one excludes every score."
+    )
+    lower = listed("lower", "The lower end of the band.")
+    upper = listed("upper", "The upper end of the band.")
 
     @property
     def level(self) -> float:
@@ -59,19 +42,15 @@ class RocCurveDisplay(_CurveDisplay):
     Attributes: `fpr`, `tpr`, `thresholds`, `lower`, `upper` (of the true positive rate), `level`, `roc_auc`.
     """
 
-    wanted: ClassVar[Wanted] = Wanted(what="ROC curve", entry="roc_curve", tasks=("evaluate", "ecdf"))
+    wanted = Wanted("ROC curve", "roc_curve", ("evaluate", "ecdf"))
+    make = curves.roc
 
-    fpr = listed("roc_curve", "fpr", "False positive rates.")
-    tpr = listed("roc_curve", "tpr", "True positive rates.")
+    fpr = listed("fpr", "False positive rates.")
+    tpr = listed("tpr", "True positive rates.")
     roc_auc = number("roc_auc", "value", "The area under the curve.")
 
     def _main(self) -> Mapping[str, Any]:
         return {"roc_auc": self.roc_auc, "interval": self.results["roc_auc"].get("interval")}
-
-    @property
-    def block(self) -> CurveBlock:
-        """The curve, its band, and the diagonal."""
-        return curves.roc(self.results)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -82,12 +61,11 @@ class PrecisionRecallDisplay(_CurveDisplay):
     `average_precision`, `prevalence`.
     """
 
-    wanted: ClassVar[Wanted] = Wanted(
-        what="precision-recall curve", entry="precision_recall_curve", tasks=("evaluate",)
-    )
+    wanted = Wanted("precision-recall curve", "precision_recall_curve", ("evaluate",))
+    make = curves.precision_recall
 
-    precision = listed("precision_recall_curve", "precision", "Precisions.")
-    recall = listed("precision_recall_curve", "recall", "Recalls.")
+    precision = listed("precision", "Precisions.")
+    recall = listed("recall", "Recalls.")
     average_precision = number(
         "average_precision", "value", "The area under the curve, as scikit-learn computes it."
     )
@@ -99,11 +77,6 @@ class PrecisionRecallDisplay(_CurveDisplay):
         interval = self.results["average_precision"].get("interval")
         return {"average_precision": self.average_precision, "interval": interval}
 
-    @property
-    def block(self) -> CurveBlock:
-        """The curve, its band, and the prevalence."""
-        return curves.precision_recall(self.results)
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class NetBenefitDisplay(_CurveDisplay):
@@ -114,15 +87,11 @@ class NetBenefitDisplay(_CurveDisplay):
     Reference: Vickers and Elkin (2006), Decision curve analysis.
     """
 
-    wanted: ClassVar[Wanted] = Wanted(
-        what="net benefit curve", entry="net_benefit_curve", tasks=("evaluate",)
-    )
+    wanted = Wanted("net benefit curve", "net_benefit_curve", ("evaluate",))
+    make = curves.net_benefit
 
-    net_benefit = listed(
-        "net_benefit_curve", "net_benefit", "The net benefit of the model at each threshold."
-    )
+    net_benefit = listed("net_benefit", "The net benefit of the model at each threshold.")
     treat_all = listed(
-        "net_benefit_curve",
         "treat_all",
         "The net benefit of treating everyone; that of treating no one is 0.",
     )
@@ -130,11 +99,6 @@ class NetBenefitDisplay(_CurveDisplay):
     def _main(self) -> Mapping[str, Any]:
         known = [one for one in self.net_benefit if one is not None]
         return {"largest_net_benefit": float(max(known)) if known else None}
-
-    @property
-    def block(self) -> CurveBlock:
-        """Three curves, and the band of the model's."""
-        return curves.net_benefit(self.results)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -147,12 +111,8 @@ class ReliabilityDisplay(Display):
     `upper` and so on, or with a `reason`), and `expected_calibration_error` by part.
     """
 
-    wanted: ClassVar[Wanted] = Wanted(
-        what="reliability diagram", entry="reliability_curve", tasks=("calibrate", "evaluate")
-    )
-
-    def _main(self) -> Mapping[str, Any]:
-        return {"expected_calibration_error": self.expected_calibration_error}
+    wanted = Wanted("reliability diagram", "reliability_curve", ("calibrate", "evaluate"))
+    main = ("expected_calibration_error",)
 
     @property
     def curves(self) -> Mapping[str, Mapping[str, Any]]:
@@ -186,13 +146,12 @@ class ScoreDistributionDisplay(Display):
     Attributes: `edges` of the buckets, rows in them (`positives`, `negatives`), and `density` of each class.
     """
 
-    wanted: ClassVar[Wanted] = Wanted(
-        what="score distribution", entry="score_distribution", tasks=("evaluate",)
-    )
+    wanted = Wanted("score distribution", "score_distribution", ("evaluate",))
+    make = score_distribution.score_distribution
 
-    edges = listed("score_distribution", "edges", "One more than there are buckets.")
-    positives = listed("score_distribution", "positives", "Positive rows in each bucket.")
-    negatives = listed("score_distribution", "negatives", "Negative rows in each bucket.")
+    edges = listed("edges", "One more than there are buckets.")
+    positives = listed("positives", "Positive rows in each bucket.")
+    negatives = listed("negatives", "Negative rows in each bucket.")
 
     def _main(self) -> Mapping[str, Any]:
         return {name: float(sum(getattr(self, name))) for name in score_distribution.CLASSES}
@@ -206,11 +165,6 @@ class ScoreDistributionDisplay(Display):
             for name in score_distribution.CLASSES
         }
 
-    @property
-    def block(self) -> CurveBlock:
-        """Both densities."""
-        return score_distribution.score_distribution(self.results)
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ForestDisplay(Display):
@@ -219,7 +173,8 @@ class ForestDisplay(Display):
     Attributes: `names` of the sites or groups, and `metrics`: by metric a list of their entries (`value`, `interval`).
     """
 
-    wanted: ClassVar[Wanted] = Wanted(what="forest plot", entry="roc_auc", tasks=("evaluate",))
+    wanted = Wanted("forest plot", "roc_auc", ("evaluate",))
+    make = comparisons.forest
 
     @classmethod
     def from_result(cls, result: ResultSource, task: str | None = None) -> Self:
@@ -248,11 +203,6 @@ class ForestDisplay(Display):
         drawn = comparisons.forest_metrics(self.results)
         return {metric: tuple(entry[metric] for entry in entries) for metric in drawn}
 
-    @property
-    def block(self) -> CurveBlock:
-        """The metrics side by side."""
-        return comparisons.forest(self.results)
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class BudgetDisplay(Display):
@@ -261,7 +211,9 @@ class BudgetDisplay(Display):
     Attributes: `epsilon` and `delta` of the budget, `spent` and `remaining` (epsilons at that delta), `by_task`.
     """
 
-    wanted: ClassVar[Wanted] = Wanted(what="budget", entry="budget", tasks=("study",))
+    wanted = Wanted("budget", "budget", ("study",))
+    make = budget.curve
+    main = ("spent", "epsilon", "delta")
 
     epsilon = number("budget", "epsilon", "Of the whole budget.")
     delta = number("budget", "delta", "Of the whole budget.")
@@ -283,15 +235,7 @@ class BudgetDisplay(Display):
             raise UsageError("budget: no noise was added in this study, so there is none; see its 'privacy'.")
         return cls(results=document["results"])
 
-    def _main(self) -> Mapping[str, Any]:
-        return {"spent": self.spent, "epsilon": self.epsilon, "delta": self.delta}
-
     @property
     def by_task(self) -> Mapping[str, float]:
         """By each task alone; under a delta these add up to more than was spent."""
         return budget.spent_by_task(self.results)
-
-    @property
-    def block(self) -> CurveBlock:
-        """A bar for each task and one for all."""
-        return budget.curve(self.results)

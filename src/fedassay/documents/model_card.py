@@ -54,10 +54,7 @@ def _front(document: Document) -> dict[str, Plain]:
     tags = ["fedassay", "federated-evaluation", f"trust-model:{privacy['trust_model']}"]
     if privacy["epsilon"] is not None:
         tags.append("differential-privacy")
-    dataset = {
-        "type": str(parameters["study"]),
-        "name": f"{report.heading(document)} ({_clients(document)})",
-    }
+    dataset = {"type": str(parameters["study"]), "name": f"{report.heading(document)} ({_clients(document)})"}
     numbers = [one for one in measured(document) if _is_about_the_model(one, document)]
     results: list[Plain] = []
     for task in dict.fromkeys(one.task for one in numbers):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import altair as alt
 
@@ -22,7 +22,7 @@ class CoverageDisplay(Display):
     and `cdf`), and `set_sizes`, the share of held-out rows with 0, 1, 2, ... classes in their set.
     """
 
-    wanted: ClassVar[Wanted] = Wanted(what="coverage", entry="level", tasks=("conformal",))
+    wanted = Wanted("coverage", "level", ("conformal",))
 
     def _main(self) -> Mapping[str, Any]:
         if holds_everything(self.results):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from fedassay.documents.blocks import CurveBlock
 from fedassay.documents.display import Display, Wanted
 from fedassay.tasks.inference import document_plots
 
@@ -24,7 +23,8 @@ class CoefficientsDisplay(Display):
     differ much, it shows coefficients in their standard errors.
     """
 
-    wanted: ClassVar[Wanted] = Wanted(what="coefficients", entry="coefficients", tasks=("infer",))
+    wanted = Wanted("coefficients", "coefficients", ("infer",))
+    make = document_plots.coefficients
 
     names = _column("name", "Of the features, and the intercept.")
     values = _column("value", "Estimates.")
@@ -44,8 +44,3 @@ class CoefficientsDisplay(Display):
 
     def _main(self) -> Mapping[str, Any]:
         return {"coefficients": len(self.names), "level": self.level}
-
-    @property
-    def block(self) -> CurveBlock:
-        """A line for each coefficient, and a rule at 0."""
-        return document_plots.coefficients(self.results)

@@ -23,13 +23,7 @@ from fedassay.tasks.calibration.document import CalibrationDocument
 from fedassay.tasks.calibration.multiclass import document_plots as plots
 from fedassay.tasks.evaluation.classes_document import doubtful
 
-SHOWN = (
-    "classwise_calibration_error",
-    "expected_calibration_error",
-    "log_loss",
-    "brier_score",
-    "accuracy",
-)
+SHOWN = ("classwise_calibration_error", "expected_calibration_error", "log_loss", "brier_score", "accuracy")
 
 WORST = 5
 """Classes in the table; the plot has more of them, the JSON all."""
