@@ -19,7 +19,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Privacy", ("fedassay.protocol",)),
     ("Trust models", ("fedassay.trust",)),
     ("Data and simulation", ("fedassay.data", "fedassay.simulation")),
-    ("Results and displays", ("fedassay.result", "fedassay.reports", "fedassay.tasks")),
+    ("Results and displays", ("fedassay.result", "fedassay.documents", "fedassay.tasks")),
     ("Losses of your own", ("fedassay.summaries",)),
 )
 """Headings of the page, and the modules whose names stand below them; of several that fit, the first."""

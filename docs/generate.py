@@ -13,7 +13,7 @@ from commands_page import commands_page
 from metrics_page import metrics_page
 
 from fedassay.cells import cells_page
-from fedassay.reports import schema as results
+from fedassay.documents import schema as results
 from fedassay.study.page import study_page
 from fedassay.study.schema import SCHEMA_FILE, schema_text
 

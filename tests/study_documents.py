@@ -15,7 +15,9 @@ from pyarrow import parquet
 
 from fedassay.api.study import run_study
 from fedassay.data.hospitals import hospitals
-from fedassay.reports.page import page
+from fedassay.documents.blocks import Block
+from fedassay.documents.page import page
+from fedassay.documents.report import sections
 
 EPSILON, DELTA = 8.0, 1e-6
 LAST = {True: "ecdf", False: "infer"}
@@ -40,6 +42,12 @@ def study_document(*, noise: bool = True) -> dict[str, Any]:
 def study_page(*, noise: bool = True) -> str:
     """The report of `study_document`."""
     return page(_document(noise))
+
+
+def blocks(document: dict[str, Any]) -> list[Block]:
+    """Those of a single task."""
+    (section,) = sections(document)
+    return list(section.blocks)
 
 
 def shares(*, noise: bool) -> dict[str, float]:

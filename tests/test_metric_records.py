@@ -19,6 +19,8 @@ from jsonschema import Draft202012Validator
 import fedassay
 from binormal import NoisyServer, Population, release
 from fedassay.cli.plan_tables import label
+from fedassay.documents.measured import measured
+from fedassay.documents.schema import SCHEMA_FILE, schema_text
 from fedassay.errors import UsageError
 from fedassay.estimation.confusion import Confusion
 from fedassay.estimation.evidence import Evidence
@@ -26,8 +28,6 @@ from fedassay.estimation.metric import Metric
 from fedassay.metrics import CLASS_METRICS, METRICS, MetricRecord, Part, compared, of_part, targets
 from fedassay.planning import Expectation, Study, plan_evaluation
 from fedassay.protocol import Sum
-from fedassay.reports.measured import measured
-from fedassay.reports.schema import SCHEMA_FILE, schema_text
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation import document as pages
@@ -35,7 +35,7 @@ from fedassay.tasks.evaluation.accuracy import predict
 from fedassay.trust import Plain
 
 RECORDS = [*METRICS.values(), *CLASS_METRICS.values()]
-SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
+SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 PARTS: tuple[Part, ...] = ("rows", "threshold", "operating-point")
 
 
@@ -204,7 +204,7 @@ def test_a_result_of_an_older_version_is_still_shown(document: dict[str, Any]) -
             del row[record.name]
         tables = pages.at_thresholds(older["results"]["thresholds"])
         assert not any(record.short in table.head for table in tables)
-        assert list(pages.contents(older))
+        assert list(pages.EvaluationDocument().blocks(older))
 
 
 def test_a_plan_predicts_the_metrics_that_have_a_target() -> None:

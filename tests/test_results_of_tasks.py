@@ -8,8 +8,8 @@ import re
 import pytest
 
 import fedassay
+from fedassay.documents.report import sub_document
 from fedassay.errors import UsageError
-from fedassay.reports.study import sub_document
 from fedassay.result import Result
 from study_documents import study_document
 

@@ -21,11 +21,8 @@ if TYPE_CHECKING:
     from fedassay.artefacts.estimator import FederatedCalibrator
     from fedassay.data.partition import Partition
     from fedassay.data.sql import Database
-    from fedassay.protocol import Budget, Neighbours, Protection, Unit
-    from fedassay.reports.displays import (
+    from fedassay.documents.displays import (
         BudgetDisplay,
-        CoefficientsDisplay,
-        CoverageDisplay,
         ForestDisplay,
         NetBenefitDisplay,
         PrecisionRecallDisplay,
@@ -33,10 +30,13 @@ if TYPE_CHECKING:
         RocCurveDisplay,
         ScoreDistributionDisplay,
     )
+    from fedassay.protocol import Budget, Neighbours, Protection, Unit
     from fedassay.result import Result
     from fedassay.simulation import Simulation
     from fedassay.summaries.regression.losses import IndexLoss, SmoothLoss
+    from fedassay.tasks.conformal.display import CoverageDisplay
     from fedassay.tasks.distribution.stored import quantile_at, value_at
+    from fedassay.tasks.inference.display import CoefficientsDisplay
     from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, Shuffle, TwoServer
 
 __all__ = [
@@ -101,11 +101,8 @@ _HOMES = {
     "fedassay.artefacts.estimator": ("FederatedCalibrator",),
     "fedassay.data.partition": ("Partition",),
     "fedassay.data.sql": ("Database",),
-    "fedassay.protocol": ("Budget", "Neighbours", "Protection", "Unit"),
-    "fedassay.reports.displays": (
+    "fedassay.documents.displays": (
         "BudgetDisplay",
-        "CoefficientsDisplay",
-        "CoverageDisplay",
         "ForestDisplay",
         "NetBenefitDisplay",
         "PrecisionRecallDisplay",
@@ -113,10 +110,13 @@ _HOMES = {
         "RocCurveDisplay",
         "ScoreDistributionDisplay",
     ),
+    "fedassay.protocol": ("Budget", "Neighbours", "Protection", "Unit"),
     "fedassay.result": ("Result",),
     "fedassay.simulation": ("Simulation",),
     "fedassay.summaries.regression.losses": ("IndexLoss", "SmoothLoss"),
+    "fedassay.tasks.conformal.display": ("CoverageDisplay",),
     "fedassay.tasks.distribution.stored": ("quantile_at", "value_at"),
+    "fedassay.tasks.inference.display": ("CoefficientsDisplay",),
     "fedassay.trust": ("DistributedDP", "LocalDP", "Plain", "SecureSum", "ServerDP", "Shuffle", "TwoServer"),
 }
 

@@ -37,7 +37,7 @@ from stated import Verify
 from study_documents import study_document
 
 SCHEMA = json.loads(
-    (package_files("fedassay.reports") / "certificate.schema.json").read_text(encoding="utf-8")
+    (package_files("fedassay.documents") / "certificate.schema.json").read_text(encoding="utf-8")
 )
 
 

@@ -20,7 +20,7 @@ import fedassay
 from command_line import call
 from multiclass_rows import drawn
 
-SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
+SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 COLUMNS = ("--logits", "logits", "--label", "labels", "--client", "client")
 UNIT_CLIENT = ("--unit", "client", "--rows-per-client", 100)
 PRIVATE = ("--privacy", "server-dp", "--epsilon", 4, "--delta", 1e-5)

@@ -21,7 +21,7 @@ from fedassay.trust import TRUST_MODELS
 from pages import type_and_execute
 from trust_terms import terms
 
-SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
+SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 COLUMNS = ["--client", "site", "--score", "p", "--label", "y"]
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "calibrate.md"
 

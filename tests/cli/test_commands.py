@@ -20,7 +20,7 @@ from fedassay.data.hospitals import hospitals
 from fedassay.trust import TRUST_MODELS
 from trust_terms import terms
 
-SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
+SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 COLUMNS = ["--client", "site", "--score", "p", "--label", "y"]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from command_line import call
 
-SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
+SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 COLUMNS = ["--client", "site", "--score", "p", "--label", "y"]
 
 

@@ -17,7 +17,7 @@ from command_line import call
 from fedassay.trust import TRUST_MODELS
 from trust_terms import terms
 
-SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
+SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 REGRESSION = ["--client", "site", "--target", "y", "--prediction", "p"]
 CLASSES = ["--client", "site", "--label", "k", "--logits", "z"]
 BINARY = ["--client", "site", "--label", "died", "--score", "risk"]

@@ -16,7 +16,7 @@ import statsmodels.api as sm
 import fedassay
 from command_line import call
 
-SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
+SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 LINEAR = ["--client", "site", "--target", "y", "--features", "age,dose,sex"]
 LOGISTIC = ["--client", "site", "--target", "ill", "--features", "age,dose,sex", "--model", "logistic"]
 NEWTON = ["--method", "newton"]

@@ -14,8 +14,8 @@ import faces
 from faces import ROWS, STUDY, Output, command
 from rich.console import Console
 
-from fedassay.reports.page import page
-from fedassay.reports.terminal import render
+from fedassay.documents.page import page
+from fedassay.documents.terminal import render
 
 if TYPE_CHECKING:
     import pytest

@@ -255,7 +255,7 @@ def strange_words(text: str) -> list[str]:
 @cache
 def schema(name: str) -> Any:
     """A published JSON Schema, by the name of its file."""
-    return json.loads((files("fedassay") / "reports" / f"{name}.schema.json").read_text(encoding="utf-8"))
+    return json.loads((files("fedassay") / "documents" / f"{name}.schema.json").read_text(encoding="utf-8"))
 
 
 def objects(document: Any) -> Iterator[Mapping[str, Any]]:

@@ -24,7 +24,7 @@ from fedassay.protocol import Budget, Protection
 from fedassay.result import Result
 from study_runs import rows
 
-SCHEMA = json.loads((files("fedassay.reports") / "result.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((files("fedassay.documents") / "result.schema.json").read_text(encoding="utf-8"))
 ROLES = {"score": "p", "label": "y"}
 GAPS = {"p": [3, 17], "y": [17, 40], "v": [3], "a": [5], "t": [9]}
 

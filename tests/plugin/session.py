@@ -42,7 +42,7 @@ height = 6
 """
 
 
-PUBLISHED = resources.files("fedassay") / "reports" / "result.schema.json"
+PUBLISHED = resources.files("fedassay") / "documents" / "result.schema.json"
 SCHEMA = jsonschema.Draft202012Validator(json.loads(PUBLISHED.read_text(encoding="utf-8")))
 
 

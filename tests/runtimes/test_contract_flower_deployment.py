@@ -34,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 HERE = Path(__file__).parent
 SCHEMA = json.loads(
-    (Path(fedassay.__file__).parent / "reports" / "result.schema.json").read_text(encoding="utf-8")
+    (Path(fedassay.__file__).parent / "documents" / "result.schema.json").read_text(encoding="utf-8")
 )
 
 

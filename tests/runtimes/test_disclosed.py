@@ -27,7 +27,7 @@ from fedassay.trust.server_dp import ServerDP
 from file_drop_town import Town
 from policy_sites import Direct, Sites
 
-SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
+SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 FIVE = PROFILES["minimum-5"]
 ASKED: dict[str, Any] = {
     **{"client": "site", "score": "p", "label": "y"},

@@ -24,7 +24,7 @@ from fedassay.trust.secure_sum import SecureSum
 from file_drop_town import OPTIONS, Town, contents
 from ledgers import recorded
 
-SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
+SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 TRUSTS = [(Plain(), 1), (SecureSum(), 2)]
 
 

@@ -15,12 +15,12 @@ import pytest
 
 import fedassay
 from fedassay.cli import run_command
-from fedassay.reports.contents import heading
+from fedassay.documents.report import heading
 from file_drop_town import Town, beginning, pooled
 from ledgers import recorded
 from multiclass_rows import drawn
 
-SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
+SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 KEY = bytes(range(32))
 PLAIN = ("--classes", 3, "--privacy", "plain")
 

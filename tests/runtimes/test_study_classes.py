@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 
 import fedassay
-from fedassay.reports.contents import heading
+from fedassay.documents.report import heading
 from file_drop_town import Town, beginning, pooled
 from softmax_rows import SoftmaxPopulation
 
-SCHEMA = json.loads((Path(fedassay.__file__).parent / "reports" / "result.schema.json").read_text())
+SCHEMA = json.loads((Path(fedassay.__file__).parent / "documents" / "result.schema.json").read_text())
 
 
 @pytest.fixture

@@ -91,7 +91,7 @@ def finish(town: Town, path: Path, capsys: Any, *, passes: int = 40) -> dict[str
 
 
 def schema(kind: str) -> Any:
-    return json.loads((files("fedassay") / "reports" / f"{kind}.schema.json").read_text())
+    return json.loads((files("fedassay") / "documents" / f"{kind}.schema.json").read_text())
 
 
 def simulated(town: Town) -> dict[str, Any]:

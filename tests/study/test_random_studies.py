@@ -36,7 +36,7 @@ from stated import Verify
 from study_runs import LEDGER, charges, journal_of, place, rows, study_text, watched
 
 RESULTS, CERTIFICATES = (
-    jsonschema.Draft202012Validator(json.loads((files("fedassay") / "reports" / name).read_text()))
+    jsonschema.Draft202012Validator(json.loads((files("fedassay") / "documents" / name).read_text()))
     for name in ("result.schema.json", "certificate.schema.json")
 )
 

@@ -9,7 +9,7 @@ import pytest
 
 from command_line import call
 from fedassay.documents import markup
-from fedassay.documents.sheet import Figure
+from fedassay.documents.blocks import CurveBlock
 from fedassay.study import pre_flight
 from fedassay.study.file import StudyFile
 from fedassay.tasks.evaluation.document import EvaluationDocument
@@ -76,5 +76,5 @@ def test_a_plot_that_cannot_be_drawn_becomes_its_alternative() -> None:
     def draw() -> Any:
         raise KeyError("x")
 
-    text = markup.figure(Figure(draw=draw, alternative="ROC curve, AUC 0.8"), "roc")
+    text = markup.figure(CurveBlock(draw=draw, alternative="ROC curve, AUC 0.8"), "roc")
     assert "ROC curve, AUC 0.8. It could not be drawn (KeyError)." in text

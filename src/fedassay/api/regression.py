@@ -17,9 +17,9 @@ from rich.console import Console
 from fedassay.api.batches import Batch, batch_of, matrix_of
 from fedassay.api.stream import Stream
 from fedassay.artefacts.conventions import Conventions
+from fedassay.documents.terminal import print_table
 from fedassay.errors import DataError, UsageError
 from fedassay.files import write_atomically
-from fedassay.reports.terminal import print_sheet
 from fedassay.summaries.regression.losses import IndexLoss, LogLoss, SmoothLoss, SquaredError, lent, loss_of
 from fedassay.tasks.inference import described
 from fedassay.tasks.inference import document as inference
@@ -253,9 +253,9 @@ class FederatedRegression(Conventions):
         console = Console(file=text, width=_WIDTH)
         fit = f"{self._loss.name.capitalize()} regression by {self.method}: {self.rounds_:,} rounds, "
         console.print(f"{fit}{state.seen.rows:,} rows.", highlight=False)
-        print_sheet(inference.coefficients(results), console)
+        print_table(inference.coefficients(results), console)
         if inference.has_odds(results):
-            print_sheet(inference.odds_ratios(results), console)
+            print_table(inference.odds_ratios(results), console)
         for note in results["notes"]:
             console.print(note, highlight=False)
         return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines()) + "\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedassay.cli import output
+from fedassay.documents.kind import card_of
 from fedassay.errors import FedassayError, UsageError
-from fedassay.reports.contents import card_of
 from fedassay.result import Result
 from fedassay.tasks.card import KINDS
 

@@ -19,9 +19,9 @@ from fedassay.cli.command import Option, command
 from fedassay.cli.side_by_side import print_side_by_side
 from fedassay.data.hospitals import hospitals
 from fedassay.documents.curves import save_overview
+from fedassay.documents.terminal import render
 from fedassay.files import replacement, write_atomically
 from fedassay.protocol import Budget, Neighbours, Protection, TrustModel
-from fedassay.reports.terminal import render
 from fedassay.simulation import Simulation
 from fedassay.study.file import StudyFile
 from fedassay.study.folder import prepare

@@ -52,8 +52,8 @@ class Delivery:
 
     def deliver(self, result: Result, *, also: Sequence[Path] = ()) -> None:
         """Print the result and write the files that were asked for; name them, and those written before."""
-        from fedassay.reports.page import page
-        from fedassay.reports.terminal import render
+        from fedassay.documents.page import page
+        from fedassay.documents.terminal import render
 
         document = result.to_dict()
         if self.report is not None:

@@ -19,9 +19,9 @@ from fedassay.cli.command import Argument, Given, Option, OptionsOf, takes
 from fedassay.cli.file_drop_words import say
 from fedassay.cli.run_promising import require_promising
 from fedassay.crypto.identity import Identity
+from fedassay.documents.terminal import render
 from fedassay.errors import ParameterError, UsageError
 from fedassay.parameters import in_words, parameters
-from fedassay.reports.terminal import render
 from fedassay.result import Result
 from fedassay.runtimes.card import RUNTIME_CARDS
 from fedassay.runtimes.parameters import ReleaseParameters

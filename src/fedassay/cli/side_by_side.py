@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Console
 
 from fedassay.documents import figures
-from fedassay.documents.sheet import Cell, Document, Sheet, metric_cell, reasons
+from fedassay.documents.blocks import Cell, Document, TableBlock, metric_cell, reasons, table
+from fedassay.documents.terminal import print_table
 from fedassay.metrics import of_part
-from fedassay.reports.terminal import print_sheet
 from fedassay.trust.card import TRUST_CARDS
 
 _NARROW = 9
@@ -19,31 +19,33 @@ _NARROW = 9
 
 def print_side_by_side(documents: Mapping[str, Document], console: Console) -> None:
     """Print the same evaluation under several trust models."""
-    print_sheet(sheet(documents), console)
+    print_table(comparison(documents), console)
     for document in documents.values():
         name = document["privacy"]["trust_model"]
         drawn = "; totals drawn from their law" if document["runtime"]["mode"] == "aggregate" else ""
         console.print(f"[bold]{name}[/]: {TRUST_CARDS[name].learnt}{drawn}", highlight=False)
 
 
-def sheet(documents: Mapping[str, Document]) -> Sheet:
+def comparison(documents: Mapping[str, Document]) -> TableBlock:
     """All metrics, a test, and what each run took."""
     every = list(documents.values())
     first = every[0]["results"]["thresholds"][0]["threshold"]
     shown = {record.name: record.title for record in of_part("rows") if not record.test}
     shown |= {record.name: f"{record.short} at {first:g}" for record in of_part("threshold")}
-    rows = [(title, [metric_cell(d["results"][name]) for d in every]) for name, title in shown.items()]
-    tests = [figures.p_value(d["results"]["hosmer_lemeshow"].get("p_value")) for d in every]
-    rows += [
-        ("HL test, p", [Cell(text=p) for p in tests]),
-        ("rounds", [_sent(d, "rounds") for d in every]),
-        ("bytes per client", [_sent(d, "bytes_per_client") for d in every]),
-        ("seconds", [Cell(text=_seconds(d["runtime"]["seconds"])) for d in every]),
+    rows: list[tuple[str | Cell, ...]] = [
+        (title, *(metric_cell(d["results"][name]) for d in every)) for name, title in shown.items()
     ]
-    return Sheet(
-        title="One model, one federation, every trust model",
-        head=("metric", *(_head(d["privacy"]) for d in every)),
-        rows=tuple((Cell(text=title), *cells) for title, cells in rows),
+    tests = [figures.p_value(d["results"]["hosmer_lemeshow"].get("p_value")) for d in every]
+    last = [
+        ("HL test, p", *tests),
+        ("rounds", *(_sent(d, "rounds") for d in every)),
+        ("bytes per client", *(_sent(d, "bytes_per_client") for d in every)),
+        ("seconds", *(_seconds(d["runtime"]["seconds"]) for d in every)),
+    ]
+    return table(
+        "One model, one federation, every trust model",
+        ("metric", *(_head(d["privacy"]) for d in every)),
+        (*rows, *last),
         notes=reasons(
             (f"{title} under {document['privacy']['trust_model']}", document["results"][name])
             for document in every
@@ -52,10 +54,10 @@ def sheet(documents: Mapping[str, Document]) -> Sheet:
     )
 
 
-def _sent(document: Document, what: str) -> Cell:
+def _sent(document: Document, what: str) -> str:
     """What was sent; nothing was where totals were drawn from their law."""
     runtime = document["runtime"]
-    return Cell(text="-" if runtime["mode"] == "aggregate" else f"{runtime[what]:,}")
+    return "-" if runtime["mode"] == "aggregate" else f"{runtime[what]:,}"
 
 
 def _head(privacy: Mapping[str, Any]) -> str:

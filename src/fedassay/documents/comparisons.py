@@ -1,23 +1,42 @@
-"""Tables about groups, sites and a second model. Read only the result's JSON."""
+"""Groups, sites and a second model: tables, and forest plots with an interval for each group or site."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 from typing import Any
 
-from fedassay.documents import figures
-from fedassay.documents.sheet import Cell, Sheet, in_tables, metric_cell, reasons
+import altair as alt
+
+from fedassay.documents import figures, plots
+from fedassay.documents.blocks import (
+    Cell,
+    CurveBlock,
+    Results,
+    TableBlock,
+    in_tables,
+    metric_cell,
+    reasons,
+    table,
+)
+from fedassay.documents.palette import BLUE, INK, MUTED
 from fedassay.metrics import METRICS, compared
 
-Results = Mapping[str, Any]
+Entry = Mapping[str, Any]
 
 MOST = 5
 """Metrics that a table of groups or sites has room for."""
 
 OTHER = "other"
 
+_WIDTH = 230
+_KINDS = (("one", BLUE, "square"), ("all", INK, "diamond"), ("new", MUTED, "circle"))
 
-def sheets(results: Results) -> Iterator[Sheet]:
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def tables(results: Results) -> Iterator[TableBlock]:
     """The tables that these results have, in the order in which they are read."""
     if "difference" in results:
         yield _difference(results)
@@ -29,86 +48,170 @@ def sheets(results: Results) -> Iterator[Sheet]:
         yield _heterogeneity(results)
 
 
-def groups_with_rows(results: Results) -> list[Mapping[str, Any]]:
+def groups_with_rows(results: Results) -> list[Entry]:
     """The groups, without ``other`` if it is known to be empty."""
     return [entry for entry in results["groups"] if entry["group"] != OTHER or entry["rows"] != 0]
 
 
-def _difference(results: Results) -> Sheet:
+def _difference(results: Results) -> TableBlock:
+    named = {name: METRICS[name].title for name in results["difference"]}
+    places = (results, results["versus"], results["difference"])
     level = results["roc_auc"]["level"]
-    rows = [
-        (
-            Cell(text=METRICS[name].title),
-            metric_cell(results[name]),
-            metric_cell(results["versus"][name]),
-            metric_cell(difference),
-        )
-        for name, difference in results["difference"].items()
-    ]
-    return Sheet(
-        title="Against the second model",
-        head=("metric", "first model", "second model", f"difference, {level:.0%} interval"),
-        rows=tuple(rows),
-        notes=reasons((METRICS[name].title, one) for name, one in results["difference"].items()),
+    return table(
+        "Against the second model",
+        ("metric", "first model", "second model", f"difference, {level:.0%} interval"),
+        ((title, *(metric_cell(place[name]) for place in places)) for name, title in named.items()),
+        notes=reasons((title, results["difference"][name]) for name, title in named.items()),
     )
 
 
-def _entries(title: str, what: str, entries: list[Mapping[str, Any]]) -> Iterator[Sheet]:
+def _entries(title: str, what: str, entries: Sequence[Entry]) -> Iterator[TableBlock]:
     shown = [METRICS[name] for name in compared() if entries and name in entries[0]]
     for records, part in in_tables(shown, most=MOST, title=title):
-        yield Sheet(
-            title=part,
-            head=(what, "rows", *(record.title for record in records)),
-            rows=tuple(
-                (
-                    Cell(text=entry[what]),
-                    Cell(text=f"{entry['rows']:,.0f}"),
-                    *(metric_cell(entry[record.name]) for record in records),
-                )
+        yield table(
+            part,
+            (what, "rows", *(record.title for record in records)),
+            (
+                (entry[what], f"{entry['rows']:,.0f}", *(metric_cell(entry[one.name]) for one in records))
                 for entry in entries
             ),
             notes=reasons((entry[what], entry[record.name]) for entry in entries for record in records),
         )
 
 
-def _heterogeneity(results: Results) -> Sheet:
+def _heterogeneity(results: Results) -> TableBlock:
     entries = results["heterogeneity"]
     level = next(iter(entries.values()))["level"]
-    notes = reasons((METRICS[name].title, entry) for name, entry in entries.items())
     left_out = max(entry["left_out"] for entry in entries.values())
-    if left_out:
-        notes = (
-            *notes,
-            f"up to {left_out} sites had too few rows of a class or no estimate, and are left out",
-        )
-    if results.get("sites_reason"):
-        notes = (*notes, results["sites_reason"])
-    return Sheet(
-        title="Between sites",
-        head=(
-            "metric",
-            "sites",
-            f"mean, {level:.0%} interval",
-            f"a new site, {level:.0%} interval",
-            "tau²",
-            "I²",
-            "Q, p",
+    return table(
+        "Between sites",
+        (
+            *("metric", "sites", f"mean, {level:.0%} interval", f"a new site, {level:.0%} interval"),
+            *("tau²", "I²", "Q, p"),
         ),
-        rows=tuple(_pooled_row(name, entry) for name, entry in entries.items()),
-        notes=notes,
+        (_pooled_row(name, entry) for name, entry in entries.items()),
+        notes=(
+            *reasons((METRICS[name].title, entry) for name, entry in entries.items()),
+            f"up to {left_out} sites had too few rows of a class or no estimate, and are left out"
+            if left_out
+            else "",
+            results.get("sites_reason") or "",
+        ),
     )
 
 
-def _pooled_row(name: str, entry: Mapping[str, Any]) -> tuple[Cell, ...]:
-    first = (Cell(text=METRICS[name].title), Cell(text=str(entry["sites"])))
+def _pooled_row(name: str, entry: Entry) -> tuple[Cell | str, ...]:
+    first = (METRICS[name].title, str(entry["sites"]))
     if entry["value"] is None:
-        return (*first, *(Cell(text="-"),) * 5)
+        return (*first, *("-",) * 5)
     scale = "" if entry["scale"] == "identity" else f"{entry['scale']} scale"
     return (
         *first,
         metric_cell(entry),
-        Cell(text=figures.interval({"interval": entry["prediction_interval"]})),
-        Cell(text=f"{entry['tau2']:.3g}", detail=scale),
-        Cell(text=f"{entry['i2']:.0%}"),
-        Cell(text=f"{entry['q']:.1f}", detail=f"p {figures.p_value(entry['p_value'])}"),
+        figures.interval({"interval": entry["prediction_interval"]}),
+        Cell(f"{entry['tau2']:.3g}", scale),
+        f"{entry['i2']:.0%}",
+        Cell(f"{entry['q']:.1f}", f"p {figures.p_value(entry['p_value'])}"),
     )
+
+
+# --- forest plots -----------------------------------------------------------------------------------------------------
+
+
+def is_compared(results: Results) -> bool:
+    """Whether there are sites or groups to show."""
+    return results.get("sites") is not None or "groups" in results
+
+
+def compared_entries(results: Results) -> tuple[str, list[Entry]]:
+    """What the lines of a forest plot are, ``site`` or ``group``, and what the results say of each."""
+    if results.get("sites") is not None:
+        return "site", list(results["sites"])
+    return "group", groups_with_rows(results)
+
+
+def forest_metrics(results: Results) -> list[str]:
+    """Names of the metrics that are drawn."""
+    return [record.name for record in METRICS.values() if record.forest and record.name in results]
+
+
+def forest(results: Results) -> CurveBlock:
+    """All metrics side by side."""
+    metrics = forest_metrics(results)
+
+    def draw() -> alt.HConcatChart:
+        return alt.hconcat(
+            *(_chart(results, metric, labels=not place) for place, metric in enumerate(metrics))
+        )
+
+    return CurveBlock(draw=draw, alternative=_alternative(results, metrics))
+
+
+def forest_of(results: Results, metric: str) -> CurveBlock:
+    """One metric alone, with a title: fits a narrow page."""
+    level, title = results[metric].get("level"), METRICS[metric].title
+    words = plots.titled(
+        f"{title[0].upper()}{title[1:]} by {compared_entries(results)[0]}",
+        f"{level:.0%} intervals" if level else "",
+    )
+    return CurveBlock(
+        draw=lambda: _chart(results, metric, labels=True).properties(title=words),
+        alternative=_alternative(results, [metric]),
+    )
+
+
+def _alternative(results: Results, metrics: Sequence[str]) -> str:
+    """How many, the lowest and the highest of each metric, and what they say together."""
+    what, entries = compared_entries(results)
+    text = "; ".join(_in_words(results, metric, what, entries) for metric in metrics)
+    return f"Forest plot of {figures.counted(len(entries), what)}: {text}."
+
+
+def _in_words(results: Results, metric: str, what: str, entries: Sequence[Entry]) -> str:
+    known = [entry for entry in entries if entry[metric]["value"] is not None]
+    title = METRICS[metric].title
+    if not known:
+        return f"{title} is undefined in every {what}"
+    low, high = (pick(known, key=lambda entry: entry[metric]["value"]) for pick in (min, max))
+    between = (
+        f"{title} from {figures.value(low[metric])} ({low[what]}) to {figures.value(high[metric])} ({high[what]}), "
+        f"all rows {figures.told(results[metric])}"
+    )
+    pooled = _pooled(results).get(metric)
+    if pooled is None or pooled["value"] is None:
+        return between
+    return f"{between}, a new site {figures.interval({'interval': pooled['prediction_interval']})}"
+
+
+def _pooled(results: Results) -> Mapping[str, Any]:
+    """What sites say together."""
+    return results["heterogeneity"] if results.get("sites") is not None else {}
+
+
+def _chart(results: Results, metric: str, *, labels: bool) -> alt.LayerChart:
+    what, entries = compared_entries(results)
+    pooled = _pooled(results)
+    names = [entry[what] for entry in entries]
+    last = ["all rows", "mean of sites", "a new site"] if pooled else ["all rows"]
+    marks = [plots.interval_mark(entry[what], entry[metric]) for entry in entries]
+    marks.append(plots.interval_mark("all rows", results[metric], "all"))
+    if pooled and pooled[metric]["value"] is not None:
+        new = {**pooled[metric], "interval": pooled[metric]["prediction_interval"]}
+        marks.append(plots.interval_mark("mean of sites", pooled[metric], "all"))
+        marks.append(plots.interval_mark("a new site", new, "new"))
+    known = [mark for mark in marks if mark is not None]
+    scale = alt.Scale(zero=False, nice=True, domain=_domain(known))
+    x = alt.X("low:Q", title=METRICS[metric].title, scale=scale, axis=alt.Axis(tickCount=5))
+    order = [*names, *(name for name in last if name not in names)]
+    return plots.intervals(known, x, order, kinds=_KINDS, labels=labels).properties(width=_WIDTH)
+
+
+def _domain(marks: Sequence[Entry]) -> list[float]:
+    """All values with room around them; an interval that is far wider than the rest is cut off."""
+    if not marks:
+        return [0.0, 1.0]
+    values = [mark["value"] for mark in marks]
+    room = 1.5 * max(max(values) - min(values), median(mark["high"] - mark["low"] for mark in marks))
+    low = max(min(mark["low"] for mark in marks), min(values) - room)
+    high = min(max(mark["high"] for mark in marks), max(values) + room)
+    return [low, high] if low < high else [low - 0.5, high + 0.5]

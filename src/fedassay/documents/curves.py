@@ -1,142 +1,103 @@
-"""The curves of a binary classifier with their bands, and each in words. Read only a task's ``results``."""
+"""The curves of a binary classifier with their simultaneous bands, each drawn and in words."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 import altair as alt
 
 from fedassay.documents import figures, plots
+from fedassay.documents.blocks import CurveBlock, Document, Results, missing
 from fedassay.documents.palette import BLUE, MUTED, ORANGE
-from fedassay.documents.reliability_plots import reliability
-
-Results = Mapping[str, Any]
+from fedassay.documents.reliability import reliability
 
 _WIDTH, _HEIGHT = 300, 240
 _ROOM = 0.4
 """How far below zero a plot of net benefits reaches, as a share of how far it reaches above."""
 
 
-def overview(document: Results) -> alt.HConcatChart:
+def overview(document: Document) -> alt.HConcatChart:
     """ROC curve and reliability diagram beside each other."""
     results = document["results"]
-    return plots.framed(alt.hconcat(roc(results), reliability(results)))
+    return plots.framed(alt.hconcat(roc(results).draw(), reliability(results).draw()))
 
 
-def save_overview(document: Results, path: str | os.PathLike[str]) -> None:
+def save_overview(document: Document, path: str | os.PathLike[str]) -> None:
     """Write the overview to a file, see `plots.save`."""
     plots.save(overview(document), path)
 
 
-# --- ROC --------------------------------------------------------------------------------------------------------------
-
-_ROC = ("fpr", "tpr", "lower", "upper")
-
-
-def roc(results: Results) -> alt.LayerChart:
-    """The ROC curve with its simultaneous band."""
+def roc(results: Results) -> CurveBlock:
+    """The ROC curve."""
     curve = results["roc_curve"]
     if not curve.get("fpr"):
-        return plots.empty("ROC curve", curve["reason"])
-    points = plots.points(curve, *_ROC)
-    x = plots.unit("fpr:Q", "false positive rate")
-    y = plots.unit("tpr:Q", "true positive rate", channel=alt.Y)
-    layers = (plots.diagonal(), plots.band(points, x), plots.line(points, x, y, order="fpr:Q"))
-    words = plots.titled(_with("ROC curve", "AUC", results["roc_auc"]), _banded(curve))
-    return plots.square(alt.layer(*layers), words)
-
-
-def roc_alternative(results: Results) -> str:
-    """The plot in words."""
-    curve = results["roc_curve"]
-    if not curve.get("fpr"):
-        return f"No ROC curve: {curve['reason']}."
-    said = ", ".join(
-        f"at a false positive rate of {at['fpr']:.2f} the true positive rate is {_between(at, 'tpr')}"
+        return missing("ROC curve", curve["reason"], f"No ROC curve: {curve['reason']}.")
+    points = plots.points(curve, "fpr", "tpr", "lower", "upper")
+    text = ", ".join(
+        f"at a false positive rate of {at['fpr']:.2f} the true positive rate is {_with_band(at, 'tpr')}"
         for rate in (0.1, 0.2)
-        for at in [plots.nearest(plots.points(curve, *_ROC), "fpr", rate)]
+        for at in [plots.nearest(points, "fpr", rate)]
     )
-    return f"ROC curve with its band: AUC {figures.told(results['roc_auc'])}; {said}."
-
-
-# --- precision and recall ---------------------------------------------------------------------------------------------
-
-_PRECISION = ("recall", "precision", "lower", "upper")
-
-
-def precision_recall(results: Results) -> alt.LayerChart:
-    """Precision over recall with its simultaneous band; dashed: the prevalence, where a useless model stays."""
-    curve = results["precision_recall_curve"]
-    if not curve.get("recall"):
-        return plots.empty("Precision-recall curve", curve["reason"])
-    points = plots.points(curve, *_PRECISION)
-    x = plots.unit("recall:Q", "recall")
-    y = plots.unit("precision:Q", "precision", channel=alt.Y)
-    rule = plots.level_rule(results["prevalence"]["value"], axis="y")
-    layers = (rule, plots.band(points, x), plots.line(points, x, y, order="recall:Q"))
-    title = _with("Precision-recall curve", "AP", results["average_precision"])
-    words = plots.titled(title, f"{_banded(curve)}; dashed: prevalence")
-    return plots.square(alt.layer(*layers), words)
-
-
-def precision_recall_alternative(results: Results) -> str:
-    """The plot in words."""
-    curve = results["precision_recall_curve"]
-    if not curve.get("recall"):
-        return f"No precision-recall curve: {curve['reason']}."
-    at = plots.nearest(plots.points(curve, *_PRECISION), "recall", 0.8)
-    return (
-        f"Precision-recall curve with its band: average precision {figures.told(results['average_precision'])}, "
-        f"prevalence {figures.value(results['prevalence'])}; at a recall of {at['recall']:.2f} the precision is "
-        f"{_between(at, 'precision')}."
-    )
-
-
-# --- net benefit ------------------------------------------------------------------------------------------------------
-
-_BENEFIT = ("thresholds", "net_benefit", "lower", "upper", "treat_all")
-_RULES = ("the model", "treat all", "treat none")
-
-
-def net_benefit(results: Results) -> alt.LayerChart:
-    """Net benefit over the threshold with its simultaneous band, and what treating all or none would give."""
-    curve, title = results["net_benefit_curve"], "Net benefit"
-    if not curve.get("thresholds"):
-        return plots.empty(title, curve["reason"])
-    points = plots.points(curve, *_BENEFIT)
-    columns = {"the model": "net_benefit", "treat all": "treat_all", "treat none": None}
-    lines = [
-        {"rule": rule, "threshold": point["thresholds"], "benefit": point[column] if column else 0.0}
-        for rule, column in columns.items()
-        for point in points
-    ]
-    top = 1.1 * max(max(curve["upper"]), 1e-3)
-    scale = alt.Scale(domain=[-_ROOM * top, top], nice=False)
-    x = plots.unit("thresholds:Q", "threshold")
-    legend = alt.Legend(title=None, orient="bottom", symbolType="stroke", symbolStrokeWidth=3)
-    rules = list(_RULES)
-    base = alt.Chart(alt.Data(values=lines)).mark_line(strokeWidth=2, clip=True)
-    drawn = base.encode(
-        x=plots.unit("threshold:Q", "threshold"),
-        y=alt.Y("benefit:Q", title="net benefit", scale=scale, axis=alt.Axis(tickCount=6)),
-        order="threshold:Q",
-        color=alt.Color("rule:N", scale=alt.Scale(domain=rules, range=[BLUE, ORANGE, MUTED]), legend=legend),
-        strokeDash=alt.StrokeDash(
-            "rule:N", scale=alt.Scale(domain=rules, range=[[1, 0], [5, 3], [2, 2]]), legend=legend
+    return CurveBlock(
+        draw=lambda: _square(
+            points,
+            ("fpr", "false positive rate"),
+            ("tpr", "true positive rate"),
+            plots.diagonal(),
+            plots.titled(_with("ROC curve", "AUC", results["roc_auc"]), _banded(curve)),
         ),
+        alternative=f"ROC curve with its band: AUC {figures.told(results['roc_auc'])}; {text}.",
+        marks="roc",
     )
-    chart = alt.layer(plots.band(points, x), drawn)
-    return chart.properties(width=_WIDTH, height=_HEIGHT, title=plots.titled(title, _banded(curve)))
 
 
-def net_benefit_alternative(results: Results) -> str:
-    """The plot in words: where the model is better than both simple rules, and what it gives at one threshold."""
+def precision_recall(results: Results) -> CurveBlock:
+    """Precision over recall; dashed: the prevalence, where a useless model stays."""
+    curve, average, prevalence = (
+        results[name] for name in ("precision_recall_curve", "average_precision", "prevalence")
+    )
+    if not curve.get("recall"):
+        text = f"No precision-recall curve: {curve['reason']}."
+        return missing("Precision-recall curve", curve["reason"], text)
+    points = plots.points(curve, "recall", "precision", "lower", "upper")
+    at = plots.nearest(points, "recall", 0.8)
+    title = _with("Precision-recall curve", "AP", average)
+    return CurveBlock(
+        draw=lambda: _square(
+            points,
+            ("recall", "recall"),
+            ("precision", "precision"),
+            plots.level_rule(prevalence["value"], axis="y"),
+            plots.titled(title, f"{_banded(curve)}; dashed: prevalence"),
+        ),
+        alternative=f"Precision-recall curve with its band: average precision {figures.told(average)}, prevalence "
+        f"{figures.value(prevalence)}; at a recall of {at['recall']:.2f} the precision is "
+        f"{_with_band(at, 'precision')}.",
+        marks="precision-recall",
+    )
+
+
+def _square(
+    points: Sequence[Results],
+    across: tuple[str, str],
+    up: tuple[str, str],
+    reference: alt.Chart,
+    title: alt.TitleParams,
+) -> alt.LayerChart:
+    """A curve with its band over a reference line, in a square; axes are given as field and title."""
+    x = plots.unit(f"{across[0]}:Q", across[1])
+    y = plots.unit(f"{up[0]}:Q", up[1], channel=alt.Y)
+    line = plots.line(points, x, y, order=f"{across[0]}:Q")
+    return plots.square(alt.layer(reference, plots.band(points, x), line), title)
+
+
+def net_benefit(results: Results) -> CurveBlock:
+    """Net benefit over the threshold, and what treating all or none would give."""
     curve = results["net_benefit_curve"]
     if not curve.get("thresholds"):
-        return f"No net benefit curve: {curve['reason']}."
-    points = plots.points(curve, *_BENEFIT)
+        return missing("Net benefit", curve["reason"], f"No net benefit curve: {curve['reason']}.")
+    points = plots.points(curve, "thresholds", "net_benefit", "lower", "upper", "treat_all")
     better = [at["thresholds"] for at in points if at["lower"] > max(0.0, at["treat_all"])]
     where = (
         f"surely above treating all and treating none at {len(better)} of {len(points)} thresholds, between "
@@ -145,11 +106,38 @@ def net_benefit_alternative(results: Results) -> str:
         else "nowhere surely above both treating all and treating none"
     )
     first = results["thresholds"][0]
-    told = f"; {figures.told(first['net_benefit'])} at {first['threshold']:g}"
-    return f"Net benefit over the threshold with its band: {where}{told}."
+    text = f"{where}; {figures.told(first['net_benefit'])} at {first['threshold']:g}"
+    return CurveBlock(
+        draw=lambda: _benefits(curve, points),
+        alternative=f"Net benefit over the threshold with its band: {text}.",
+        marks="threshold",
+    )
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
+def _benefits(curve: Results, points: Sequence[Results]) -> alt.LayerChart:
+    columns = {"the model": "net_benefit", "treat all": "treat_all", "treat none": None}
+    lines = [
+        {"rule": rule, "threshold": point["thresholds"], "benefit": point[column] if column else 0.0}
+        for rule, column in columns.items()
+        for point in points
+    ]
+    top = 1.1 * max(max(curve["upper"]), 1e-3)
+    scale = alt.Scale(domain=[-_ROOM * top, top], nice=False)
+    drawn = plots.strokes(
+        lines,
+        "rule",
+        list(columns),
+        colours=[BLUE, ORANGE, MUTED],
+        dashes=[[1, 0], [5, 3], [2, 2]],
+        legend=alt.Legend(title=None, orient="bottom", symbolType="stroke", symbolStrokeWidth=3),
+    ).encode(
+        x=plots.unit("threshold:Q", "threshold"),
+        y=alt.Y("benefit:Q", title="net benefit", scale=scale, axis=alt.Axis(tickCount=6)),
+        order="threshold:Q",
+    )
+    chart = alt.layer(plots.band(points, plots.unit("thresholds:Q", "threshold")), drawn)
+    title = plots.titled("Net benefit", _banded(curve))
+    return chart.properties(width=_WIDTH, height=_HEIGHT, title=title)
 
 
 def _with(title: str, name: str, metric: Results) -> str:
@@ -160,5 +148,5 @@ def _banded(curve: Results) -> str:
     return f"{curve['level']:.0%} band for the whole curve"
 
 
-def _between(at: Results, name: str) -> str:
+def _with_band(at: Results, name: str) -> str:
     return f"{at[name]:.2f} ({at['lower']:.2f} to {at['upper']:.2f})"

@@ -13,7 +13,7 @@ from html import escape
 from typing import Any
 
 from fedassay.documents import figures, markup
-from fedassay.documents.sheet import Cell, Sheet
+from fedassay.documents.blocks import Cell, table
 from fedassay.metrics import METRICS, of_part
 
 Points = Mapping[str, Any]
@@ -29,7 +29,7 @@ _START, _STEP = 0.5, 5
 def explorer(points: Points, *, place: str) -> str:
     """A slider over all thresholds with what it shows, and a table for readers without scripts and for paper."""
     start = min(range(len(points["thresholds"])), key=lambda at: abs(points["thresholds"][at] - _START))
-    told = embedded(points)
+    shown = embedded(points)
     slider, data = f"{place}-slider", f"{place}-data"
     level = f"{100 * points['level']:g}%"
     return (
@@ -38,13 +38,13 @@ def explorer(points: Points, *, place: str) -> str:
         f"<p>From which score on should a row count as positive? Each number has its {level} interval, which holds "
         "for one threshold by itself, not for the best of many.</p>"
         "<div class='live' hidden>"
-        f"<label for='{slider}'>threshold <output for='{slider}' data-shown='at'>{told['at'][start]}</output></label>"
+        f"<label for='{slider}'>threshold <output for='{slider}' data-shown='at'>{shown['at'][start]}</output></label>"
         f"<input id='{slider}' type='range' min='0' max='{len(points['thresholds']) - 1}' step='1' value='{start}'>"
-        f"<dl class='tiles'>{''.join(_tile(name, told, start) for name in names(points))}</dl>"
-        f"<p class='told' role='status' aria-live='polite' data-shown='sentence'>{escape(told['sentence'][start])}</p>"
+        f"<dl class='tiles'>{''.join(_tile(name, shown, start) for name in names(points))}</dl>"
+        f"<p class='told' role='status' aria-live='polite' data-shown='sentence'>{escape(shown['sentence'][start])}</p>"
         "</div>"
-        f"<details open><summary>Some thresholds as a table</summary>{_table(points, told, place)}</details>"
-        f"<script type='application/json' id='{data}'>{as_data(told)}</script></section>"
+        f"<details open><summary>Some thresholds as a table</summary>{_table(points, shown, place)}</details>"
+        f"<script type='application/json' id='{data}'>{as_data(shown)}</script></section>"
     )
 
 
@@ -85,12 +85,9 @@ def embedded(points: Points) -> dict[str, Any]:
 
 
 def _texts(name: str, curve: Mapping[str, Sequence[float | None]]) -> dict[str, Any]:
-    texts, intervals = [], []
-    for value, lower, upper in zip(*(curve[end] for end in ENDS), strict=True):
-        text, interval = told(name, value, lower, upper)
-        texts.append(text)
-        intervals.append(interval)
-    return {**{end: list(curve[end]) for end in ENDS}, "text": texts, "interval": intervals}
+    texts = [told(name, *numbers) for numbers in zip(*(curve[end] for end in ENDS), strict=True)]
+    text, interval = (list(column) for column in zip(*texts, strict=True))
+    return {**{end: list(curve[end]) for end in ENDS}, "text": text, "interval": interval}
 
 
 def told(name: str, value: float | None, lower: float | None, upper: float | None) -> tuple[str, str]:
@@ -109,11 +106,7 @@ def told(name: str, value: float | None, lower: float | None, upper: float | Non
         return "undefined", ""
     width = None if lower is None or upper is None else upper - lower
     if not METRICS[name].is_share:
-        ends = (
-            ""
-            if width is None
-            else f"{figures.number(lower, width=width)} to {figures.number(upper, width=width)}"
-        )
+        ends = "" if width is None else figures.interval({"interval": (lower, upper)})
         return figures.number(value, width=width), ends
     text = f"{_percent(value, width)}%"
     if lower is None or upper is None:
@@ -134,11 +127,7 @@ def _percent(value: float, width: float | None) -> str:
 
 def _at(points: Points, place: int) -> str:
     threshold, applied = points["thresholds"][place], points["applied"][place]
-    return (
-        f"{threshold:.2f}"
-        if abs(applied - threshold) < 5e-4
-        else f"{threshold:.2f} (applied at {applied:.3f})"
-    )
+    return f"{threshold:.2f}" + ("" if abs(applied - threshold) < 5e-4 else f" (applied at {applied:.3f})")
 
 
 def _sentence(points: Points, metrics: Mapping[str, Any], place: int) -> str:
@@ -162,20 +151,15 @@ def _tile(name: str, found: Mapping[str, Any], start: int) -> str:
     )
 
 
-def _table(points: Points, found: Mapping[str, Any], place: str) -> str:
-    shown = range(_STEP - 1, len(points["thresholds"]), _STEP)
-    rows = tuple(
+def _table(points: Points, shown: Mapping[str, Any], place: str) -> str:
+    """Cells without the number of rows, for which a column is too narrow."""
+    metrics = shown["metrics"]
+    rows = (
         (
-            Cell(text=found["at"][at]),
-            *(_cell(one, at) for one in found["metrics"].values()),
+            shown["at"][at],
+            *(Cell(one["text"][at], one["interval"][at].partition(";")[0]) for one in metrics.values()),
         )
-        for at in shown
+        for at in range(_STEP - 1, len(points["thresholds"]), _STEP)
     )
-    head = ("threshold", *(METRICS[name].title for name in found["metrics"]))
-    part = Sheet(title="Some thresholds", head=head, rows=rows)
-    return markup.table(part, labelled=place)
-
-
-def _cell(metric: Mapping[str, Any], at: int) -> Cell:
-    """Without the number of rows, for which a column is too narrow."""
-    return Cell(text=metric["text"][at], detail=metric["interval"][at].partition(";")[0])
+    head = ("threshold", *(METRICS[name].title for name in metrics))
+    return markup.table(table("Some thresholds", head, rows), labelled=place)

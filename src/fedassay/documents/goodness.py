@@ -1,16 +1,14 @@
-"""A Hosmer-Lemeshow test as a table and a plot of its groups. Reads only the result's JSON."""
+"""A Hosmer-Lemeshow test: its groups as a table and a plot, and whether it can be relied on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Iterator
 
 import altair as alt
 
 from fedassay.documents import figures, plots
+from fedassay.documents.blocks import CurveBlock, Document, Results, TableBlock, table
 from fedassay.documents.palette import BLUE
-from fedassay.documents.sheet import Cell, Document, Figure, Sheet
 
 FEWEST = 5
 """Expected positives and negatives that a group should have: the usual rule for a chi-squared test."""
@@ -18,28 +16,31 @@ FEWEST = 5
 THIN = f"It rests on groups with fewer than {FEWEST} expected positives or negatives; do not rely on it."
 
 
-def contents(document: Document) -> Iterator[Sheet | Figure]:
-    """Observed beside expected rates, then the groups and the verdict."""
+def goodness_blocks(document: Document) -> Iterator[TableBlock | CurveBlock]:
+    """Observed beside expected rates, then the groups and what the test means."""
     test = document["results"]["hosmer_lemeshow"]
-    if test.get("groups"):
-        yield Figure(
-            draw=partial(groups_plot, test), alternative=f"Observed and expected rates; {verdict(test)}"
-        )
-    yield sheet(document)
-
-
-def sheet(document: Document) -> Sheet:
-    """One row per group: whom it holds, how many, and how many of them are positive."""
-    test = document["results"]["hosmer_lemeshow"]
-    return Sheet(
-        title=f"Hosmer-Lemeshow, {document['parameters']['method']}",
-        head=("scores", "rows", "observed", "expected", "difference"),
-        rows=tuple(_group(group) for group in test.get("groups", ())),
-        notes=(verdict(test), *([THIN] if is_thin(test) else []), *test.get("warnings", ())),
+    groups = test.get("groups") or ()
+    if groups:
+        text = f"Observed and expected rates; {meaning(test)}"
+        yield CurveBlock(draw=lambda: _rates(test), alternative=text)
+    yield table(
+        f"Hosmer-Lemeshow, {document['parameters']['method']}",
+        ("scores", "rows", "observed", "expected", "difference"),
+        (
+            (
+                f"{group['lower']:.4g} to {group['upper']:.4g}",
+                f"{group['rows']:,.0f}",
+                f"{group['observed']:,.1f}",
+                f"{group['expected']:,.1f}",
+                f"{group['observed'] - group['expected']:+,.1f}",
+            )
+            for group in groups
+        ),
+        notes=(meaning(test), THIN if is_thin(test) else "", *test.get("warnings", ())),
     )
 
 
-def verdict(test: Mapping[str, Any]) -> str:
+def meaning(test: Results) -> str:
     """The statistic, its p-value, and what that means."""
     if test["value"] is None:
         return f"There is no test: {test['reason']}."
@@ -54,7 +55,7 @@ def verdict(test: Mapping[str, Any]) -> str:
     return f"{words[0].upper()}{words[1:]}: {means}."
 
 
-def is_thin(test: Mapping[str, Any]) -> bool:
+def is_thin(test: Results) -> bool:
     """Whether a test that has a p-value rests on a group with too few expected positives or negatives.
 
     Examples
@@ -72,7 +73,7 @@ def _thin(rows: float, expected: float) -> bool:
     return min(expected, rows - expected) < FEWEST
 
 
-def thin_buckets(results: Mapping[str, Any]) -> str:
+def thin_buckets(results: Results) -> str:
     """The same of an evaluation, whose test is over the buckets of its reliability curve: a sentence, or nothing."""
     rows = results.get("histogram", {}).get("rows")
     if rows is None or results["hosmer_lemeshow"].get("p_value") is None:
@@ -83,37 +84,21 @@ def thin_buckets(results: Mapping[str, Any]) -> str:
     return f" {THIN}" if any(_thin(count, count * score) for count, score in known) else ""
 
 
-def _group(group: Mapping[str, Any]) -> tuple[Cell, ...]:
-    gap = group["observed"] - group["expected"]
-    texts = (
-        f"{group['lower']:.4g} to {group['upper']:.4g}",
-        f"{group['rows']:,.0f}",
-        f"{group['observed']:,.1f}",
-        f"{group['expected']:,.1f}",
-        f"{gap:+,.1f}",
-    )
-    return tuple(Cell(text=text) for text in texts)
-
-
-def groups_plot(test: Mapping[str, Any]) -> alt.LayerChart:
-    """The observed against the expected rate of each group, larger groups as larger points."""
+def _rates(test: Results) -> alt.LayerChart:
+    """The observed against the expected rate of each group."""
     marks = [
-        {
-            "expected": group["expected"] / group["rows"],
-            "observed": group["observed"] / group["rows"],
-            "rows": group["rows"],
-        }
+        {name: group[name] / group["rows"] for name in ("expected", "observed")}
         for group in test["groups"]
         if group["rows"] > 0
     ]
-    base = alt.Chart(alt.Data(values=marks))
-    rates = [mark[name] for mark in marks for name in ("expected", "observed")]
+    rates = [rate for mark in marks for rate in mark.values()]
     # Rates of a rare event fill the plot too; under noise an observed one can be below zero.
     scale = alt.Scale(domain=[min(0.0, *rates), min(1.0, 1.05 * max(rates))] if rates else [0, 1])
     x = alt.X("expected:Q", title="expected rate", scale=scale)
     y = alt.Y("observed:Q", title="observed rate", scale=scale)
-    line = base.mark_line(color=BLUE, point=True, clip=True).encode(x=x, y=y, order="expected:Q")
+    base = alt.Chart(alt.Data(values=marks)).mark_line(color=BLUE, point=True, clip=True)
     title = "Observed and expected rates"
     if test.get("p_value") is not None:
         title += f", {figures.p_equals(test['p_value'])}"
-    return plots.framed(plots.square(alt.layer(plots.diagonal(), line), title))
+    line = base.encode(x=x, y=y, order="expected:Q")
+    return plots.square(alt.layer(plots.diagonal(), line), title)

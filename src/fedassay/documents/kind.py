@@ -1,4 +1,4 @@
-"""What a report shows of one kind of task: each kind's package has a subclass, which its card names."""
+"""What a document shows of one kind of task: each kind's package has a subclass, which its card names."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from fedassay.documents.sheet import Document, KeyNumber, Piece
+from fedassay.cards import Catalogue
+from fedassay.documents.blocks import Block, Document, KeyNumber, Results
 from fedassay.metrics import METRICS, MetricRecord
 
-Results = Mapping[str, Any]
+KINDS: Catalogue[Any] = Catalogue("fedassay.kinds", ("fedassay.tasks.*.card",), what="task")
+"""The cards of kinds by name. Their class, `tasks.card.KindCard`, is declared above documents and not imported."""
 
 Step = tuple[str, str]
 """A sentence, and a command or nothing. Commands name files of the study's folder, and never where that is."""
@@ -21,10 +23,18 @@ FROZEN_MODEL = "The model was frozen before, and was not trained on these rows."
 ON_ALL_ROWS, ON_HELD_OUT_ROWS = "on all rows", "on held-out rows"
 
 
+def card_of(document: Document) -> Any:
+    """The card of a single task: of the kinds that are asked for under its name, the one whose columns it was given."""
+    name, given = document["task"], set(document.get("parameters", ()))
+    own = KINDS.named(name)
+    alike = (card for card in KINDS.values() if card.asked_as == name)
+    return next((card for card in (own, *alike) if given >= set(card.columns)), own)
+
+
 class KindDocument(ABC):
     """Blocks, key numbers and sentences about the results of one kind of task, made from their JSON alone.
 
-    Only `contents` is required. The defaults of the others say nothing.
+    Only `blocks` is required. The defaults of the others say nothing.
     """
 
     use: ClassVar[str] = ""
@@ -34,8 +44,8 @@ class KindDocument(ABC):
     """Records of the metrics that results may have."""
 
     @abstractmethod
-    def contents(self, document: Document) -> Iterator[Piece]:
-        """Tables and plots, in reading order."""
+    def blocks(self, document: Document) -> Iterator[Block]:
+        """Tables, curves and sentences, in reading order."""
 
     def verdict(self, document: Document) -> str:
         """The sentence before everything else, where the kind comes to a verdict."""

@@ -1,4 +1,4 @@
-"""Tables, plots and numbers as HTML. Every text is escaped here, and nowhere else."""
+"""Writer for HTML: blocks as elements of a page. Every text is escaped here, and nowhere else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from html import escape
 from itertools import groupby
 
 from fedassay.documents import plots
-from fedassay.documents.sheet import Cell, Figure, KeyNumber, Notice, Sheet
+from fedassay.documents.blocks import Block, Cell, CurveBlock, KeyNumber, SentenceBlock, TableBlock
 
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 
@@ -40,41 +40,36 @@ def _class(kind: str) -> str:
     return f" class='{kind}'" if kind else ""
 
 
-def body(
-    pieces: Iterable[Sheet | Figure | Notice], *, place: str, level: int = 3, draw: Draw | None = None
-) -> str:
-    """Tables, plots and boxes in their order, side by side where there is room.
+def body(blocks: Iterable[Block], *, place: str, draw: Draw | None = None) -> str:
+    """Tables, curves and sentences in their order, curves side by side where there is room.
 
     Parameters
     ----------
     place : the anchor of the section, from which ids are made.
-    level : of the headings of tables.
-    draw : makes the markup of a plot; `figure` by default.
+    draw : makes the markup of a curve; `figure` by default.
     """
     made = []
-    numbered = enumerate(pieces, start=1)
-    for drawn, run in groupby(numbered, key=lambda pair: isinstance(pair[1], Figure)):
-        parts = [
-            _piece(piece, name=f"{place}-{number}", level=level, draw=draw or figure) for number, piece in run
-        ]
-        together = drawn and len(parts) > 1
-        made.append(f"<div class='plots'>{''.join(parts)}</div>" if together else "".join(parts))
+    numbered = enumerate(blocks, start=1)
+    for drawn, run in groupby(numbered, key=lambda pair: isinstance(pair[1], CurveBlock)):
+        parts = [_block(block, name=f"{place}-{number}", draw=draw or figure) for number, block in run]
+        made.append(f"<div class='plots'>{''.join(parts)}</div>" if drawn and parts[1:] else "".join(parts))
     return f"<div class='flow'>{''.join(made)}</div>" if made else ""
 
 
-def _piece(piece: Sheet | Figure | Notice, *, name: str, level: int, draw: Draw) -> str:
-    if isinstance(piece, Figure):
-        return draw(piece, name)
-    if isinstance(piece, Notice):
-        return paragraph(piece.text, kind="missing")
-    return f"<div class='sheet'>{sheet(piece, name=name, level=level)}</div>"
+def _block(block: Block, *, name: str, draw: Draw) -> str:
+    if isinstance(block, CurveBlock):
+        return draw(block, name)
+    if isinstance(block, SentenceBlock):
+        return paragraph(block.text, kind="missing")
+    assert isinstance(block, TableBlock)  # an explorer has a place of its own
+    return f"<div class='sheet'>{titled_table(block, name=name)}</div>"
 
 
-Draw = Callable[[Figure, str], str]
+Draw = Callable[[CurveBlock, str], str]
 """Makes the markup of a plot of this name."""
 
 
-def figure(part: Figure, name: str) -> str:
+def figure(part: CurveBlock, name: str) -> str:
     """A plot; who cannot see it gets the alternative.
 
     A plot that cannot be drawn becomes its alternative: results that were paid for are worth more than one plot.
@@ -93,14 +88,14 @@ def figure(part: Figure, name: str) -> str:
     )
 
 
-def undrawn(part: Figure, name: str) -> str:
+def undrawn(part: CurveBlock, name: str) -> str:
     """The alternative of a plot in its place."""
     return f"<figure id='{name}'>{escape(part.alternative)}</figure>"
 
 
-def sheet(part: Sheet, *, name: str, level: int = 3) -> str:
+def titled_table(part: TableBlock, *, name: str) -> str:
     """A table under its heading, with its notes below it, and what few people need behind a click."""
-    heading = f"<h{level} id='{name}'>{escape(part.title)}</h{level}>"
+    heading = f"<h3 id='{name}'>{escape(part.title)}</h3>"
     notes = "".join(paragraph(note, kind="note") for note in part.notes)
     inner = ""
     if part.inner:
@@ -109,7 +104,7 @@ def sheet(part: Sheet, *, name: str, level: int = 3) -> str:
     return heading + (table(part, labelled=name) if part.rows else "") + notes + inner
 
 
-def table(part: Sheet, *, labelled: str) -> str:
+def table(part: TableBlock, *, labelled: str) -> str:
     """The table alone; `labelled` is the id of the heading that names it."""
     head = "".join(f"<th scope='col'>{escape(name)}</th>" if name else "<td></td>" for name in part.head)
     rows = "".join(f"<tr>{_row(row)}</tr>" for row in part.rows)
@@ -122,25 +117,23 @@ def table(part: Sheet, *, labelled: str) -> str:
 
 def _row(row: Iterable[Cell]) -> str:
     first, *others = row
-    cells = (
-        f"<td{_class('words' if len(cell.text) > _SHORT else '')}>{_inside(cell)}</td>" for cell in others
-    )
-    return (
-        f"<th scope='row'{_class('name' if len(first.text) <= _NAME else '')}>{_inside(first)}</th>"
-        + "".join(cells)
-    )
+    name = f"<th scope='row'{_class('name' if len(first.text) <= _NAME else '')}>{_inside(first)}</th>"
+    words = (_class("words" if len(cell.text) > _SHORT else "") for cell in others)
+    return name + "".join(f"<td{kind}>{_inside(cell)}</td>" for kind, cell in zip(words, others, strict=True))
 
 
 def _inside(cell: Cell) -> str:
-    return escape(cell.text) + (f"<small>{escape(cell.detail)}</small>" if cell.detail else "")
+    return escape(cell.text) + _small(cell.detail)
+
+
+def _small(detail: str) -> str:
+    return f"<small>{escape(detail)}</small>" if detail else ""
 
 
 def tiles(numbers: Iterable[KeyNumber]) -> str:
     """Key numbers, each in a tile."""
     made = "".join(
-        f"<div class='tile'><dt>{escape(one.label)}</dt><dd><b>{escape(one.text)}</b>"
-        + (f"<small>{escape(one.detail)}</small>" if one.detail else "")
-        + "</dd></div>"
+        f"<div class='tile'><dt>{escape(one.label)}</dt><dd><b>{escape(one.text)}</b>{_small(one.detail)}</dd></div>"
         for one in numbers
     )
     return f"<dl class='tiles' aria-label='Key numbers'>{made}</dl>" if made else ""
@@ -157,8 +150,5 @@ def steps(entries: Iterable[tuple[str, str]]) -> str:
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
     """Names and what they are, one below the other."""
-    return (
-        "<dl class='facts'>"
-        + "".join(f"<dt>{escape(a)}</dt><dd>{escape(b)}</dd>" for a, b in pairs)
-        + "</dl>"
-    )
+    inside = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in pairs)
+    return f"<dl class='facts'>{inside}</dl>"

@@ -21,34 +21,20 @@ BAND = "#4393c3"
 
 BAND_OPACITY = 0.28
 
-LIGHT: Mapping[str, str] = MappingProxyType(
-    {
-        "--plot-ink": INK,
-        "--plot-muted": MUTED,
-        "--plot-grid": GRID,
-        "--plot-paper": PAPER,
-        "--plot-blue": BLUE,
-        "--plot-orange": ORANGE,
-        "--plot-green": GREEN,
-        "--plot-red": RED,
-        "--plot-purple": PURPLE,
-        "--plot-band": BAND,
-    }
-)
-
-DARK: Mapping[str, str] = MappingProxyType(
-    {
-        "--plot-ink": "#e8eaed",
-        "--plot-muted": "#a6adb7",
-        "--plot-grid": "#3a4048",
-        "--plot-paper": "#16181c",
-        "--plot-blue": "#7ab8f5",
-        "--plot-orange": "#f2a65a",
-        "--plot-green": "#74cf94",
-        "--plot-red": "#f48b85",
-        "--plot-purple": "#cba6ee",
-        "--plot-band": "#5aa2e0",
-    }
+_SIDES = {
+    "ink": (INK, "#e8eaed"),
+    "muted": (MUTED, "#a6adb7"),
+    "grid": (GRID, "#3a4048"),
+    "paper": (PAPER, "#16181c"),
+    "blue": (BLUE, "#7ab8f5"),
+    "orange": (ORANGE, "#f2a65a"),
+    "green": (GREEN, "#74cf94"),
+    "red": (RED, "#f48b85"),
+    "purple": (PURPLE, "#cba6ee"),
+    "band": (BAND, "#5aa2e0"),
+}
+LIGHT, DARK = (
+    MappingProxyType({f"--plot-{name}": colours[side] for name, colours in _SIDES.items()}) for side in (0, 1)
 )
 
 SEVERAL = (BLUE, ORANGE, INK, GREEN, PURPLE, RED)

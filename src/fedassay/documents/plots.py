@@ -64,7 +64,7 @@ def as_svg(chart: alt.TopLevelMixin, *, key: str = "") -> str:
     import vl_convert
 
     spec = chart.to_dict(validate=False)  # twice as fast; tests save what is drawn here, and saving validates
-    spec["config"] = {**THEME, **spec.get("config", {}), "background": None}
+    spec["config"] = {**spec.get("config", {}), **THEME, "background": None}
     text = json.dumps(_drawable(spec))
     root = ElementTree.fromstring(vl_convert.vegalite_to_svg(text))
     # Vega numbers ids on and on over all charts.
@@ -209,6 +209,61 @@ def line(entries: Sequence[Mapping[str, Any]], x: alt.X, y: alt.Y, *, order: str
     """The curve itself."""
     base = alt.Chart(alt.Data(values=list(entries))).mark_line(color=BLUE, strokeWidth=2, clip=True)
     return base.encode(x=x, y=y, order=order)
+
+
+def strokes(
+    values: Sequence[Mapping[str, Any]],
+    field: str,
+    names: Sequence[str],
+    *,
+    colours: Sequence[str],
+    dashes: Sequence[Sequence[int]],
+    legend: alt.Legend | None,
+    **mark: Any,
+) -> alt.Chart:
+    """Lines of several names, told apart by colours, and by dashes for those who do not see them."""
+    base = alt.Chart(alt.Data(values=list(values))).mark_line(**{"strokeWidth": 2, "clip": True, **mark})
+    colour = alt.Scale(domain=list(names), range=list(colours))
+    dash = alt.Scale(domain=list(names), range=[list(one) for one in dashes])
+    return base.encode(
+        color=alt.Color(f"{field}:N", scale=colour, legend=legend),
+        strokeDash=alt.StrokeDash(f"{field}:N", scale=dash, legend=legend),
+    )
+
+
+Kind = tuple[str, str, str]
+"""A kind of interval: its name, colour and shape."""
+
+
+def interval_mark(name: str, metric: Mapping[str, Any], kind: str = "one") -> dict[str, Any] | None:
+    """A metric as a line of `intervals`; None if it has no value."""
+    if metric["value"] is None:
+        return None
+    low, high = metric.get("interval") or (metric["value"], metric["value"])
+    return {"name": name, "value": metric["value"], "low": low, "high": high, "kind": kind}
+
+
+def intervals(
+    marks: Sequence[Mapping[str, Any]],
+    x: alt.X,
+    order: Sequence[str],
+    *,
+    kinds: Sequence[Kind] = (("one", BLUE, "circle"),),
+    labels: bool = True,
+    at: float | None = None,
+    step: int = 18,
+) -> alt.LayerChart:
+    """A line for each name: its value as a dot on its interval, colour and shape by kind; a dashed line at `at`."""
+    names, colours, shapes = (list(column) for column in zip(*kinds, strict=True))
+    colour = alt.Color("kind:N", legend=None, scale=alt.Scale(domain=names, range=colours))
+    shape = alt.Shape("kind:N", legend=None, scale=alt.Scale(domain=names, range=shapes))
+    y = named(order, labels=labels)
+    base = alt.Chart(alt.Data(values=list(marks)))
+    bars = base.mark_rule(strokeWidth=2, clip=True).encode(x=x, x2="high:Q", y=y, color=colour)
+    dots = base.mark_point(filled=True, size=50, opacity=1)
+    dots = dots.encode(x="value:Q", y=y, color=colour, shape=shape)
+    rules = [] if at is None else [level_rule(at, axis="x")]
+    return alt.layer(*rules, bars, dots).properties(height=step * max(1, len(order)))
 
 
 def level_rule(value: float, *, axis: str) -> alt.Chart:

@@ -13,8 +13,8 @@ from typing import Any
 from fedassay.artefacts.certificate import CERTIFICATE, RESULT
 from fedassay.artefacts.verified import ANY_KEY, Verified, check
 from fedassay.crypto.identity import fingerprint
+from fedassay.documents.measured import measured
 from fedassay.errors import UsageError
-from fedassay.reports.measured import measured
 
 EXPERIMENT = "fedassay"
 _LONGEST_KEY, _LONGEST_VALUE = 200, 480

@@ -18,13 +18,13 @@ from fedassay.artefacts.certificate_reading import Certificate
 from fedassay.artefacts.hashed import content_of, hashed
 from fedassay.artefacts.stored import LARGEST
 from fedassay.crypto.identity import Identity, key_to_text
-from fedassay.documents.sheet import Document
+from fedassay.documents.blocks import Document
+from fedassay.documents.model_card import model_card
+from fedassay.documents.page import page
 from fedassay.errors import DataError, UsageError
 from fedassay.files import Lock, unwritable, write_atomically
 from fedassay.journal import lock_of
 from fedassay.protocol import Budget
-from fedassay.reports.model_card import model_card
-from fedassay.reports.page import page
 from fedassay.result import Result
 from fedassay.study.file import StudyFile
 from fedassay.tasks.card import KINDS

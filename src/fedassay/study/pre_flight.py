@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from fedassay.agenda import Agenda
 from fedassay.documents import markup
+from fedassay.documents.page import page
+from fedassay.documents.terminal import render
 from fedassay.errors import FedassayError, UnsupportedQuery, UsageError
 from fedassay.protocol import Budget, Protection, TrustModel
-from fedassay.reports.page import page
-from fedassay.reports.terminal import render
 from fedassay.result import Result
 from fedassay.simulation import Simulation, simulate
 from fedassay.study.file import StudyFile

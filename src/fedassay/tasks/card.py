@@ -31,6 +31,7 @@ class KindCard:
     parameters : the frozen dataclass that the task inherits them from, in a module that imports little; the task itself
         where nothing is said.
     document : what a report shows of it.
+    results : declaration of its results, a ``TypedDict``, from which their JSON Schema is made.
     asked_as : name under which users ask for it, where that is another: the columns then decide between the kinds.
     columns : roles of the columns that it always reads; they tell it from other kinds of the same `asked_as`.
     rules : what a study file implies for it.
@@ -52,6 +53,7 @@ class KindCard:
     document: Named[type[KindDocument]]
     forecast: Named[type[Any]]
     parameters: Named[type[Any]] | None = None
+    results: Named[Any] | None = None
     asked_as: str = ""
     columns: tuple[str, ...] = ()
     rules: Named[type[StudyRules]] = NO_RULES

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fedassay.cards import Named
+from fedassay.documents.blocks import Block, Document
 from fedassay.documents.kind import KindDocument
-from fedassay.documents.sheet import Document, Piece
 from fedassay.protocol import Setting, Step, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.card import KindCard
@@ -32,7 +32,7 @@ class Count:
 class CountDocument(KindDocument):
     """A page that cannot be made."""
 
-    def contents(self, document: Document) -> Iterator[Piece]:
+    def blocks(self, document: Document) -> Iterator[Block]:
         """Look for an entry that is not there."""
         yield document["results"]["no such entry"]
 

@@ -16,16 +16,16 @@ from scipy.special import expit
 
 import fedassay
 from command_line import call
+from fedassay.documents.measured import measured
+from fedassay.documents.model_card import model_card
+from fedassay.documents.page import page
+from fedassay.documents.report import key_numbers
+from fedassay.documents.terminal import render
 from fedassay.errors import UnsupportedQuery, UsageError
-from fedassay.reports.key_numbers import key_numbers
-from fedassay.reports.measured import measured
-from fedassay.reports.model_card import model_card
-from fedassay.reports.page import page
-from fedassay.reports.terminal import render
 from fedassay.study.file import StudyFile
 from fedassay.tasks.conformal import Conformal
 
-SCHEMA = json.loads((files("fedassay.reports") / "result.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((files("fedassay.documents") / "result.schema.json").read_text(encoding="utf-8"))
 ROWS, SITES = 6000, 5
 TERMS = {"client": "site", "label": "y", "score": "risk"}
 

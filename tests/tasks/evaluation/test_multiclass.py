@@ -16,16 +16,16 @@ from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 import fedassay
 from command_line import call
+from fedassay.documents.page import page
+from fedassay.documents.terminal import render
 from fedassay.errors import DataError, FedassayError, UsageError
 from fedassay.protocol import Budget, Protection, Setting, Unit
-from fedassay.reports.page import page
-from fedassay.reports.terminal import render
 from fedassay.tasks.catalogue import task_of
 from fedassay.tasks.evaluation.class_gaps import SHARED_ROWS, Gaps, calibration_error
 from fedassay.tasks.evaluation.multiclass import MOST_NUMBERS, EvaluateMulticlass
 from softmax_rows import SoftmaxPopulation, binned_error
 
-SCHEMA = json.loads((Path(fedassay.__file__).parent / "reports" / "result.schema.json").read_text())
+SCHEMA = json.loads((Path(fedassay.__file__).parent / "documents" / "result.schema.json").read_text())
 METRICS = (
     *("classwise_calibration_error", "expected_calibration_error", "brier_score", "log_loss", "accuracy"),
     "roc_auc",

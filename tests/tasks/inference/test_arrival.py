@@ -13,14 +13,14 @@ import pytest
 from rich.console import Console
 
 import fedassay
+from fedassay.documents.page import page
+from fedassay.documents.report import key_numbers, unknown
+from fedassay.documents.terminal import render
 from fedassay.errors import DataError
-from fedassay.reports.displays import CoefficientsDisplay
-from fedassay.reports.key_numbers import key_numbers, unknown
-from fedassay.reports.page import page
-from fedassay.reports.terminal import render
 from fedassay.tasks.inference.arrival import distance
+from fedassay.tasks.inference.display import CoefficientsDisplay
 
-SCHEMA = json.loads((files("fedassay.reports") / "result.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((files("fedassay.documents") / "result.schema.json").read_text(encoding="utf-8"))
 ROWS = 6000
 NOTHING = ("standard_error", "statistic", "p_value", "interval")
 

@@ -7,20 +7,20 @@ from typing import ClassVar
 
 import altair as alt
 
-from fedassay.documents import figures, plots
-from fedassay.documents.kind import INDEPENDENT_ROWS, ON_ALL_ROWS, KindDocument, Results
-from fedassay.documents.palette import BLUE, ORANGE
-from fedassay.documents.sheet import (
-    Cell,
+from fedassay.documents import figures
+from fedassay.documents.blocks import (
+    Block,
+    CurveBlock,
     Document,
-    Figure,
     KeyNumber,
-    Notice,
-    Piece,
-    Sheet,
+    Results,
+    SentenceBlock,
     metric_cell,
     metric_number,
+    table,
 )
+from fedassay.documents.kind import INDEPENDENT_ROWS, ON_ALL_ROWS, KindDocument
+from fedassay.documents.palette import BLUE, ORANGE
 from fedassay_stability.index import in_words
 
 TITLE = "population stability index"
@@ -31,31 +31,25 @@ class StabilityDocument(KindDocument):
 
     titles: ClassVar[Mapping[str, str]] = {"stability_index": TITLE}
 
-    def contents(self, document: Document) -> Iterator[Piece]:
+    def blocks(self, document: Document) -> Iterator[Block]:
         """The shares of both periods as a plot, and the index with its bins."""
         results = document["results"]
         index = results["stability_index"]
         if index["value"] is None:
-            yield Notice(text=f"There is no {TITLE}: {index['reason']}.")
+            yield SentenceBlock(text=f"There is no {TITLE}: {index['reason']}.")
             return
-        yield Figure(
-            draw=lambda: plots.framed(shares(results)),
+        yield CurveBlock(
+            draw=lambda: shares(results),
             alternative=f"Shares of rows by score in both periods; {TITLE} {figures.told(index)}",
         )
-        yield Sheet(
-            title="Population stability",
-            head=("scores", "base period", "current period"),
-            rows=(
-                *(
-                    (
-                        Cell(text=f"{row['lower']:.3g} to {row['upper']:.3g}"),
-                        Cell(text=f"{row['base']:.3f}"),
-                        Cell(text=f"{row['current']:.3f}"),
-                    )
-                    for row in results["bins"]
-                ),
-                (Cell(text=TITLE), Cell(text=""), metric_cell(index)),
-            ),
+        rows = (
+            (f"{row['lower']:.3g} to {row['upper']:.3g}", f"{row['base']:.3f}", f"{row['current']:.3f}")
+            for row in results["bins"]
+        )
+        yield table(
+            "Population stability",
+            ("scores", "base period", "current period"),
+            (*rows, (TITLE, "", metric_cell(index))),
             notes=(f"{in_words(index['interval']).capitalize()} (below 0.1 stable, above 0.25 changed).",),
         )
 

@@ -1,28 +1,27 @@
-"""A calibration as a table and a plot: before and after, beside each other. Reads only the result's JSON."""
+"""What a document shows of a calibration: before and after, beside each other."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any, ClassVar
 
-import altair as alt
-
-from fedassay.documents import figures, plots, reliability_plots
-from fedassay.documents.kind import INDEPENDENT_ROWS, ON_HELD_OUT_ROWS, KindDocument, Results, Step
-from fedassay.documents.sheet import (
+from fedassay.documents import figures
+from fedassay.documents.blocks import (
+    Block,
     Cell,
     Document,
-    Figure,
     KeyNumber,
-    Notice,
-    Piece,
-    Sheet,
+    Results,
+    SentenceBlock,
+    TableBlock,
     interval_with_level,
     metric_cell,
     metric_number,
     reasons,
+    table,
 )
+from fedassay.documents.kind import INDEPENDENT_ROWS, ON_HELD_OUT_ROWS, KindDocument, Step
+from fedassay.documents.reliability import change, drawn_parts
 from fedassay.metrics import METRICS
 
 SHOWN = (
@@ -36,81 +35,19 @@ SHOWN = (
 )
 
 
-def contents(document: Document) -> Iterator[Sheet | Figure | Notice]:
-    """The reliability diagrams and the table; where neither has a number, why."""
-    results = document["results"]
-    if reliability_plots.drawn_parts(results):
-        yield Figure(draw=partial(overview, document), alternative=alternative(document))
-    made = sheet(document)
-    yield made if made.rows else Notice(text=results["reason"])
-
-
-def sheet(document: Document) -> Sheet:
-    """Metrics on held-out rows before and after, and the paired differences; what nothing is known of is left out."""
-    results = document["results"]
-    level = results["before"]["log_loss"]["level"]
-    heads = {"before": "before", "after": "after", "difference": f"change, {level:.0%} interval"}
-    parts = [part for part in heads if any(_is_known(metric) for metric in results[part].values())]
-    rows = tuple(
-        (Cell(text=METRICS[name].title), *(_cell(results[part].get(name)) for part in parts))
-        for name in SHOWN
-        if any(_is_known(results[part].get(name)) for part in parts)
-    )
-    missing = reasons(
-        (METRICS[name].title, metric)
-        for part in ("before", "after")
-        for name, metric in results[part].items()
-        if results["calibrator"] is not None
-    )
-    return Sheet(
-        title=title(document),
-        head=("on held-out rows", *(heads[part] for part in parts)),
-        rows=rows,
-        notes=(results["reason"], *missing),
-    )
-
-
-def title(document: Document) -> str:
-    """What was fitted, such as ``Calibration by platt (intercept -0.25, slope 0.84)``."""
-    results = document["results"]
-    if results["method"] is None:
-        return "Calibration"
-    numbers = (
-        f"{name} {value:.3g}"
-        for name, value in results["parameters"].items()
-        if isinstance(value, float | int) and not isinstance(value, bool)
-    )
-    described = ", ".join(numbers)
-    return f"Calibration by {results['method']}" + (f" ({described})" if described else "")
-
-
-def _is_known(metric: Mapping[str, Any] | None) -> bool:
-    return metric is not None and metric["value"] is not None
-
-
-def _cell(metric: Mapping[str, Any] | None) -> Cell:
-    return Cell(text="") if metric is None else metric_cell(metric)
-
-
-def overview(document: Document) -> alt.LayerChart:
-    """The reliability diagram before and after."""
-    return plots.framed(reliability_plots.change(document["results"]))
-
-
-def alternative(document: Document) -> str:
-    """The plot in words."""
-    return reliability_plots.change_alternative(document["results"])
-
-
 class CalibrationDocument(KindDocument):
     """Calibration of a binary classifier."""
 
     use: ClassVar[str] = "Binary classification, calibrated"
     shown_metric: ClassVar[str] = "calibration_slope"
 
-    def contents(self, document: Document) -> Iterator[Piece]:
-        """See `contents`."""
-        return contents(document)
+    def blocks(self, document: Document) -> Iterator[Block]:
+        """The reliability diagram and the table; where neither has a number, why."""
+        results = document["results"]
+        if drawn_parts(results):
+            yield change(results)
+        made = before_and_after(results)
+        yield made if made.rows else SentenceBlock(text=results["reason"])
 
     def key_numbers(self, results: Results) -> Iterator[KeyNumber]:
         """A metric before and after calibration, such as ``0.68 → 1.05``; the interval is that of the one after."""
@@ -159,3 +96,43 @@ class CalibrationDocument(KindDocument):
     def recommends(self, results: Results) -> bool | None:
         """Whether there is a calibrator that is better on held-out rows."""
         return bool(results["recommended"]) and results.get("calibrator") is not None
+
+
+def before_and_after(results: Results) -> TableBlock:
+    """Metrics on held-out rows before and after, and the paired differences; what nothing is known of is left out."""
+    level = results["before"]["log_loss"]["level"]
+    heads = {"before": "before", "after": "after", "difference": f"change, {level:.0%} interval"}
+    parts = [part for part in heads if any(_is_known(metric) for metric in results[part].values())]
+    shown = [name for name in SHOWN if any(_is_known(results[part].get(name)) for part in parts)]
+    missing = reasons(
+        (METRICS[name].title, metric)
+        for part in ("before", "after")
+        for name, metric in results[part].items()
+        if results["calibrator"] is not None
+    )
+    return table(
+        title(results),
+        ("on held-out rows", *(heads[part] for part in parts)),
+        ((METRICS[name].title, *(_cell(results[part].get(name)) for part in parts)) for name in shown),
+        notes=(results["reason"], *missing),
+    )
+
+
+def title(results: Results) -> str:
+    """What was fitted, such as ``Calibration by platt (intercept -0.25, slope 0.84)``."""
+    if results["method"] is None:
+        return "Calibration"
+    numbers = ", ".join(
+        f"{name} {value:.3g}"
+        for name, value in results["parameters"].items()
+        if isinstance(value, float | int) and not isinstance(value, bool)
+    )
+    return f"Calibration by {results['method']}" + (f" ({numbers})" if numbers else "")
+
+
+def _is_known(metric: Mapping[str, Any] | None) -> bool:
+    return metric is not None and metric["value"] is not None
+
+
+def _cell(metric: Mapping[str, Any] | None) -> Cell:
+    return Cell("") if metric is None else metric_cell(metric)

@@ -14,6 +14,7 @@ CONFORMAL = KindCard(
     task=Named("fedassay.tasks.conformal.conformal:Conformal"),
     parameters=Named("fedassay.tasks.conformal.parameters:ConformalParameters"),
     document=Named("fedassay.tasks.conformal.document:ConformalDocument"),
+    results=Named("fedassay.tasks.conformal.results:ConformalResults"),
     forecast=Named("fedassay.planning.study_forecast_rows:ConformalForecast"),
     artefact=Named("fedassay.artefacts.conformal:ConformalPredictor.of"),
     rules=Named("fedassay.tasks.conformal.study_rules:ConformalRules"),

@@ -1,31 +1,30 @@
-"""A conformal threshold as tables: what it is, and what is promised of it. Reads only the result's JSON."""
+"""What a document shows of a conformal task: the threshold, and what is promised of it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar
 
 from fedassay.documents import figures
-from fedassay.documents.kind import ON_HELD_OUT_ROWS, KindDocument, Results, Step
-from fedassay.documents.sheet import (
-    Cell,
+from fedassay.documents.blocks import (
+    Block,
     Document,
-    Figure,
     KeyNumber,
-    Notice,
-    Piece,
-    Sheet,
+    Results,
+    SentenceBlock,
+    TableBlock,
     metric_number,
     reasons,
+    table,
 )
-from fedassay.tasks.conformal import document_held_out as conformal_seen
-from fedassay.tasks.conformal import document_plots as drawn
-from fedassay.tasks.conformal import document_words as conformal_words
-from fedassay.tasks.conformal.document_held_out import threshold
-from fedassay.tasks.conformal.document_plots import Entry, group_entries, laws
+from fedassay.documents.kind import ON_HELD_OUT_ROWS, KindDocument, Step
+from fedassay.tasks.conformal import document_plots as plots
+from fedassay.tasks.conformal import document_sets as sets
+from fedassay.tasks.conformal.document_held_out import held_out_blocks, method_tables, threshold
+
+Entry = Mapping[str, Any]
 
 SCORES: Mapping[str, tuple[str, str]] = {
     "absolute": ("absolute residual", "the prediction, plus and minus the threshold"),
@@ -72,217 +71,49 @@ _KNOWN = frozenset(
 )
 
 
-def contents(document: Document) -> Iterator[Sheet | Figure | Notice]:
-    """First what is promised of whom, and measured; then law, groups, held-out rows, other methods, sites.
-
-    Of sets that hold everything there is one sentence, and what other methods would have done.
-    """
-    results = document["results"]
-    if conformal_words.holds_everything(results):
-        yield Notice(text=conformal_words.why_everything(results))
-        yield from conformal_seen.beside(results)
-        return
-    yield Notice(text=results["text"])
-    if laws(results):
-        yield Figure(draw=partial(drawn.law_plot, results), alternative=drawn.law_alternative(results))
-    yield promise(results)
-    if results.get("groups"):
-        yield groups(results)
-        yield Figure(draw=partial(drawn.groups_plot, results), alternative=drawn.groups_alternative(results))
-    yield from conformal_seen.contents(document)
-
-
-def promise(results: Entry) -> Sheet:
-    """The threshold, and the law of what it covers."""
-    rows: list[tuple[str, str]] = []
-    if not results.get("groups"):
-        rows += [("threshold", threshold(results)), *_law(results)]
-        known = {"rows": "rows that it was found on", "clients": "clients"}
-        rows += [
-            (name, f"{results[what]:,.0f}") for what, name in known.items() if results.get(what) is not None
-        ]
-    details = _details(results)
-    rows += [
-        (_DETAILS.get(name, name.replace("_", " ")), text) for name, text in details if name not in _INNER
-    ]
-    inner = [*_ranks(results), *((_DETAILS[name], text) for name, text in details if name in _INNER)]
-    guarantee, notes = results.get("guarantee"), tuple(results.get("notes", ()))
-    if guarantee is not None:
-        notes = (guarantee["text"], *notes)
-    said = bool(results.get("groups"))  # each group says its own
-    if "reason" in results and not said and (guarantee is None or results["reason"] not in guarantee["text"]):
-        notes = (results["reason"], *notes)
-    meaning = f"A set is {SCORES.get(results['score']['name'], ('', _ANY_SET))[1]}."
-    if conformal_words.are_intervals(results):
-        notes = (*notes, conformal_words.NO_ERROR)
-    return Sheet(
-        title=f"Sets that cover {results['level']:g}: {results['method']}, by {score(results)}",
-        head=("", "value"),
-        rows=_cells(rows),
-        notes=(meaning, *notes),
-        inner=_cells(inner),
-    )
-
-
-def _cells(rows: Sequence[tuple[str, str]]) -> tuple[tuple[Cell, ...], ...]:
-    return tuple((Cell(text=name), Cell(text=text)) for name, text in rows)
-
-
-def score(results: Entry) -> str:
-    """The conformity score in words, with its parameters.
-
-    Examples
-    --------
-    >>> score({"score": {"name": "raps", "parameters": [0.01, 5.0]}})
-    'RAPS (0.01, 5)'
-    >>> score({"score": {"name": "binary", "parameters": [2.0, 1.0, 1.0, 0.5], "calibrated": True}})
-    'calibrated class probability'
-    """
-    name, parameters = results["score"]["name"], results["score"].get("parameters", ())
-    if results["score"].get("calibrated"):
-        return f"calibrated {SCORES[name][0]}"
-    words = SCORES.get(name, (f"{name} scores",))[0]
-    return f"{words} ({', '.join(f'{one:g}' for one in parameters)})" if parameters else words
-
-
-def _ranks(results: Entry) -> list[tuple[str, str]]:
-    if results.get("pair") is None:
-        return []
-    local, server = results["pair"]
-    return [("ranks: of a client's scores, of the clients' values", f"{local:,}, {server:,}")]
-
-
-def _law(results: Entry) -> list[tuple[str, str]]:
-    """Mean, spread, and what is reached with which probability."""
-    law = results.get("coverage_law")
-    if law is None:
-        promised = (results.get("guarantee") or {}).get("coverage")
-        return [] if promised is None else [("coverage that is promised", f"{_AT_LEAST}{promised:.4f}")]
-    rows = [
-        ("coverage to expect" if law["exact"] else "coverage, at least", _mean(results, law)),
-        ("its standard deviation" + ("" if law["exact"] else " (of the bound)"), _spread(law)),
-        *((f"coverage exceeded in {often} calibrations", _reached(law, p)) for p, often in PROMISED.items()),
-    ]
-    probability = (results.get("guarantee") or {}).get("probability")
-    if probability is not None:
-        at_least = "" if law["exact"] else _AT_LEAST
-        rows.append((f"probability to cover at least {results['level']:g}", f"{at_least}{probability:.3f}"))
-    return rows
-
-
-def _mean(results: Entry, law: Entry) -> str:
-    """The mean of an exact law; of a bound what is promised, which allows for what noise hides too. Not rounded up."""
-    promised = (results.get("guarantee") or {}).get("coverage")
-    if law["exact"] or promised is None:
-        return _coverage(law, law["mean"])
-    return _coverage(law, math.floor(promised * 1e4 + 1e-9) / 1e4)
-
-
-def _coverage(law: Entry, value: float) -> str:
-    return f"{'' if law['exact'] else _AT_LEAST}{value:.4f}"
-
-
-def _spread(law: Entry) -> str:
-    return figures.error(law["standard_deviation"])
-
-
-def _reached(law: Entry, probability: float) -> str:
-    """The coverage that is reached with this probability: a quantile from the lower end."""
-    for one in law["quantiles"]:
-        if abs(1 - one["probability"] - probability) < 1e-9:
-            return _coverage(law, one["coverage"])
-    return "-"
-
-
-def _details(results: Entry) -> list[tuple[str, str]]:
-    """Whatever else a method says of itself in single numbers or words, by its name in the result."""
-    found = []
-    for name, value in results.items():
-        if not value or (name == "server_rank" and results.get("pair") is not None):
-            continue
-        if name not in _KNOWN and isinstance(value, int | float | str) and not isinstance(value, bool):
-            text = value if isinstance(value, str) else figures.amount(value)
-            found.append((name, text))
-    return found
-
-
-def groups(results: Entry) -> Sheet:
-    """One line per class or group: its threshold, and what is promised of it."""
-    entries = group_entries(results)
-    names = {"threshold": "threshold", "rows": "rows", "mean": "coverage", "spread": "its sd"}
-    named = [
-        (entry["group"], {"value": None, "reason": entry["reason"]}) for entry in entries if "reason" in entry
-    ]
-    return Sheet(
-        title=f"By {results['conditional']}",
-        head=(results["conditional"], *names.values(), *(f"in {often}" for often in PROMISED.values())),
-        rows=tuple(_group(entry) for entry in entries),
-        notes=(*_guarantees(entries), *reasons(named)),
-    )
-
-
-def _group(entry: Entry) -> tuple[Cell, ...]:
-    law, number = entry.get("coverage_law"), entry.get("rows")
-    said = ("-",) * (2 + len(PROMISED))
-    if law is not None:
-        said = (_coverage(law, law["mean"]), _spread(law), *(_reached(law, p) for p in PROMISED))
-    rows = "-" if number is None else f"{number:,.0f}"
-    return tuple(Cell(text=text) for text in (entry["group"], threshold(entry), rows, *said))
-
-
-def _guarantees(entries: Sequence[Entry]) -> tuple[str, ...]:
-    """What is promised of each group, if it is not the same for all."""
-    found: dict[str, list[str]] = {}
-    for entry in entries:
-        guarantee = entry.get("guarantee")
-        if guarantee is not None:
-            found.setdefault(_guarantee(guarantee), []).append(entry["group"])
-    if len(found) <= 1:
-        return ()
-    return reasons((name, {"value": None, "reason": text}) for text, names in found.items() for name in names)
-
-
-def _guarantee(guarantee: Entry) -> str:
-    if guarantee["kind"] == "none":
-        return "no coverage is guaranteed"
-    text = f"coverage of at least {guarantee['level']:g} ({guarantee['kind']}"
-    if guarantee.get("confidence") is not None:
-        text += f", with confidence {guarantee['confidence']:g}"
-    assumed = guarantee["assumption"]
-    return "everything is covered" if assumed is None else f"{text}), if {assumed}"
-
-
 class ConformalDocument(KindDocument):
     """Prediction sets."""
 
     use: ClassVar[str] = "Prediction sets"
 
-    def contents(self, document: Document) -> Iterator[Piece]:
-        """See `contents`."""
-        return contents(document)
+    def blocks(self, document: Document) -> Iterator[Block]:
+        """First what is promised of whom, and measured; then law, groups, held-out rows, other methods, sites.
+
+        Of sets that hold everything there is one sentence, and what other methods would have done.
+        """
+        results = document["results"]
+        if sets.holds_everything(results):
+            yield SentenceBlock(text=sets.why_everything(results))
+            yield from method_tables(results)
+            return
+        yield SentenceBlock(text=results["text"])
+        if plots.laws(results):
+            yield plots.coverage_laws(results)
+        yield promise(results)
+        if results.get("groups"):
+            yield groups(results)
+            yield plots.thresholds(results)
+        yield from held_out_blocks(document)
 
     def key_numbers(self, results: Results) -> Iterator[KeyNumber]:
         """Coverage and size; nothing where sets hold everything: what was counted is noise, and a sentence says it."""
         if self.is_vacuous(results):
             return
-        level, seen = f"{100 * results['level']:g}%", results.get("held_out") or {}
-        covered = seen.get("coverage")
+        level, held_out = f"{100 * results['level']:g}%", results.get("held_out") or {}
+        covered, law = held_out.get("coverage"), results.get("coverage_law")
         asked = level if results.get("conditional") == "class" else f"{level} over all"
-        for name, coverage in conformal_words.coverage_of_classes(results):
+        for name, coverage in sets.coverage_of_classes(results):
             yield metric_number(f"held-out coverage {name}; asked: {asked}", coverage)
         if covered is not None and covered["value"] is not None:
             number = metric_number(f"coverage {ON_HELD_OUT_ROWS}; asked: {level}", covered)
-            details = (number.detail, conformal_words.by_chance(results))
-            yield replace(number, detail="; ".join(filter(None, details)))
-        elif results.get("coverage_law"):
-            law = results["coverage_law"]
+            yield replace(number, detail="; ".join(filter(None, (number.detail, sets.by_chance(results)))))
+        elif law:
             text = f"{'' if law['exact'] else '≥ '}{law['mean']:.3f}"
             yield KeyNumber(label=f"coverage to expect; asked: {level}", text=text)
-        size = seen.get("mean_size")
+        size, name = held_out.get("mean_size"), sets.size_name(results)
         if size is not None and size["value"] is not None:
-            name, alike = conformal_words.size_name(results), conformal_words.is_exact(size)
-            if alike:
-                yield KeyNumber(label=name, text=conformal_words.size(size))
+            if sets.is_exact(size):
+                yield KeyNumber(label=name, text=sets.size(size))
             else:
                 yield metric_number(f"{name} {ON_HELD_OUT_ROWS}", size)
 
@@ -300,8 +131,8 @@ class ConformalDocument(KindDocument):
 
     def held_out_metrics(self, results: Results) -> Mapping[str, Any]:
         """The coverage of each of two classes, or of the worst of more."""
-        found = {} if self.is_vacuous(results) else conformal_words.classes(results)
-        if len(found) <= conformal_words.FEW_CLASSES:
+        found = {} if self.is_vacuous(results) else sets.classes(results)
+        if len(found) <= sets.FEW_CLASSES:
             return {f"coverage_class_{name}": entry["coverage"] for name, entry in found.items()}
         return {"coverage_worst_class": (results["held_out"]["worst_class"] or {}).get("coverage")}
 
@@ -318,10 +149,9 @@ class ConformalDocument(KindDocument):
         has_threshold = results.get("groups") or results.get("sites") or results.get("threshold") is not None
         if self.is_vacuous(results) or not has_threshold:
             return
-        what = "intervals" if conformal_words.are_intervals(results) else "sets"
-        own = ""
-        if results["score"].get("calibrated"):
-            own = "; give it the model's own scores, the calibrator is in it"
+        what = "intervals" if sets.are_intervals(results) else "sets"
+        calibrated = results["score"].get("calibrated")
+        own = "; give it the model's own scores, the calibrator is in it" if calibrated else ""
         yield (
             f"Predict {what} for new rows that cover {results['level']:g}, with {file}{own}:",
             f"fedassay apply {file} NEW.csv --out {name}.parquet",
@@ -329,4 +159,144 @@ class ConformalDocument(KindDocument):
 
     def is_vacuous(self, results: Results) -> bool:
         """Whether every set holds everything."""
-        return conformal_words.holds_everything(results)
+        return sets.holds_everything(results)
+
+
+# --- the promise ------------------------------------------------------------------------------------------------------
+
+
+def promise(results: Results) -> TableBlock:
+    """The threshold, and the law of what it covers; each group says its own."""
+    rows: list[tuple[str, str]] = []
+    notes = list(results.get("notes", ()))
+    guarantee = results.get("guarantee")
+    if guarantee is not None:
+        notes.insert(0, guarantee["text"])
+    if not results.get("groups"):
+        rows += [("threshold", threshold(results)), *_law(results)]
+        counted = {"rows": "rows that it was found on", "clients": "clients"}
+        rows += [(name, f"{results[of]:,.0f}") for of, name in counted.items() if results.get(of) is not None]
+        if "reason" in results and (guarantee is None or results["reason"] not in guarantee["text"]):
+            notes.insert(0, results["reason"])
+    details = [(name, _DETAILS.get(name, name.replace("_", " ")), text) for name, text in _details(results)]
+    rows += [(title, text) for name, title, text in details if name not in _INNER]
+    inner = [(title, text) for name, title, text in details if name in _INNER]
+    if results.get("pair") is not None:
+        local, server = results["pair"]
+        inner.insert(0, ("ranks: of a client's scores, of the clients' values", f"{local:,}, {server:,}"))
+    meaning = f"A set is {SCORES.get(results['score']['name'], ('', _ANY_SET))[1]}."
+    return table(
+        f"Sets that cover {results['level']:g}: {results['method']}, by {score(results)}",
+        ("", "value"),
+        rows,
+        notes=(meaning, *notes, sets.NO_ERROR if sets.are_intervals(results) else ""),
+        inner=inner,
+    )
+
+
+def score(results: Results) -> str:
+    """The conformity score in words, with its parameters.
+
+    Examples
+    --------
+    >>> score({"score": {"name": "raps", "parameters": [0.01, 5.0]}})
+    'RAPS (0.01, 5)'
+    >>> score({"score": {"name": "binary", "parameters": [2.0, 1.0, 1.0, 0.5], "calibrated": True}})
+    'calibrated class probability'
+    """
+    name, parameters = results["score"]["name"], results["score"].get("parameters", ())
+    if results["score"].get("calibrated"):
+        return f"calibrated {SCORES[name][0]}"
+    words = SCORES.get(name, (f"{name} scores",))[0]
+    return f"{words} ({', '.join(f'{one:g}' for one in parameters)})" if parameters else words
+
+
+def _law(results: Results) -> list[tuple[str, str]]:
+    """Mean, spread, and what is reached with which probability."""
+    law, guarantee = results.get("coverage_law"), results.get("guarantee") or {}
+    promised, probability = guarantee.get("coverage"), guarantee.get("probability")
+    if law is None:
+        return [] if promised is None else [("coverage that is promised", f"{_AT_LEAST}{promised:.4f}")]
+    # Of a bound, what is promised allows for what noise hides too; it is not rounded up.
+    mean = law["mean"] if law["exact"] or promised is None else math.floor(promised * 1e4 + 1e-9) / 1e4
+    rows = [
+        ("coverage to expect" if law["exact"] else "coverage, at least", _coverage(law, mean)),
+        (f"its standard deviation{'' if law['exact'] else ' (of the bound)'}", _spread(law)),
+        *((f"coverage exceeded in {often} calibrations", _reached(law, p)) for p, often in PROMISED.items()),
+    ]
+    if probability is not None:
+        at_least = "" if law["exact"] else _AT_LEAST
+        rows.append((f"probability to cover at least {results['level']:g}", f"{at_least}{probability:.3f}"))
+    return rows
+
+
+def _coverage(law: Entry, value: float) -> str:
+    return f"{'' if law['exact'] else _AT_LEAST}{value:.4f}"
+
+
+def _spread(law: Entry) -> str:
+    return figures.error(law["standard_deviation"])
+
+
+def _reached(law: Entry, probability: float) -> str:
+    """The coverage that is reached with this probability: a quantile from the lower end."""
+    reached = (
+        one["coverage"] for one in law["quantiles"] if abs(1 - one["probability"] - probability) < 1e-9
+    )
+    coverage = next(reached, None)
+    return "-" if coverage is None else _coverage(law, coverage)
+
+
+def _details(results: Results) -> Iterator[tuple[str, str]]:
+    """Whatever else a method says of itself in single numbers or words, by its name in the result."""
+    for name, value in results.items():
+        if not value or name in _KNOWN or (name == "server_rank" and results.get("pair") is not None):
+            continue
+        if isinstance(value, int | float | str) and not isinstance(value, bool):
+            yield name, value if isinstance(value, str) else figures.amount(value)
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def groups(results: Results) -> TableBlock:
+    """One line per class or group: its threshold, and what is promised of it."""
+    entries, by = sets.group_entries(results), results["conditional"]
+    without = [entry for entry in entries if "reason" in entry]
+    missing = reasons((entry["group"], {"value": None, "reason": entry["reason"]}) for entry in without)
+    often = (f"in {often}" for often in PROMISED.values())
+    return table(
+        f"By {by}",
+        (by, "threshold", "rows", "coverage", "its sd", *often),
+        (_group(entry) for entry in entries),
+        notes=(*_guarantees(entries), *missing),
+    )
+
+
+def _group(entry: Entry) -> tuple[str, ...]:
+    law, number = entry.get("coverage_law"), entry.get("rows")
+    promised = ("-",) * (2 + len(PROMISED))
+    if law is not None:
+        promised = (_coverage(law, law["mean"]), _spread(law), *(_reached(law, p) for p in PROMISED))
+    rows = "-" if number is None else f"{number:,.0f}"
+    return (entry["group"], threshold(entry), rows, *promised)
+
+
+def _guarantees(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """What is promised of each group, if it is not the same for all."""
+    named = [
+        (entry["group"], {"value": None, "reason": _guarantee(entry["guarantee"])})
+        for entry in entries
+        if entry.get("guarantee") is not None
+    ]
+    return () if len({entry["reason"] for _, entry in named}) <= 1 else reasons(named)
+
+
+def _guarantee(guarantee: Entry) -> str:
+    if guarantee["kind"] == "none":
+        return "no coverage is guaranteed"
+    text = f"coverage of at least {guarantee['level']:g} ({guarantee['kind']}"
+    if guarantee.get("confidence") is not None:
+        text += f", with confidence {guarantee['confidence']:g}"
+    assumed = guarantee["assumption"]
+    return "everything is covered" if assumed is None else f"{text}), if {assumed}"

@@ -1,17 +1,25 @@
-"""A distribution function as tables and plots, with its band. Reads only the result's JSON."""
+"""What a document shows of a distribution function: the curve with its band, its quantiles, and both classes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import altair as alt
 
 from fedassay.documents import curves, figures, plots
-from fedassay.documents.kind import KindDocument, Results
+from fedassay.documents.blocks import (
+    Block,
+    CurveBlock,
+    Document,
+    KeyNumber,
+    Results,
+    TableBlock,
+    reasons,
+    table,
+)
+from fedassay.documents.kind import KindDocument
 from fedassay.documents.palette import BAND_OPACITY, BLUE, INK, MUTED, RED
-from fedassay.documents.sheet import Cell, Document, Figure, KeyNumber, Piece, Sheet, reasons
 
 ALL_SHOWN = 16
 """Curves of up to so many points are printed in full, of others as many points as `SOME_SHOWN`."""
@@ -21,47 +29,67 @@ SOME_SHOWN = 10
 MOST_DRAWN = 1024
 """Points of a plot: more than it has pixels."""
 
-POSITIVE, NEGATIVE = RED, BLUE
+_MOST_QUANTILES = 3
 _WIDTH, _HEIGHT = 420, 300
 
 
-def contents(document: Document) -> Iterator[Sheet | Figure]:
-    """The curve, its quantiles, and with labels the ROC curve."""
-    results = document["results"]
-    yield Figure(draw=partial(overview, document), alternative=alternative(document))
-    if results["quantiles"]:
+class DistributionDocument(KindDocument):
+    """Distribution function of a scalar."""
+
+    def blocks(self, document: Document) -> Iterator[Block]:
+        """The curve, its quantiles, and with labels the ROC curve."""
+        results = document["results"]
+        yield distribution(document)
+        if results["quantiles"]:
+            yield quantiles(document)
+        yield points_table(document)
+        if "roc_auc" in results:
+            yield _classes(results)
+
+    def key_numbers(self, results: Results) -> Iterator[KeyNumber]:
+        """The first quantiles."""
+        for entry in results["quantiles"][:_MOST_QUANTILES]:
+            label = f"quantile {entry['quantile']:g}"
+            if entry["value"] is None:
+                yield KeyNumber(label=label, text="", reason=str(entry.get("reason", "there is none")))
+                continue
+            low, high, width = _ends(entry)
+            ends = "" if width is None else _between(low, high, width)
+            yield KeyNumber(label=label, text=figures.amount(entry["value"], width=width), detail=ends)
+
+    def assumptions(self, results: Results) -> Iterator[str]:
+        """Independent rows, and nothing else."""
+        yield "Rows are independent draws from one population; nothing else is assumed of the values."
+
+
+class QuantilesDocument(DistributionDocument):
+    """Quantiles that were found by search."""
+
+    def blocks(self, document: Document) -> Iterator[Block]:
+        """The quantiles, of a curve that was never released."""
         yield quantiles(document)
-    yield curve(document)
-    if "roc_auc" in results:
-        yield classes(results)
 
 
-def curve(document: Document) -> Sheet:
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def points_table(document: Document) -> TableBlock:
     """The distribution function at some of its points."""
     results = document["results"]
-    title = f"Distribution of {_value(document)}"
-    head = (
-        "up to",
-        "share of rows",
-        f"{results['level']:.0%} band, all points at once",
-        "sampling",
-        "privacy",
+    band = f"{results['level']:.0%} band, all points at once"
+    rows: list[tuple[str, ...]] = []
+    for place in places(len(results["points"])) if results["values"] else ():
+        point, value, low, high = (results[name][place] for name in ("points", "values", "lower", "upper"))
+        errors = (results["standard_error"][name][place] for name in ("sampling", "privacy"))
+        metric = {"value": value, "interval": [low, high]}
+        texts = (figures.amount(point), figures.value(metric), figures.interval(metric))
+        rows.append((*texts, *map(figures.error, errors)))
+    return table(
+        f"Distribution of {_value(document)}",
+        ("up to", "share of rows", band, "sampling", "privacy"),
+        rows,
+        notes=(_made(results) if rows else results["reason"], *results["notes"]),
     )
-    if not results["values"]:
-        return Sheet(title=title, head=head, rows=(), notes=(results["reason"], *results["notes"]))
-    columns = [results[name] for name in ("points", "values", "lower", "upper")]
-    columns += [results["standard_error"][name] for name in ("sampling", "privacy")]
-    rows = tuple(_row(*(column[place] for column in columns)) for place in places(len(results["points"])))
-    return Sheet(title=title, head=head, rows=rows, notes=(_made(document), *results["notes"]))
-
-
-def _row(
-    point: float, value: float, lower: float, upper: float, sampling: float, privacy: float
-) -> tuple[Cell, ...]:
-    band = {"value": value, "interval": [lower, upper]}
-    texts = (figures.amount(point), figures.value(band), figures.interval(band))
-    errors = (figures.error(sampling), figures.error(privacy))
-    return tuple(Cell(text=text) for text in (*texts, *errors))
 
 
 def places(count: int) -> list[int]:
@@ -77,9 +105,9 @@ def places(count: int) -> list[int]:
     return [round(step * count / SOME_SHOWN) - 1 for step in range(1, 1 + SOME_SHOWN)]
 
 
-def _made(document: Document) -> str:
+def _made(results: Results) -> str:
     """How the curve was made, such as ``1,024 points (uniform); mechanism tree, smoothing isotonic.``"""
-    results, grid = document["results"], document["results"]["grid"]
+    grid = results["grid"]
     some = "" if len(results["points"]) <= ALL_SHOWN else f", {SOME_SHOWN} of them shown"
     points = f"{figures.counted(grid['points'], 'point')} ({grid['spacing']}){some}"
     if results["mechanism"] == "none":
@@ -91,24 +119,24 @@ def _value(document: Document) -> str:
     return str(document["parameters"].get("value", "the values"))
 
 
-def quantiles(document: Document) -> Sheet:
+def quantiles(document: Document) -> TableBlock:
     """The quantiles that were asked for."""
     results = document["results"]
-    named = [(f"quantile {entry['quantile']:g}", entry) for entry in results["quantiles"]]
-    notes = tuple(dict.fromkeys(f"{name}: {entry['reason']}" for name, entry in named if "reason" in entry))
-    return Sheet(
-        title=f"Quantiles of {_value(document)}",
-        head=("quantile", "value", f"{results['level']:.0%} interval"),
-        rows=tuple(_quantile(entry) for _, entry in named),
-        notes=notes,
-    )
+    rows, notes = [], []
+    for entry in results["quantiles"]:
+        low, high, width = _ends(entry)
+        value = figures.amount(entry["value"], width=width)
+        rows.append((f"{entry['quantile']:g}", value, _between(low, high, width)))
+        if "reason" in entry:
+            notes.append(f"quantile {entry['quantile']:g}: {entry['reason']}")
+    head = ("quantile", "value", f"{results['level']:.0%} interval")
+    return table(f"Quantiles of {_value(document)}", head, rows, notes=dict.fromkeys(notes))
 
 
-def _quantile(entry: Mapping[str, Any]) -> tuple[Cell, ...]:
+def _ends(entry: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
+    """Both ends of an interval and its width; an end where nothing is known is None."""
     low, high = entry["interval"] or (None, None)
-    width = None if low is None or high is None else high - low
-    value = figures.amount(entry["value"], width=width)
-    return Cell(text=f"{entry['quantile']:g}"), Cell(text=value), Cell(text=_between(low, high, width))
+    return low, high, None if low is None or high is None else high - low
 
 
 def _between(low: float | None, high: float | None, width: float | None) -> str:
@@ -122,18 +150,14 @@ def _between(low: float | None, high: float | None, width: float | None) -> str:
     return f"{figures.amount(low, width=width)} to {figures.amount(high, width=width)}"
 
 
-def classes(results: Mapping[str, Any]) -> Sheet:
+def _classes(results: Results) -> TableBlock:
     """How many rows each class has, and how well the value tells them apart."""
     counts = {name: results[name]["rows"] for name in ("positives", "negatives")}
     auc = results["roc_auc"]
     rows = [(name, *_count(metric)) for name, metric in counts.items()]
-    rows += [("ROC AUC", figures.value(auc), figures.interval(auc))]
-    return Sheet(
-        title="Classes",
-        head=("", "value", f"{auc['level']:.0%} interval"),
-        rows=tuple(tuple(Cell(text=text) for text in row) for row in rows),
-        notes=reasons([*counts.items(), ("ROC AUC", auc)]),
-    )
+    rows.append(("ROC AUC", figures.value(auc), figures.interval(auc)))
+    notes = reasons([*counts.items(), ("ROC AUC", auc)])
+    return table("Classes", ("", "value", f"{auc['level']:.0%} interval"), rows, notes=notes)
 
 
 def _count(metric: Mapping[str, Any]) -> tuple[str, str]:
@@ -144,15 +168,21 @@ def _count(metric: Mapping[str, Any]) -> tuple[str, str]:
     return f"{metric['value']:,.0f}", "" if low == high else f"{low:,.0f} to {high:,.0f}"
 
 
-# --- plots ----------------------------------------------------------------------------------------------
+# --- plots ------------------------------------------------------------------------------------------------------------
 
 
-def overview(document: Document) -> alt.TopLevelMixin:
+def distribution(document: Document) -> CurveBlock:
     """The curve with its band and quantiles; with labels, the curves of both classes and the ROC curve."""
     results = document["results"]
+    known = [entry for entry in results["quantiles"] if entry["value"] is not None]
+    text = ", ".join(f"quantile {one['quantile']:g} at {figures.amount(one['value'])}" for one in known)
+    text = f"Distribution function with its band{': ' + text if text else ''}"
     if "roc_curve" not in results:
-        return plots.framed(distribution_plot(document))
-    return plots.framed(alt.hconcat(classes_plot(document), curves.roc(results)))
+        return CurveBlock(draw=lambda: distribution_plot(document), alternative=text)
+    return CurveBlock(
+        draw=lambda: alt.hconcat(_classes_plot(document), curves.roc(results).draw()),
+        alternative=f"{text}; ROC curve, AUC {figures.value(results['roc_auc'])}",
+    )
 
 
 def distribution_plot(document: Document) -> alt.LayerChart:
@@ -161,18 +191,18 @@ def distribution_plot(document: Document) -> alt.LayerChart:
     title = f"Distribution of {_value(document)}"
     if not results["values"]:
         return plots.empty(title, results["reason"])
-    rules = _quantile_rules(document)
+    rules = _quantile_rules(results)
     marked = "; dots: quantiles with their intervals" if rules else ""
     words = plots.titled(title, f"{results['level']:.0%} band for all points at once{marked}")
     layers = _curve(document, results, BLUE) + rules
     return alt.layer(*layers).properties(width=_WIDTH, height=_HEIGHT, title=words)
 
 
-def classes_plot(document: Document) -> alt.LayerChart:
+def _classes_plot(document: Document) -> alt.LayerChart:
     """The distribution functions of positives and negatives, each with its band."""
     results = document["results"]
     layers = []
-    for name, colour in (("positives", POSITIVE), ("negatives", NEGATIVE)):
+    for name, colour in (("positives", RED), ("negatives", BLUE)):
         if results[name]["values"]:
             layers += _curve(document, results[name], colour)
     title = f"Distribution of {_value(document)}"
@@ -182,24 +212,20 @@ def classes_plot(document: Document) -> alt.LayerChart:
     return alt.layer(*layers).properties(width=_HEIGHT, height=_HEIGHT, title=words)
 
 
-def _curve(document: Document, results: Mapping[str, Any], colour: str) -> list[alt.Chart]:
+def _curve(document: Document, curve: Results, colour: str) -> list[alt.Chart]:
     """A line with its band; where points are few, each with a bar, and steps: nothing is known between them."""
     points = document["results"]["points"]
-    columns = (points, results["values"], results["lower"], results["upper"])
-    values = [
-        dict(zip(("point", "value", "lower", "upper"), (column[i] for column in columns), strict=True))
-        for i in thinned(len(points), MOST_DRAWN)
-    ]
-    base = alt.Chart(alt.Data(values=values))
-    x = alt.X("point:Q", title=_value(document), scale=_scale(document), axis=alt.Axis(tickCount=7))
-    y = plots.unit("value:Q", "share of rows up to here", channel=alt.Y)
+    every = plots.points({**curve, "points": points}, "points", "values", "lower", "upper")
+    base = alt.Chart(alt.Data(values=[every[place] for place in thinned(len(every), MOST_DRAWN)]))
+    x = alt.X("points:Q", title=_value(document), scale=_scale(document), axis=alt.Axis(tickCount=7))
+    y = plots.unit("values:Q", "share of rows up to here", channel=alt.Y)
     ends = {"x": x, "y": alt.Y("lower:Q"), "y2": "upper:Q"}
     if len(points) > ALL_SHOWN:
         band = base.mark_area(color=colour, opacity=BAND_OPACITY, clip=True).encode(**ends)
-        return [band, base.mark_line(color=colour, clip=True).encode(x=x, y=y, order="point:Q")]
+        return [band, base.mark_line(color=colour, clip=True).encode(x=x, y=y, order="points:Q")]
     bars = base.mark_rule(color=colour, opacity=0.4, strokeWidth=6).encode(**ends)
     steps = base.mark_line(color=colour, interpolate="step-after", point=alt.OverlayMarkDef(color=colour))
-    return [bars, steps.encode(x=x, y=y, order="point:Q")]
+    return [bars, steps.encode(x=x, y=y, order="points:Q")]
 
 
 def _scale(document: Document) -> alt.Scale:
@@ -212,22 +238,21 @@ def _scale(document: Document) -> alt.Scale:
     return alt.Scale(domain=[low - room, high + room], nice=False, zero=False)
 
 
-def _quantile_rules(document: Document) -> list[alt.Chart]:
+def _quantile_rules(results: Results) -> list[alt.Chart]:
     """A dashed rule at the value of each quantile, and a bar over its interval at its height."""
-    entries = [entry for entry in document["results"]["quantiles"] if entry["value"] is not None]
-    if not entries:
+    points, marks = results["points"], []
+    for entry in results["quantiles"]:
+        if entry["value"] is not None:
+            low, high = entry["interval"] or (entry["value"], entry["value"])
+            ends = {"from": points[0] if low is None else low, "to": points[-1] if high is None else high}
+            marks.append({"points": entry["value"], "value": entry["quantile"], **ends})
+    if not marks:
         return []
-    points = document["results"]["points"]
-    marks = []
-    for entry in entries:
-        low, high = entry["interval"] or (entry["value"], entry["value"])
-        ends = {"from": points[0] if low is None else low, "to": points[-1] if high is None else high}
-        marks.append({"point": entry["value"], "value": entry["quantile"], **ends})
     base = alt.Chart(alt.Data(values=marks))
     y = alt.Y("value:Q", scale=alt.Scale(domain=[0, 1]))
-    rules = base.mark_rule(color=MUTED, strokeDash=[4, 4], clip=True).encode(x="point:Q")
+    rules = base.mark_rule(color=MUTED, strokeDash=[4, 4], clip=True).encode(x="points:Q")
     bars = base.mark_rule(color=INK, strokeWidth=3, clip=True).encode(x="from:Q", x2="to:Q", y=y)
-    dots = base.mark_point(color=INK, filled=True, size=40, clip=True).encode(x="point:Q", y=y)
+    dots = base.mark_point(color=INK, filled=True, size=40, clip=True).encode(x="points:Q", y=y)
     return [rules, bars, dots]
 
 
@@ -242,50 +267,3 @@ def thinned(count: int, most: int) -> list[int]:
     if count <= most:
         return list(range(count))
     return [round(step * (count - 1) / (most - 1)) for step in range(most)]
-
-
-def alternative(document: Document) -> str:
-    """The plot in words."""
-    results = document["results"]
-    found = [entry for entry in results["quantiles"] if entry["value"] is not None]
-    words = ", ".join(
-        f"quantile {entry['quantile']:g} at {figures.amount(entry['value'])}" for entry in found
-    )
-    roc = f"; ROC curve, AUC {figures.value(results['roc_auc'])}" if "roc_auc" in results else ""
-    return f"Distribution function with its band{': ' + words if words else ''}{roc}"
-
-
-class DistributionDocument(KindDocument):
-    """Distribution function of a scalar."""
-
-    def contents(self, document: Document) -> Iterator[Piece]:
-        """See `contents`."""
-        return contents(document)
-
-    def key_numbers(self, results: Results) -> Iterator[KeyNumber]:
-        """The first quantiles."""
-        for entry in results["quantiles"][:_MOST_QUANTILES]:
-            label = f"quantile {entry['quantile']:g}"
-            if entry["value"] is None:
-                yield KeyNumber(label=label, text="", reason=str(entry.get("reason", "there is none")))
-                continue
-            low, high = entry["interval"] or (None, None)
-            width = None if low is None or high is None else high - low
-            ends = [] if width is None else [figures.amount(end, width=width) for end in (low, high)]
-            text = figures.amount(entry["value"], width=width)
-            yield KeyNumber(label=label, text=text, detail=" to ".join(ends))
-
-    def assumptions(self, results: Results) -> Iterator[str]:
-        """Independent rows, and nothing else."""
-        yield "Rows are independent draws from one population; nothing else is assumed of the values."
-
-
-class QuantilesDocument(DistributionDocument):
-    """Quantiles that were found by search."""
-
-    def contents(self, document: Document) -> Iterator[Piece]:
-        """The quantiles, of a curve that was never released."""
-        yield quantiles(document)
-
-
-_MOST_QUANTILES = 3

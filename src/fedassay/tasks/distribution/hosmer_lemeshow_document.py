@@ -1,20 +1,20 @@
-"""A Hosmer-Lemeshow test in a report. Reads only the result's JSON."""
+"""What a document shows of a Hosmer-Lemeshow test."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from fedassay.documents import figures, goodness
-from fedassay.documents.kind import FROZEN_MODEL, INDEPENDENT_ROWS, ON_ALL_ROWS, KindDocument, Results
-from fedassay.documents.sheet import Document, KeyNumber, Piece
+from fedassay.documents.blocks import Block, Document, KeyNumber, Results
+from fedassay.documents.kind import FROZEN_MODEL, INDEPENDENT_ROWS, ON_ALL_ROWS, KindDocument
 
 
 class HosmerLemeshowDocument(KindDocument):
     """Hosmer-Lemeshow test of a binary classifier."""
 
-    def contents(self, document: Document) -> Iterator[Piece]:
-        """See `contents`."""
-        return goodness.contents(document)
+    def blocks(self, document: Document) -> Iterator[Block]:
+        """Observed beside expected rates, then the groups and what the test means."""
+        return goodness.goodness_blocks(document)
 
     def key_numbers(self, results: Results) -> Iterator[KeyNumber]:
         """The p-value."""
@@ -23,11 +23,8 @@ class HosmerLemeshowDocument(KindDocument):
         if test["value"] is None or test["p_value"] is None:
             yield KeyNumber(label=label, text="", reason=str(test["reason"]))
             return
-        yield KeyNumber(
-            label=label,
-            text=figures.p_equals(test["p_value"]),
-            detail=goodness.THIN if goodness.is_thin(test) else "",
-        )
+        detail = goodness.THIN if goodness.is_thin(test) else ""
+        yield KeyNumber(label=label, text=figures.p_equals(test["p_value"]), detail=detail)
 
     def assumptions(self, results: Results) -> Iterator[str]:
         """Independent rows and a frozen model."""

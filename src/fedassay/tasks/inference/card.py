@@ -14,6 +14,7 @@ INFER = KindCard(
     task=Named("fedassay.tasks.inference.infer:Infer"),
     parameters=Named("fedassay.tasks.inference.parameters:InferParameters"),
     document=Named("fedassay.tasks.inference.document:RegressionDocument"),
+    results=Named("fedassay.tasks.inference.results:RegressionResults"),
     forecast=Named("fedassay.planning.study_forecast_rows:InferenceForecast"),
     columns=("features", "target"),
     rules=Named("fedassay.tasks.inference.study_rules:RegressionRules"),

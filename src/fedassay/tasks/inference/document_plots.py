@@ -1,4 +1,4 @@
-"""The plots of a regression: coefficients, odds ratios, intervals that shrink. Reads only the JSON."""
+"""The plots of a regression: coefficients, odds ratios, intervals that shrink; each drawn and in words."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import altair as alt
 
 from fedassay.documents import figures, plots
+from fedassay.documents.blocks import CurveBlock, Results, missing
 from fedassay.documents.palette import BAND, BAND_OPACITY, BLUE
 
 Entry = Mapping[str, Any]
@@ -28,14 +29,13 @@ _WIDTH, _STEP = 320, 20
 _SIDE, _HEIGHT = 220, 150
 
 
-def slopes(results: Entry) -> list[Entry]:
+def slopes(results: Results) -> list[Entry]:
     """The coefficients of features, or the intercept if there is nothing else; the first ones of many."""
     entries = results["coefficients"]
-    found = [entry for entry in entries if entry["name"] != _INTERCEPT] or list(entries)
-    return found[:MOST_LINES]
+    return ([entry for entry in entries if entry["name"] != _INTERCEPT] or list(entries))[:MOST_LINES]
 
 
-def scales_differ(results: Entry) -> bool:
+def scales_differ(results: Results) -> bool:
     """Whether intervals are too different in width for one axis."""
     widths = [entry["interval"][1] - entry["interval"][0] for entry in slopes(results)]
     wide = [width for width in widths if width > 0]
@@ -45,65 +45,54 @@ def scales_differ(results: Entry) -> bool:
 # --- coefficients -----------------------------------------------------------------------------------------------------
 
 
-def forest_plot(results: Entry) -> alt.LayerChart:
+def coefficients(results: Results) -> CurveBlock:
     """Every coefficient with its interval: in the data's units, or in standard errors if scales differ much."""
+    entries, reason = slopes(results), results["coefficients"][0].get("reason", "")
     if results["coefficients"][0]["interval"] is None:
-        return plots.empty("Coefficients", results["coefficients"][0]["reason"])
-    entries, scaled = slopes(results), scales_differ(results)
-    units = {entry["name"]: entry["standard_error"] if scaled else 1.0 for entry in entries}
-    marks = [
-        {
-            "name": entry["name"],
-            "value": entry["value"] / units[entry["name"]],
-            "low": entry["interval"][0] / units[entry["name"]],
-            "high": entry["interval"][1] / units[entry["name"]],
-        }
-        for entry in entries
-        if units[entry["name"]] > 0
-    ]
-    what = "coefficient, in its standard errors" if scaled else "coefficient"
-    title = f"Coefficients with {_level(entries)} intervals"
-    return _lines(
-        marks,
-        alt.X("low:Q", title=what, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6)),
-        title,
-        at=0.0,
-    )
-
-
-def _lines(marks: list[dict[str, Any]], x: alt.X, title: str, *, at: float) -> alt.LayerChart:
-    order = [mark["name"] for mark in marks]
-    y = plots.named(order)
-    base = alt.Chart(alt.Data(values=marks))
-    rule = plots.level_rule(at, axis="x")
-    bars = base.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, x2="high:Q", y=y)
-    points = base.mark_point(filled=True, size=50, opacity=1, color=BLUE).encode(x="value:Q", y=y)
-    drawn = alt.layer(rule, bars, points)
-    size = {"width": _WIDTH, "height": _STEP * max(1, len(order))}
-    return plots.framed(drawn.properties(title=plots.titled(title), **size))
-
-
-def forest_alternative(results: Entry) -> str:
-    """The plot in words."""
-    if results["coefficients"][0]["interval"] is None:
-        reason = results["coefficients"][0]["reason"]
-        if results["coefficients"][0]["value"] is None:
-            return f"No coefficients. {reason}"
-        said = (f"{entry['name']} {figures.amount(entry['value'])}" for entry in slopes(results))
-        return f"Coefficients without intervals: {'; '.join(said)}. {reason}"
-    said = (
-        f"{entry['name']} {_amount(entry['value'], entry['interval'])} "
-        f"({_amount(entry['interval'][0], entry['interval'])} to {_amount(entry['interval'][1], entry['interval'])})"
-        for entry in slopes(results)
-    )
+        text = "; ".join(f"{entry['name']} {figures.amount(entry['value'])}" for entry in entries)
+        without = (
+            f"Coefficients without intervals: {text}"
+            if entries[0]["value"] is not None
+            else "No coefficients"
+        )
+        return missing("Coefficients", reason, f"{without}. {reason}")
+    text = "; ".join(f"{entry['name']} {_told(entry['value'], *entry['interval'])}" for entry in entries)
     units = ", drawn in standard errors because their scales differ" if scales_differ(results) else ""
-    return f"Coefficients with intervals{units}: {'; '.join(said)}."
+    return CurveBlock(
+        draw=lambda: _coefficients(entries, scaled=scales_differ(results)),
+        alternative=f"Coefficients with intervals{units}: {text}.",
+    )
+
+
+def _coefficients(entries: Sequence[Entry], *, scaled: bool) -> alt.LayerChart:
+    marks = []
+    for entry in entries:
+        unit = entry["standard_error"] if scaled else 1.0
+        if unit > 0:
+            low, high = (end / unit for end in entry["interval"])
+            metric = {"value": entry["value"] / unit, "interval": (low, high)}
+            marks.append(plots.interval_mark(entry["name"], metric))
+    title = "coefficient, in its standard errors" if scaled else "coefficient"
+    x = alt.X("low:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6))
+    return _lines(marks, x, f"Coefficients with {_level(entries)} intervals", at=0.0)
+
+
+def _lines(marks: Sequence[Entry | None], x: alt.X, title: str, *, at: float) -> alt.LayerChart:
+    known = [mark for mark in marks if mark is not None]
+    lines = plots.intervals(known, x, [mark["name"] for mark in known], at=at, step=_STEP)
+    return lines.properties(title=plots.titled(title), width=_WIDTH)
+
+
+def _told(value: float | None, low: float | None, high: float | None) -> str:
+    width = None if low is None or high is None else high - low
+    shown = [figures.amount(number, width=width) for number in (value, low, high)]
+    return f"{shown[0]} ({shown[1]} to {shown[2]})"
 
 
 # --- odds ratios ------------------------------------------------------------------------------------------------------
 
 
-def odds(results: Entry) -> list[Entry]:
+def odds(results: Results) -> list[Entry]:
     """The coefficients of features that have an odds ratio with an interval."""
     return [
         entry
@@ -112,85 +101,72 @@ def odds(results: Entry) -> list[Entry]:
     ]
 
 
-def odds_plot(results: Entry) -> alt.LayerChart:
+def odds_ratios(results: Results) -> CurveBlock:
     """Odds ratios with their intervals on a logarithmic axis; those that no float can hold are left out."""
-    marks = [
-        {"name": entry["name"], "value": ratio["value"], "low": low, "high": high}
-        for entry in odds(results)
-        for ratio in [entry["odds_ratio"]]
-        for low, high in [ratio["interval"]]
-        if None not in (ratio["value"], low, high) and min(ratio["value"], low, high) > 0
+    ratios = {entry["name"]: entry["odds_ratio"] for entry in odds(results)}
+    text = "; ".join(f"{name} {_told(ratio['value'], *ratio['interval'])}" for name, ratio in ratios.items())
+    return CurveBlock(
+        draw=lambda: _odds_ratios(ratios, f"Odds ratios with {_level(odds(results))} intervals"),
+        alternative=f"Odds ratios with intervals on a logarithmic axis: {text}.",
+    )
+
+
+def _odds_ratios(ratios: Mapping[str, Entry], title: str) -> alt.LayerChart:
+    finite = [
+        plots.interval_mark(name, ratio)
+        for name, ratio in ratios.items()
+        if all(number is not None and number > 0 for number in (ratio["value"], *ratio["interval"]))
     ]
+    # All of them and 1, with room at both ends.
+    logs = [0.0, *(math.log(mark[end]) for mark in finite if mark for end in ("low", "high"))]
+    room = 0.05 * (max(logs) - min(logs)) or 0.1
+    domain = [math.exp(min(logs) - room), math.exp(max(logs) + room)]
     x = alt.X(
         "low:Q",
         title="odds ratio for one unit more (logarithmic)",
-        scale=alt.Scale(type="log", zero=False, nice=False, domain=_odds_domain(marks)),
+        scale=alt.Scale(type="log", zero=False, nice=False, domain=domain),
         axis=alt.Axis(tickCount=8, format="~g"),
     )
-    return _lines(marks, x, f"Odds ratios with {_level(odds(results))} intervals", at=1.0)
-
-
-def _odds_domain(marks: Sequence[Entry]) -> list[float]:
-    """All of them and 1, with room at both ends."""
-    logs = [0.0, *(math.log(mark[end]) for mark in marks for end in ("low", "high"))]
-    room = 0.05 * (max(logs) - min(logs)) or 0.1
-    return [math.exp(min(logs) - room), math.exp(max(logs) + room)]
-
-
-def odds_alternative(results: Entry) -> str:
-    """The plot in words."""
-    said = []
-    for entry in odds(results):
-        value, (low, high) = entry["odds_ratio"]["value"], entry["odds_ratio"]["interval"]
-        width = None if None in (low, high) else high - low
-        shown = [figures.amount(number, width=width) for number in (value, low, high)]
-        said.append(f"{entry['name']} {shown[0]} ({shown[1]} to {shown[2]})")
-    return f"Odds ratios with intervals on a logarithmic axis: {'; '.join(said)}."
+    return _lines(finite, x, title, at=1.0)
 
 
 # --- intervals over rounds --------------------------------------------------------------------------------------------
 
 
-def path_plot(results: Entry) -> alt.ConcatChart:
-    """How the estimate and its interval changed with the rounds, one panel per coefficient."""
-    panels = [_panel(results, place) for place in _shown(results)]
-    title = plots.titled("Intervals over the rounds")
-    return plots.framed(alt.concat(*panels, columns=3).properties(title=title))
+def path(results: Results) -> CurveBlock:
+    """How the estimate and its interval changed with the rounds, one panel per coefficient, features first."""
+    entries, rounds = results["coefficients"], results["path"]
+    places = sorted(range(len(entries)), key=lambda place: entries[place]["name"] == _INTERCEPT)[:MOST_PATHS]
+    first, last = rounds[0], rounds[-1]
+    text = "; ".join(
+        f"{entries[place]['name']} {figures.error(first['standard_errors'][place])} to "
+        f"{figures.error(last['standard_errors'][place])}"
+        for place in places
+    )
+    return CurveBlock(
+        draw=lambda: alt.concat(*(_panel(entries[at], rounds, at) for at in places), columns=3).properties(
+            title=plots.titled("Intervals over the rounds")
+        ),
+        alternative=f"Estimates with intervals over the rounds. Standard errors from round {first['round']} to round "
+        f"{last['round']}: {text}.",
+    )
 
 
-def _shown(results: Entry) -> list[int]:
-    """The places of coefficients that have a panel: features first."""
-    names = [entry["name"] for entry in results["coefficients"]]
-    places = sorted(range(len(names)), key=lambda place: names[place] == _INTERCEPT)
-    return places[:MOST_PATHS]
-
-
-def _panel(results: Entry, place: int) -> alt.LayerChart:
-    entry = results["coefficients"][place]
-    reach = _critical(entry)
-    points = [
-        {
-            "round": at["round"],
-            "value": at["values"][place],
-            "low": at["values"][place] - reach * at["standard_errors"][place],
-            "high": at["values"][place] + reach * at["standard_errors"][place],
-        }
-        for at in results["path"]
-    ]
+def _panel(entry: Entry, rounds: Sequence[Entry], place: int) -> alt.LayerChart:
+    """One coefficient; as many standard errors as the final interval reaches are drawn for all rounds."""
+    error = entry["standard_error"]
+    reach = float((entry["interval"][1] - entry["value"]) / error) if error else 0.0
+    points = []
+    for at in rounds:
+        value, half = at["values"][place], reach * at["standard_errors"][place]
+        points.append({"round": at["round"], "value": value, "low": value - half, "high": value + half})
     scale = alt.Scale(zero=False, nice=True, domain=_domain(points))
     base = alt.Chart(alt.Data(values=points))
     x = alt.X("round:Q", title="round", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(tickCount=4))
-    band = base.mark_area(color=BAND, opacity=BAND_OPACITY, clip=True).encode(
-        x=x, y=alt.Y("low:Q", title=None, scale=scale), y2="high:Q"
-    )
+    band = base.mark_area(color=BAND, opacity=BAND_OPACITY, clip=True)
+    band = band.encode(x=x, y=alt.Y("low:Q", title=None, scale=scale), y2="high:Q")
     line = base.mark_line(color=BLUE, clip=True).encode(x=x, y=alt.Y("value:Q", scale=scale), order="round:Q")
     return alt.layer(band, line).properties(width=_SIDE, height=_HEIGHT, title=entry["name"])
-
-
-def _critical(entry: Entry) -> float:
-    """How many standard errors the final interval reaches; the same is drawn for all rounds."""
-    error = entry["standard_error"]
-    return float((entry["interval"][1] - entry["value"]) / error) if error else 0.0
 
 
 def _domain(points: Sequence[Entry]) -> list[float]:
@@ -202,23 +178,5 @@ def _domain(points: Sequence[Entry]) -> list[float]:
     return [low, high] if low < high else [last["value"] - room, last["value"] + room]
 
 
-def path_alternative(results: Entry) -> str:
-    """The plot in words."""
-    first, last = results["path"][0], results["path"][-1]
-    said = (
-        f"{results['coefficients'][place]['name']} {figures.error(first['standard_errors'][place])} to "
-        f"{figures.error(last['standard_errors'][place])}"
-        for place in _shown(results)
-    )
-    return (
-        f"Estimates with intervals over the rounds. Standard errors from round {first['round']} to round "
-        f"{last['round']}: {'; '.join(said)}."
-    )
-
-
 def _level(entries: Sequence[Entry]) -> str:
     return f"{100 * entries[0]['level']:g}%"
-
-
-def _amount(value: float, interval: Sequence[float]) -> str:
-    return figures.amount(value, width=interval[1] - interval[0])

@@ -27,7 +27,7 @@ from multiclass_rows import drawn
 from simulated_clients import clients_of
 from softmax_rows import binned_error
 
-SCHEMA = json.loads((files("fedassay") / "reports" / "result.schema.json").read_text())
+SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 SITES, CLASSES, SEED = 20, 3, 1
 BUDGET = Budget(epsilon=8.0, delta=1e-5)
 WHOLE_CLIENTS: dict[str, Any] = {"unit": Unit.CLIENT, "rows_per_client": 300}

@@ -1,25 +1,29 @@
-"""A calibration of a multiclass model: verdict, before and after, the worst classes. Reads only the result's JSON."""
+"""What a document shows of a multiclass calibration: verdict, before and after, the worst classes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 from fedassay.documents import figures
-from fedassay.documents.sheet import Cell, Document, Figure, Piece, Sheet, alike, metric_cell, reasons
+from fedassay.documents.blocks import (
+    Block,
+    Cell,
+    Document,
+    Results,
+    TableBlock,
+    alike,
+    metric_cell,
+    reasons,
+    table,
+)
+from fedassay.documents.reliability import BEFORE_AFTER
 from fedassay.metrics import CLASS_METRICS, MetricRecord
 from fedassay.tasks.calibration.document import CalibrationDocument
-from fedassay.tasks.calibration.multiclass import document_plots as class_error_plots
+from fedassay.tasks.calibration.multiclass import document_plots as plots
 from fedassay.tasks.evaluation.classes_document import doubtful
 
-SHOWN = (
-    "classwise_calibration_error",
-    "expected_calibration_error",
-    "log_loss",
-    "brier_score",
-    "accuracy",
-)
+SHOWN = ("classwise_calibration_error", "expected_calibration_error", "log_loss", "brier_score", "accuracy")
 
 WORST = 5
 """Classes in the table; the plot has more of them, the JSON all."""
@@ -42,49 +46,54 @@ SOLVERS: Mapping[str, str] = {
 }
 """Methods, and how they were fitted, in plain words."""
 
-_PARTS = ("before", "after")
 _CLOSE = 0.02
 """A temperature within 2 % of 1 changes nothing that anybody would notice."""
 
-Results = Mapping[str, Any]
 
+class ClassCalibrationDocument(CalibrationDocument):
+    """Calibration of a classifier with several classes."""
 
-def contents(document: Document) -> Iterator[Sheet | Figure]:
-    """The reliability of the most probable class before and after, all metrics, the classes, what was fitted."""
-    results = document["results"]
-    if any(results["reliability_curve"][part]["mean_score"] for part in _PARTS):
-        for part in _PARTS:
-            draw = partial(class_error_plots.reliability, results, part)
-            yield Figure(draw=draw, alternative=class_error_plots.reliability_alternative(results, part))
-    yield judged(document)
-    if class_error_plots.ranked(results["classes"]) and not _drowned(document):
-        yield classes(results)
-        draw = partial(class_error_plots.errors, results["classes"])
-        yield Figure(draw=draw, alternative=class_error_plots.errors_alternative(results["classes"]))
-    if class_error_plots.stepped(results):
-        draw = partial(class_error_plots.steps, results)
-        yield Figure(draw=draw, alternative=class_error_plots.steps_alternative(results))
+    use: ClassVar[str] = "Classification, calibrated"
+    metrics: ClassVar[Mapping[str, MetricRecord]] = CLASS_METRICS
+    shown_metric: ClassVar[str] = "expected_calibration_error"
+
+    def blocks(self, document: Document) -> Iterator[Block]:
+        """The reliability of the most probable class before and after, all metrics, the classes, what was fitted."""
+        results = document["results"]
+        if any(results["reliability_curve"][part]["mean_score"] for part in BEFORE_AFTER):
+            yield from (plots.reliability(results, part) for part in BEFORE_AFTER)
+        yield before_and_after(document)
+        if plots.ranked(results["classes"]) and not _drowned(document):
+            yield classes(results)
+            yield plots.errors(results["classes"])
+        if plots.stepped(results):
+            yield plots.steps(results)
+
+    def verdict(self, document: Document) -> str:
+        """Whether to use the calibrator, and why."""
+        return str(document["results"]["reason"])
 
 
 # --- before and after -----------------------------------------------------------------------------------
 
 
-def judged(document: Document) -> Sheet:
+def before_and_after(document: Document) -> TableBlock:
     """Metrics on held-out rows before and after with the paired changes; what nothing is known of is left out."""
     results = document["results"]
     level = results["difference"]["log_loss"]["level"]
     heads = {"before": "before", "after": "after", "difference": f"change, {level:.0%} interval"}
     parts = [part for part in heads if any(map(_measured, results[part].values()))]
-    rows = tuple(
-        (Cell(text=CLASS_METRICS[name].title), *(_cell(results[part].get(name), part) for part in parts))
-        for name in SHOWN
-        if any(results[part].get(name, {}).get("value") is not None for part in parts)
-    )
-    return Sheet(
-        title=title(results),
-        head=("on held-out rows", *(heads[part] for part in parts)),
-        rows=rows,
-        notes=tuple(_notes(document)),
+    known = [
+        name for name in SHOWN if any(results[part].get(name, {}).get("value") is not None for part in parts)
+    ]
+    return table(
+        title(results),
+        ("on held-out rows", *(heads[part] for part in parts)),
+        (
+            (CLASS_METRICS[name].title, *(_cell(results[part].get(name), part) for part in parts))
+            for name in known
+        ),
+        notes=_notes(document),
     )
 
 
@@ -96,12 +105,12 @@ def _measured(metric: Mapping[str, Any]) -> bool:
 def _cell(metric: Mapping[str, Any] | None, part: str) -> Cell:
     """A metric; a change that is a rise has its sign, and one that cannot be is 0 without an interval."""
     if metric is None:
-        return Cell(text="")
+        return Cell("")
     if "note" in metric:
-        return Cell(text=figures.number(metric["value"]))
+        return Cell(figures.number(metric["value"]))
     cell = metric_cell(metric)
     rises = part == "difference" and metric["value"] is not None and metric["value"] > 0
-    return Cell(text=f"+{cell.text}", detail=cell.detail) if rises else cell
+    return Cell(f"+{cell.text}", cell.detail) if rises else cell
 
 
 def title(results: Results) -> str:
@@ -143,23 +152,22 @@ def _noisy(document: Document) -> bool:
 
 def _drowned(document: Document) -> bool:
     """Whether the errors of single classes say nothing, as noise would show the same."""
-    known = class_error_plots.ranked(document["results"]["classes"])
-    return _noisy(document) and bool(known) and all(doubtful(one[part]) for one in known for part in _PARTS)
+    known = plots.ranked(document["results"]["classes"])
+    return (
+        _noisy(document)
+        and bool(known)
+        and all(doubtful(one[part]) for one in known for part in BEFORE_AFTER)
+    )
 
 
 def _excess(results: Results) -> Iterator[str]:
     """Which calibration errors may be nothing but chance."""
-    found = {
-        name: [
-            f"{figures.error(results[part][name]['excess'])} {part}"
-            for part in _PARTS
-            if doubtful(results[part][name])
-        ]
-        for name in SHOWN
-    }
-    listed = [
-        f"{CLASS_METRICS[name].title}, up to {' and '.join(sizes)}" for name, sizes in found.items() if sizes
-    ]
+    listed = []
+    for name in SHOWN:
+        parts = [part for part in BEFORE_AFTER if doubtful(results[part][name])]
+        if parts:
+            sizes = (f"{figures.error(results[part][name]['excess'])} {part}" for part in parts)
+            listed.append(f"{CLASS_METRICS[name].title}, up to {' and '.join(sizes)}")
     if listed:
         yield f"What sampling and noise alone would show makes up most of: {'; '.join(listed)}."
 
@@ -168,14 +176,11 @@ def _missing(results: Results) -> tuple[str, ...]:
     """Why there is no number, each reason once."""
     named = []
     for name in SHOWN:
-        before, after = (results[part][name] for part in _PARTS)
-        alike = before.get("reason") == after.get("reason")
-        named += [(f"{CLASS_METRICS[name].title}{'' if alike else ', before'}", before)]
-        named += [(f"{CLASS_METRICS[name].title}{'' if alike else ', after'}", after)]
-    changes = [
-        (f"change of {CLASS_METRICS[name].title}", metric) for name, metric in results["difference"].items()
-    ]
-    return reasons((*named, *changes))
+        same = len({results[part][name].get("reason") for part in BEFORE_AFTER}) == 1
+        title = CLASS_METRICS[name].title
+        named += [(title if same else f"{title}, {part}", results[part][name]) for part in BEFORE_AFTER]
+    changes = results["difference"].items()
+    return reasons((*named, *((f"change of {CLASS_METRICS[name].title}", one) for name, one in changes)))
 
 
 def meaning(temperature: float | None) -> str:
@@ -268,31 +273,25 @@ def _noise(noise: Mapping[str, Any]) -> str:
 # --- classes --------------------------------------------------------------------------------------------
 
 
-def classes(results: Results) -> Sheet:
+def classes(results: Results) -> TableBlock:
     """The classes with the largest calibration errors, before or after."""
-    entries = class_error_plots.ranked(results["classes"])
+    entries = plots.ranked(results["classes"])
     level = results["before"]["log_loss"]["level"]
-    worst = entries[:WORST]
     some = f"the {WORST} largest of {len(results['classes'])}" if len(entries) > WORST else ""
-    rows = tuple(
+    return table(
+        f"Calibration errors of single classes{', ' + some if some else ''}",
+        ("class", "held-out rows", f"before, {level:.0%} interval", "after"),
         (
-            Cell(text=str(entry["class"])),
-            Cell(text=f"{entry['rows']:,.0f}"),
-            *(metric_cell(entry[part]) for part in _PARTS),
-        )
-        for entry in worst
-    )
-    return Sheet(
-        title=f"Calibration errors of single classes{', ' + some if some else ''}",
-        head=("class", "held-out rows", f"before, {level:.0%} interval", "after"),
-        rows=rows,
-        notes=tuple(_about_classes(results)),
+            (str(one["class"]), f"{one['rows']:,.0f}", *(metric_cell(one[part]) for part in BEFORE_AFTER))
+            for one in entries[:WORST]
+        ),
+        notes=_about_classes(results),
     )
 
 
 def _about_classes(results: Results) -> Iterator[str]:
     entries = results["classes"]
-    both = [entry for entry in entries if all(entry[part]["value"] is not None for part in _PARTS)]
+    both = [entry for entry in entries if all(entry[part]["value"] is not None for part in BEFORE_AFTER)]
     if both:
         better = sum(entry["after"]["value"] < entry["before"]["value"] for entry in both)
         yield f"The error is smaller after than before for {better} of {len(both)} classes."
@@ -302,22 +301,6 @@ def _about_classes(results: Results) -> Iterator[str]:
     yield from reasons(
         (f"class {entry['class']}, {part}", entry[part])
         for entry in entries
-        for part in _PARTS
+        for part in BEFORE_AFTER
         if entry[part].get("reason") != results[part]["classwise_calibration_error"].get("reason")
     )
-
-
-class ClassCalibrationDocument(CalibrationDocument):
-    """Calibration of a classifier with several classes."""
-
-    use: ClassVar[str] = "Classification, calibrated"
-    metrics: ClassVar[Mapping[str, MetricRecord]] = CLASS_METRICS
-    shown_metric: ClassVar[str] = "expected_calibration_error"
-
-    def contents(self, document: Document) -> Iterator[Piece]:
-        """See `contents`."""
-        return contents(document)
-
-    def verdict(self, document: Document) -> str:
-        """Whether to use the calibrator, and why."""
-        return str(document["results"]["reason"])

@@ -1,4 +1,4 @@
-"""The plots of a multiclass calibration: reliability, the errors of classes, fitted steps. Reads only the JSON."""
+"""The plots of a multiclass calibration: reliability, errors of classes, fitted steps; each drawn and in words."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import Any
 
 import altair as alt
 
-from fedassay.documents import figures, plots, reliability_plots
+from fedassay.documents import figures, plots
+from fedassay.documents.blocks import CurveBlock, Results
 from fedassay.documents.palette import BLUE, GREEN, INK, MUTED, ORANGE, PAPER, PURPLE, RED
+from fedassay.documents.reliability import BEFORE_AFTER
+from fedassay.documents.reliability import reliability as diagram
 
 Entry = Mapping[str, Any]
 
@@ -28,25 +31,20 @@ BELIEVED = 0.1
 
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 _WIDTH, _HEIGHT, _LINE, _COLUMN = 340, 280, 20, 7.5
-_KINDS = ["before", "after"]
 
 
 # --- reliability ----------------------------------------------------------------------------------------
 
 
-def reliability(results: Entry, part: str) -> alt.LayerChart:
+def reliability(results: Results, part: str) -> CurveBlock:
     """The reliability diagram of the most probable class, ``before`` or ``after``."""
-    shown = {
-        "reliability_curve": results["reliability_curve"][part],
-        "expected_calibration_error": results[part]["expected_calibration_error"],
-    }
-    return plots.framed(reliability_plots.reliability(shown, name=f"Top label, {part}"))
-
-
-def reliability_alternative(results: Entry, part: str) -> str:
-    """The plot in words."""
-    error = figures.value(results[part]["expected_calibration_error"])
-    return f"Reliability diagram of the most probable class {part} calibration, on held-out rows: ECE {error}"
+    error = results[part]["expected_calibration_error"]
+    shown = {"reliability_curve": results["reliability_curve"][part], "expected_calibration_error": error}
+    return CurveBlock(
+        draw=diagram(shown, name=f"Top label, {part}").draw,
+        alternative=f"Reliability diagram of the most probable class {part} calibration, on held-out rows: "
+        f"ECE {figures.value(error)}",
+    )
 
 
 # --- the errors of classes ------------------------------------------------------------------------------
@@ -58,28 +56,38 @@ def ranked(classes: Sequence[Entry]) -> list[Entry]:
 
 
 def _largest(entry: Entry) -> float:
-    return max(-1.0 if entry[part]["value"] is None else float(entry[part]["value"]) for part in _KINDS)
+    return max(-1.0 if entry[part]["value"] is None else float(entry[part]["value"]) for part in BEFORE_AFTER)
 
 
-def errors(classes: Sequence[Entry]) -> alt.LayerChart:
+def errors(classes: Sequence[Entry]) -> CurveBlock:
     """Each class before and after, and a line between them: red where the error grows."""
+    texts = []
+    for part in BEFORE_AFTER:
+        known = [(one[part]["value"], one["class"]) for one in classes if one[part]["value"] is not None]
+        if known:
+            most, which = max(known)
+            least = figures.error(min(known)[0])
+            texts.append(f"{part} from {least} to {figures.error(most)} (class {which})")
+    return CurveBlock(
+        draw=lambda: _errors(classes),
+        alternative=f"Calibration errors of {len(classes)} classes on held-out rows: {', '.join(texts)}",
+    )
+
+
+def _errors(classes: Sequence[Entry]) -> alt.LayerChart:
     entries = ranked(classes)[:MOST]
     names = [str(entry["class"]) for entry in entries]
-    dots = [
-        {"class": str(entry["class"]), "part": part, "error": entry[part]["value"]}
-        for entry in entries
-        for part in _KINDS
-        if entry[part]["value"] is not None
-    ]
-    lines = [
-        {"class": str(entry["class"]), "from": ends[0], "to": ends[1], "grows": ends[1] > ends[0]}
-        for entry in entries
-        if None not in (ends := [entry[part]["value"] for part in _KINDS])
-    ]
+    dots, lines = [], []
+    for entry, name in zip(entries, names, strict=True):
+        ends = {part: entry[part]["value"] for part in BEFORE_AFTER if entry[part]["value"] is not None}
+        dots += [{"class": name, "part": part, "error": error} for part, error in ends.items()]
+        if len(ends) == 2:
+            before, after = ends.values()
+            lines.append({"class": name, "from": before, "to": after, "grows": after > before})
     chart = _down(lines, dots, names) if len(entries) <= FEW else _across(lines, dots, names)
     some = f"; the {MOST} largest of {len(classes)}" if len(entries) < len(classes) else ""
     words = plots.titled("Calibration error by class", f"from before to after; red: it grows{some}")
-    return plots.framed(chart.properties(title=words))
+    return chart.properties(title=words)
 
 
 def _down(lines: list[dict[str, Any]], dots: list[dict[str, Any]], names: list[str]) -> alt.LayerChart:
@@ -114,8 +122,8 @@ def _between(lines: list[dict[str, Any]]) -> alt.Chart:
 def _dots(dots: list[dict[str, Any]], *, size: int = 60) -> alt.Chart:
     """Open before, filled after: told apart without colours too."""
     legend = alt.Legend(title=None, orient="top")
-    fill = alt.Scale(domain=_KINDS, range=[PAPER, BLUE])
-    stroke = alt.Scale(domain=_KINDS, range=[INK, BLUE])
+    fill = alt.Scale(domain=list(BEFORE_AFTER), range=[PAPER, BLUE])
+    stroke = alt.Scale(domain=list(BEFORE_AFTER), range=[INK, BLUE])
     return (
         alt.Chart(alt.Data(values=dots))
         .mark_point(size=size, strokeWidth=1.5, opacity=1, fillOpacity=1)
@@ -126,24 +134,10 @@ def _dots(dots: list[dict[str, Any]], *, size: int = 60) -> alt.Chart:
     )
 
 
-def errors_alternative(classes: Sequence[Entry]) -> str:
-    """The plot in words."""
-    said = []
-    for part in _KINDS:
-        known = [
-            (entry[part]["value"], entry["class"]) for entry in classes if entry[part]["value"] is not None
-        ]
-        if known:
-            most, which = max(known)
-            least = min(known)[0]
-            said.append(f"{part} from {figures.error(least)} to {figures.error(most)} (class {which})")
-    return f"Calibration errors of {len(classes)} classes on held-out rows: {', '.join(said)}"
-
-
 # --- fitted steps ---------------------------------------------------------------------------------------
 
 
-def stepped(results: Entry) -> list[int]:
+def stepped(results: Results) -> list[int]:
     """The classes whose fitted steps are drawn: believed, and with the largest errors where these are known."""
     calibrator = results["calibrator"]
     if not {"weights", "values"} <= set(calibrator):
@@ -153,28 +147,34 @@ def stepped(results: Entry) -> list[int]:
     return [place for place in places if calibrator["weights"][place] >= BELIEVED][:most]
 
 
-def steps(results: Entry) -> alt.LayerChart:
+def steps(results: Results) -> CurveBlock:
     """What becomes of a probability in each bin, for a few classes."""
-    calibrator, places = results["calibrator"], stepped(results)
-    names = [_name(calibrator, place) for place in places]
+    calibrator = results["calibrator"]
+    curves = {_name(calibrator, place): calibrator["values"][place] for place in stepped(results)}
+    text = "; ".join(f"{name} from {values[0]:.2g} to {values[-1]:.2g}" for name, values in curves.items())
+    return CurveBlock(
+        draw=lambda: _steps(curves, edges(calibrator)),
+        alternative=f"Fitted steps of some classes, over probabilities from 0 to 1: {text}",
+    )
+
+
+def _steps(curves: Mapping[str, Sequence[float]], bounds: Sequence[float]) -> alt.LayerChart:
     points = [
         {"class": name, "order": order, "probability": x, "value": y}
-        for name, place in zip(names, places, strict=True)
-        for order, (x, y) in enumerate(_corners(edges(calibrator), calibrator["values"][place]))
+        for name, values in curves.items()
+        for order, (x, y) in enumerate(_corners(bounds, values))
     ]
+    colours = alt.Scale(domain=list(curves), range=list(_COLOURS[: len(curves)]))
+    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=240)
     line = alt.Chart(alt.Data(values=points)).mark_line(strokeWidth=2, clip=True)
     lines = line.encode(
         x=alt.X("probability:Q", title="probability by the model", scale=alt.Scale(domain=[0, 1])),
         y=alt.Y("value:Q", title="fitted value", scale=alt.Scale(domain=[0, 1])),
         order="order:Q",
-        color=alt.Color(
-            "class:N",
-            scale=alt.Scale(domain=names, range=list(_COLOURS[: len(names)])),
-            legend=alt.Legend(title=None, orient="bottom", columns=2, labelLimit=240),
-        ),
+        color=alt.Color("class:N", scale=colours, legend=legend),
     )
     words = plots.titled("Fitted steps", "not yet weighed, nor made to add up to 1")
-    return plots.framed(plots.square(alt.layer(plots.diagonal(), lines), words))
+    return plots.square(alt.layer(plots.diagonal(), lines), words)
 
 
 def _name(calibrator: Entry, place: int) -> str:
@@ -205,14 +205,3 @@ def _corners(bounds: Sequence[float], values: Sequence[float]) -> list[tuple[flo
         if new != old:
             corners += [(bounds[place], old), (bounds[place], new)]
     return [*corners, (bounds[-1], values[-1])]
-
-
-def steps_alternative(results: Entry) -> str:
-    """The plot in words."""
-    calibrator = results["calibrator"]
-    said = (
-        f"{_name(calibrator, place)} from {calibrator['values'][place][0]:.2g} to "
-        f"{calibrator['values'][place][-1]:.2g}"
-        for place in stepped(results)
-    )
-    return f"Fitted steps of some classes, over probabilities from 0 to 1: {'; '.join(said)}"

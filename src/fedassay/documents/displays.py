@@ -1,0 +1,241 @@
+"""Displays of an evaluation, a calibration and a budget: ``RocCurveDisplay.from_result(result).save("roc.png")``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from fedassay.documents import budget, comparisons, curves, reliability, score_distribution
+from fedassay.documents.blocks import CurveBlock
+from fedassay.documents.display import Display, ResultSource, Wanted, document_of, listed, number, section_of
+from fedassay.documents.report import is_study
+from fedassay.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class _CurveDisplay(Display):
+    """A curve with a simultaneous band."""
+
+    @property
+    def curve(self) -> Mapping[str, Any]:
+        """The entry of the results."""
+        entry: Mapping[str, Any] = self.results[self.wanted.entry]
+        return entry
+
+    thresholds = listed(
+        "thresholds", "The threshold of each point; None where no finite one excludes every score."
+    )
+    lower = listed("lower", "The lower end of the band.")
+    upper = listed("upper", "The upper end of the band.")
+
+    @property
+    def level(self) -> float:
+        """The confidence level of the band, for the whole curve at once."""
+        return float(self.curve["level"])
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RocCurveDisplay(_CurveDisplay):
+    """The ROC curve of an evaluation, or of a distribution function by class, with its band.
+
+    Attributes: `fpr`, `tpr`, `thresholds`, `lower`, `upper` (of the true positive rate), `level`, `roc_auc`.
+    """
+
+    wanted = Wanted("ROC curve", "roc_curve", ("evaluate", "ecdf"))
+    make = curves.roc
+
+    fpr = listed("fpr", "False positive rates.")
+    tpr = listed("tpr", "True positive rates.")
+    roc_auc = number("roc_auc", "value", "The area under the curve.")
+
+    def _main(self) -> Mapping[str, Any]:
+        return {"roc_auc": self.roc_auc, "interval": self.results["roc_auc"].get("interval")}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PrecisionRecallDisplay(_CurveDisplay):
+    """The precision-recall curve of an evaluation with its band, and the prevalence.
+
+    Attributes: `precision`, `recall`, `thresholds`, `lower`, `upper` (of the precision), `level`,
+    `average_precision`, `prevalence`.
+    """
+
+    wanted = Wanted("precision-recall curve", "precision_recall_curve", ("evaluate",))
+    make = curves.precision_recall
+
+    precision = listed("precision", "Precisions.")
+    recall = listed("recall", "Recalls.")
+    average_precision = number(
+        "average_precision", "value", "The area under the curve, as scikit-learn computes it."
+    )
+    prevalence = number(
+        "prevalence", "value", "The share of positives: the precision of a model that knows nothing."
+    )
+
+    def _main(self) -> Mapping[str, Any]:
+        interval = self.results["average_precision"].get("interval")
+        return {"average_precision": self.average_precision, "interval": interval}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class NetBenefitDisplay(_CurveDisplay):
+    """The net benefit of an evaluation over thresholds with its band, and that of treating all or none.
+
+    Attributes: `thresholds`, `net_benefit`, `treat_all`, `lower`, `upper` (of the net benefit), `level`.
+
+    Reference: Vickers and Elkin (2006), Decision curve analysis.
+    """
+
+    wanted = Wanted("net benefit curve", "net_benefit_curve", ("evaluate",))
+    make = curves.net_benefit
+
+    net_benefit = listed("net_benefit", "The net benefit of the model at each threshold.")
+    treat_all = listed(
+        "treat_all",
+        "The net benefit of treating everyone; that of treating no one is 0.",
+    )
+
+    def _main(self) -> Mapping[str, Any]:
+        known = [one for one in self.net_benefit if one is not None]
+        return {"largest_net_benefit": float(max(known)) if known else None}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ReliabilityDisplay(Display):
+    """The reliability diagram: of a calibration before and after on held-out rows, of an evaluation as it is.
+
+    With several classes it is about the most probable one. Of a study that has both tasks, the calibration is shown.
+
+    Attributes: `curves` (by part: ``before`` and ``after``, or ``all``; each with `mean_score`, `observed`, `lower`,
+    `upper` and so on, or with a `reason`), and `expected_calibration_error` by part.
+    """
+
+    wanted = Wanted("reliability diagram", "reliability_curve", ("calibrate", "evaluate"))
+    main = ("expected_calibration_error",)
+
+    @property
+    def curves(self) -> Mapping[str, Mapping[str, Any]]:
+        """The curves that are there, by part."""
+        entry: Mapping[str, Any] = self.results["reliability_curve"]
+        if not self._changes:
+            return {"all": entry}
+        return {part: entry[part] for part in reliability.BEFORE_AFTER if entry[part]}
+
+    @property
+    def expected_calibration_error(self) -> Mapping[str, float | None]:
+        """The calibration error of each part."""
+        of_part = {part: self.results[part] if self._changes else self.results for part in self.curves}
+        return {part: found["expected_calibration_error"]["value"] for part, found in of_part.items()}
+
+    @property
+    def _changes(self) -> bool:
+        return set(reliability.BEFORE_AFTER) <= set(self.results["reliability_curve"])
+
+    @property
+    def block(self) -> CurveBlock:
+        """Observed fractions over mean scores, with intervals, and the diagonal."""
+        make = reliability.change if self._changes else reliability.reliability
+        return make(self.results, name=f"Reliability ({self.task})" if self.task else "Reliability")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ScoreDistributionDisplay(Display):
+    """How the scores of positives and of negatives are distributed, in an evaluation.
+
+    Attributes: `edges` of the buckets, rows in them (`positives`, `negatives`), and `density` of each class.
+    """
+
+    wanted = Wanted("score distribution", "score_distribution", ("evaluate",))
+    make = score_distribution.score_distribution
+
+    edges = listed("edges", "One more than there are buckets.")
+    positives = listed("positives", "Positive rows in each bucket.")
+    negatives = listed("negatives", "Negative rows in each bucket.")
+
+    def _main(self) -> Mapping[str, Any]:
+        return {name: float(sum(getattr(self, name))) for name in score_distribution.CLASSES}
+
+    @property
+    def density(self) -> Mapping[str, tuple[float, ...]]:
+        """What is drawn: by class, see `score_distribution.densities`."""
+        scores = self.results["score_distribution"]
+        return {
+            name: tuple(score_distribution.densities(scores, name)) if scores["edges"] else ()
+            for name in score_distribution.CLASSES
+        }
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ForestDisplay(Display):
+    """Three metrics of each site or group of an evaluation, with intervals; below them what all rows say.
+
+    Attributes: `names` of the sites or groups, and `metrics`: by metric a list of their entries (`value`, `interval`).
+    """
+
+    wanted = Wanted("forest plot", "roc_auc", ("evaluate",))
+    make = comparisons.forest
+
+    @classmethod
+    def from_result(cls, result: ResultSource, task: str | None = None) -> Self:
+        """As `Display.from_result`; where sites cannot be seen, the reason is told."""
+        section = section_of(result, task=task, wanted=cls.wanted)
+        if not comparisons.is_compared(section.results):
+            unasked = "nobody asked for sites or groups; give per_site or by"
+            why = section.results.get("sites_reason") or unasked
+            raise UsageError(f"forest plot: the evaluation has none, because {why}.")
+        return cls(results=section.results, task=section.name)
+
+    def _main(self) -> Mapping[str, Any]:
+        what, entries = comparisons.compared_entries(self.results)
+        return {f"{what}s": len(entries)}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the sites, or else of the groups."""
+        what, entries = comparisons.compared_entries(self.results)
+        return tuple(str(entry[what]) for entry in entries)
+
+    @property
+    def metrics(self) -> Mapping[str, tuple[Mapping[str, Any], ...]]:
+        """The metrics that are drawn, in the order of `names`."""
+        _, entries = comparisons.compared_entries(self.results)
+        drawn = comparisons.forest_metrics(self.results)
+        return {metric: tuple(entry[metric] for entry in entries) for metric in drawn}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BudgetDisplay(Display):
+    """What each task of a study has spent, what they have spent together, and the budget.
+
+    Attributes: `epsilon` and `delta` of the budget, `spent` and `remaining` (epsilons at that delta), `by_task`.
+    """
+
+    wanted = Wanted("budget", "budget", ("study",))
+    make = budget.curve
+    main = ("spent", "epsilon", "delta")
+
+    epsilon = number("budget", "epsilon", "Of the whole budget.")
+    delta = number("budget", "delta", "Of the whole budget.")
+    spent = number("budget", "spent", "By all tasks together.")
+    remaining = number("budget", "remaining", "What is left of epsilon.")
+
+    @classmethod
+    def from_result(cls, result: ResultSource, task: str | None = None) -> Self:
+        """Of a study under noise; the budget is that of all its tasks, so there is no `task` to choose."""
+        document = document_of(result)
+        if task is not None:
+            raise UsageError(f"task: got {task!r}, but a budget is that of a whole study; leave `task` out.")
+        if not is_study(document):
+            raise UsageError(
+                f"budget: got a result of {document['task']}, expected that of a study (`fedassay run`); a single task "
+                "spends its whole budget, see the 'privacy' of the result."
+            )
+        if not budget.has_noise(document["results"]):
+            raise UsageError("budget: no noise was added in this study, so there is none; see its 'privacy'.")
+        return cls(results=document["results"])
+
+    @property
+    def by_task(self) -> Mapping[str, float]:
+        """By each task alone; under a delta these add up to more than was spent."""
+        return budget.spent_by_task(self.results)
