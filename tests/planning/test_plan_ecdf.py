@@ -9,26 +9,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+import single
+from single import KEYS, forecast, metrics_of, rows_of
 
 import fedassay
 from fedassay.cli import run_command
 from fedassay.errors import UsageError
-from fedassay.planning import PlannedRelease, Shape, Size, plan_distribution
+from fedassay.planning import PlannedStudy, StudyPlan
 from fedassay.protocol import Budget, Protection, TrustModel
 from fedassay.trust import TRUST_MODELS, Plain, SecureSum, ServerDP
 
 ROWS, CLIENTS = 5000.0, 20
 
 
-def planned(
-    trust: TrustModel | None = None, *, epsilon: float | None = 1.0, delta: float = 0.0, **more: Any
-) -> PlannedRelease:
-    return PlannedRelease(
-        expectation=Size(rows=more.pop("rows", ROWS), clients=more.pop("clients", CLIENTS)),
-        trust=ServerDP() if trust is None else trust,
-        budget=None if epsilon is None else Budget(epsilon=epsilon, delta=delta),
-        **more,
-    )
+def planned(trust: TrustModel | None = None, *, epsilon: float | None = 1.0, **others: Any) -> PlannedStudy:
+    terms = {"rows": ROWS, "clients": CLIENTS, **others}
+    return single.planned(ServerDP() if trust is None else trust, epsilon=epsilon, **terms)
+
+
+def plan_alone(study: PlannedStudy, targets: Any = None, **parameters: Any) -> StudyPlan:
+    return single.plan_alone("ecdf", study, targets, **parameters)
+
+
+def mechanisms(study: PlannedStudy, **parameters: Any) -> dict[str, dict[str, Any]]:
+    return rows_of(plan_alone(study, **parameters), "mechanisms")
 
 
 def released(seed: int, *, points: int, mechanism: str, budget: Budget, labelled: bool = False) -> Any:
@@ -63,9 +67,7 @@ def test_predicted_noise_is_that_of_releases(mechanism: str, delta: float) -> No
     less than 1 in 10,000 for six comparisons, with fixed seeds. Half or twice the noise is far outside.
     """
     epsilon, points = 0.3, 256
-    plan = plan_distribution(
-        planned(epsilon=epsilon, delta=delta), shape=Shape(points=points, mechanism=mechanism)
-    )
+    curve = mechanisms(planned(epsilon=epsilon, delta=delta), points=points, mechanism=mechanism)[mechanism]
     values = np.random.default_rng(3).random(int(ROWS))
     squared = []
     for seed in range(30):
@@ -75,11 +77,9 @@ def test_predicted_noise_is_that_of_releases(mechanism: str, delta: float) -> No
         # Shares are of the noisy number of rows; in counts the noise is that of the sums alone.
         errors = np.array(result["values"]) * result["rows"]["value"] - counts
         squared.append(float(np.mean(errors[points // 4 : -points // 4] ** 2)))
-        assert (np.array(result["upper"]) - np.array(result["lower"])).max() / 2 < 1.1 * plan.predicted[
-            mechanism
-        ].band
+        assert (np.array(result["upper"]) - np.array(result["lower"])).max() / 2 < 1.1 * curve["band"]
     measured = math.sqrt(np.mean(squared)) / ROWS
-    predicted = plan.predicted[mechanism].deviation
+    predicted = curve["standard_deviation"]
     assert _agree(measured, predicted)
     assert not _agree(measured, 2 * predicted)
     assert not _agree(measured, predicted / 2)
@@ -90,46 +90,47 @@ def _agree(measured: float, predicted: float) -> bool:
 
 
 def test_labels_double_the_noise_of_the_whole() -> None:
-    one = plan_distribution(planned(), shape=Shape(points=256, mechanism="path")).predicted["path"]
-    two = plan_distribution(planned(), shape=Shape(points=256, mechanism="path", labelled=True)).predicted[
-        "path"
-    ]
-    assert two.deviation == pytest.approx(one.deviation * math.sqrt(2))
-    assert two.noise > one.noise
+    one = mechanisms(planned(), points=256, mechanism="path")["path"]
+    two = mechanisms(planned(), points=256, mechanism="path", labelled=True)["path"]
+    assert two["standard_deviation"] == pytest.approx(one["standard_deviation"] * math.sqrt(2))
+    assert two["noise"] > one["noise"]
 
 
 def test_the_recommended_mechanism_has_the_least_noise() -> None:
-    pure = plan_distribution(planned(), shape=Shape(points=1024))
-    assert (pure.used, pure.recommended) == ("tree", "tree")
-    assert pure.predicted["tree"].deviation ** 2 <= 0.17 * pure.predicted["path"].deviation ** 2
-    many = plan_distribution(planned(epsilon=0.1, delta=1e-5), shape=Shape(points=1 << 14))
-    assert (many.used, many.recommended) == ("factorised", "factorised")
-    forced = plan_distribution(planned(), shape=Shape(points=1024, mechanism="path"))
-    assert (forced.used, forced.recommended) == ("path", "tree")
+    def chosen(study: PlannedStudy, **parameters: Any) -> tuple[str, str]:
+        facts = plan_alone(study, **parameters).details.facts
+        return facts["used"], facts["recommended"]
+
+    pure = mechanisms(planned(), points=1024)
+    assert pure["tree"]["standard_deviation"] ** 2 <= 0.17 * pure["path"]["standard_deviation"] ** 2
+    assert chosen(planned(), points=1024) == ("tree", "tree")
+    many = planned(epsilon=0.1, delta=1e-5)
+    assert chosen(many, points=1 << 14) == ("factorised", "factorised")
+    assert chosen(planned(), points=1024, mechanism="path") == ("path", "tree")
 
 
 def test_without_noise_there_is_one_mechanism_and_only_sampling() -> None:
     for trust in (Plain(), SecureSum()):
-        plan = plan_distribution(planned(trust, epsilon=None))
-        assert list(plan.predicted) == ["none"]
-        curve = plan.predicted["none"]
-        assert (curve.noise, curve.deviation) == (0.0, 0.0)
-        assert curve.band == pytest.approx(math.sqrt(math.log(2 / 0.05) / (2 * ROWS)))
-        assert curve.quantiles[0.5] == (pytest.approx(0.5 / math.sqrt(ROWS)), 0.0)
+        plan = plan_alone(planned(trust, epsilon=None))
+        ((name, curve),) = rows_of(plan, "mechanisms").items()
+        assert name == "none"
+        assert (curve["noise"], curve["standard_deviation"]) == (0.0, 0.0)
+        assert curve["band"] == pytest.approx(math.sqrt(math.log(2 / 0.05) / (2 * ROWS)))
+        assert metrics_of(plan)["band"].width == curve["band"]
+        (quantile,) = rows_of(plan, "quantiles").values()
+        errors = {"sampling": pytest.approx(0.5 / math.sqrt(ROWS)), "privacy": 0.0}
+        assert quantile == {"quantile": 0.5, **errors}
 
 
 @pytest.mark.parametrize("trust", sorted(name for name, kind in TRUST_MODELS.items() if kind.private))
 def test_what_is_enough_is_enough_and_a_little_less_is_not(trust: str) -> None:
-    protection = Protection(rows_per_client=250)
-    study = planned(TRUST_MODELS[trust](), protection=protection)
-    shape = Shape(points=64)
-    target = 0.7 * plan_distribution(study, shape=shape).predicted["tree"].noise
-    (inverse,) = plan_distribution(study, shape=shape, targets={"noise": target}).inverse
+    study = planned(TRUST_MODELS[trust](), protection=Protection(rows_per_client=250))
+    target = 0.7 * mechanisms(study, points=64)["tree"]["noise"]
+    (inverse,) = plan_alone(study, {"noise": target}, points=64).inverse
     assert inverse.epsilon.value is not None
 
-    def noise(other: PlannedRelease) -> float:
-        plan = plan_distribution(other, shape=shape)
-        return plan.predicted[plan.used].noise
+    def noise(other: PlannedStudy) -> float:
+        return forecast("ecdf", points=64).at(other, ("noise",))["noise"].width
 
     assert noise(study.with_epsilon(inverse.epsilon.value)) <= target
     assert noise(study.with_epsilon(inverse.epsilon.value / 1.04)) > target
@@ -138,16 +139,15 @@ def test_what_is_enough_is_enough_and_a_little_less_is_not(trust: str) -> None:
 
 
 def test_a_band_that_sampling_alone_makes_too_wide() -> None:
-    (inverse,) = plan_distribution(planned(), targets={"band": 0.005}).inverse
+    (inverse,) = plan_alone(planned(), {"band": 0.005}).inverse
     assert inverse.epsilon.value is None
-    assert "sampling error alone" in (inverse.epsilon.reason or "")
+    assert "with the largest one it is 0.0" in (inverse.epsilon.reason or "")
     assert inverse.rows.value is not None
 
 
 def test_a_precision_that_is_planned_is_accepted_by_the_task() -> None:
     """Planner and task speak of the same number."""
-    plan = plan_distribution(planned(), shape=Shape(points=256))
-    noise = plan.predicted["tree"].noise
+    noise = mechanisms(planned(), points=256)["tree"]["noise"]
     common = {"lower": 0.0, "upper": 1.0, "points": 256, "expected_rows": ROWS}
     data = {"v": np.linspace(0, 1, 50), "c": np.arange(50) % 5}
     terms: dict[str, Any] = {
@@ -163,31 +163,16 @@ def test_a_precision_that_is_planned_is_accepted_by_the_task() -> None:
 
 def test_a_mechanism_that_cannot_be_used_has_its_reason() -> None:
     study = planned(epsilon=1e-3, rows=100.0)
-    plan = plan_distribution(study)
-    assert plan.predicted["factorised"].reason is not None
-    assert plan.to_dict()["mechanisms"]["factorised"]["noise"] is None
+    plan = mechanisms(study)["factorised"]
+    assert plan["reason"]
+    assert "noise" not in plan
 
 
 def test_rows_that_are_left_out_and_points_that_are_rounded_up_are_said() -> None:
     study = replace(planned(), protection=Protection(rows_per_client=10))
-    plan = plan_distribution(study, shape=Shape(points=1000))
+    plan = plan_alone(study, points=1000)
     assert any("Only 200 of 5,000 rows" in warning for warning in plan.warnings)
     assert any("1,000 points are rounded up to 1,024" in warning for warning in plan.warnings)
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"points": 1}, "points: got 1"),
-        ({"points": 1 << 21}, "points: got 2,097,152"),
-        ({"mechanism": "magic"}, "mechanism: got 'magic'"),
-        ({"quantiles": (1.0,)}, "quantile: got 1"),
-        ({"level": 0.0}, "level: got 0"),
-    ],
-)
-def test_bad_shapes_are_refused(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        Shape(**given)
 
 
 # --- the command ----------------------------------------------------------------------------------------
@@ -207,9 +192,9 @@ def test_the_command_in_words(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("COLUMNS", "80")
     code, out, err = call(capsys, *DATA, *NOISE, "--quantile", 0.9, "--precision", 0.001)
     assert (code, err) == (0, "")
-    for words in ("tree (used)", "path", "factorised", "noise in band", "Recommended: tree", "0.9"):
+    for words in ("tree", "path", "factorised", "noise in band", "Recommended: tree", "0.9"):
         assert words in out
-    assert "5,000 rows at 20 clients, 64 points; server-dp, ε = 1, δ = 0." in out
+    assert "5,000 rows at 20 clients; server-dp, ε = 1, δ = 0." in out
     assert "For noise within 0.001: ε ≥ " in out
     assert "…" not in out
     assert out.strip().splitlines()[-1] == "Enough data for band; not enough data for noise."
@@ -219,12 +204,13 @@ def test_the_command_as_json(capsys: Any) -> None:
     code, out, _ = call(capsys, *DATA, *NOISE, "--json", "-", "--quiet", "--target", "band=0.1")
     assert code == 0
     plan = json.loads(out)
-    assert set(plan) == {
-        *("plan", "assumptions", "parameters", "verdict", "verdicts", "targets", "mechanisms", "used"),
-        *("recommended", "inverse", "warnings"),
-    }
-    assert set(plan["mechanisms"]) == {"tree", "path", "factorised"}
-    assert plan["verdicts"]["band"] == "enough data"
+    assert plan.keys() == KEYS | {"used", "recommended"}
+    assert [row["mechanism"] for row in plan["tables"]["mechanisms"]["rows"]] == [
+        "tree",
+        "path",
+        "factorised",
+    ]
+    assert plan["metrics"]["band"]["verdict"] == "enough data"
     assert [one["metric"] for one in plan["inverse"]] == ["band"]
 
 

@@ -4,35 +4,50 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import single
+from single import metrics_of, rows_of
 
 from fedassay.api.terms import Terms
 from fedassay.errors import UsageError
-from fedassay.planning import PlannedRelease, Regression, Size, plan_inference
-from fedassay.planning.predicted_fit import predict_fit
-from fedassay.protocol import Budget, Protection, TrustModel, Unit
+from fedassay.planning import PlannedStudy, StudyPlan
+from fedassay.protocol import Protection, TrustModel, Unit
 from fedassay.simulation import Simulation
+from fedassay.tasks.inference.coefficient_error import Regression, coefficient_error
 from fedassay.tasks.inference.private_rounds import HIDDEN
-from fedassay.trust import DistributedDP, Plain, SecureSum, ServerDP
+from fedassay.trust import DistributedDP, SecureSum, ServerDP
 
 NEWTON, ROUND = "newton", "round-plug-in"
 FACTOR = 1.5
 
 
 def planned(
-    clients: int = 4, each: int = 200, trust: TrustModel | None = None, epsilon: float | None = None
-) -> PlannedRelease:
+    clients: int = 4,
+    each: int = 200,
+    trust: TrustModel | None = None,
+    epsilon: float | None = None,
+    **expected: Any,
+) -> PlannedStudy:
     """So many clients with so many rows each; under noise, all of them are bounded by what they have."""
-    noise = epsilon is not None
-    return PlannedRelease(
-        expectation=Size(rows=clients * each, clients=clients),
-        trust=Plain() if trust is None else trust,
-        budget=Budget(epsilon=epsilon, delta=1e-5) if epsilon is not None else None,
-        protection=Protection(unit=Unit.CLIENT, rows_per_client=each) if noise else Protection(),
+    bounded = Protection(unit=Unit.CLIENT, rows_per_client=each)
+    return single.planned(
+        trust,
+        rows=clients * each,
+        clients=clients,
+        epsilon=epsilon,
+        delta=0.0 if epsilon is None else 1e-5,
+        protection=None if epsilon is None else bounded,
+        **expected,
     )
+
+
+def plan_alone(study: PlannedStudy, features: int, targets: Any = None, **parameters: Any) -> StudyPlan:
+    study = replace(study, expectation=replace(study.expectation, features=features))
+    return single.plan_alone("infer", study, targets, **parameters)
 
 
 def logistic(**others: Any) -> Regression:
@@ -42,7 +57,7 @@ def logistic(**others: Any) -> Regression:
 # --- predictions against simulations ----------------------------------------------------------------------
 
 
-def simulated(study: PlannedRelease, of: Regression, method: str, seed: int) -> dict[str, Any]:
+def simulated(study: PlannedStudy, of: Regression, method: str, seed: int) -> dict[str, Any]:
     """What the task itself finds in rows without effects."""
     rng = np.random.default_rng(seed)
     clients, rows = study.expectation.clients, round(study.expectation.rows)
@@ -57,7 +72,7 @@ def simulated(study: PlannedRelease, of: Regression, method: str, seed: int) -> 
     return dict(terms.simulate("infer", of.task(method), data, roles).results)
 
 
-CASES: dict[str, tuple[PlannedRelease, Regression, str, int]] = {
+CASES: dict[str, tuple[PlannedStudy, Regression, str, int]] = {
     "linear, newton": (planned(), Regression(features=6), NEWTON, 8),
     "linear, few rows": (planned(each=15), Regression(features=6), NEWTON, 8),
     "logistic, newton": (planned(), logistic(), NEWTON, 6),
@@ -76,7 +91,7 @@ def test_predicted_errors_are_those_of_simulated_federations(name: str) -> None:
     chance in 1 of 100 draws of the seeds, which are fixed. Predictions of half and of twice the error are rejected.
     """
     study, of, method, runs = CASES[name]
-    fit = predict_fit(study, of, method)
+    fit = coefficient_error(study, of, method)
     results = [simulated(study, of, method, seed) for seed in range(runs)]
     features = [one for result in results for one in result["coefficients"][1:]]
     spread, stated = (
@@ -99,9 +114,9 @@ def test_predicted_errors_are_those_of_simulated_federations(name: str) -> None:
 
 def test_rows_and_noise_are_those_of_the_run() -> None:
     study, of = planned(), Regression(features=6, rounds=30, participation=0.5)
-    assert simulated(study, of, ROUND, 0)["fit"]["rows"] == predict_fit(study, of, ROUND).rows
+    assert simulated(study, of, ROUND, 0)["fit"]["rows"] == coefficient_error(study, of, ROUND).rows
     noisy, private = planned(60, 24, ServerDP(), 16.0), Regression(features=2)
-    fit, said = predict_fit(noisy, private, ROUND), simulated(noisy, private, ROUND, 0)["fit"]["noise"]
+    fit, said = coefficient_error(noisy, private, ROUND), simulated(noisy, private, ROUND, 0)["fit"]["noise"]
     assert fit.rounds is not None
     counted = fit.rounds - fit.rounds // 4
     assert fit.privacy == pytest.approx(said["gradient"] / math.sqrt(counted))
@@ -112,22 +127,26 @@ def test_rows_and_noise_are_those_of_the_run() -> None:
 
 
 def test_without_noise_the_pooled_fit_is_recommended() -> None:
-    plan = plan_inference(planned(each=1000, trust=SecureSum()), logistic(prevalence=0.5, features=1))
-    newton, rounds = plan.predicted[NEWTON], plan.predicted[ROUND]
-    assert (plan.recommended, plan.best) == (NEWTON, newton)
+    study, of = planned(each=1000, trust=SecureSum()), logistic(prevalence=0.5, features=1)
+    newton, rounds = (coefficient_error(study, of, method) for method in (NEWTON, ROUND))
     assert newton.standard_error == pytest.approx(2 / math.sqrt(4000 - 2))
     assert newton.half_width == pytest.approx(1.95996 * newton.standard_error, rel=1e-5)
     assert newton.effect == pytest.approx((1.95996 + 0.84162) * newton.standard_error, rel=1e-5)
     assert rounds.rows == (200 - 6) * 4 * 5  # two restarts until the path has arrived
     assert (newton.answers, rounds.answers) == (7, 1 + 200 + 6)
-    assert 0 < 10 * newton.bytes < rounds.bytes
+    half = planned(each=1000, trust=SecureSum(), prevalence=0.5)
+    plan = plan_alone(half, 1, model="logistic", method=NEWTON)
+    assert plan.details.facts["recommended"] == NEWTON
+    lines = rows_of(plan, "methods")
+    assert 0 < 10 * lines[NEWTON]["kilobytes"] < lines[ROUND]["kilobytes"]
+    assert lines[NEWTON]["effect"] == metrics_of(plan)["effect"].width == newton.effect
     assert plan.verdict == "Enough data for effect."
 
 
 def test_power_is_what_it_is_called() -> None:
     """Of effects as small as that, 80 % are seen: 77 to 83 of 100 with four standard errors of 1,600 intervals."""
     study, of = planned(each=100), Regression(features=1)
-    fit = predict_fit(study, of, NEWTON)
+    fit = coefficient_error(study, of, NEWTON)
     rng = np.random.default_rng(3)
     x, noise = rng.normal(size=(1600, 400)), rng.normal(size=(1600, 400))
     xc = x - x.mean(axis=1, keepdims=True)
@@ -136,41 +155,41 @@ def test_power_is_what_it_is_called() -> None:
 
 
 def test_noise_that_hides_everything_is_not_enough() -> None:
-    """And the numbers of clients and of epsilon that it says are."""
-    plan = plan_inference(planned(40, 24, DistributedDP(), 2.0), Regression(features=4))
-    assert plan.recommended == ROUND
+    """And the numbers of clients that it says are: from there on there is a value."""
+    hidden = planned(40, 24, DistributedDP(), 2.0)
+    plan = plan_alone(hidden, 4)
+    assert plan.details.facts["recommended"] == ROUND
     assert plan.verdict.startswith("Not enough data: epsilon: with 40 clients the noise of 12 rounds hides")
-    begun, effect = plan.inverse
-    assert (begun.metric, effect.metric) == ("begun", "effect")
     needed = int(plan.verdict.split("expected about ")[1].split(" clients")[0].replace(",", ""))
-    assert begun.rows.clients == pytest.approx(needed, rel=0.05)
-    assert begun.epsilon.value is not None
-    assert begun.rows.clients is not None
-    enough = predict_fit(planned(40, 24, DistributedDP(), begun.epsilon.value), plan.of, ROUND)
-    assert enough.reason is None
-    assert predict_fit(planned(40, 24, DistributedDP(), 0.95 * begun.epsilon.value), plan.of, ROUND).reason
-    assert predict_fit(planned(begun.rows.clients, 24, DistributedDP(), 2.0), plan.of, ROUND).reason is None
+    of = Regression(features=4)
+    assert coefficient_error(hidden.with_clients(math.ceil(1.05 * needed)), of, ROUND).reason is None
+    assert coefficient_error(hidden.with_clients(math.floor(0.95 * needed)), of, ROUND).reason
     document = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
-    assert document["methods"][ROUND]["half_width"] is None
-    assert "exact sums" in document["methods"][NEWTON]["reason"]
-    assert document["verdicts"] == {"effect": "not enough"}
+    lines = {line["method"]: line for line in document["tables"]["methods"]["rows"]}
+    assert "half_width" not in lines[ROUND]
+    assert "exact sums" in lines[NEWTON]["reason"]
+    assert document["metrics"]["effect"]["verdict"] == "not enough"
+    assert document["metrics"]["effect"]["width"] is None
 
 
 @pytest.mark.parametrize("epsilon", [None, 16.0])
 def test_what_is_enough_is_enough_and_less_is_not(epsilon: float | None) -> None:
-    of = Regression(features=2)
+    method = NEWTON if epsilon is None else ROUND
     study = planned(100, 24, None if epsilon is None else ServerDP(), epsilon)
-    target = 0.98 * plan_inference(study, of).best.half_width
-    plan = plan_inference(study, of, targets={"precision": target})
+
+    def half_width(other: PlannedStudy) -> float:
+        return coefficient_error(other, Regression(features=2), method).half_width
+
+    target = 0.98 * half_width(study)
+    plan = plan_alone(study, 2, {"precision": target}, method=method)
     (inverse,) = plan.inverse
     assert plan.verdict == "Enough data for effect; not enough data for precision."
     assert inverse.rows.value is not None
-
-    def half_width(other: PlannedRelease) -> float:
-        return predict_fit(other, of, plan.recommended).half_width
-
+    assert inverse.clients.value is not None
     assert half_width(study.with_rows(inverse.rows.value)) <= target
     assert half_width(study.with_rows(0.95 * inverse.rows.value)) > target
+    assert half_width(study.with_clients(int(inverse.clients.value))) <= target
+    assert half_width(study.with_clients(int(0.95 * inverse.clients.value))) > target
     if epsilon is None:
         assert "epsilon plays no part" in (inverse.epsilon.reason or "")
     else:
@@ -180,55 +199,44 @@ def test_what_is_enough_is_enough_and_less_is_not(epsilon: float | None) -> None
 
 
 def test_what_no_epsilon_reaches_is_said() -> None:
-    plan = plan_inference(
-        planned(60, 24, ServerDP(), 16.0), Regression(features=2), targets={"precision": 1e-3}
-    )
-    assert "no epsilon is enough: at the largest that was tried, precision is 0.0" in (
-        plan.inverse[0].epsilon.reason or ""
-    )
+    (inverse,) = plan_alone(planned(60, 24, ServerDP(), 16.0), 2, {"precision": 1e-3}).inverse
+    assert "no epsilon is enough: with the largest one it is 0.0" in (inverse.epsilon.reason or "")
 
 
 def test_what_is_too_good_to_be_true_is_said() -> None:
-    again = plan_inference(planned(each=60), Regression(features=2, rounds=100))
-    assert again.predicted[ROUND].rows == 240
-    assert "Clients with 60 rows use them again before 100 rounds are over" in again.warnings[0]
-    rare = plan_inference(planned(), logistic(prevalence=0.02))
-    assert rare.warnings == (
+    again = plan_alone(planned(each=60), 2, rounds=100)
+    assert rows_of(again, "methods")[ROUND]["rows"] == 240
+    assert "Clients with 60 rows use them again before 100 rounds are over" in again.details.warnings[0]
+    rare = plan_alone(planned(prevalence=0.02), 6, model="logistic")
+    assert rare.details.warnings == (
         "About 16 rows of the rarer class for 7 coefficients are few: estimates will be biased, and errors larger "
         "than predicted.",
     )
-    hidden = plan_inference(planned(60, 24, ServerDP(), 8.0), logistic(features=4, prevalence=0.1))
-    assert hidden.best.unsure > HIDDEN
-    assert any("Noise makes the curvature" in note for note in hidden.warnings)
-    assert not plan_inference(planned(), Regression(features=2)).warnings
+    noisy = planned(60, 24, ServerDP(), 8.0, prevalence=0.1)
+    hidden = plan_alone(noisy, 4, model="logistic")
+    assert rows_of(hidden, "methods")[ROUND]["noise"]["in_curvature"] > HIDDEN
+    assert any("Noise makes the curvature" in note for note in hidden.details.warnings)
+    fine = plan_alone(planned(), 2)
+    assert not fine.details.warnings
+    assert not fine.warnings
 
 
 def test_too_few_rows_are_an_answer() -> None:
-    plan = plan_inference(planned(each=2), Regression(features=9))
+    plan = plan_alone(planned(each=2), 9, method=NEWTON)
     assert plan.verdict.startswith("Not enough data: rows: got 8 for 10 coefficients")
-    few = plan_inference(planned(each=10), Regression(features=30, rounds=8))
-    assert few.predicted[NEWTON].reason is None
-    assert "too few for 31 coefficients" in (few.predicted[ROUND].reason or "")
+    few = rows_of(plan_alone(planned(each=10), 30, rounds=8), "methods")
+    assert "reason" not in few[NEWTON]
+    assert "too few for 31 coefficients" in few[ROUND]["reason"]
 
 
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"features": 0}, "features: got 0"),
-        ({"features": 1000}, "features: got 1,?000"),
-        ({"model": "poisson"}, "model: got 'poisson', expected one of linear, logistic"),
-        ({"prevalence": 0.1}, "prevalence: the model linear has no use for it"),
-        ({"model": "logistic", "prevalence": 1.0}, "prevalence: got 1"),
-        ({"rounds": 2}, "rounds: got 2"),
-        ({"participation": 0.0}, "participation: got 0"),
-        ({"level": 1.0}, "level: got 1"),
-    ],
-)
-def test_wrong_options_are_refused(changed: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(("features", "words"), [(0, "features: got 0"), (1000, "features: got 1,?000")])
+def test_impossible_numbers_of_features_are_refused(features: int, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        Regression(**{"features": 2, **changed})
+        plan_alone(planned(), features)
 
 
-def test_targets_are_checked() -> None:
-    with pytest.raises(UsageError, match="target: got 'spread', expected one of effect, precision"):
-        plan_inference(planned(), Regression(features=2), targets={"spread": 0.1})
+def test_a_regression_of_no_named_features_is_planned_for_one() -> None:
+    plan = single.plan_alone("infer", planned())
+    assert plan.warnings == ("infer: which features there are is not said; predicted for one.",)
+    named = single.plan_alone("infer", planned(), features=["a", "b"])
+    assert metrics_of(named) == metrics_of(plan_alone(planned(), 2))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedassay.planning.study_shares import (
+from fedassay.planning.shares import (
     CLOSE,
     SMALLEST_SHARE,
     Curve,

@@ -1,4 +1,4 @@
-"""The standard error of a coefficient to expect: the task is asked in earnest, and answered by rows that do not exist.
+"""Standard error of a coefficient: the task is asked as in a run, and answered by rows that do not exist.
 
 Which rows a round uses, how many rounds there are and which noise they get are the task's own decisions. For a feature
 with a variance of one that is uncorrelated with the others, with n rows in all of which n' are used,
@@ -20,19 +20,26 @@ from typing import Any, cast
 import numpy as np
 
 from fedassay.errors import DataError, UsageError
-from fedassay.planning.expectation import PlannedRelease
-from fedassay.planning.traffic import bytes_of
-from fedassay.planning.typical_regression import SUMS, Regression
-from fedassay.protocol import NO_NOISE, Draw, Noise, Query, Released, Sum
+from fedassay.parameters import made
+from fedassay.protocol import NO_NOISE, Draw, Noise, Released, Sum
 from fedassay.summaries.regression.clipped_round import ClippedRound
-from fedassay.summaries.regression.losses import LogLoss
+from fedassay.summaries.regression.losses import LogLoss, SquaredError
+from fedassay.summaries.regression.moments import Moments
 from fedassay.summaries.regression.newton_sums import BY_ROW, NewtonSums
 from fedassay.summaries.regression.rounds import RoundFields
-from fedassay.tasks.inference.infer import NEWTON
+from fedassay.summaries.regression.standard import MOST_FEATURES
+from fedassay.summaries.scored import whole
+from fedassay.tasks.expectation import Expectation, PlannedStudy
+from fedassay.tasks.inference.infer import NEWTON, Infer
 from fedassay.tasks.inference.laws import Law, Normal, StudentT
 from fedassay.tasks.inference.online import ROUND
 from fedassay.tasks.inference.path import ENOUGH_ROWS, LEFT_OUT, MARKS, Path
 from fedassay.tasks.inference.private_rounds import PrivatePath
+
+PREVALENCE = 0.1
+
+SUMS = {SquaredError.name: 2, LogLoss.name: 6}
+"""Of `newton`, beside the one for means and scales; for logistic regression what is typical."""
 
 POWER = 0.8
 
@@ -43,7 +50,88 @@ _NORMAL = Normal()
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictedFit:
+class Regression:
+    """Model that is fitted: standardised features, uncorrelated and with small effects, beside an intercept.
+
+    Parameters
+    ----------
+    prevalence : of logistic regression, the share of positive rows; 0.1 if it is not given.
+    rounds, participation : see `Infer`.
+
+    Examples
+    --------
+    >>> Regression(features=4, model="logistic", prevalence=0.5).curvature
+    0.25
+    """
+
+    features: int
+    model: str = SquaredError.name
+    prevalence: float | None = None
+    rounds: int | None = None
+    participation: float = 1.0
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        whole(self.features, what="features", least=1, most=MOST_FEATURES)
+        if self.model == LogLoss.name and self.prevalence is None:
+            object.__setattr__(self, "prevalence", PREVALENCE)
+
+    @classmethod
+    def of(cls, task: Infer, expectation: Expectation) -> Regression:
+        """The regression of a task; of its features only the number matters."""
+        expected = 1 if expectation.features is None else expectation.features
+        return cls(
+            features=len(task.features) or expected,
+            model=task.model,
+            prevalence=expectation.prevalence if task.model == LogLoss.name else None,
+            rounds=task.rounds,
+            participation=task.participation,
+            level=task.level,
+        )
+
+    @property
+    def parameters(self) -> int:
+        """With the intercept."""
+        return 1 + self.features
+
+    @property
+    def curvature(self) -> float:
+        """Of the loss, in the direction of a standardised feature; and the variance of a row's gradient there."""
+        return 1.0 if self.prevalence is None else self.prevalence * (1 - self.prevalence)
+
+    def task(self, method: str) -> Infer:
+        """The task with these options."""
+        rounds = {} if method == NEWTON else {"rounds": self.rounds, "participation": self.participation}
+        names = tuple(f"x{place}" for place in range(self.features))
+        unit = names if self.model != SquaredError.name else (*names, "target")
+        scales = () if method == NEWTON else tuple(f"{name}=0:1" for name in unit)
+        given = {
+            "model": self.model,
+            "features": names,
+            "method": method,
+            "level": self.level,
+            "scales": scales,
+        }
+        return made(Infer, {**given, **rounds})
+
+    def moments(self, study: PlannedStudy) -> Moments:
+        """What rows like these have in common."""
+        mean = 0.0 if self.prevalence is None else self.prevalence
+        return Moments(
+            rows=math.floor(study.rows),
+            clients=study.expectation.clients,
+            constant_targets=0,
+            not_binary=0,
+            cut=0,
+            means=np.zeros(self.features),
+            deviations=np.ones(self.features),
+            target_mean=mean,
+            target_deviation=math.sqrt(self.curvature),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoefficientError:
     """One way to the coefficients: the errors to expect of one of them, or the reason why there will be none.
 
     Parameters
@@ -91,25 +179,8 @@ class PredictedFit:
         """By the name of a target."""
         return self.half_width if name == "precision" else self.effect
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        if self.reason is not None:
-            return {"standard_error": None, "half_width": None, "effect": None, "reason": self.reason}
-        return {
-            "standard_error": self.standard_error,
-            "half_width": self.half_width,
-            "effect": self.effect,
-            "error": {"sampling": self.sampling, "privacy": self.privacy},
-            "law": self.law.name,
-            "rows": self.rows,
-            "rounds": self.rounds,
-            "answers": self.answers,
-            "bytes": self.bytes,
-            "noise": {"law": self.noise.law, "scale": self.noise.scale, "in_curvature": self.unsure},
-        }
 
-
-def predict_fit(study: PlannedRelease, of: Regression, method: str) -> PredictedFit:
+def coefficient_error(study: PlannedStudy, of: Regression, method: str) -> CoefficientError:
     """What to expect of ``newton`` or ``round-plug-in``; too few rows, and too much noise, are answers and not errors.
 
     Raises what the trust model and the task refuse for other reasons, such as too few clients.
@@ -119,35 +190,35 @@ def predict_fit(study: PlannedRelease, of: Regression, method: str) -> Predicted
             return _private(study, of) if method == ROUND else _refused(study, of, method)
         return _newton(study, of) if method == NEWTON else _streamed(study, of)
     except DataError as problem:
-        return PredictedFit(method=method, level=of.level, reason=str(problem))
+        return CoefficientError(method=method, level=of.level, reason=str(problem))
 
 
-def _refused(study: PlannedRelease, of: Regression, method: str) -> PredictedFit:
+def _refused(study: PlannedStudy, of: Regression, method: str) -> CoefficientError:
     try:
         next(of.task(method).steps(study.setting))
     except UsageError as problem:
-        return PredictedFit(method=method, level=of.level, reason=str(problem))
+        return CoefficientError(method=method, level=of.level, reason=str(problem))
     raise AssertionError("exact sums are not asked for under noise")
 
 
 # --- without noise --------------------------------------------------------------------------------------
 
 
-def _newton(study: PlannedRelease, of: Regression) -> PredictedFit:
+def _newton(study: PlannedStudy, of: Regression) -> CoefficientError:
     first, sums = _first_two(study, of, NEWTON)
     last = replace(sums, of=replace(cast(NewtonSums, sums.of), meat=BY_ROW))
     many = SUMS[of.model]
-    return PredictedFit(
+    return CoefficientError(
         method=NEWTON,
         level=of.level,
         sampling=_sampling(of, study.rows),
         rows=study.rows,
         answers=1 + many,
-        bytes=_bytes(first, study) + (many - 1) * _bytes(sums, study) + _bytes(last, study),
+        bytes=study.bytes_of(first) + (many - 1) * study.bytes_of(sums) + study.bytes_of(last),
     )
 
 
-def _streamed(study: PlannedRelease, of: Regression) -> PredictedFit:
+def _streamed(study: PlannedStudy, of: Regression) -> CoefficientError:
     first, query = _first_two(study, of, ROUND)
     rounds = round(1 / query.share / 2 - 1)  # of 2 T + 2 shares
     clients = study.expectation.clients
@@ -164,7 +235,7 @@ def _streamed(study: PlannedRelease, of: Regression) -> PredictedFit:
     # Sums over all rows that look for a separation.
     after = SUMS[of.model] if of.model == LogLoss.name else 0
     sums = _first_two(study, of, NEWTON)[1]
-    return PredictedFit(
+    return CoefficientError(
         method=ROUND,
         level=of.level,
         sampling=_sampling(of, rows),
@@ -172,12 +243,12 @@ def _streamed(study: PlannedRelease, of: Regression) -> PredictedFit:
         rows=rows,
         rounds=rounds,
         answers=1 + asked + after,
-        bytes=_bytes(first, study) + round(asked * _bytes(query, study)) + after * _bytes(sums, study),
+        bytes=study.bytes_of(first) + round(asked * study.bytes_of(query)) + after * study.bytes_of(sums),
         again=again,
     )
 
 
-def _first_two(study: PlannedRelease, of: Regression, method: str) -> tuple[Sum[Any], Sum[Any]]:
+def _first_two(study: PlannedStudy, of: Regression, method: str) -> tuple[Sum[Any], Sum[Any]]:
     """The question about means and scales, and the one that follows."""
     flow = of.task(method).steps(study.setting)
     first = next(flow)
@@ -195,7 +266,7 @@ def _sampling(of: Regression, rows: float) -> float:
     return 1 / math.sqrt(of.curvature * left)
 
 
-def _visit(study: PlannedRelease, query: Sum[Any]) -> tuple[int, bool]:
+def _visit(study: PlannedStudy, query: Sum[Any]) -> tuple[int, bool]:
     """The rows that a client uses in a round, and whether it will have to begin again."""
     rows, visits = math.floor(study.rows / study.expectation.clients), cast(RoundFields, query.of).visits
     return max(1, rows // visits), rows < visits
@@ -222,7 +293,7 @@ def _freedom(compared: int) -> float:
 # --- under noise ----------------------------------------------------------------------------------------
 
 
-def _private(study: PlannedRelease, of: Regression) -> PredictedFit:
+def _private(study: PlannedStudy, of: Regression) -> CoefficientError:
     setting, task = study.setting, of.task(ROUND)
     query = next(task.steps(replace(setting, clients=0)))  # for which nothing is refused yet
     assert isinstance(query, Sum)
@@ -230,7 +301,7 @@ def _private(study: PlannedRelease, of: Regression) -> PredictedFit:
     try:
         next(task.steps(setting))
     except UsageError as problem:  # noise that hides everything, before anything is spent
-        return PredictedFit(method=ROUND, level=of.level, noise=noise, reason=str(problem))
+        return CoefficientError(method=ROUND, level=of.level, noise=noise, reason=str(problem))
     rounds = round(1 / query.share)
     begun, doubt = _private_path(rounds)
     counted, many = rounds - begun, of.participation * study.expectation.clients
@@ -242,7 +313,7 @@ def _private(study: PlannedRelease, of: Regression) -> PredictedFit:
         for unit in clipped.read(np.zeros(clipped.length, dtype=np.int64)).units
     )
     asked = rounds * (1.0 if study.trust.clients_sample else of.participation)
-    return PredictedFit(
+    return CoefficientError(
         method=ROUND,
         level=of.level,
         sampling=_sampling(of, rows),
@@ -251,7 +322,7 @@ def _private(study: PlannedRelease, of: Regression) -> PredictedFit:
         rows=rows,
         rounds=rounds,
         answers=asked,
-        bytes=round(asked * _bytes(query, study)),
+        bytes=round(asked * study.bytes_of(query)),
         noise=noise,
         unsure=in_slopes * math.sqrt(doubt * of.parameters) / of.curvature,
         again=again,
@@ -265,7 +336,3 @@ def _private_path(rounds: int) -> tuple[int, float]:
     for _ in range(rounds):
         path = path.after(np.zeros(1), np.ones((1, 1)), unsure=0.0, decay=1.0)
     return path.begin, path.doubt
-
-
-def _bytes(query: Query[Any], study: PlannedRelease) -> int:
-    return bytes_of([study.setting.plan(query)], study, task="infer")

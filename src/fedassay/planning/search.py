@@ -1,20 +1,20 @@
-"""The inverse question: the smallest epsilon, the fewest rows or clients, for which an error is small enough."""
+"""Search for what would be enough: the smallest epsilon, the fewest rows or clients for an error that is small."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from fedassay.errors import FedassayError
-from fedassay.planning.expectation import MOST_ROWS, PlannedRelease
+from fedassay.tasks.expectation import MOST_ROWS, PlannedStudy
+from fedassay.tasks.forecast import Forecast
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-4, 64.0
 FEWEST_ROWS = 10.0
 
-P = TypeVar("P", bound=PlannedRelease)
-Width = Callable[[P], float]
+Width = Callable[[PlannedStudy], float]
 """The error of a study that has to become small, such as the half-width of an interval; it may be infinite."""
 
 _CLOSE, _STRIDE = 1.02, 4.0
@@ -36,39 +36,60 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
-        answer: dict[str, Any] = {"value": self.value}
-        if self.clients is not None:
-            answer["clients"] = self.clients
-        return answer if self.reason is None else {**answer, "reason": self.reason}
+        clients = {} if self.clients is None else {"clients": self.clients}
+        reason = {} if self.reason is None else {"reason": self.reason}
+        return {"value": self.value, **clients, **reason}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inverse:
-    """What would be enough for one target."""
+    """What would be enough for one target, each alone and all else as planned, shares too.
+
+    Parameters
+    ----------
+    metric : with the name of its task, in a study of several.
+    epsilon : of the whole study.
+    rows : in all, at the planned clients.
+    clients : of the planned size.
+    wish : the target in words, with a place for the number; empty if there are none but its name.
+    """
 
     metric: str
     target: float
     epsilon: Answer
     rows: Answer
-    clients: Answer | None = None
+    clients: Answer
+    wish: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
-        clients = {} if self.clients is None else {"clients": self.clients.to_dict()}
-        return {
-            "metric": self.metric,
-            "target": self.target,
-            "epsilon": self.epsilon.to_dict(),
-            "rows": self.rows.to_dict(),
-            **clients,
-        }
+        answers = {name: getattr(self, name).to_dict() for name in ("epsilon", "rows", "clients")}
+        wish = self.wish.format(self.target) or f"{self.metric} within {self.target:g}"
+        return {"metric": self.metric, "target": self.target, "wish": wish, **answers}
 
 
-def smallest_epsilon(study: P, width: Width[P], target: float, beside_noise: Callable[[P], str]) -> Answer:
-    """The smallest epsilon for which the width is at most `target`, all else as planned.
+def inverse_of(
+    forecast: Forecast[Any], study: PlannedStudy, name: str, target: float, *, label: str
+) -> Inverse:
+    """Answer by predictions for other epsilons, rows and clients; `study` has the share of this task."""
 
-    `beside_noise` says what is left of the width without noise, for studies where that alone is too much.
-    """
+    def width(other: PlannedStudy) -> float:
+        found = forecast.at(other, (name,))
+        return found[name].width if name in found else math.inf
+
+    most_clients, most_rows = forecast.most_tried(study)
+    return Inverse(
+        metric=label,
+        target=target,
+        epsilon=smallest_epsilon(study, width, target),
+        rows=fewest_rows(study, width, target, most=most_rows),
+        clients=fewest_clients(study, width, target, most=most_clients),
+        wish=forecast.wishes.get(name, ""),
+    )
+
+
+def smallest_epsilon(study: PlannedStudy, width: Width, target: float) -> Answer:
+    """The smallest epsilon for which the width is at most `target`, all else as planned."""
     if study.budget is None:
         return Answer(value=None, reason=f"{study.trust.name} adds no noise, so epsilon plays no part")
 
@@ -77,30 +98,15 @@ def smallest_epsilon(study: P, width: Width[P], target: float, beside_noise: Cal
 
     # The width need not fall all the way: caution under noise can happen to make up for a bias.
     if not enough(LARGEST_EPSILON) and not enough(study.budget.epsilon):
-        rest = beside_noise(study.with_epsilon(LARGEST_EPSILON))
-        return Answer(value=None, reason=f"no epsilon is enough: {rest}")
+        rest = _tried(width, study.with_epsilon(LARGEST_EPSILON))
+        left = "there is no value even then" if math.isinf(rest) else f"with the largest one it is {rest:.2g}"
+        return Answer(value=None, reason=f"no epsilon is enough: {left}")
     value = _smallest(enough, start=study.budget.epsilon, low=SMALLEST_EPSILON, high=LARGEST_EPSILON)
     assert value is not None
     return Answer(value=_rounded_up(value))
 
 
-def fewest_rows(study: P, width: Width[P], target: float) -> Answer:
-    """The fewest rows, at clients of the planned size, for which the width is at most `target`."""
-
-    def enough(rows: float) -> bool:
-        return _tried(width, study.with_rows(rows)) <= target
-
-    rows = _smallest(enough, start=study.expectation.rows, low=FEWEST_ROWS, high=MOST_ROWS)
-    if rows is None:
-        return Answer(
-            value=None,
-            reason=f"no number of rows up to {MOST_ROWS:.0e} is enough: take more bins",
-        )
-    rows = _rounded_up(rows, whole=True)
-    return Answer(value=rows, clients=study.with_rows(rows).expectation.clients)
-
-
-def fewest_clients(study: P, width: Width[P], target: float, *, most: float = MOST_ROWS) -> Answer:
+def fewest_clients(study: PlannedStudy, width: Width, target: float, *, most: float = MOST_ROWS) -> Answer:
     """The fewest clients of the planned size, all of them whole, for which the width is at most `target`.
 
     `most` is how many are tried; more if more are planned.
@@ -117,7 +123,7 @@ def fewest_clients(study: P, width: Width[P], target: float, *, most: float = MO
     return Answer(value=float(math.ceil(found)))
 
 
-def fewest_rows_there(study: P, width: Width[P], target: float, *, most: float = MOST_ROWS) -> Answer:
+def fewest_rows(study: PlannedStudy, width: Width, target: float, *, most: float = MOST_ROWS) -> Answer:
     """The fewest rows in all, at the planned clients, for which the width is at most `target`.
 
     A bound on the rows of a client moves along. `most` is how many are tried at each client.
@@ -126,7 +132,7 @@ def fewest_rows_there(study: P, width: Width[P], target: float, *, most: float =
     high = min(MOST_ROWS, max(most, 4 * planned.rows / planned.clients) * planned.clients)
 
     def enough(rows: float) -> bool:
-        return _tried(lambda planned: width(_with_rows_there(planned, rows)), study) <= target
+        return _tried(lambda other: width(other.with_rows(rows)), study) <= target
 
     found = _smallest(enough, start=planned.rows, low=max(FEWEST_ROWS, float(planned.clients)), high=high)
     if found is None:
@@ -135,15 +141,7 @@ def fewest_rows_there(study: P, width: Width[P], target: float, *, most: float =
     return Answer(value=_rounded_up(found, whole=True), clients=planned.clients)
 
 
-def _with_rows_there(study: P, rows: float) -> P:
-    planned, protection = study.expectation, study.protection
-    if protection.rows_per_client is not None:
-        bound = math.ceil(protection.rows_per_client * rows / planned.rows)
-        protection = replace(protection, rows_per_client=max(1, bound))
-    return replace(study, expectation=replace(planned, rows=rows), protection=protection)
-
-
-def _tried(width: Width[P], study: P) -> float:
+def _tried(width: Width, study: PlannedStudy) -> float:
     """What a trust model refuses (too few clients, sums that could wrap) is not enough."""
     try:
         return width(study)

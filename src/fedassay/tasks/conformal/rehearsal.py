@@ -1,4 +1,4 @@
-"""What a conformal task would find: it is asked in earnest, and answered by clients that do not exist.
+"""Rehearsal of a conformal task: it is asked as in a run, and answered by clients that do not exist.
 
 The clients have equally many rows, with scores that are spread evenly over their range. The answers are exact, and come
 with the law of the noise that they would have: ranks, margins and guarantees are then those of a real run, because the
@@ -17,7 +17,6 @@ import numpy as np
 
 from fedassay.errors import UsageError
 from fedassay.estimation.coverage import best_pair
-from fedassay.planning.expectation import PlannedRelease
 from fedassay.protocol import NO_NOISE, Batch, Noise, Query, Released, Select, Sum
 from fedassay.summaries.quantile_losses import QuantileLosses
 from fedassay.summaries.scored import EVERYONE
@@ -32,6 +31,7 @@ from fedassay.tasks.conformal.accuracy import (
 from fedassay.tasks.conformal.conformal import Conformal
 from fedassay.tasks.conformal.found import Found, Law
 from fedassay.tasks.conformal.pooled import TOO_FEW
+from fedassay.tasks.expectation import PlannedStudy
 
 MOST_ROWS_EACH = 10**7
 """Coverage is not computed for clients with more rows."""
@@ -49,8 +49,8 @@ class EvenScores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rehearsed:
-    """How it went.
+class Rehearsal:
+    """Threshold that the task finds, and what it covers.
 
     Parameters
     ----------
@@ -62,6 +62,7 @@ class Rehearsed:
     """
 
     level: float
+    confidence: float
     method: str
     found: Found
     query: Query[Any] | None
@@ -126,8 +127,26 @@ class Rehearsed:
             known = Expected(law.mean, law.standard_deviation)
         return known
 
+    def width(self, name: str) -> float | None:
+        """By the name of a target: infinite if all is covered, None where nothing is known.
 
-def rehearse(task: Conformal, study: PlannedRelease) -> Rehearsed:
+        Where clients report on one level each, only a law below that of the coverage is known. What is above the level
+        then is the margin for the noise, and half a bin.
+        """
+        if self.trivial:
+            return math.inf
+        if name == "shortfall":
+            return None if self.law is None else self.level - self.law.quantile(1 - self.confidence)
+        if self.noise.reporting:
+            details = self.found.details
+            margin = details["margin"] / (self.clients * self.rows) + details["step"] / 2
+            return float(margin) if name == "excess" else None
+        if self.expected is None:
+            return None
+        return self.expected.standard_deviation if name == "spread" else self.expected.mean - self.level
+
+
+def rehearse(task: Conformal, study: PlannedStudy) -> Rehearsal:
     """Ask as the task would, in the setting of the study.
 
     Raises what the task raises, such as `DataError` for too few rows, and `UnsupportedQuery`.
@@ -153,8 +172,9 @@ def rehearse(task: Conformal, study: PlannedRelease) -> Rehearsed:
         steps.send(Released(value=value, noise=noise, clients=clients))
     except StopIteration as end:
         found = end.value[0][EVERYONE]
-        return Rehearsed(
+        return Rehearsal(
             level=task.level,
+            confidence=task.confidence,
             method=method,
             found=found,
             query=query,

@@ -1,4 +1,4 @@
-"""What a plan assumes of a model with several classes, and clients that do not exist but have its rows.
+"""Model of logits that a plan assumes, and clients that do not exist but have its rows.
 
 True logits are u = spread·N(0, 1), independent over classes; the class is drawn from softmax(u); the model says T·u. So
 the best temperature is T, a `temperature` above 1 is a model that is too sure of itself, and the spread decides how
@@ -8,24 +8,17 @@ often the model is right. Seeds are fixed and public: nothing here depends on an
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from fedassay.data.rows import ArrayRows
-from fedassay.data.schema import CLASS, LOGITS
-from fedassay.errors import UsageError
-from fedassay.planning.expectation import Size
-from fedassay.protocol import Summary, Vector
-from fedassay.summaries.multiclass.probabilities import checked_classes
-
-ACCURACY, TEMPERATURE = 0.8, 1.5
-HIGHEST_ACCURACY = 0.999
-COLDEST, HOTTEST = 0.1, 10.0
+from fedassay.protocol import Batch, Query, Released, Setting, Summary, Vector
+from fedassay.tasks.expectation import Expectation
 
 _MOST_ROWS, _FEWEST_ROWS, _MOST_LOGITS = 4_000, 1_000, 1_000_000
 """Rows of all typical clients together: so many, or fewer of many classes."""
@@ -50,12 +43,19 @@ class TypicalModel:
     accuracy: float
     temperature: float
 
+    @classmethod
+    def of(cls, expectation: Expectation, task: str, classes: int | None = None) -> TypicalModel:
+        """The model that is expected; a task may know the number of classes."""
+        if classes is not None:
+            expectation = replace(expectation, classes=classes)
+        return cls(**expectation.known(task, "classes", "accuracy", "temperature"))
+
     def drawn(self, rows: int, seed: int) -> dict[str, NDArray[Any]]:
-        """So many rows of it."""
+        """Rows of it."""
         rng = np.random.default_rng(seed)
         u = _spread(self) * rng.normal(size=(rows, self.classes))
         y = (u + rng.gumbel(size=u.shape)).argmax(axis=1)
-        return {LOGITS: self.temperature * u, CLASS: y.astype(np.int64)}
+        return {"logits": self.temperature * u, "class": y.astype(np.int64)}
 
     @property
     def rows_drawn(self) -> int:
@@ -69,49 +69,14 @@ class TypicalModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassExpectation(Size):
-    """So many rows at so many clients of equal size, of a model with so many classes that is right so often.
+class TypicalRows:
+    """Columns in memory."""
 
-    Parameters
-    ----------
-    accuracy : how often the most probable class is the true one.
-    temperature : the best one, before anybody knows it: 1.5 says that the model is too sure of itself, by as much as
-        networks often are.
+    columns: Mapping[str, NDArray[Any]] = field(repr=False)
 
-    Examples
-    --------
-    >>> ClassExpectation(rows=5000, clients=100, classes=10).model.temperature
-    1.5
-    """
-
-    classes: int
-    accuracy: float = ACCURACY
-    temperature: float = TEMPERATURE
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checked_classes(self.classes)
-        if not 1 / self.classes < self.accuracy <= HIGHEST_ACCURACY:
-            raise UsageError(
-                f"accuracy: got {self.accuracy:g}, expected a number above {1 / self.classes:.3g}, which is guessing "
-                f"among {self.classes} classes, up to {HIGHEST_ACCURACY:g}."
-            )
-        if not COLDEST <= self.temperature <= HOTTEST:
-            raise UsageError(
-                f"temperature: got {self.temperature:g}, expected a number from {COLDEST:g} to {HOTTEST:g}; above 1 "
-                "for a model that is too sure of itself."
-            )
-
-    def with_rows(self, rows: float) -> Self:
-        """More or fewer clients of the same size, at least one: about so many rows."""
-        each = self.rows / self.clients
-        clients = max(1, math.floor(rows / each))
-        return replace(self, rows=clients * each, clients=clients)
-
-    @property
-    def model(self) -> TypicalModel:
-        """What is assumed of the model."""
-        return TypicalModel(classes=self.classes, accuracy=self.accuracy, temperature=self.temperature)
+    def batches(self) -> Iterator[Batch]:
+        """All rows at once."""
+        yield self.columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,8 +87,8 @@ class TypicalClients:
     each: int
 
     @property
-    def rows(self) -> tuple[ArrayRows, ...]:
-        """Of each of them."""
+    def rows(self) -> tuple[TypicalRows, ...]:
+        """Rows of each of them."""
         return _rows_of(self)
 
     def total(self, summary: Summary[Any], clients: float) -> Vector:
@@ -136,21 +101,27 @@ def held_out_total(model: TypicalModel, summary: Summary[Any], rows: float) -> V
     return _whole(_held_out(model, summary) * (rows / model.rows_drawn))
 
 
+def held_out_release(model: TypicalModel, query: Query[Any], rows: float, setting: Setting) -> Released[Any]:
+    """The answer to expect of so many rows: exact, with the law of the noise that it would have."""
+    value = query.of.read(held_out_total(model, query.of, rows))
+    return Released(value=value, noise=setting.noise(query), clients=setting.clients)
+
+
 def _whole(numbers: NDArray[np.floating[Any]]) -> Vector:
     return np.asarray(np.rint(numbers), dtype=np.int64)
 
 
 @lru_cache(maxsize=8)
-def _rows_of(clients: TypicalClients) -> tuple[ArrayRows, ...]:
+def _rows_of(clients: TypicalClients) -> tuple[TypicalRows, ...]:
     count = min(_MOST_CLIENTS, clients.model.rows_drawn // clients.each)
     drawn = clients.model.drawn(count * clients.each, _SEED)
-    parts = zip(np.split(drawn[LOGITS], count), np.split(drawn[CLASS], count), strict=True)
-    return tuple(ArrayRows(columns={LOGITS: z, CLASS: y}) for z, y in parts)
+    parts = zip(np.split(drawn["logits"], count), np.split(drawn["class"], count), strict=True)
+    return tuple(TypicalRows(columns={"logits": z, "class": y}) for z, y in parts)
 
 
 @lru_cache(maxsize=8)
 def _held_out(model: TypicalModel, summary: Summary[Any]) -> Vector:
-    drawn = ArrayRows(columns=model.drawn(model.rows_drawn, _HELD_OUT_SEED))
+    drawn = TypicalRows(columns=model.drawn(model.rows_drawn, _HELD_OUT_SEED))
     return summary.measure(drawn, {})[0]
 
 
