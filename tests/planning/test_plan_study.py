@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from single import forecast, plan_alone, planned
 
 from fedassay.agenda import Agenda, Item
 from fedassay.errors import UnsupportedQuery, UsageError
@@ -26,6 +25,7 @@ from fedassay.protocol import Budget, Part, Protection, Unit
 from fedassay.tasks.card import KINDS
 from fedassay.tasks.catalogue import TASKS
 from fedassay.trust import LocalDP, SecureSum, ServerDP, TwoServer
+from single_plans import forecast, plan_alone, planned
 
 DATA = Expectation(rows=8_000, clients=10, prevalence=0.3, auc=0.8, classes=4)
 QUICK: Mapping[str, Mapping[str, Any]] = {

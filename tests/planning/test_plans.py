@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pytest
-from single import forecast, metrics_of, plan_alone, planned, rows_of
 
 from fedassay.errors import TooFewClients, UsageError
 from fedassay.metrics import planned as planned_metrics
@@ -23,6 +22,7 @@ from fedassay.trust import TRUST_MODELS
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.local_dp import LocalDP
 from fedassay.trust.server_dp import ServerDP
+from single_plans import forecast, metrics_of, plan_alone, planned, rows_of
 
 SHORT = {"height": 6}  # quick to plan
 

@@ -139,7 +139,8 @@ class EvaluationForecast(Forecast[Evaluate]):
     def details(self, study: PlannedStudy, given: Mapping[str, float]) -> Details:
         """See `Forecast`: the resolution, and Table 1 of Cormode and Markov beside ours."""
         histogram, noise = released_histogram(self.task, study.setting)
-        metrics = self._metrics(study, histogram, noise, tuple(self.targets))
+        judged = [name for name, target in self.targets.items() if target is not None]
+        metrics = self._metrics(study, histogram, noise, judged)
         wanted = given or {"roc_auc": METRICS["roc_auc"].target or 1.0}
         used = self._scored(study, self.task, wanted)
         better = self._better(study, used, wanted)

@@ -253,7 +253,10 @@ def _first_two(study: PlannedStudy, of: Regression, method: str) -> tuple[Sum[An
     flow = of.task(method).steps(study.setting)
     first = next(flow)
     released = Released(value=of.moments(study), noise=NO_NOISE, clients=study.expectation.clients)
-    second = flow.send(released)
+    try:
+        second = flow.send(released)
+    except StopIteration as end:  # no coefficient has a value
+        raise DataError(end.value["fit"]["reason"]) from None
     assert isinstance(first, Sum)
     assert isinstance(second, Sum)
     return first, second

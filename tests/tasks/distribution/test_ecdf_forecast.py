@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import single
-from single import KEYS, forecast, metrics_of, rows_of
 
 import fedassay
+import single_plans as single
 from fedassay.cli import run_command
 from fedassay.errors import UsageError
 from fedassay.planning import PlannedStudy, StudyPlan
 from fedassay.protocol import Budget, Protection, TrustModel
 from fedassay.trust import TRUST_MODELS, Plain, SecureSum, ServerDP
+from single_plans import KEYS, forecast, metrics_of, rows_of
 
 ROWS, CLIENTS = 5000.0, 20
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import single
-from single import KEYS, forecast, metrics_of, rows_of
 
+import single_plans as single
 from fedassay.cli import run_command
 from fedassay.errors import UnsupportedQuery
 from fedassay.estimation.coverage import CoverageLaw, best_pair
@@ -23,6 +22,7 @@ from fedassay.tasks.conformal import Conformal
 from fedassay.tasks.conformal.accuracy import CHOICE_DRAWS, POOLED_DRAWS
 from fedassay.tasks.conformal.rehearsal import Rehearsal, rehearse
 from fedassay.trust import DistributedDP, LocalDP, SecureSum, ServerDP
+from single_plans import KEYS, forecast, metrics_of, rows_of
 
 LEVEL = 0.9
 Floats = Any

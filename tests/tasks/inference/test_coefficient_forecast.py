@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import single
-from single import metrics_of, rows_of
 
+import single_plans as single
 from fedassay.api.terms import Terms
 from fedassay.errors import UsageError
 from fedassay.planning import PlannedStudy, StudyPlan
@@ -20,6 +19,7 @@ from fedassay.simulation import Simulation
 from fedassay.tasks.inference.coefficient_error import Regression, coefficient_error
 from fedassay.tasks.inference.private_rounds import HIDDEN
 from fedassay.trust import DistributedDP, SecureSum, ServerDP
+from single_plans import metrics_of, rows_of
 
 NEWTON, ROUND = "newton", "round-plug-in"
 FACTOR = 1.5

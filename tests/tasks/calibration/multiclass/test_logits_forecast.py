@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from single import forecast, metrics_of, plan_alone
-from single import planned as planned_study
 
 import fedassay
 from conformal_drive import answer
@@ -37,6 +35,8 @@ from fedassay.tasks.calibration.multiclass.judged import Judging
 from fedassay.tasks.calibration.multiclass.rehearsal import LogitsStudy, judgement, temperature_error
 from fedassay.tasks.evaluation.typical_model import TypicalClients, TypicalModel
 from fedassay.trust import DistributedDP, LocalDP, SecureSum, ServerDP, TwoServer
+from single_plans import forecast, metrics_of, plan_alone
+from single_plans import planned as planned_study
 from softmax_rows import SoftmaxPopulation
 
 Columns = dict[str, np.ndarray]
