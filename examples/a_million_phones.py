@@ -18,9 +18,9 @@ import numpy as np
 from scipy.special import expit
 
 import fedassay
-from fedassay.planning import Expectation, Study, plan_evaluation
+from fedassay.agenda import Agenda
+from fedassay.planning import Expectation, PlannedStudy, plan_study
 from fedassay.protocol import TrustModel
-from fedassay.tasks.evaluation import Evaluate
 
 BUDGET = fedassay.Budget(epsilon=1.0, delta=1e-8)
 ONE_ROW_EACH = fedassay.Protection(unit=fedassay.Unit.CLIENT, rows_per_client=1)
@@ -39,9 +39,10 @@ def phones(count: int) -> dict[str, np.ndarray]:
 def plan(count: int, trust: TrustModel) -> None:
     """What would an AUC be worth? No data are needed for that, only what one expects of them."""
     expected = Expectation(rows=count, clients=count, prevalence=0.3, auc=0.8)
-    study = Study(expectation=expected, trust=trust, budget=BUDGET, protection=ONE_ROW_EACH)
-    planned = plan_evaluation(study, task=Evaluate(height=HEIGHT), targets={"roc_auc": 0.02})
-    width, epsilon = planned.predicted["roc_auc"].half_width, planned.inverse[0].epsilon.value
+    study = PlannedStudy(expectation=expected, trust=trust, budget=BUDGET, protection=ONE_ROW_EACH)
+    planned = plan_study(Agenda.of("evaluate", {"height": HEIGHT}), study, targets={"roc_auc": 0.02})
+    width = planned.tasks["evaluate"].metrics["roc_auc"].width
+    epsilon = planned.inverse[0].epsilon.value
     enough = "no epsilon is enough" if epsilon is None else f"epsilon {epsilon:.2g} is enough"
     print(f"  {trust.name:10} AUC within {width:.4f}; for 0.02, {enough}")
 

@@ -18,7 +18,8 @@ from jsonschema import Draft202012Validator
 
 import fedassay
 from binormal import NoisyServer, Population, release
-from fedassay.cli.plan_tables import label
+from fedassay.agenda import Agenda
+from fedassay.cli.plan_terminal import label
 from fedassay.documents.measured import measured
 from fedassay.documents.schema import SCHEMA_FILE, schema_text
 from fedassay.errors import UsageError
@@ -26,7 +27,7 @@ from fedassay.estimation.confusion import Confusion
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.metric import Metric
 from fedassay.metrics import CLASS_METRICS, METRICS, MetricRecord, Part, compared, of_part, targets
-from fedassay.planning import Expectation, Study, plan_evaluation
+from fedassay.planning import Expectation, PlannedStudy, predict_tasks
 from fedassay.protocol import Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation import Evaluate
@@ -209,9 +210,11 @@ def test_a_result_of_an_older_version_is_still_shown(document: dict[str, Any]) -
 
 def test_a_plan_predicts_the_metrics_that_have_a_target() -> None:
     expected = Expectation(rows=4_000, clients=4, prevalence=0.3, auc=0.8)
-    plan = plan_evaluation(Study(expectation=expected, trust=Plain()), task=Evaluate(height=6))
-    assert {name: one.target for name, one in plan.predicted.items()} == targets()
-    assert all(one.metric.value is not None for one in plan.predicted.values())
+    study = PlannedStudy(expectation=expected, trust=Plain())
+    plan = predict_tasks(Agenda.of("evaluate", {"height": 6}), study, shares={"evaluate": 1.0})["evaluate"]
+    judged = {name: one for name, one in plan.metrics.items() if one.target is not None}
+    assert {name: one.target for name, one in judged.items()} == targets()
+    assert all(one.value is not None for one in judged.values())
 
 
 def test_what_is_predicted_without_noise_is_what_exact_counts_say() -> None:

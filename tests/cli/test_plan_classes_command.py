@@ -25,12 +25,14 @@ def test_a_plan_under_noise_in_words(capsys: Any, tmp_path: Path) -> None:
     code, out, err = call(
         capsys,
         *(*DATA, *NOISE, "--delta", "1e-5", "--unit", "client", "--rows-per-client", "20"),
+        *("--method", "temperature", "--solver", "fedavg"),
         *("--rounds", "2", "--participation", "0.5", "--target", "temperature=0.3", "--json", str(file)),
     )
     assert (code, err) == (0, "")
-    assert max(map(len, out.splitlines()[1:12])) <= 80
+    assert max(len(line) for line in out.splitlines() if line.startswith("  ")) <= 80
     for words in (
-        "600 rows at 60 clients, 4 classes, accuracy 0.8, best temperature 1.5 (assumed); server-dp, ε = 2, δ = 1e-05.",
+        "600 rows at 60 clients, 4 classes, accuracy 0.8, best temperature 1.5 (assumed), 30% held out; server-dp, "
+        "ε = 2, δ = 1e-05.",
         *("temperature (one-shot)", "vector (fedavg)", "bbq", "in log s", "clips", "usable"),
         *("vector (one-shot)", "auto is vector (one-shot): a temperature from one release or two"),
         "noise would drown shifts of the classes, so that nobody is asked for them",
@@ -39,14 +41,14 @@ def test_a_plan_under_noise_in_words(capsys: Any, tmp_path: Path) -> None:
             "with and without sampling",
             "For a temperature that is right to 30%: ε ≥ ",
         ),
-        "For seeing an improvement of the log loss of 0.05: ",
         "with --rows-per-client 10 it would be 2 times smaller",
     ):
         assert words in out.replace("\n", " "), words
-    assert "Auto fits a temperature that is right to " in out
+    assert "The temperature from " in out
     plan = json.loads(file.read_text())
-    assert [line["participation"] for line in plan["sampling"]] == [1.0, 0.5]
-    averaged = [one for one in plan["methods"] if one["solver"] == "fedavg"]
+    tables = {name: table["rows"] for name, table in plan["tables"].items()}
+    assert [line["participation"] for line in tables["sampling"]] == [1.0, 0.5]
+    averaged = [one for one in tables["methods"] if "(fedavg)" in one["method"]]
     assert {(one["rounds"], one["participation"]) for one in averaged} == {(2, 0.5)}
 
 
@@ -54,18 +56,24 @@ def test_a_plan_without_noise(capsys: Any) -> None:
     code, out, _ = call(capsys, *DATA, "--accuracy", "0.7", "--temperature", "2", "--json", "-")
     assert code == 0
     plan = json.loads(out)
-    assert set(plan) == {
-        *("plan", "assumptions", "parameters", "verdict", "verdicts", "targets", "auto", "temperature"),
-        *("methods", "held_out", "sampling", "inverse", "warnings"),
+    assert plan.keys() >= {
+        "plan",
+        "assumptions",
+        "verdict",
+        "metrics",
+        "auto",
+        "temperature_error",
+        "inverse",
     }
     assumed = plan["assumptions"]
     assert (assumed["classes"], assumed["accuracy"], assumed["temperature"], assumed["holdout"]) == (
         *(4, 0.7, 2.0, 0.3),
     )
-    assert [one["solver"] for one in plan["methods"]] == ["counts", *["exact"] * 4, "fedavg", "counts"]
+    methods = [one["method"].partition(" ")[2] for one in plan["tables"]["methods"]["rows"]]
+    assert methods == ["", *["(exact)"] * 4, "(fedavg)", ""]
     code, out, _ = call(capsys, *DATA, "--target", "improvement=0.5", "--holdout", "0.5")
     assert "auto is isotonic: sums are exact; but with fewer than 1,000 rows" in out.replace("\n", " ")
-    assert "What 300 held-out rows can show" in out
+    assert "Changes that 300 held-out rows can show" in out
     assert "an improvement of the log loss of 0.5: secure-sum adds no noise" in out.replace("\n", " ")
 
 
@@ -79,8 +87,8 @@ def test_a_plan_without_noise(capsys: Any) -> None:
         (["--rounds", "0"], "rounds: got 0"),
         (["--participation", "2"], "participation: got 2"),
         (["--target", "roc_auc=0.1"], "target: got 'roc_auc', expected one of temperature, improvement"),
-        (["--auc", "0.8"], "--auc: it is for scores"),
-        (["--height", "6"], "--height: it is for scores"),
+        (["--auc", "0.8"], "--auc: the plan of calibrate-classes has no use for it"),
+        (["--bins", "6"], "--bins: unknown parameter of calibrate-classes"),
         (["--privacy", "server-dp"], "needs a budget"),
         (["--privacy", "two-server", "--epsilon", "1"], "two-server encodes each row by the cell"),
         (["--privacy", "distributed-dp", "--epsilon", "1", "--clients", "2"], "got 2 clients"),
@@ -97,9 +105,12 @@ def test_bad_input_has_one_sentence(capsys: Any, arguments: list[str], words: st
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--auc", "0.8"], "--prevalence: got none"),
-        (["--prevalence", "0.2"], "--auc: got none"),
-        (["--prevalence", "0.2", "--auc", "0.8", "--accuracy", "0.9"], "--accuracy: it is for logits"),
+        (["--auc", "0.8"], "calibrate: got no prevalence"),
+        (["--prevalence", "0.2"], "calibrate: got no auc"),
+        (
+            ["--prevalence", "0.2", "--auc", "0.8", "--accuracy", "0.9"],
+            "--accuracy: the plan of calibrate has no",
+        ),
     ],
 )
 def test_scores_need_what_they_always_did(capsys: Any, arguments: list[str], words: str) -> None:

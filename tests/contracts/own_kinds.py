@@ -37,4 +37,5 @@ class Logits(Ours):
     columns = LOGITS
     parameters: ClassVar = {"height": 4}
     expected: ClassVar = {**Ours.expected, "classes": 3}
+    planned = ("--height", "4")
     undefined = Case(trust="server-dp", epsilon=0.05)

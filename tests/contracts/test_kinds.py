@@ -18,22 +18,6 @@ from fedassay.tasks.catalogue import TASKS
 RANGE: dict[str, Any] = {"lower": 0.0, "upper": 128.0, "points": 16}
 
 
-TWO_CLASSES = "fedassay plan evaluate knows models with two classes only"
-
-OWN_PLAN: dict[str, str] = {
-    "test_a_plan_has_an_option_for_each_parameter": "the options of fedassay plan are written by hand, and some are "
-    "missing",
-    "test_a_plan_of_one_task_is_that_of_a_study_of_one": "each plan of a single task is a document of its own form, "
-    "computed in another way than that of a study",
-}
-NO_PLAN: dict[str, str] = {
-    "test_a_plan_has_an_option_for_each_parameter": "fedassay plan has no such command",
-    "test_planned_alone[values]": "fedassay plan has no such command",
-    "test_planned_alone[noisy]": "fedassay plan has no such command",
-    "test_a_plan_of_one_task_is_that_of_a_study_of_one": "fedassay plan has no such command",
-}
-
-
 class TestEvaluate(Scores):
     implied: ClassVar = {"versus": "the column versus", "groups": "the column by"}
     wrong: ClassVar = {
@@ -46,19 +30,11 @@ class TestEvaluate(Scores):
         "versus": "maybe",
         "per_site": "maybe",
     }
-    holes: ClassVar = {
-        **OWN_PLAN,
-    }
 
 
 class TestEvaluateClasses(Logits):
     implied: ClassVar = {"classes": "the column logits"}
     wrong: ClassVar = {"classes": 1, spelling.CLASS_BUCKETS: 0, "height": 99, "level": 1.5}
-    holes: ClassVar = {
-        "test_planned_alone[values]": TWO_CLASSES,
-        "test_planned_alone[noisy]": TWO_CLASSES,
-        "test_a_plan_of_one_task_is_that_of_a_study_of_one": TWO_CLASSES,
-    }
 
 
 class TestCalibrate(Ours):
@@ -66,6 +42,7 @@ class TestCalibrate(Ours):
     columns = BINARY
     parameters: ClassVar = {"method": "platt", "height": 4}
     expected: ClassVar = {**Ours.expected, "prevalence": 0.4, "auc": 0.8}
+    planned = ("--method", "platt", "--height", "4")
     undefined = Case(trust="secure-sum", rows=few())
     artefact, load = "calibrator.json", staticmethod(fedassay.load_calibrator)
     applied = ("calibrated",)
@@ -77,7 +54,6 @@ class TestCalibrate(Ours):
         "transform": "cubic",
         "level": 1.5,
     }
-    holes: ClassVar = OWN_PLAN
 
 
 class TestCalibrateClasses(Ours):
@@ -105,9 +81,6 @@ class TestCalibrateClasses(Ours):
         spelling.HELD_OUT: 1.5,
         "level": 1.5,
     }
-    holes: ClassVar = {
-        **OWN_PLAN,
-    }
 
 
 class TestConformal(Ours):
@@ -115,6 +88,7 @@ class TestConformal(Ours):
     columns: ClassVar = {"target": "t", "prediction": "p"}
     parameters: ClassVar = {"method": "pooled", "score_range": [0.0, 4.0], "bins": 8}
     expected: ClassVar = {"rows": 100, "clients": 4}
+    planned = ("--method", "pooled", "--bins", "8", "--holdout", "0.3")
     undefined = Case(trust="server-dp", epsilon=0.05)
     artefact, load = "conformal.json", staticmethod(fedassay.ConformalPredictor.load)
     applied = ("lower", "upper")
@@ -138,9 +112,6 @@ class TestConformal(Ours):
         "classes": 1,
         spelling.HELD_OUT: "maybe",
         "report_level": 1.5,
-    }
-    holes: ClassVar = {
-        **OWN_PLAN,
     }
 
 
@@ -170,7 +141,6 @@ class TestEcdf(Ours):
         "precision": 1.5,
         "expected_rows": 0.0,
     }
-    holes: ClassVar = {**OWN_PLAN}
 
 
 class TestQuantiles(Ours):
@@ -178,6 +148,7 @@ class TestQuantiles(Ours):
     columns: ClassVar = {"value": "age"}
     parameters: ClassVar = {**RANGE, "quantiles": [0.5]}
     exact = noisy = "two-server"
+    planned = ("--lower", "0", "--upper", "128", "--points", "16")
     undefined = Case(trust="two-server", epsilon=0.05)
     wrong: ClassVar = {
         "lower": -math.inf,
@@ -187,7 +158,6 @@ class TestQuantiles(Ours):
         "grid": "cubic",
         "level": 1.5,
     }
-    holes: ClassVar = NO_PLAN
 
 
 class TestHosmerLemeshow(Ours):
@@ -195,6 +165,7 @@ class TestHosmerLemeshow(Ours):
     columns = BINARY
     parameters: ClassVar = {"groups": 4, "height": 4}
     expected: ClassVar = {**Ours.expected, "prevalence": 0.4, "auc": 0.8}
+    planned = ("--groups", "4", "--height", "4")
     undefined = Case(trust="server-dp", epsilon=0.05)
     wrong: ClassVar = {
         "method": "magic",
@@ -206,7 +177,6 @@ class TestHosmerLemeshow(Ours):
         "transform": "cubic",
         "level": 1.5,
     }
-    holes: ClassVar = NO_PLAN
 
 
 class TestInfer(Ours):
@@ -214,7 +184,7 @@ class TestInfer(Ours):
     columns: ClassVar = {"target": "t", "features": "age,odds"}
     parameters: ClassVar = {"rounds": 8, "scales": ["age=50:20", "odds=0:1", "target=0:2"]}
     epsilon = 5000.0
-    planned = ("--features", "2")
+    planned = ("--features", "2", "--rounds", "8")
     undefined = Case(
         trust="secure-sum",
         columns={"target": "y", "features": "y2"},
@@ -246,9 +216,6 @@ class TestInfer(Ours):
         "offset": "maybe",
         "level": 1.5,
         "contrasts": ["age +"],
-    }
-    holes: ClassVar = {
-        **OWN_PLAN,
     }
 
     def test_a_study_has_a_scale_for_a_single_feature(self, answers: Answers) -> None:

@@ -16,9 +16,7 @@ from fedassay.agenda import Agenda, Item
 from fedassay.estimation.metric import Metric
 from fedassay.estimation.ranking import roc_auc
 from fedassay.estimation.ratios import brier_score
-from fedassay.planning.study import predict_tasks
-from fedassay.planning.study_expectation import PlannedStudy, StudyExpectation
-from fedassay.planning.study_plan import TaskPlan
+from fedassay.planning import Expectation, PlannedStudy, TaskPlan, predict_tasks
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Batch, Budget, Part, Plan, Protection, Query, Released, Setting, TrustModel
 from fedassay.run import Job
@@ -81,7 +79,7 @@ class StudyCase:
     @property
     def study(self) -> PlannedStudy:
         return PlannedStudy(
-            expectation=StudyExpectation(
+            expectation=Expectation(
                 rows=self.rows, clients=self.clients, prevalence=self.prevalence, auc=self.auc
             ),
             trust=self.trust,

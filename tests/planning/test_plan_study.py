@@ -14,25 +14,20 @@ from fedassay.agenda import Agenda, Item
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.planning import (
     Expectation,
-    PlannedRelease,
-    Size,
-    Study,
-    plan_conformal,
-    plan_evaluation,
+    PlannedStudy,
+    Sufficiency,
     plan_study,
+    planner,
+    predict_tasks,
     recommended_shares,
 )
-from fedassay.planning.study import predict_tasks
-from fedassay.planning.study_expectation import PlannedStudy, StudyExpectation
-from fedassay.planning.verdict import Verdict
 from fedassay.protocol import Budget, Part, Protection, Unit
 from fedassay.tasks.card import KINDS
 from fedassay.tasks.catalogue import TASKS
-from fedassay.tasks.conformal.conformal import Conformal
-from fedassay.tasks.evaluation.evaluate import Evaluate
 from fedassay.trust import LocalDP, SecureSum, ServerDP, TwoServer
+from single_plans import forecast, plan_alone, planned
 
-DATA = StudyExpectation(rows=8_000, clients=10, prevalence=0.3, auc=0.8, classes=4)
+DATA = Expectation(rows=8_000, clients=10, prevalence=0.3, auc=0.8, classes=4)
 QUICK: Mapping[str, Mapping[str, Any]] = {
     "evaluate": {"height": 6},
     "calibrate": {"height": 6, "method": "platt"},
@@ -101,15 +96,35 @@ def test_a_share_is_a_smaller_budget(kind: str) -> None:
 
 def test_a_study_of_one_task_is_its_own_plan() -> None:
     """The same numbers as `fedassay plan evaluate` has."""
-    plan = predict_tasks(agenda_of("evaluate"), under(), shares={"evaluate": 1.0})["evaluate"]
-    expected = Expectation(rows=8_000, clients=10, prevalence=0.3, auc=0.8)
-    single = plan_evaluation(
-        Study(expectation=expected, trust=ServerDP(), budget=Budget(epsilon=1)), task=Evaluate(height=6)
-    )
-    for name, one in single.predicted.items():
-        assert plan.metrics[name].width == one.half_width
-        assert plan.metrics[name].verdict == one.verdict
-    assert plan.share == plan.recommended == 1
+    study = plan_study(agenda_of("evaluate"), under())
+    alone = plan_alone("evaluate", under(), height=6)
+    assert alone.single == study.tasks["evaluate"]
+    assert alone.single.share == alone.single.recommended == 1
+    assert "recall" in alone.verdict  # which is about all that has a target
+    assert "recall" not in study.verdict
+    assert study.inverse[0].metric == f"evaluate.{alone.inverse[0].metric}"
+    assert replace(study.inverse[0], metric="roc_auc") == alone.inverse[0]
+
+
+def test_what_is_not_asked_for_is_not_searched_and_nothing_is_searched_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    for name in ("inverse_of", "trust_table"):
+        search = getattr(planner, name)
+
+        def counted(*given: Any, name: str = name, search: Any = search, **named: Any) -> Any:
+            asked.append(name)
+            return search(*given, **named)
+
+        monkeypatch.setattr(planner, name, counted)
+    alone, study = plan_alone("ecdf", under(), points=64), plan_study(agenda_of("ecdf"), under())
+    assert alone.verdict
+    assert asked == []
+    assert alone.to_dict() == alone.to_dict()
+    assert asked == ["inverse_of"]
+    assert study.to_dict() == study.to_dict()
+    assert sorted(asked) == ["inverse_of", "inverse_of", "trust_table"]
 
 
 def test_each_task_fits_on_the_rows_that_it_will_have() -> None:
@@ -130,21 +145,17 @@ def test_each_task_fits_on_the_rows_that_it_will_have() -> None:
     assert apart["conformal"].rows == pytest.approx(5_600)
     assert apart["conformal"].metrics["spread"].width < tasks["conformal"].metrics["spread"].width
     # As many rows of the rarer outcome in one place: the same threshold.
-    alone = plan_conformal(
-        PlannedRelease(
-            expectation=Size(rows=0.3 * 2_800, clients=10), trust=ServerDP(), budget=Budget(epsilon=0.3)
-        ),
-        task=Conformal(bins=64),
-    )
-    assert tasks["conformal"].metrics["excess"].width == pytest.approx(alone.predicted.width("excess"))
+    rarer = planned(ServerDP(), rows=0.3 * 2_800, clients=10, epsilon=0.3)
+    alone = forecast("conformal", bins=64).at(rarer, ("excess",))["excess"]
+    assert tasks["conformal"].metrics["excess"].width == pytest.approx(alone.width)
 
 
 def test_whole_clients_are_in_one_part() -> None:
     study = under(protection=Protection(unit=Unit.CLIENT, rows_per_client=800))
-    seen = study.of_rows(study.part_of(Part.SECOND_FIT))
+    seen = study.seeing(study.part_of(Part.SECOND_FIT))
     assert seen.holders == 4
     assert seen.rows / seen.holders == pytest.approx(700)
-    assert under().of_rows(0.35).holders == 10
+    assert under().seeing(0.35).holders == 10
 
 
 def test_given_targets_move_the_split() -> None:
@@ -204,8 +215,8 @@ def test_the_verdict_is_that_of_the_worst_task() -> None:
         shares={"evaluate": 0.5, "ecdf": 0.5},
         targets={"evaluate.roc_auc": 0.5, "ecdf.band": 1e-6},
     )
-    assert [task.verdict for task in plan.tasks.values()] == [Verdict.ENOUGH, Verdict.NOT_ENOUGH]
-    assert plan.outcome is Verdict.NOT_ENOUGH
+    assert [task.verdict for task in plan.tasks.values()] == [Sufficiency.ENOUGH, Sufficiency.NOT_ENOUGH]
+    assert plan.outcome is Sufficiency.NOT_ENOUGH
     assert plan.verdict == "Enough data for evaluate.roc_auc; not enough data for ecdf.band."
 
 
@@ -235,7 +246,7 @@ def test_groups_have_the_noise_of_all_of_them() -> None:
     [
         ({"roc_auc": 0.01}, "expected TASK.METRIC, such as evaluate.roc_auc"),
         ({"calibrate.roc_auc": 0.01}, "got 'calibrate.roc_auc', expected TASK.METRIC"),
-        ({"evaluate.auc": 0.01}, "got evaluate.auc, expected one of evaluate.roc_auc, "),
+        ({"evaluate.auc": 0.01}, "got 'evaluate.auc', expected one of evaluate.roc_auc, "),
         ({"evaluate.roc_auc": 0.0}, "target evaluate.roc_auc: got 0, expected a number above 0"),
     ],
 )
@@ -254,14 +265,14 @@ def test_shares_that_do_not_fit_are_refused_with_a_change() -> None:
 
 
 def test_what_is_not_expected_is_asked_for() -> None:
-    study = under(expectation=StudyExpectation(rows=8_000, clients=10))
+    study = under(expectation=Expectation(rows=8_000, clients=10))
     with pytest.raises(
         UsageError, match=r"evaluate: got no prevalence, .* give --prevalence, or put it into"
     ):
         plan_study(agenda_of("evaluate"), study)
     assert predict_tasks(agenda_of("ecdf"), study, shares={"ecdf": 1.0})["ecdf"].metrics["band"].width > 0
     with pytest.raises(UsageError, match="study: got no clients"):
-        StudyExpectation.of({"rows": 100})
+        Expectation.of({"rows": 100})
     with pytest.raises(UsageError, match="holdout"):
         under(holdout=1.0)
 
@@ -275,6 +286,6 @@ def test_what_a_run_would_refuse() -> None:
         )
     precise = agenda_of("ecdf", ecdf={"points": 64, "precision": 1e-4, "expected_rows": 8_000})
     plan = predict_tasks(precise, under(), shares={"ecdf": 1.0})["ecdf"]
-    assert plan.verdict is Verdict.NOT_ENOUGH
+    assert plan.verdict is Sufficiency.NOT_ENOUGH
     assert plan.refused is not None
     assert "precision" in plan.refused

@@ -10,40 +10,25 @@ from typing import Any, ClassVar
 import pytest
 
 from fedassay.errors import TooFewClients, UsageError
-from fedassay.metrics import targets
-from fedassay.planning import Expectation, Study, plan_calibration, plan_evaluation
-from fedassay.planning.inverse import LARGEST_EPSILON, SMALLEST_EPSILON, fewest_rows, smallest_epsilon
-from fedassay.planning.published import model_of
-from fedassay.planning.resolution import predictions
-from fedassay.planning.verdict import Verdict, half_width, in_words, judged
-from fedassay.protocol import NO_NOISE, Budget, Noise, Plan, Protection, Query, Setting, TrustModel, Unit
-from fedassay.tasks.calibration.calibrate import Calibrate
+from fedassay.metrics import planned as planned_metrics
+from fedassay.planning import Expectation, PlannedStudy
+from fedassay.planning.plan import in_words
+from fedassay.planning.search import LARGEST_EPSILON, SMALLEST_EPSILON, fewest_rows, smallest_epsilon
+from fedassay.protocol import NO_NOISE, Noise, Plan, Protection, Query, Setting, Sum, TrustModel, Unit
 from fedassay.tasks.evaluation.evaluate import Evaluate
+from fedassay.tasks.evaluation.forecast import model_of
+from fedassay.tasks.forecast import Sufficiency, sufficiency
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.local_dp import LocalDP
-from fedassay.trust.plain import Plain
 from fedassay.trust.server_dp import ServerDP
+from single_plans import forecast, metrics_of, plan_alone, planned, rows_of
 
-SHORT = Evaluate(height=6)  # quick to plan
+SHORT = {"height": 6}  # quick to plan
 
 
-def study(
-    trust: TrustModel | None = None,
-    *,
-    rows: float = 20_000,
-    clients: int = 20,
-    epsilon: float | None = None,
-    protection: Protection | None = None,
-    prevalence: float = 0.3,
-    auc: float = 0.8,
-) -> Study:
-    return Study(
-        expectation=Expectation(rows=rows, clients=clients, prevalence=prevalence, auc=auc),
-        trust=trust or Plain(),
-        budget=None if epsilon is None else Budget(epsilon=epsilon),
-        protection=protection or Protection(),
-    )
+def study(trust: TrustModel | None = None, **others: Any) -> PlannedStudy:
+    return planned(trust, **{"prevalence": 0.3, "auc": 0.8, **others})
 
 
 # --- verdicts -------------------------------------------------------------------------------------------------
@@ -52,27 +37,25 @@ def study(
 @pytest.mark.parametrize(
     ("widths", "verdict"),
     [
-        ((0.5, 0.9, 1.0), Verdict.ENOUGH),
-        ((1.1, 2.0), Verdict.NOT_ENOUGH),
-        ((0.9, 1.1), Verdict.UNDECIDABLE),
-        ((1.1, 0.9), Verdict.UNDECIDABLE),
-        ((0.5, math.inf), Verdict.UNDECIDABLE),
-        ((math.inf, math.inf), Verdict.NOT_ENOUGH),
+        ((0.5, 0.9, 1.0), Sufficiency.ENOUGH),
+        ((1.1, 2.0), Sufficiency.NOT_ENOUGH),
+        ((0.9, 1.1), Sufficiency.UNDECIDABLE),
+        ((1.1, 0.9), Sufficiency.UNDECIDABLE),
+        ((0.5, math.inf), Sufficiency.UNDECIDABLE),
+        ((math.inf, math.inf), Sufficiency.NOT_ENOUGH),
     ],
 )
-def test_the_rule_of_the_verdict(widths: tuple[float, ...], verdict: Verdict) -> None:
-    assert judged(1.0, widths) is verdict
+def test_the_rule_of_the_verdict(widths: tuple[float, ...], verdict: Sufficiency) -> None:
+    assert sufficiency(1.0, widths) is verdict
 
 
 def test_verdicts_change_with_the_rows_as_they_should() -> None:
     """From too few to enough there is a stretch where the assumptions decide, and never a way back."""
-    order = [Verdict.NOT_ENOUGH, Verdict.UNDECIDABLE, Verdict.ENOUGH]
+    order = [Sufficiency.NOT_ENOUGH, Sufficiency.UNDECIDABLE, Sufficiency.ENOUGH]
     seen = []
     for rows in (300, 2_000, 3_000, 4_000, 40_000):
-        plan = plan_evaluation(
-            study(rows=rows, clients=3), task=Evaluate(height=9), targets={"roc_auc": 0.02}
-        )
-        seen.append(order.index(plan.predicted["roc_auc"].verdict))
+        plan = plan_alone("evaluate", study(rows=rows, clients=3), {"roc_auc": 0.02}, height=9)
+        seen.append(order.index(metrics_of(plan)["roc_auc"].verdict))
     assert seen == sorted(seen)
     assert set(seen) == {0, 1, 2}
 
@@ -89,7 +72,7 @@ def test_variations_are_those_that_are_stated() -> None:
 
 
 def test_one_line_for_all_verdicts() -> None:
-    enough, not_enough, unknown = Verdict
+    enough, not_enough, unknown = Sufficiency
     assert in_words({"a": enough, "b": enough, "c": enough}) == "Enough data for everything."
     assert in_words({"a": not_enough}) == "Not enough data for a."
     assert in_words({"a": enough, "b": not_enough, "c": unknown, "d": unknown}) == (
@@ -105,23 +88,21 @@ def test_one_line_for_all_verdicts() -> None:
 def test_every_trust_model_can_be_planned(name: str) -> None:
     kind = TRUST_MODELS[name]
     rows_per_client = {"local-dp": 1, "two-server": 125}.get(name)
-    planned = study(
+    terms = study(
         kind(),
         rows=5_000,
         clients=5_000 if name == "local-dp" else 40,
         epsilon=2.0 if kind.private else None,
         protection=Protection(rows_per_client=rows_per_client),
     )
-    plan = plan_evaluation(planned, task=SHORT, targets={"accuracy": 0.1})
+    plan = plan_alone("evaluate", terms, {"accuracy": 0.1}, **SHORT)
     document = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
-    assert set(document["metrics"]) == set(targets())
+    assert set(document["metrics"]) == set(planned_metrics())
     assert (document["metrics"]["accuracy"]["error"]["privacy"] > 0) == kind.private
     assert (document["noise"]["standard_deviation"] > 0) == kind.private
-    calibration = plan_calibration(planned, task=Calibrate(height=6))
-    assert set(json.loads(json.dumps(calibration.to_dict(), allow_nan=False))["methods"]) == {
-        "platt",
-        "histogram",
-    }
+    calibration = plan_alone("calibrate", terms, **SHORT)
+    json.dumps(calibration.to_dict(), allow_nan=False)
+    assert {method.partition(" ")[0] for method in rows_of(calibration, "methods")} == {"platt", "histogram"}
 
 
 @dataclass(frozen=True)
@@ -150,77 +131,83 @@ class Unheard(TrustModel):
 
 def test_only_the_noise_of_a_trust_model_counts() -> None:
     noise = Noise(law="discrete-laplace", scale=1.0, variance=2.0)
-    unheard = plan_evaluation(study(Unheard(noise=noise), epsilon=1.0), task=SHORT)
-    known = plan_evaluation(study(ServerDP(), epsilon=1.0), task=SHORT)
-    for name, one in unheard.predicted.items():
-        assert one.half_width == pytest.approx(known.predicted[name].half_width, rel=0.02)
+    unheard = plan_alone("evaluate", study(Unheard(noise=noise), epsilon=1.0), **SHORT)
+    known = metrics_of(plan_alone("evaluate", study(ServerDP(), epsilon=1.0), **SHORT))
+    for name, one in metrics_of(unheard).items():
+        assert one.width == pytest.approx(known[name].width, rel=0.02)
 
 
 def test_rows_beyond_the_bound_are_not_counted_on() -> None:
     protection = Protection(unit=Unit.CLIENT, rows_per_client=5)
-    planned = study(ServerDP(), rows=20_000, clients=1_000, epsilon=5.0, protection=protection)
-    assert planned.rows == 5_000
-    plan = plan_evaluation(planned, task=SHORT)
+    bounded = study(ServerDP(), rows=20_000, clients=1_000, epsilon=5.0, protection=protection)
+    assert bounded.rows == 5_000
+    plan = plan_alone("evaluate", bounded, **SHORT)
     assert plan.warnings[0] == "Only 5,000 of 20,000 rows will be used: at most 5 of each of 1,000 clients."
-    fewer = replace(planned, expectation=replace(planned.expectation, rows=5_000))
-    assert plan_evaluation(fewer, task=SHORT).predicted["f1"] == plan.predicted["f1"]
+    fewer = replace(bounded, expectation=replace(bounded.expectation, rows=5_000))
+    assert metrics_of(plan_alone("evaluate", fewer, **SHORT))["f1"] == metrics_of(plan)["f1"]
+
+
+def facts(study: PlannedStudy, **parameters: Any) -> Any:
+    return plan_alone("evaluate", study, **parameters).details.facts
 
 
 def test_a_better_height_is_recommended_if_it_is_clearly_better() -> None:
-    crowded = plan_evaluation(study(rows=10**7), task=Evaluate(height=6))
-    assert crowded.used.histogram.height == 6
-    assert crowded.recommended.histogram.height > 9
-    assert "Binning dominates the error of roc_auc" in crowded.warnings[0]
-    assert f"--height {crowded.recommended.histogram.height} instead of 6" in crowded.warnings[1]
-    better = plan_evaluation(
-        study(rows=10**7), task=Evaluate(height=crowded.recommended.histogram.height)
-    ).predicted["roc_auc"]
-    gain = crowded.predicted["roc_auc"].half_width / better.half_width
-    assert crowded.warnings[1].endswith(f"makes intervals {gain:.2g} times shorter.")
-    noisy = plan_evaluation(study(ServerDP(), rows=1_000, epsilon=0.3), task=Evaluate(height=12))
-    assert noisy.recommended.histogram.height < 12
-    fine = plan_evaluation(study())
-    assert fine.recommended is fine.used
+    many = study(rows=10**7)
+    crowded = plan_alone("evaluate", many, **SHORT)
+    assert crowded.details.facts["used"]["height"] == 6
+    height = crowded.details.facts["recommended"]["height"]
+    assert height > 9
+    first, second = crowded.details.warnings
+    assert "Binning dominates the error of roc_auc" in first
+    assert f"--height {height} instead of 6" in second
+    assert f"Recommended: height {height} instead of 6" in crowded.details.remarks[0]
+    better = metrics_of(plan_alone("evaluate", many, height=height))["roc_auc"]
+    gain = metrics_of(crowded)["roc_auc"].width / better.width
+    assert second.endswith(f"makes intervals {gain:.2g} times shorter.")
+    noisy = facts(study(ServerDP(), rows=1_000, epsilon=0.3), height=12)
+    assert noisy["recommended"]["height"] < 12
+    fine = plan_alone("evaluate", study()).details
+    assert fine.facts["recommended"]["height"] == fine.facts["used"]["height"]
     assert fine.warnings == ()
 
 
 def test_recommended_buckets_are_the_cube_root_of_the_rows_unless_noise_forbids() -> None:
-    assert plan_evaluation(study(rows=8_000), task=SHORT).buckets == 20
-    assert 1 < plan_evaluation(study(ServerDP(), rows=8_000, epsilon=0.5), task=SHORT).buckets < 20
-    assert plan_evaluation(study(ServerDP(), rows=200, epsilon=0.1), task=SHORT).buckets == 1
+    def buckets(study: PlannedStudy) -> int:
+        return int(facts(study, **SHORT)["recommended"]["buckets"])
+
+    assert buckets(study(rows=8_000)) == 20
+    assert 1 < buckets(study(ServerDP(), rows=8_000, epsilon=0.5)) < 20
+    assert buckets(study(ServerDP(), rows=200, epsilon=0.1)) == 1
 
 
 def test_without_evidence_there_is_a_reason_and_no_number() -> None:
-    plan = plan_evaluation(study(ServerDP(), rows=200, epsilon=0.1, prevalence=0.02), task=SHORT)
-    one = plan.predicted["roc_auc"]
-    assert one.verdict is Verdict.NOT_ENOUGH
+    plan = plan_alone("evaluate", study(ServerDP(), rows=200, epsilon=0.1, prevalence=0.02), **SHORT)
+    one = metrics_of(plan)["roc_auc"]
+    assert one.verdict is Sufficiency.NOT_ENOUGH
     document = one.to_dict()
-    assert document["value"] is document["half_width"] is document["half_width_range"] is None
+    assert document["value"] is document["width"] is document["width_range"] is None
     assert "not enough evidence: about 4 positive rows" in document["reason"]
 
 
 def test_table_1_stands_beside_ours() -> None:
-    published = plan_evaluation(study(DistributedDP(), epsilon=1.0), task=SHORT).published
+    published = rows_of(plan_alone("evaluate", study(DistributedDP(), epsilon=1.0), **SHORT), "published")
     assert published["roc_auc"]["model"] == "distributed"
     assert published["roc_auc"]["rate"] == pytest.approx((1 + 1 / 64) / 20_000)
     assert published["decision"]["balancing_buckets"] == pytest.approx(20_000 ** (2 / 3))
     assert published["decision"]["predicted"] > 0
     one = Protection(rows_per_client=1)
     local = study(LocalDP(), rows=20_000, clients=20_000, epsilon=1.0, protection=one)
-    assert plan_evaluation(local, task=SHORT).published["roc_auc"]["model"] == "local"
-    several = study(LocalDP(), epsilon=1.0)
-    assert model_of(several.noise(SHORT.histogram(several.setting)), 20) == "local"
+    assert rows_of(plan_alone("evaluate", local, **SHORT), "published")["roc_auc"]["model"] == "local"
+    several = study(LocalDP(), epsilon=1.0).setting
+    assert model_of(several.noise(Sum(of=Evaluate(height=6).histogram(several))), 20) == "local"
     assert model_of(NO_NOISE, 10) == "federated"
 
 
 # --- the inverse question -----------------------------------------------------------------------------------------
 
 
-def width_of(task: Evaluate, name: str) -> Any:
-    def width(other: Study) -> float:
-        return half_width(predictions(other, task, task.histogram(other.setting), (name,))[name])
-
-    return width
+def width_of(name: str) -> Any:
+    return lambda other: forecast("evaluate", **SHORT).at(other, (name,))[name].width
 
 
 @pytest.mark.parametrize("trust", [ServerDP(), DistributedDP(), LocalDP()], ids=lambda trust: trust.name)
@@ -228,69 +215,68 @@ def width_of(task: Evaluate, name: str) -> Any:
 def test_what_is_said_to_be_enough_is_enough_and_little_less_is_not(
     trust: TrustModel, name: str, target: float
 ) -> None:
-    planned = study(trust, rows=20_000, clients=40, epsilon=1.0)
-    (answer,) = plan_evaluation(planned, task=SHORT, targets={name: target}).inverse
-    width = width_of(SHORT, name)
-    epsilon, rows = answer.epsilon.value, answer.rows.value
+    here = study(trust, rows=20_000, clients=40, epsilon=1.0)
+    (answer,) = plan_alone("evaluate", here, {name: target}, **SHORT).inverse
+    width = width_of(name)
+    epsilon, rows, clients = answer.epsilon.value, answer.rows.value, answer.clients.value
     assert epsilon is not None
     assert rows is not None
-    assert width(planned.with_epsilon(epsilon)) <= target < width(planned.with_epsilon(0.96 * epsilon))
-    assert width(planned.with_rows(rows)) <= target
-    if trust.name != "distributed-dp" or rows > 20_000:  # clients are whole, and there is a smallest cohort
-        assert width(planned.with_rows(0.9 * rows)) > target
-    assert answer.rows.clients == planned.with_rows(rows).expectation.clients
+    assert clients is not None
+    assert width(here.with_epsilon(epsilon)) <= target < width(here.with_epsilon(0.96 * epsilon))
+    assert width(here.with_rows(rows)) <= target < width(here.with_rows(0.9 * rows))
+    assert width(here.with_clients(int(clients))) <= target
+    if trust.name != "distributed-dp" or clients > 40:  # there is a smallest cohort
+        assert width(here.with_clients(math.floor(0.9 * clients))) > target
+    assert answer.rows.clients == 40
 
 
 def test_no_epsilon_makes_up_for_missing_rows() -> None:
-    planned = study(ServerDP(), rows=500, epsilon=1.0)
-    (answer,) = plan_evaluation(planned, task=SHORT, targets={"accuracy": 0.005}).inverse
+    few = study(ServerDP(), rows=500, epsilon=1.0)
+    (answer,) = plan_alone("evaluate", few, {"accuracy": 0.005}, **SHORT).inverse
     assert answer.epsilon.value is None
     assert answer.epsilon.reason is not None
-    assert answer.epsilon.reason.startswith("no epsilon is enough: sampling error alone gives ±0.0")
+    assert answer.epsilon.reason.startswith("no epsilon is enough: with the largest one it is 0.0")
     assert answer.rows.value is not None
-    (plain,) = plan_evaluation(study(), task=SHORT).inverse
+    (plain,) = plan_alone("evaluate", study(), **SHORT).inverse
     assert plain.epsilon.reason == "plain adds no noise, so epsilon plays no part"
 
 
 def test_no_number_of_rows_makes_up_for_missing_bins() -> None:
-    coarse = Evaluate(height=4)
-    (answer,) = plan_evaluation(study(), task=coarse, targets={"roc_auc": 0.001}).inverse
+    (answer,) = plan_alone("evaluate", study(), {"roc_auc": 0.001}, height=4).inverse
     assert answer.rows.value is None
-    assert "take more bins" in (answer.rows.reason or "")
-    noisy = study(ServerDP(), rows=10**6, epsilon=1.0)
-    (answer,) = plan_evaluation(noisy, task=coarse, targets={"roc_auc": 0.01}).inverse
-    assert "sampling error and 2^4 bins together give" in (answer.epsilon.reason or "")
+    assert (answer.rows.reason or "").startswith("no number of rows at 20 clients up to 1e+12 is enough")
+    assert answer.clients.value is None
 
 
 def test_ends_of_the_search() -> None:
-    planned = study(ServerDP(), epsilon=1.0)
+    here = study(ServerDP(), epsilon=1.0)
 
-    def always(_: Study) -> float:
+    def always(_: PlannedStudy) -> float:
         return 0.0
 
-    def never(_: Study) -> float:
+    def never(_: PlannedStudy) -> float:
         return math.inf
 
-    def refused(_: Study) -> float:
+    def refused(_: PlannedStudy) -> float:
         raise TooFewClients("nobody is there.")
 
-    assert smallest_epsilon(planned, always, 1.0, lambda _: "").value == SMALLEST_EPSILON
-    assert smallest_epsilon(planned, never, 1.0, lambda _: "it is").reason == "no epsilon is enough: it is"
-    assert fewest_rows(planned, always, 1.0).value == 10
-    assert fewest_rows(planned, refused, 1.0).value is None
+    assert smallest_epsilon(here, always, 1.0).value == SMALLEST_EPSILON
+    assert smallest_epsilon(here, never, 1.0).reason == ("no epsilon is enough: there is no value even then")
+    assert fewest_rows(here, always, 1.0).value == 20
+    assert fewest_rows(here, refused, 1.0).value is None
 
-    def jumps(other: Study) -> float:
+    def jumps(other: PlannedStudy) -> float:
         assert other.budget is not None
         return 0.0 if other.budget.epsilon >= LARGEST_EPSILON else 2.0
 
-    assert smallest_epsilon(planned, jumps, 1.0, lambda _: "").value == LARGEST_EPSILON
+    assert smallest_epsilon(here, jumps, 1.0).value == LARGEST_EPSILON
 
-    def rises(other: Study) -> float:
+    def rises(other: PlannedStudy) -> float:
         assert other.budget is not None
         return 0.0 if 0.5 <= other.budget.epsilon <= 2.0 else 2.0
 
     # What is planned is enough, so that it is never said that nothing is.
-    found = smallest_epsilon(planned, rises, 1.0, lambda _: "").value
+    found = smallest_epsilon(here, rises, 1.0).value
     assert found is not None
     assert 0.5 <= found <= 0.51
 
@@ -299,35 +285,28 @@ def test_ends_of_the_search() -> None:
 
 
 def test_a_calibration_is_planned_on_the_fit_rows() -> None:
-    whole = plan_calibration(study(rows=10_000), task=Calibrate(height=6), holdout=0.5)
-    half = plan_calibration(study(rows=5_000, clients=10), task=Calibrate(height=6), holdout=1e-9)
-    platt, alone = whole.maps["platt"].error, half.maps["platt"].error
-    assert platt is not None
-    assert alone is not None
-    assert platt.brier_excess == pytest.approx(alone.brier_excess)
-    assert whole.held_out["brier_score"].sampling == pytest.approx(
-        plan_evaluation(study(rows=5_000, clients=10), task=SHORT).predicted["brier_score"].metric.sampling,
-        rel=1e-2,
+    whole = plan_alone("calibrate", study(rows=10_000, holdout=0.5), **SHORT)
+    half = plan_alone("calibrate", study(rows=5_000, clients=10, holdout=1e-9), **SHORT)
+    assert rows_of(whole, "methods")["platt"]["brier_excess"] == pytest.approx(
+        rows_of(half, "methods")["platt"]["brier_excess"]
     )
+    judged = metrics_of(whole)["held_out_brier_score"]
+    alone = metrics_of(plan_alone("evaluate", study(rows=5_000, clients=10), **SHORT))["brier_score"]
+    assert judged.sampling == pytest.approx(alone.sampling, rel=1e-2)
 
 
 def test_what_is_enough_for_a_map() -> None:
-    planned = study(ServerDP(), rows=5_000, epsilon=1.0)
-    targets = {"expected_calibration_error": 0.01, "brier_excess": 1e-3}
-    plan = plan_calibration(planned, task=Calibrate(height=6), targets=targets)
-    assert [one.metric for one in plan.inverse] == [
-        f"{name} of {method}" for method in ("platt", "histogram") for name in targets
-    ]
-    first = plan.inverse[0]
-    assert first.rows.value is not None
-    enough = plan_calibration(planned.with_rows(first.rows.value), task=Calibrate(height=6), targets=targets)
-    assert enough.maps["platt"].error is not None
-    assert enough.maps["platt"].error.calibration_error <= 0.01
-    hopeless = plan_calibration(study(ServerDP(), rows=300, epsilon=0.05), task=Calibrate(height=6))
-    assert hopeless.buckets is None
-    assert hopeless.maps["platt"].to_dict()["brier_excess"] is None
-    assert "not enough evidence" in (hopeless.maps["platt"].reason or "")
-    assert set(hopeless.maps["histogram"].verdicts.values()) == {Verdict.NOT_ENOUGH}
+    here, target = study(ServerDP(), rows=5_000, epsilon=1.0), {"expected_calibration_error": 0.005}
+    plan = plan_alone("calibrate", here, target, **SHORT)
+    (answer,) = plan.inverse
+    assert answer.rows.value is not None
+    found = forecast("calibrate", **SHORT).at(here.with_rows(answer.rows.value), tuple(target))
+    assert found["expected_calibration_error"].width <= 0.005
+    hopeless = plan_alone("calibrate", study(ServerDP(), rows=300, epsilon=0.05), **SHORT)
+    assert hopeless.details.facts["recommended"]["buckets"] is None
+    for method in rows_of(hopeless, "methods").values():
+        assert "not enough evidence" in method["reason"]
+    assert metrics_of(hopeless)["brier_excess"].verdict is Sufficiency.NOT_ENOUGH
 
 
 # --- bad input ------------------------------------------------------------------------------------------------------
@@ -362,9 +341,9 @@ def test_impossible_expectations(wrong: dict[str, float], words: str) -> None:
 )
 def test_impossible_targets(targets: dict[str, float], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        plan_evaluation(study(), task=SHORT, targets=targets)
+        plan_alone("evaluate", study(), targets, **SHORT)
 
 
 def test_impossible_holdout() -> None:
     with pytest.raises(UsageError, match="holdout: got 1"):
-        plan_calibration(study(), holdout=1.0)
+        study(holdout=1.0)

@@ -9,8 +9,7 @@ import pytest
 
 from fedassay import Simulation, evaluate
 from fedassay.agenda import Agenda
-from fedassay.planning.study import predict_tasks
-from fedassay.planning.study_expectation import PlannedStudy, StudyExpectation
+from fedassay.planning import Expectation, PlannedStudy, predict_tasks
 from fedassay.planning.trust_table import TrustRow, trust_table
 from fedassay.protocol import Budget, Protection
 from fedassay.tasks.card import KINDS
@@ -18,7 +17,7 @@ from fedassay.tasks.evaluation.evaluate import Evaluate
 from fedassay.trust import TRUST_MODELS, SecureSum, ServerDP
 from fedassay.trust.card import TRUST_CARDS
 
-DATA = StudyExpectation(rows=6_000, clients=12, prevalence=0.3, auc=0.8)
+DATA = Expectation(rows=6_000, clients=12, prevalence=0.3, auc=0.8)
 MAIN = KINDS["evaluate"].forecast.load()(name="evaluate", task=Evaluate(height=6))
 
 
@@ -26,7 +25,7 @@ def table(**others: Any) -> dict[str, TrustRow]:
     study = PlannedStudy(
         **{"expectation": DATA, "trust": ServerDP(), "budget": Budget(epsilon=1, delta=1e-6), **others}
     )
-    return {row.card.name: row for row in trust_table([(MAIN, study)], "roc_auc")}
+    return {row.card.name: row for row in trust_table([(MAIN, study)], "roc_auc", label="evaluate.roc_auc")}
 
 
 def test_all_trust_models_are_there() -> None:
@@ -59,7 +58,7 @@ def test_other_terms_are_said_and_impossible_ones_have_a_reason() -> None:
     rows = table()
     assert rows["two-server"].instead == "rows_per_client = 500"
     assert rows["two-server"].reason is None
-    few = table(expectation=StudyExpectation(rows=1_000, clients=2, prevalence=0.3, auc=0.8))
+    few = table(expectation=Expectation(rows=1_000, clients=2, prevalence=0.3, auc=0.8))
     assert few["secure-sum"].reason is not None
     assert few["secure-sum"].reason.startswith("evaluate: ")
     assert few["secure-sum"].to_dict()["width"] is None

@@ -96,7 +96,7 @@ def test_it_has_a_command_and_a_plan_of_its_own(session: dict[str, Any]) -> None
     assert (code, err) == (2, "Error: --height: got 60, expected a whole number from 1 to 8.\n")
     code, out, err = session["planned"]
     assert (code, err) == (0, "")
-    predicted = json.loads(out)["tasks"]["stability"]["metrics"]["stability_index"]["width"]
+    predicted = json.loads(out)["metrics"]["stability_index"]["width"]
     assert 0 < predicted < 0.05
     code, out, _ = session["help"]
     assert code == 0

@@ -9,17 +9,23 @@ each of the ordinary settings, and by 5.7 with the 200 draws of the full ones. S
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fedassay.data.rows import ArrayRows
-from fedassay.planning import ClassExpectation, ClassStudy
-from fedassay.planning.rehearsed_classes import drive, log_scale, temperature_error
+from fedassay.planning import Expectation, PlannedStudy
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Budget, Protection, Query, Released, TrustModel, Unit, Vector
 from fedassay.tasks.calibration.multiclass.choice import Choice
+from fedassay.tasks.calibration.multiclass.rehearsal import (
+    LogitsStudy,
+    drive,
+    log_scale,
+    temperature_error,
+)
 from fedassay.trust import DistributedDP, LocalDP, ServerDP
 from softmax_rows import SoftmaxPopulation
 from stated import Verify
@@ -37,10 +43,10 @@ def case(
     spread: float,
     unit: Unit = Unit.CLIENT,
     classes: int = 10,
-) -> tuple[ClassStudy, SoftmaxPopulation]:
+) -> tuple[LogitsStudy, SoftmaxPopulation]:
     population = SoftmaxPopulation(classes=classes, spread=spread, stretch=1.6)
     logits, labels = population.sample(20_000, np.random.default_rng(0))
-    expected = ClassExpectation(
+    expected = Expectation(
         rows=clients * each,
         clients=clients,
         classes=classes,
@@ -48,13 +54,13 @@ def case(
         temperature=population.stretch,
     )
     bound = each if unit is Unit.CLIENT else None
-    study = ClassStudy(
+    study = PlannedStudy(
         expectation=expected,
         trust=trust,
         budget=Budget(epsilon=epsilon, delta=delta),
         protection=Protection(unit=unit, rows_per_client=bound),
     )
-    return study, population
+    return LogitsStudy.of(study, "calibrate"), population
 
 
 ORDINARY = [
@@ -72,7 +78,7 @@ FULL = [
 class Federation:
     """Clients with rows that are drawn once; every fit gets new noise."""
 
-    def __init__(self, study: ClassStudy, population: SoftmaxPopulation, rng: np.random.Generator) -> None:
+    def __init__(self, study: LogitsStudy, population: SoftmaxPopulation, rng: np.random.Generator) -> None:
         self.setting, self.study = study.setting, study
         made = (population.sample(study.each, rng) for _ in range(round(study.fit_rows / study.each)))
         self.rows = [ArrayRows(columns={"logits": z, "class": y.astype(np.int64)}) for z, y in made]
@@ -89,12 +95,12 @@ class Federation:
             smaller = total + np.rint(noise * (released.value - total)).astype(np.int64)
             return released.with_value(query.of.read(smaller))
 
-        choice = Choice(classes=self.study.expectation.classes).settled(self.setting)
+        choice = Choice(classes=self.study.model.classes).settled(self.setting)
         return log_scale(drive(choice.fit(self.setting), answer).map)
 
 
 @pytest.mark.parametrize(("study", "population"), ORDINARY)
-def test_the_noise_of_a_temperature_is_predicted(study: ClassStudy, population: SoftmaxPopulation) -> None:
+def test_the_noise_of_a_temperature_is_predicted(study: LogitsStudy, population: SoftmaxPopulation) -> None:
     federation = Federation(study, population, np.random.default_rng(1))
     predicted, randomness = temperature_error(study).privacy, SimulatedRandomness(2)
     measured = float(np.std([federation.log_scale(randomness) for _ in range(60)], ddof=1))
@@ -102,15 +108,16 @@ def test_the_noise_of_a_temperature_is_predicted(study: ClassStudy, population: 
     # A prediction for other noise than clients get is noticed.
     less = float(np.std([federation.log_scale(randomness, noise=0.5) for _ in range(60)], ddof=1))
     assert predicted / less > FACTOR
-    assert study.budget is not None
-    other = study.with_epsilon(4 * study.budget.epsilon)
+    budget = study.study.budget
+    assert budget is not None
+    other = replace(study, study=study.study.with_epsilon(4 * budget.epsilon))
     assert temperature_error(other).privacy / measured < 1 / FACTOR
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(("study", "population"), FULL)
 def test_the_error_of_a_temperature_is_predicted(
-    study: ClassStudy, population: SoftmaxPopulation, verify: Verify
+    study: LogitsStudy, population: SoftmaxPopulation, verify: Verify
 ) -> None:
     """Noise over fixed rows, and all of the error over new rows each time."""
     predicted, rng, randomness = temperature_error(study), np.random.default_rng(3), SimulatedRandomness(4)
@@ -123,10 +130,11 @@ def test_the_error_of_a_temperature_is_predicted(
     total = math.sqrt(float(np.mean(np.square(apart))))
     factors = (predicted.privacy / noise, predicted.total / total)
     assert all(1 / FACTOR <= factor <= FACTOR for factor in factors)
-    assert study.budget is not None
+    terms = study.study
+    assert terms.budget is not None
     verify(
-        f"plan calibrate --classes {study.expectation.classes}, {study.trust.name} ε={study.budget.epsilon:g} "
-        f"δ={study.budget.delta:g}, unit {study.protection.unit}, {study.expectation.clients} clients: predicted over "
+        f"plan calibrate --classes {study.model.classes}, {terms.trust.name} ε={terms.budget.epsilon:g} "
+        f"δ={terms.budget.delta:g}, unit {terms.protection.unit}, {terms.expectation.clients} clients: predicted over "
         f"simulated errors of log s within a factor {FACTOR}",
         f"noise {factors[0]:.2f}, whole error {factors[1]:.2f} (200 draws)",
     )

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "planning"))
 
 from study_cases import StudyCase, mismatches, ratios, simulated
 
-from fedassay.planning.study import predict_tasks
+from fedassay.planning import predict_tasks
 from fedassay.protocol import Budget, Neighbours, Protection, TrustModel, Unit
 from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, Shuffle, TwoServer
 from stated import Verify

@@ -7,11 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import App, Group
 
 from fedassay.version import VERSION
+
+if TYPE_CHECKING:
+    from fedassay.tasks.card import KindCard
+
+MOST_KINDS = 100
+"""Their plans come before the other commands of `plan`."""
 
 COMMANDS: dict[str, str | dict[str, str]] = {
     "init": "init:init",
@@ -33,12 +39,7 @@ COMMANDS: dict[str, str | dict[str, str]] = {
     "aggregate": "file_drop:aggregate",
     "plan": {
         "": "Predict errors before there are data, and say whether there is enough.",
-        "evaluate": "plan:evaluate",
-        "calibrate": "plan:calibrate",
-        "ecdf": "plan:ecdf",
-        "conformal": "plan:conformal",
-        "infer": "plan:infer",
-        "study": "plan_study:study",
+        "study": "plan:study",
     },
     "flower": {
         "": "Run between machines on Flower: app, submit, site.",
@@ -115,22 +116,30 @@ def load(words: Sequence[str]) -> None:
 
 @cache
 def add_kinds() -> None:
-    """Add the commands of kinds of tasks that other packages offer, once."""
+    """Add the plan of each kind of task, and the commands of kinds that other packages offer, once."""
     for place, (name, kind) in enumerate(_added()):
-        group, _, own = name.rpartition(" ")
-        (app[group] if group else app).command(kind, name=own, sort_key=len(COMMANDS) + place)
+        app.command(kind, name=name, sort_key=len(COMMANDS) + place)
+    for place, (name, card) in enumerate(_planned().items()):
+        where = f"fedassay.cli.plan:{name}"
+        app["plan"].command(where, name=name, help=card.forecast_help, sort_key=place - MOST_KINDS)
+
+
+def _planned() -> dict[str, KindCard]:
+    """The first card of each name that users ask for."""
+    from fedassay.tasks.card import KINDS
+
+    found: dict[str, KindCard] = {}
+    for card in KINDS.values():
+        found.setdefault(card.asked_as, card)
+    return found
 
 
 def _added() -> Iterator[tuple[str, Callable[..., Any]]]:
-    from fedassay.tasks.card import KINDS
+    for name, card in _planned().items():
+        if name not in COMMANDS:
+            from fedassay.cli.kinds import running  # heavy, and mostly there is no such kind
 
-    for card in KINDS.values():
-        if card.asked_as in COMMANDS:
-            continue
-        from fedassay.cli.kinds import planning, running  # heavy, and mostly there is no such kind
-
-        yield card.name, running(card)
-        yield f"plan {card.name}", planning(card)
+            yield name, running(card)
 
 
 def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -145,3 +154,5 @@ def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
             module, _, function = at.partition(":")
             yield f"fedassay {whole}", getattr(import_module(f"fedassay.cli.{module}"), function)
     yield from ((f"fedassay {name}", kind) for name, kind in _added())
+    plans = import_module("fedassay.cli.plan")
+    yield from ((f"fedassay plan {name}", getattr(plans, name)) for name in _planned())

@@ -1,271 +1,183 @@
-"""`fedassay plan`: is there enough data? Errors to expect, parameters to use, what would be enough. No data."""
+"""`fedassay plan`: is there enough data? Errors to expect, parameters to use, what would be enough. No data.
+
+The command of a kind of task is made from its card and its forecast, when it is first looked for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+import json as json_module
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import Annotated
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
 
-from fedassay.cli import options, output, plan_words
-from fedassay.cli.command import Given, Option, OptionsOf, takes
-from fedassay.cli.plan_delivery import deliver, targets
-from fedassay.cli.plan_options import (
-    CalibrationTarget,
-    CoverageTarget,
-    DistributionTarget,
-    Target,
-    expectation,
-    logits,
-    scores,
-    size,
-)
+from rich.console import Console
+
+from fedassay.agenda import Agenda
+from fedassay.cli import options, output
+from fedassay.cli.command import Argument, Given, Option, OptionsOf, command, takes
+from fedassay.cli.plan_terminal import render
 from fedassay.errors import FederationError, ParameterError, UsageError
-from fedassay.parameters import made, parameter
-from fedassay.planning import (
-    CalibrationPlan,
-    ClassExpectation,
-    ClassStudy,
-    Expectation,
-    MulticlassPlan,
-    PlannedRelease,
-    Regression,
-    Shape,
-    Size,
-    Study,
-    plan_calibration,
-    plan_conformal,
-    plan_distribution,
-    plan_evaluation,
-    plan_inference,
-    plan_multiclass,
-)
-from fedassay.tasks.calibration.calibrate import Calibrate
-from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
-from fedassay.tasks.calibration.parameters import CalibrateMulticlassParameters, CalibrateParameters
-from fedassay.tasks.conformal.conformal import Conformal
-from fedassay.tasks.conformal.parameters import ConformalParameters
-from fedassay.tasks.distribution.ecdf import Ecdf
-from fedassay.tasks.distribution.parameters import EcdfParameters
-from fedassay.tasks.evaluation.evaluate import Evaluate
-from fedassay.tasks.evaluation.parameters import EvaluateParameters
-from fedassay.tasks.inference.infer import Infer
-from fedassay.tasks.inference.parameters import InferParameters
-from fedassay.tasks.shared_parameters import HOLDOUT
+from fedassay.parameters import parameters as parameters_of
+from fedassay.planning import Expectation, Forecast, PlannedStudy, StudyPlan, plan_study
+from fedassay.study.file import StudyFile
+from fedassay.study.planned import planned_study
+from fedassay.tasks.card import KINDS, KindCard
 
-
-@takes(
-    expectation,
-    options.terms,
-    OptionsOf("evaluation", EvaluateParameters, only=("thresholds", "height", "buckets", "level")),
-)
-def evaluate(
-    expectation: Expectation,
-    terms: options.Terms,
-    target: Target = None,
-    json: options.JsonFile = None,
-    quiet: options.Quiet = False,
-    *,
-    evaluation: Given,
-) -> None:
-    """Predict an evaluation: every metric's error and interval, and the resolution to use."""
-    output.check_writable(json)
-    with _no_federation():
-        plan = plan_evaluation(
-            _study(expectation, terms),
-            task=made(Evaluate, evaluation),
-            targets=targets(target),
-        )
-    deliver(plan.to_dict(), plan_words.render, json=json, quiet=quiet)
-
-
-@takes(
-    size,
-    scores,
-    OptionsOf("calibration", CalibrateParameters, only=("bins", "height", "level")),
-    logits,
-    OptionsOf("fitting", CalibrateMulticlassParameters, only=("rounds", "participation", "holdout")),
-    options.terms,
-)
-def calibrate(
-    size: Size,
-    scores: Given,
-    calibration: Given,
-    logits: Given,
-    fitting: Given,
-    terms: options.Terms,
-    target: CalibrationTarget = None,
-    json: options.JsonFile = None,
-    quiet: options.Quiet = False,
-) -> None:
-    """Predict a calibration: how far the fitted map will be from the truth; with --classes, that of logits."""
-    output.check_writable(json)
-    plan: CalibrationPlan | MulticlassPlan
-    holdout = parameter(CalibrateMulticlassParameters, "holdout").check(fitting.pop("holdout", HOLDOUT))
-    with _no_federation():
-        if "classes" in logits:
-            level = calibration.pop("level", Calibrate.level)
-            _useless(scores | calibration, "for scores; leave it out, or leave out `classes`")
-            # Rounds are of the methods that have some, which are planned beside the others.
-            rounds = {
-                name: parameter(CalibrateMulticlassParameters, name).check(value)
-                for name, value in fitting.items()
-            }
-            task = made(CalibrateMulticlass, {"level": level, "holdout": holdout})
-            plan = _plan_classes(size, terms, logits, task, target, rounds)
-        else:
-            _useless(logits | fitting, "for logits, and needs `classes`")
-            for name in ("prevalence", "auc"):
-                if name not in scores:
-                    raise ParameterError(
-                        name, "got none, expected it for a model with two classes; or `classes`, for logits."
-                    )
-            plan = plan_calibration(
-                _study(Expectation(**asdict(size), **scores), terms),
-                task=made(Calibrate, calibration),
-                holdout=holdout,
-                targets=targets(target),
-            )
-    deliver(plan.to_dict(), plan_words.render, json=json, quiet=quiet)
-
-
-def _plan_classes(
-    size: Size,
-    terms: options.Terms,
-    given: Given,
-    task: CalibrateMulticlass,
-    target: Sequence[str] | None,
-    rounds: Given,
-) -> MulticlassPlan:
-    study = ClassStudy(
-        expectation=ClassExpectation(**asdict(size), **given),
-        trust=terms.trust,
-        budget=terms.budget,
-        protection=terms.protection,
-        holdout=task.holdout,
-    )
-    return plan_multiclass(
-        study,
-        rounds=rounds.get("rounds"),
-        participation=rounds.get("participation"),
-        level=task.level,
-        targets=targets(target),
-    )
-
-
-def _useless(given: Given, why: str) -> None:
-    """Refuse options of the other kind of model."""
-    for name in given:
-        raise ParameterError(name, f"it is {why}.")
-
-
-@takes(
-    size,
-    OptionsOf(
-        "distribution",
-        EcdfParameters,
-        only=("points", "quantiles", "mechanism", "labelled", "public_labels", "precision", "level"),
+StudyTarget = Annotated[
+    list[str] | None,
+    Option(
+        metavar="TASK.METRIC=WIDTH",
+        help="What is near enough, such as evaluate.roc_auc=0.01 (half an interval); may be repeated. The budget is "
+        "split for it, and the smallest epsilon, the fewest rows and the fewest clients are searched that reach it.",
     ),
-    options.terms,
-)
-def ecdf(
-    size: Size,
-    distribution: Given,
-    terms: options.Terms,
-    target: DistributionTarget = None,
+]
+
+
+@command
+def study(
+    file: Annotated[Path, Argument(metavar="STUDY.toml", help="The study.")],
+    rows: Annotated[float | None, Option(help="How many rows there will be, in all.")] = None,
+    clients: Annotated[int | None, Option(help="How many clients, of equal size.")] = None,
+    prevalence: Annotated[float | None, Option(help="The share of positive rows that you expect.")] = None,
+    auc: Annotated[float | None, Option(help="The AUC that you expect.")] = None,
+    target: StudyTarget = None,
     json: options.JsonFile = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Predict a distribution function: noise, band and quantile errors of each mechanism."""
+    """Predict a study before a row is read: every task's errors, shares of the budget, trust models side by side.
+
+    What is expected of the data comes from [expected] in the file, unless it is given here.
+    """
     output.check_writable(json)
-    task = made(Ecdf, distribution)
-    noise = {} if task.precision is None else {"noise": task.precision}
-    with _no_federation():
-        plan = plan_distribution(
-            _release(size, terms),
-            shape=Shape(
-                points=task.points,
-                labelled=task.labelled,
-                public_labels=task.public_labels,
-                mechanism=task.mechanism,
-                quantiles=task.quantiles or (0.5,),
-                level=task.level,
+    read = StudyFile.read(file)
+    given = {"rows": rows, "clients": clients, "prevalence": prevalence, "auc": auc}
+    expected = planned_study(read, {name: value for name, value in given.items() if value is not None})
+    agenda = read.agenda(known=read.expected_parameters(expected.expectation.classes))
+    with _planning():
+        plan = plan_study(
+            agenda,
+            expected,
+            shares={item.name: item.share for item in agenda.items} if read.gives_shares else None,
+            targets=targets(target, "TASK.METRIC=WIDTH, such as evaluate.roc_auc=0.01"),
+        )
+        deliver({**plan.to_dict(), "study": read.name}, json=json, quiet=quiet)
+
+
+# --- single tasks ---------------------------------------------------------------------------------------------
+
+
+@cache
+def planning(name: str) -> Callable[..., None]:
+    """The command that plans the task of this name as a study of one; what is expected decides between its kinds."""
+    cards = [card for card in KINDS.values() if card.asked_as == name]
+    forecasts: list[type[Forecast[Any]]] = [card.forecast.load() for card in cards]
+    expects = {"rows", "clients", *(field for forecast in forecasts for field in forecast.expects)}
+    columns = {role for card in cards for role in card.columns}
+    own = {target: text for forecast in forecasts for target, text in forecast.options.items()}
+
+    def plan(
+        *,
+        expected: Given,
+        parameters: Given,
+        terms: options.Terms,
+        target: list[str] | None = None,
+        json: str | None = None,
+        quiet: bool = False,
+        **given: float | None,
+    ) -> None:
+        output.check_writable(json)
+        wanted = targets(target, f"NAME=WIDTH, such as {_example(forecasts[0])}")
+        wanted |= {name: width for name, width in given.items() if width is not None}
+        with _planning():
+            made = _plan_one(_kind(cards, expected), expected, parameters, terms, wanted)
+            deliver(made.to_dict(), json=json, quiet=quiet)
+
+    plan.__doc__ = cards[0].forecast_help
+    plan.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            *(_option(group, Any) for group in ("expected", "parameters", "terms")),
+            *(
+                _option(target, Annotated[float | None, Option(help=text)], None)
+                for target, text in own.items()
             ),
-            targets=targets(target) | noise,
-        )
-    deliver(plan.to_dict(), plan_words.render, json=json, quiet=quiet)
+            _option("target", Annotated[list[str] | None, _target_option(forecasts)], None),
+            _option("json", options.JsonFile, None),
+            _option("quiet", options.Quiet, False),
+        ]
+    )
+    declared = {card.name: card.declared.load() for card in cards}
+    return takes(
+        OptionsOf("expected", Expectation, only=expects),
+        OptionsOf("parameters", declared, without=expects | columns, needed=False),
+        options.terms,
+    )(plan)
 
 
-@takes(
-    size,
-    OptionsOf(
-        "prediction_sets", ConformalParameters, only=("level", "method", "guarantee", "confidence", "bins")
-    ),
-    options.terms,
-)
-def conformal(
-    size: Size,
-    prediction_sets: Given,
-    terms: options.Terms,
-    target: CoverageTarget = None,
-    json: options.JsonFile = None,
-    quiet: options.Quiet = False,
-) -> None:
-    """Predict prediction sets: the ranks to use, what they will cover, and what pooling would give."""
-    output.check_writable(json)
-    with _no_federation():
-        plan = plan_conformal(
-            _release(size, terms), task=made(Conformal, prediction_sets), targets=targets(target)
-        )
-    deliver(plan.to_dict(), plan_words.render, json=json, quiet=quiet)
+def __getattr__(name: str) -> Callable[..., None]:
+    """Commands of kinds of tasks, by the name that users ask for."""
+    if name not in {card.asked_as for card in KINDS.values()}:
+        raise AttributeError(name)
+    return planning(name)
 
 
-@takes(
-    size,
-    OptionsOf("regression", InferParameters, only=("model", "rounds", "participation", "level")),
-    options.terms,
-)
-def infer(
-    features: Annotated[int, Option(help="How many features there will be.")],
-    size: Size,
-    regression: Given,
-    terms: options.Terms,
-    prevalence: Annotated[
-        float | None,
-        Option(help="For logistic: the share of positive rows that you expect. Default: 0.1."),
-    ] = None,
-    effect: Annotated[
-        float | None,
-        Option(help="The standardised coefficient to be seen with 80 % power. Default: 0.1."),
-    ] = None,
-    precision: Annotated[
-        float | None, Option(help="Half an interval that is short enough, for a standardised feature.")
-    ] = None,
-    json: options.JsonFile = None,
-    quiet: options.Quiet = False,
-) -> None:
-    """Predict a regression: errors and intervals of a coefficient, and the smallest effect that will be seen."""
-    output.check_writable(json)
-    task = made(Infer, regression)
-    wanted = {"effect": effect, "precision": precision}
-    with _no_federation():
-        plan = plan_inference(
-            _release(size, terms),
-            Regression(
-                features=features,
-                model=task.model,
-                prevalence=prevalence,
-                rounds=task.rounds,
-                participation=task.participation,
-                level=task.level,
-            ),
-            targets={name: width for name, width in wanted.items() if width is not None},
-        )
-    deliver(plan.to_dict(), plan_words.render, json=json, quiet=quiet)
+def _kind(cards: Sequence[KindCard], expected: Given) -> KindCard:
+    """The kind that is meant: the one of which more is expected than of the others."""
+    return next((card for card in cards if card.example and set(card.example) <= set(expected)), cards[0])
+
+
+def _plan_one(
+    card: KindCard, expected: Given, parameters: Given, terms: options.Terms, wanted: Mapping[str, float]
+) -> StudyPlan:
+    reads = ("rows", "clients", *card.forecast.load().expects)
+    for name in expected:
+        if name not in reads:
+            raise ParameterError(name, f"the plan of {card.name} has no use for it; leave it out.")
+    declared = {one.name for one in parameters_of(card.declared.load())}
+    held_out = parameters.get("holdout") if "holdout" in declared else parameters.pop("holdout", None)
+    parameters = {
+        **card.example,
+        **parameters,
+        **{name: expected[name] for name in card.example if name in expected},
+    }
+    return plan_study(
+        Agenda.of(card.name, parameters),
+        PlannedStudy(
+            expectation=Expectation(**expected),
+            trust=terms.trust,
+            budget=terms.budget,
+            protection=terms.protection,
+            **({"holdout": held_out} if held_out else {}),
+        ),
+        targets=wanted,
+    )
+
+
+def _target_option(forecasts: Sequence[type[Forecast[Any]]]) -> Any:
+    names = dict.fromkeys(name for forecast in forecasts for name in forecast.targets)
+    return Option(
+        metavar="NAME=WIDTH",
+        help=f"What is near enough, such as {_example(forecasts[0])}; may be repeated. One of {', '.join(names)}. Also "
+        "asks for the smallest epsilon, the fewest rows and the fewest clients that reach it.",
+    )
+
+
+def _example(forecast: type[Forecast[Any]]) -> str:
+    name = forecast.main[0]
+    return f"{name}={forecast.targets[name]:g}"
+
+
+def _option(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+# --- shared ---------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _no_federation() -> Iterator[None]:
+def _planning() -> Iterator[None]:
     """Too few clients are no failure while they are only planned: the number was wrong."""
     try:
         yield
@@ -273,11 +185,28 @@ def _no_federation() -> Iterator[None]:
         raise UsageError(str(error)) from error
 
 
-def _study(expectation: Expectation, terms: options.Terms) -> Study:
-    return Study(expectation=expectation, trust=terms.trust, budget=terms.budget, protection=terms.protection)
+def targets(given: Sequence[str] | None, such_as: str) -> dict[str, float]:
+    """Read options of the form NAME=WIDTH, by name.
+
+    Examples
+    --------
+    >>> targets(["roc_auc=0.01"], "NAME=WIDTH")
+    {'roc_auc': 0.01}
+    """
+    found = {}
+    for text in given or ():
+        name, _, width = text.partition("=")
+        try:
+            found[name] = float(width)
+        except ValueError:
+            raise UsageError(f"--target: got {text!r}, expected {such_as}.") from None
+    return found
 
 
-def _release(size: Size, terms: options.Terms) -> PlannedRelease:
-    return PlannedRelease(
-        expectation=size, trust=terms.trust, budget=terms.budget, protection=terms.protection
-    )
+def deliver(document: dict[str, Any], *, json: str | None, quiet: bool) -> None:
+    """Print a plan, and write it as JSON if that was asked for; ``-`` is standard output."""
+    output.write(json_module.dumps(document, indent=2, allow_nan=False) + "\n", json)
+    console = Console(stderr=json == "-", quiet=quiet)
+    render(document, console)
+    if json not in (None, "-"):
+        console.print(f"Written: {json}", highlight=False, soft_wrap=True)

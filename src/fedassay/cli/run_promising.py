@@ -6,8 +6,7 @@ from rich.console import Console
 
 from fedassay.api.study import shares_of
 from fedassay.errors import FedassayError, Refused
-from fedassay.planning.study import predict_tasks
-from fedassay.planning.verdict import Verdict
+from fedassay.planning import Sufficiency, predict_tasks
 from fedassay.study.file import StudyFile
 from fedassay.study.planned import planned_study
 
@@ -41,4 +40,4 @@ def _hopeless(file: StudyFile) -> list[str]:
     study = planned_study(file)
     agenda = file.agenda(shares=shares_of(file), known=file.expected_parameters(study.expectation.classes))
     plans = predict_tasks(agenda, study, shares={item.name: item.share for item in agenda.items})
-    return [name for name, plan in plans.items() if plan.verdict is Verdict.NOT_ENOUGH]
+    return [name for name, plan in plans.items() if plan.verdict is Sufficiency.NOT_ENOUGH]

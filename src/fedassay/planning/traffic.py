@@ -8,15 +8,16 @@ import numpy as np
 
 from fedassay import envelope
 from fedassay.crypto.keys import KeyPair
-from fedassay.planning.expectation import PlannedRelease
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import Plan, Request
 from fedassay.sealing import Addressee, sealed
+from fedassay.tasks.expectation import PlannedStudy
 
 _ID = bytes(16)
+_TASK = "calibrate"
 
 
-def bytes_of(plans: Sequence[Plan], study: PlannedRelease, *, task: str) -> int:
+def bytes_of(plans: Sequence[Plan], study: PlannedStudy) -> int:
     """The length of a request with these plans, and of its sealed reply.
 
     Secure sums add their keys and corrections, which are not counted here.
@@ -32,7 +33,7 @@ def bytes_of(plans: Sequence[Plan], study: PlannedRelease, *, task: str) -> int:
         message={},
     )
     asked = envelope.pack_request(
-        study=task, trust=study.trust, tasks=(task,) * len(plans), request=request, reply_key=own.public
+        study=_TASK, trust=study.trust, tasks=(_TASK,) * len(plans), request=request, reply_key=own.public
     )
     vectors = {"vectors": [np.zeros(plan.measured.length, dtype=np.int64) for plan in plans]}
     reply = envelope.pack_reply(sender="client", exchange=_ID, leg=0, message=vectors)

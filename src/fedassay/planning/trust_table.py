@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedassay.errors import FedassayError
-from fedassay.planning.expectation import PlannedRelease
-from fedassay.planning.study_expectation import PlannedStudy
-from fedassay.planning.study_forecast import Forecast
 from fedassay.protocol import Budget, Protection, Sum, TrustModel, Unit
 from fedassay.run import rehearse
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.score_histogram import ScoreHistogram
+from fedassay.tasks.expectation import PlannedStudy
+from fedassay.tasks.forecast import Forecast
 from fedassay.trust.card import TRUST_CARDS, TrustCard
 
 USUAL = Budget(epsilon=1.0, delta=1e-6)
@@ -69,16 +68,16 @@ Tasks = Sequence[tuple[Forecast[Any], PlannedStudy]]
 """Each task of a study with what it gets of it, the one that is shown first."""
 
 
-def trust_table(tasks: Tasks, metric: str) -> tuple[TrustRow, ...]:
-    """This number of the first task under each trust model, all else as planned.
+def trust_table(tasks: Tasks, metric: str, *, label: str) -> tuple[TrustRow, ...]:
+    """This number of the first task under each trust model, all else as planned; `label` is what it is called.
 
     A trust model that refuses one of the tasks cannot carry the study. Of others than the chosen one it is tried
     whether it could with a bound on the rows of a client, or with the unit client, and then said.
     """
-    return tuple(_row(card, tasks, metric) for card in TRUST_CARDS.values())
+    return tuple(_row(card, tasks, metric, label) for card in TRUST_CARDS.values())
 
 
-def _row(card: TrustCard, tasks: Tasks, metric: str) -> TrustRow:
+def _row(card: TrustCard, tasks: Tasks, metric: str, label: str) -> TrustRow:
     main, planned = tasks[0]
     chosen = planned.trust.name == card.name
     trust = planned.trust if chosen else card.model.load()()
@@ -89,7 +88,7 @@ def _row(card: TrustCard, tasks: Tasks, metric: str) -> TrustRow:
         clients=fewest_clients_of(trust, planned, budget),
         servers=max(1, trust.helpers_needed),
         budget=budget,
-        metric=f"{main.name}.{metric}",
+        metric=label,
     )
     problems = []
     for protection, instead in _protections(planned, chosen=chosen):
@@ -97,7 +96,7 @@ def _row(card: TrustCard, tasks: Tasks, metric: str) -> TrustRow:
         try:
             for forecast, study in tasks:
                 who = forecast.name
-                rehearse(forecast.task, under(study, trust, budget, protection).setting)
+                rehearse(forecast.informed(study), under(study, trust, budget, protection).setting)
             found = main.at(under(planned, trust, budget, protection), (metric,))
         except FedassayError as problem:
             problems.append(f"{who}: {_plainly(problem)}")
@@ -138,7 +137,7 @@ def _protections(planned: PlannedStudy, *, chosen: bool) -> list[tuple[Protectio
     return tried
 
 
-def fewest_clients_of(trust: TrustModel, planned: PlannedRelease, budget: Budget | None) -> int:
+def fewest_clients_of(trust: TrustModel, planned: PlannedStudy, budget: Budget | None) -> int:
     """With how many clients a trust model begins to answer a simple sum; 1 where other terms stand against it."""
     probe = Sum(of=ScoreHistogram(transform="uniform", height=2))
     setting = replace(planned, trust=trust, budget=budget).setting.whole

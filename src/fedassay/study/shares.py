@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fedassay.agenda import Agenda
-from fedassay.planning.study_shares import cheapest_change, load
+from fedassay.planning.shares import cheapest_change, load
 from fedassay.protocol import Part
 
 _ROWS = {

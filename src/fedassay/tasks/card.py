@@ -39,7 +39,8 @@ class KindCard:
     example : parameters with which it can be planned before anything is known of the data.
     variants : parameters with which other trust models may answer it, by what the table of cells calls them.
     always_releases : whether a certificate without a release of it is incomplete.
-    forecast : predicts its errors, for the planner (`planning.Forecast`).
+    forecast_of : object of the sentence "Predict ..", the help of its plan.
+    forecast : predicts its errors, for the planner (`tasks.forecast.Forecast`).
     artefact : makes what is stored and applied later of a `Result`; None if nothing is.
     artefact_file : file of the artefact in a study's folder, where the task has the name of its kind.
     """
@@ -52,6 +53,7 @@ class KindCard:
     task: Named[type[Any]]
     document: Named[type[KindDocument]]
     forecast: Named[type[Any]]
+    forecast_of: str = ""
     parameters: Named[type[Any]] | None = None
     results: Named[Any] | None = None
     asked_as: str = ""
@@ -71,6 +73,11 @@ class KindCard:
     def declared(self) -> Named[type[Any]]:
         """The class that declares the parameters."""
         return self.parameters or self.task
+
+    @property
+    def forecast_help(self) -> str:
+        """First line of the help of its plan."""
+        return f"Predict {self.forecast_of or self.section.lower()}."
 
     @property
     def study_rules(self) -> StudyRules:

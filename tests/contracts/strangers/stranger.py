@@ -52,7 +52,7 @@ COUNT = KindCard(
     purpose="how many bins?",
     task=Named("stranger:Count"),
     document=Named("stranger:CountDocument"),
-    forecast=Named("fedassay.planning.study_forecast:Forecast"),
+    forecast=Named("fedassay.tasks.forecast:Forecast"),
 )
 
 OTHER_SERVER = TrustCard(

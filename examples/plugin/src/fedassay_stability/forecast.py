@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -12,9 +11,9 @@ import numpy as np
 
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.least_squares import least_squares
-from fedassay.planning.study_expectation import PlannedStudy
-from fedassay.planning.study_forecast import Forecast, Foreseen
 from fedassay.protocol import Sum
+from fedassay.tasks.expectation import PlannedStudy
+from fedassay.tasks.forecast import Forecast, Prediction
 from fedassay_stability.index import stability_index
 from fedassay_stability.task import Stability
 
@@ -25,24 +24,20 @@ class StabilityForecast(Forecast[Stability]):
 
     targets: ClassVar[Mapping[str, float | None]] = MappingProxyType({"stability_index": 0.05})
     main: ClassVar[tuple[str, ...]] = ("stability_index",)
+    expects: ClassVar[tuple[str, ...]] = ("prevalence",)
 
-    def at(self, study: PlannedStudy, names: Sequence[str]) -> dict[str, Foreseen]:
+    def at(self, study: PlannedStudy, names: Sequence[str]) -> dict[str, Prediction]:
         """See `Forecast`. The share of rows in the current period is the expected prevalence, or a half."""
         histogram = self.task.histogram
         noise = study.setting.noise(Sum(of=histogram))
         share = study.expectation.prevalence or 0.5
-        rows = study.of_rows().rows
         ones = np.ones(1 << self.task.height) / (1 << self.task.height)
         evidence = Evidence(
             edges=histogram.grid.edges,
-            positives=share * rows * ones,
-            negatives=(1 - share) * rows * ones,
+            positives=share * study.rows * ones,
+            negatives=(1 - share) * study.rows * ones,
             fit=least_squares(histogram.tree, histogram.multipliers, noise),
             noise=noise,
         )
         index, _ = stability_index(evidence, level=self.task.level)
-        if index.interval is None:
-            return {name: Foreseen(width=math.inf, reason=index.reason) for name in names}
-        low, high = index.interval
-        found = Foreseen(width=(high - low) / 2, sampling=index.sampling, privacy=index.privacy)
-        return dict.fromkeys(names, found)
+        return dict.fromkeys(names, Prediction.of(index))

@@ -1,0 +1,209 @@
+"""Plan of a study: what to expect of each task, of all of them, and under each trust model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from fedassay.planning.search import Inverse
+from fedassay.planning.trust_table import TrustRow
+from fedassay.tasks.expectation import PlannedStudy
+from fedassay.tasks.forecast import Details, Prediction, Sufficiency
+
+if TYPE_CHECKING:
+    from fedassay.planning.planner import Planner
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskPlan:
+    """What to expect of one task.
+
+    Parameters
+    ----------
+    share : that is planned with; `recommended` the one that the planner would take.
+    rows : that it fits on, or asks about.
+    metrics : by name; `decisive` are those that its share was chosen for, and that its verdict is about.
+    refused : why a run would not even begin it.
+    """
+
+    name: str
+    kind: str
+    share: float
+    recommended: float
+    rows: float
+    metrics: Mapping[str, Prediction]
+    decisive: tuple[str, ...]
+    refused: str | None = None
+
+    @property
+    def judged(self) -> dict[str, Sufficiency]:
+        """Verdicts on everything that has a target."""
+        return {name: one.verdict for name, one in self.metrics.items() if one.verdict is not None}
+
+    @property
+    def verdicts(self) -> dict[str, Sufficiency]:
+        """Verdicts on what decides."""
+        judged = self.judged
+        return {name: judged[name] for name in self.decisive if name in judged}
+
+    @property
+    def verdict(self) -> Sufficiency:
+        """The worst of what decides; not decidable if nothing is known about it."""
+        if self.refused is not None:
+            return Sufficiency.NOT_ENOUGH
+        return worst_of(list(self.verdicts.values()))
+
+    @property
+    def ratio(self) -> float:
+        """The worst of what decides, as a part of its target."""
+        return max((self.metrics[name].ratio for name in self.verdicts), default=0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "task": self.kind,
+            "share": self.share,
+            "recommended_share": self.recommended,
+            "rows": self.rows,
+            "metrics": {name: one.to_dict() for name, one in self.metrics.items()},
+            "decisive": list(self.decisive),
+            "refused": self.refused,
+            "verdict": str(self.verdict),
+        }
+
+
+def worst_of(verdicts: Sequence[Sufficiency]) -> Sufficiency:
+    """Not enough if one is; else not decidable if one is, or if there is none."""
+    for worse in (Sufficiency.NOT_ENOUGH, Sufficiency.UNDECIDABLE):
+        if worse in verdicts:
+            return worse
+    return Sufficiency.ENOUGH if verdicts else Sufficiency.UNDECIDABLE
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyPlan:
+    """What to expect of a study, or of a single task.
+
+    Parameters
+    ----------
+    tasks : by name, in the order of the study.
+    given : whether shares were given; else those that are recommended are planned with.
+    planner : answers what else is asked of the plan, when it is asked.
+    """
+
+    study: PlannedStudy
+    tasks: Mapping[str, TaskPlan]
+    given: bool
+    planner: Planner = field(repr=False, compare=False)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Recommended shares."""
+        return {name: one.recommended for name, one in self.tasks.items()}
+
+    @property
+    def outcome(self) -> Sufficiency:
+        """Verdict on the whole study: that of its worst task."""
+        return worst_of([one.verdict for one in self.tasks.values()])
+
+    @property
+    def verdict(self) -> str:
+        """One line, about what decides in a study, and about everything that has a target in a single task."""
+        if self.single is None:
+            return in_words(
+                {
+                    self.planner.label(name, metric): verdict
+                    for name, one in self.tasks.items()
+                    for metric, verdict in one.verdicts.items()
+                }
+            )
+        reasons = {one.reason for one in self.single.metrics.values()}
+        if len(reasons) == 1 and None not in reasons:
+            return f"Not enough data: {str(reasons.pop()).rstrip('.')}."
+        return in_words(self.single.judged)
+
+    @property
+    def single(self) -> TaskPlan | None:
+        """The task that is planned alone; None in a study."""
+        return None if self.planner.agenda.study else next(iter(self.tasks.values()))
+
+    @cached_property
+    def inverse(self) -> tuple[Inverse, ...]:
+        """What would be enough, for each target that was given (without any, for the first that decides)."""
+        return self.planner.inverse(self._shares)
+
+    @cached_property
+    def trust_models(self) -> tuple[TrustRow, ...]:
+        """The same study under each of them."""
+        return self.planner.trust_models(self._shares)
+
+    @cached_property
+    def details(self) -> Details:
+        """What its forecast adds to the plan of a single task."""
+        return self.planner.details(self._shares)
+
+    @property
+    def _shares(self) -> dict[str, float]:
+        return {name: one.share for name, one in self.tasks.items()}
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What should be changed, and what is not as predicted."""
+        return self.planner.warnings(self.tasks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain JSON: that of a single task has its numbers on top."""
+        alone = self.single
+        about = {"assumptions": self.study.to_dict(), "verdict": self.verdict}
+        inverse, warnings = [one.to_dict() for one in self.inverse], list(self.warnings)
+        if alone is not None:
+            parameters = dict(self.planner.agenda.items[0].parameters)
+            return {
+                "plan": alone.kind,
+                **alone.to_dict(),
+                **about,
+                "outcome": str(self.outcome),
+                "assumption": self.planner.assumption,
+                "parameters": parameters,
+                **self.details.to_dict(),
+                "inverse": inverse,
+                "warnings": [*self.details.warnings, *warnings],
+            }
+        return {
+            "plan": "study",
+            **about,
+            "outcome": str(self.outcome),
+            "shares_given": self.given,
+            "tasks": {name: one.to_dict() for name, one in self.tasks.items()},
+            "trust_models": [one.to_dict() for one in self.trust_models],
+            "inverse": inverse,
+            "warnings": warnings,
+        }
+
+
+def in_words(verdicts: Mapping[str, Sufficiency]) -> str:
+    """All verdicts in one line.
+
+    Examples
+    --------
+    >>> in_words({"roc_auc": Sufficiency.NOT_ENOUGH, "f1": Sufficiency.ENOUGH})
+    'Enough data for f1; not enough data for roc_auc.'
+    """
+    by: dict[Sufficiency, list[str]] = {verdict: [] for verdict in Sufficiency}
+    for name, verdict in verdicts.items():
+        by[verdict].append(name)
+    if len(by[Sufficiency.ENOUGH]) == len(verdicts) > 2:
+        return "Enough data for everything."
+    phrases = {
+        Sufficiency.ENOUGH: "enough data for {}",
+        Sufficiency.NOT_ENOUGH: "not enough data for {}",
+        Sufficiency.UNDECIDABLE: "not decidable for {}: it depends on the true prevalence and AUC",
+    }
+    text = "; ".join(text.format(_listed(by[one])) for one, text in phrases.items() if by[one])
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

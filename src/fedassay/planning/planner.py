@@ -1,0 +1,277 @@
+"""Planner: how to split the budget over the tasks of a study, what each will know, and what would be enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from fedassay.agenda import Agenda, Item
+from fedassay.errors import FedassayError, UsageError
+from fedassay.planning.plan import StudyPlan, TaskPlan
+from fedassay.planning.search import Inverse, inverse_of
+from fedassay.planning.shares import Curve, Uses, best_shares, cheapest_change, equal_shares
+from fedassay.planning.traffic import bytes_of
+from fedassay.planning.trust_table import TrustRow, trust_table
+from fedassay.protocol import Task
+from fedassay.run import rehearse
+from fedassay.tasks.card import KINDS
+from fedassay.tasks.expectation import PlannedStudy
+from fedassay.tasks.forecast import Details, Forecast
+
+Targets = Mapping[str, Mapping[str, float]]
+"""By task, what is small enough by metric."""
+
+
+def plan_study(
+    agenda: Agenda,
+    study: PlannedStudy,
+    *,
+    shares: Mapping[str, float] | None = None,
+    targets: Mapping[str, float] | None = None,
+) -> StudyPlan:
+    """Predict every task of a study from what is public and assumed, and recommend shares of the budget; no data.
+
+    A single task (`Agenda.of`) is planned as a study of one; what its forecast adds stands in `StudyPlan.details`.
+    Searches and comparisons are made when they are asked for: `StudyPlan.inverse`, `trust_models`, `details`.
+
+    Assumed: what the forecasts of the tasks assume; rows are in the parts of a study with their probabilities.
+
+    Parameters
+    ----------
+    agenda : its tasks; their shares are not looked at.
+    study : what is expected of the data, and the terms.
+    shares : those that are given, by task; without them, what is recommended is planned with.
+    targets : what is small enough, such as ``{"evaluate.roc_auc": 0.01}``, for a single task ``{"roc_auc": 0.01}``. The
+        split is chosen for the targets of a task where there are some, and for what most would ask of it otherwise. The
+        inverse question is answered for them, at the planned shares.
+
+    Examples
+    --------
+    >>> from fedassay.agenda import Agenda, Item
+    >>> from fedassay.protocol import Budget
+    >>> from fedassay.tasks.expectation import Expectation
+    >>> from fedassay.trust import ServerDP
+    >>> agenda = Agenda(items=tuple(Item(name=n, task=n, parameters={}, share=0.5) for n in ("evaluate", "calibrate")))
+    >>> expected = Expectation(rows=20_000, clients=10, prevalence=0.2, auc=0.8)
+    >>> study = PlannedStudy(expectation=expected, trust=ServerDP(), budget=Budget(epsilon=1))
+    >>> plan = plan_study(agenda, study)
+    >>> sum(plan.shares.values()), str(plan.outcome)
+    (1.0, 'enough data')
+    >>> alone = plan_study(Agenda.of("evaluate", {}), study)
+    >>> f"{alone.tasks['evaluate'].metrics['roc_auc'].width:.4f}"
+    '0.0088'
+    """
+    planner = Planner(agenda=agenda, study=study, targets=_by_task(agenda, targets or {}))
+    recommended = planner.recommended
+    planned = recommended if shares is None else planner.checked(shares)
+    tasks = {
+        item.name: planner.task(item, planned[item.name], recommended[item.name]) for item in agenda.items
+    }
+    return StudyPlan(study=study, tasks=tasks, given=shares is not None, planner=planner)
+
+
+def predict_tasks(
+    agenda: Agenda,
+    study: PlannedStudy,
+    *,
+    shares: Mapping[str, float],
+    targets: Mapping[str, float] | None = None,
+) -> dict[str, TaskPlan]:
+    """Predict each task with these shares, as `plan_study` does, without recommending any."""
+    planner = Planner(agenda=agenda, study=study, targets=_by_task(agenda, targets or {}))
+    planned = planner.checked(shares)
+    return {item.name: planner.task(item, planned[item.name], planned[item.name]) for item in agenda.items}
+
+
+def recommended_shares(agenda: Agenda, study: PlannedStudy) -> dict[str, float]:
+    """Recommend the shares that `plan_study` would, without the rest of the plan."""
+    return Planner(agenda=agenda, study=study, targets={}).recommended
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Planner:
+    """Forecasts of the tasks of an agenda, asked about shares of one study."""
+
+    agenda: Agenda
+    study: PlannedStudy
+    targets: Targets
+
+    @cached_property
+    def forecasts(self) -> dict[str, Forecast[Any]]:
+        """By task."""
+        return {item.name: forecast_of(item) for item in self.agenda.items}
+
+    @property
+    def assumption(self) -> str:
+        """What the forecast of the first task takes for granted."""
+        return self.forecasts[self.agenda.items[0].name].assumption
+
+    def label(self, task: str, metric: str) -> str:
+        """Name of a metric, with its task in a study."""
+        return f"{task}.{metric}" if self.agenda.study else metric
+
+    @property
+    def uses(self) -> Uses:
+        """Atoms of the rows that each task asks about."""
+        return {
+            item.name: {atom for part in self.agenda.parts(item) for atom in part.atoms}
+            for item in self.agenda.items
+        }
+
+    def given(self, name: str) -> Mapping[str, float]:
+        """Targets of a task."""
+        return self.targets.get(name, {})
+
+    def share_of(self, item: Item, share: float) -> PlannedStudy:
+        """What this task gets of the study."""
+        return replace(self.study, share=share, fits_on=self.agenda.fits_on(item), traffic=bytes_of)
+
+    @cached_property
+    def recommended(self) -> dict[str, float]:
+        """The shares with the smallest worst error beside its target."""
+        if len(self.agenda.items) == 1 or not self.study.trust.private:
+            return equal_shares(self.uses)
+        return best_shares({item.name: self._curve(item) for item in self.agenda.items}, self.uses)
+
+    def _curve(self, item: Item) -> Curve:
+        forecast, given = self.forecasts[item.name], self.given(item.name)
+
+        def ratio(share: float) -> float:
+            try:
+                return forecast.ratio(self.share_of(item, share), given)
+            except FedassayError:
+                if share == 1:  # refused whatever the share
+                    raise
+                return float("inf")
+
+        return Curve.of(ratio)
+
+    def checked(self, shares: Mapping[str, float]) -> Mapping[str, float]:
+        """Shares that fit into the budget, one of each task."""
+        if set(shares) != set(self.uses):
+            raise UsageError(
+                f"shares: got those of {', '.join(shares)}, expected one of each task: {', '.join(self.uses)}."
+            )
+        change = cheapest_change(shares, self.uses)
+        if change:
+            raise UsageError(f"shares: they add up to more than the budget; {change}.")
+        return shares
+
+    def task(self, item: Item, share: float, recommended: float) -> TaskPlan:
+        """Predict one task with its share."""
+        forecast, given, gets = self.forecasts[item.name], self.given(item.name), self.share_of(item, share)
+        return TaskPlan(
+            name=item.name,
+            kind=item.task,
+            share=share,
+            recommended=recommended,
+            rows=gets.rows * gets.part_of(self.agenda.parts(item)[0]),
+            metrics=forecast.predictions(gets, given),
+            decisive=tuple(forecast.decisive(given)),
+            refused=_refusal(forecast.informed(gets), gets),
+        )
+
+    def _first(self) -> tuple[Item, str, float]:
+        """What a study is mostly about: the first that decides of its first task."""
+        item = self.agenda.items[0]
+        name, target = next(iter(self.forecasts[item.name].decisive(self.given(item.name)).items()))
+        return item, name, target
+
+    def inverse(self, shares: Mapping[str, float]) -> tuple[Inverse, ...]:
+        """Search for what would be enough, for each target; without any for the first that decides, if quick."""
+        wanted = [
+            (item, name, target)
+            for item in self.agenda.items
+            for name, target in {**self.forecasts[item.name].own, **self.given(item.name)}.items()
+        ]
+        if not wanted and self.forecasts[self.agenda.items[0].name].quick:
+            wanted = [self._first()]
+        return tuple(
+            inverse_of(
+                self.forecasts[item.name],
+                self.share_of(item, shares[item.name]),
+                name,
+                target,
+                label=self.label(item.name, name),
+            )
+            for item, name, target in wanted
+        )
+
+    def trust_models(self, shares: Mapping[str, float]) -> tuple[TrustRow, ...]:
+        """Plan the same study under each trust model."""
+        first, metric, _ = self._first()
+        tasks = [
+            (self.forecasts[item.name], self.share_of(item, shares[item.name])) for item in self.agenda.items
+        ]
+        return trust_table(tasks, metric, label=self.label(first.name, metric))
+
+    def details(self, shares: Mapping[str, float]) -> Details:
+        """What the forecast of the first task adds to its predictions."""
+        item = self.agenda.items[0]
+        gets = self.share_of(item, shares[item.name])
+        return self.forecasts[item.name].details(gets, self.given(item.name))
+
+    def warnings(self, tasks: Mapping[str, TaskPlan]) -> tuple[str, ...]:
+        """Say what should be changed, and what is not as predicted."""
+        found = list(_unused_rows(self.study))
+        found += [note for item in self.agenda.items for note in self.forecasts[item.name].notes(self.study)]
+        if not self.study.trust.private and len(tasks) > 1:
+            found.append(
+                f"{self.study.trust.name} adds no noise and spends no budget: shares are equal, and do not matter."
+            )
+        for name, one in tasks.items():
+            if one.refused is not None:
+                found.append(f"A run would refuse {name}: {one.refused}")
+            reasons = {m.reason for key, m in one.metrics.items() if key in one.decisive and m.reason}
+            if self.agenda.study:
+                found += [f"{name}: {reason.rstrip('.')}." for reason in sorted(reasons)]
+        return tuple(found)
+
+
+def forecast_of(item: Item) -> Forecast[Any]:
+    """The forecast of a task, by its card."""
+    forecast: Forecast[Any] = KINDS[item.task].forecast.load()(name=item.name, task=item.made)
+    return forecast
+
+
+def _refusal(task: Task[Any], gets: PlannedStudy) -> str | None:
+    try:
+        rehearse(task, gets.setting)
+    except FedassayError as problem:
+        return str(problem)
+    return None
+
+
+def _unused_rows(study: PlannedStudy) -> tuple[str, ...]:
+    """Warn that some rows will be left out."""
+    if study.rows >= study.expectation.rows:
+        return ()
+    return (
+        f"Only {study.rows:,.0f} of {study.expectation.rows:,.0f} rows will be used: at most "
+        f"{study.protection.rows_per_client:,} of each of {study.expectation.clients:,} clients.",
+    )
+
+
+def _by_task(agenda: Agenda, targets: Mapping[str, float]) -> Targets:
+    """Targets of each task, all of them known and above zero."""
+    known = {item.name: KINDS[item.task].forecast.load().targets for item in agenda.items}
+    found: dict[str, dict[str, float]] = {}
+    for key, width in targets.items():
+        task, _, metric = key.partition(".") if agenda.study else (agenda.items[0].name, ".", key)
+        prefix = f"{task}." if agenda.study else ""
+        if task not in known or not metric:
+            name, metrics = next(iter(known.items()))
+            raise UsageError(
+                f"target: got {key!r}, expected TASK.METRIC, such as {name}.{next(iter(metrics))}; the tasks are "
+                f"{', '.join(known)}."
+            )
+        if metric not in known[task]:
+            names = ", ".join(f"{prefix}{one}" for one in known[task])
+            raise UsageError(f"target: got {key!r}, expected one of {names}.")
+        if not 0 < width < math.inf:
+            raise UsageError(f"target {key}: got {width:g}, expected a number above 0.")
+        found.setdefault(task, {})[metric] = width
+    return found

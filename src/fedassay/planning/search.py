@@ -1,0 +1,178 @@
+"""Search for what would be enough: the smallest epsilon, the fewest rows or clients for an error that is small."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fedassay.errors import FedassayError
+from fedassay.tasks.expectation import MOST_ROWS, PlannedStudy
+from fedassay.tasks.forecast import Forecast
+
+SMALLEST_EPSILON, LARGEST_EPSILON = 1e-4, 64.0
+FEWEST_ROWS = 10.0
+
+Width = Callable[[PlannedStudy], float]
+"""The error of a study that has to become small, such as the half-width of an interval; it may be infinite."""
+
+_CLOSE, _STRIDE = 1.02, 4.0
+"""Answers are right to the first factor; the search for a bracket goes by the second."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The smallest `value` that is enough, or the reason why there is none.
+
+    Guarantee: with `value` the predicted width is at most the target; with two percent less it is above, unless
+    `value` is the smallest that was tried. Both were predicted, so this holds even if the width does not
+    fall all the way.
+    """
+
+    value: float | None
+    reason: str | None = None
+    clients: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        clients = {} if self.clients is None else {"clients": self.clients}
+        reason = {} if self.reason is None else {"reason": self.reason}
+        return {"value": self.value, **clients, **reason}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inverse:
+    """What would be enough for one target, each alone and all else as planned, shares too.
+
+    Parameters
+    ----------
+    metric : with the name of its task, in a study of several.
+    epsilon : of the whole study.
+    rows : in all, at the planned clients.
+    clients : of the planned size.
+    wish : the target in words, with a place for the number; empty if there are none but its name.
+    """
+
+    metric: str
+    target: float
+    epsilon: Answer
+    rows: Answer
+    clients: Answer
+    wish: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        answers = {name: getattr(self, name).to_dict() for name in ("epsilon", "rows", "clients")}
+        wish = self.wish.format(self.target) or f"{self.metric} within {self.target:g}"
+        return {"metric": self.metric, "target": self.target, "wish": wish, **answers}
+
+
+def inverse_of(
+    forecast: Forecast[Any], study: PlannedStudy, name: str, target: float, *, label: str
+) -> Inverse:
+    """Answer by predictions for other epsilons, rows and clients; `study` has the share of this task."""
+
+    def width(other: PlannedStudy) -> float:
+        found = forecast.at(other, (name,))
+        return found[name].width if name in found else math.inf
+
+    most_clients, most_rows = forecast.most_tried(study)
+    return Inverse(
+        metric=label,
+        target=target,
+        epsilon=smallest_epsilon(study, width, target),
+        rows=fewest_rows(study, width, target, most=most_rows),
+        clients=fewest_clients(study, width, target, most=most_clients),
+        wish=forecast.wishes.get(name, ""),
+    )
+
+
+def smallest_epsilon(study: PlannedStudy, width: Width, target: float) -> Answer:
+    """The smallest epsilon for which the width is at most `target`, all else as planned."""
+    if study.budget is None:
+        return Answer(value=None, reason=f"{study.trust.name} adds no noise, so epsilon plays no part")
+
+    def enough(epsilon: float) -> bool:
+        return _tried(width, study.with_epsilon(epsilon)) <= target
+
+    # The width need not fall all the way: caution under noise can happen to make up for a bias.
+    if not enough(LARGEST_EPSILON) and not enough(study.budget.epsilon):
+        rest = _tried(width, study.with_epsilon(LARGEST_EPSILON))
+        left = "there is no value even then" if math.isinf(rest) else f"with the largest one it is {rest:.2g}"
+        return Answer(value=None, reason=f"no epsilon is enough: {left}")
+    value = _smallest(enough, start=study.budget.epsilon, low=SMALLEST_EPSILON, high=LARGEST_EPSILON)
+    assert value is not None
+    return Answer(value=_rounded_up(value))
+
+
+def fewest_clients(study: PlannedStudy, width: Width, target: float, *, most: float = MOST_ROWS) -> Answer:
+    """The fewest clients of the planned size, all of them whole, for which the width is at most `target`.
+
+    `most` is how many are tried; more if more are planned.
+    """
+    planned = study.expectation
+    most = min(max(most, 4.0 * planned.clients), MOST_ROWS * planned.clients / planned.rows)
+
+    def enough(clients: float) -> bool:
+        return _tried(width, study.with_clients(math.ceil(clients))) <= target
+
+    found = _smallest(enough, start=planned.clients, low=1.0, high=math.floor(most))
+    if found is None:
+        return Answer(value=None, reason=f"no number of such clients up to {most:,.0f} is enough")
+    return Answer(value=float(math.ceil(found)))
+
+
+def fewest_rows(study: PlannedStudy, width: Width, target: float, *, most: float = MOST_ROWS) -> Answer:
+    """The fewest rows in all, at the planned clients, for which the width is at most `target`.
+
+    A bound on the rows of a client moves along. `most` is how many are tried at each client.
+    """
+    planned = study.expectation
+    high = min(MOST_ROWS, max(most, 4 * planned.rows / planned.clients) * planned.clients)
+
+    def enough(rows: float) -> bool:
+        return _tried(lambda other: width(other.with_rows(rows)), study) <= target
+
+    found = _smallest(enough, start=planned.rows, low=max(FEWEST_ROWS, float(planned.clients)), high=high)
+    if found is None:
+        reason = f"no number of rows at {planned.clients:,} clients up to {high:.3g} is enough"
+        return Answer(value=None, reason=reason)
+    return Answer(value=_rounded_up(found, whole=True), clients=planned.clients)
+
+
+def _tried(width: Width, study: PlannedStudy) -> float:
+    """What a trust model refuses (too few clients, sums that could wrap) is not enough."""
+    try:
+        return width(study)
+    except FedassayError:
+        return math.inf
+
+
+def _smallest(enough: Callable[[float], bool], *, start: float, low: float, high: float) -> float | None:
+    """The smallest x in [low, high] that is enough, to a factor of `_CLOSE`; None if `high` is not.
+
+    Goes up or down from `start` until the answer changes, then bisects on the logarithmic scale.
+    """
+    below = above = min(max(start, low), high)
+    if enough(above):
+        while below > low and enough(below):
+            above, below = below, max(low, below / _STRIDE)
+        if enough(below):
+            return below
+    else:
+        while above < high and not enough(above):
+            below, above = above, min(high, above * _STRIDE)
+        if not enough(above):
+            return None
+    while above > below * _CLOSE:
+        middle = math.sqrt(above * below)
+        below, above = (below, middle) if enough(middle) else (middle, above)
+    return above
+
+
+def _rounded_up(value: float, *, whole: bool = False) -> float:
+    """To three significant digits, upwards: still enough."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 2)
+    rounded = math.ceil(value / step - 1e-9) * step
+    return float(math.ceil(rounded - 1e-9)) if whole else float(f"{rounded:.3g}")

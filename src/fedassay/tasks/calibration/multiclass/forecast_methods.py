@@ -1,0 +1,333 @@
+"""Methods that a calibration of logits can be asked for, each with the noise that enters it and what it costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, cast
+
+import numpy as np
+
+from fedassay.errors import UnsupportedQuery
+from fedassay.protocol import NO_NOISE, Noise, Plan, Query, Released
+from fedassay.summaries.multiclass.clipped_updates import ClippedUpdates
+from fedassay.summaries.multiclass.scaling_sums import MOST_NEWTON, ScalingSums
+from fedassay.tasks.calibration.multiclass.choice import (
+    AUTO,
+    AVERAGED,
+    EXACT,
+    ONE_SHOT,
+    ROUNDS,
+    SCALINGS,
+    Choice,
+)
+from fedassay.tasks.calibration.multiclass.exact import GRADIENT_SUMS
+from fedassay.tasks.calibration.multiclass.fedavg import NOISIEST, fit_fedavg
+from fedassay.tasks.calibration.multiclass.isotonic_fit import FEWEST_ROWS, PRIOR_ROWS
+from fedassay.tasks.calibration.multiclass.rehearsal import LogitsStudy, drive, queries_of, temperature_error
+from fedassay.tasks.evaluation.typical_model import TypicalClients
+from fedassay.tasks.forecast import Table
+
+CLEAR, DROWNED = 0.5, 2.0
+"""Noise, relative to what a method learns from: usable up to the first, noisy up to the second."""
+
+ROWS_PER_PARAMETER = 10
+"""Fewer, and the optimum is one of these rows rather than of the model."""
+
+ROWS_ALONE = 10
+"""Of a client that fits by itself: with fewer, what is averaged are fits to next to nothing."""
+
+_EXACT_ROWS = 1_000
+
+
+class Usefulness(StrEnum):
+    """Whether a method is of use, in a word.
+
+    For what comes from one release: the error of the temperature is within the target; or at least half of what there
+    is to gain will be gained (what is left grows as the square of the error); or less. For averages: the noise in a
+    mean update is at most half as long as the longest update; or up to twice, beyond which a run refuses. For counts:
+    the noise in a bin is at most half of the rows of a class that are in a bin on average; or up to twice; or more,
+    which was worse than leaving the model alone wherever it was tried. Without noise, and for averages: whether there
+    are rows enough.
+    """
+
+    USABLE = "usable"
+    NOISY = "noisy"
+    DROWNED = "drowned"
+    REFUSED = "refused"
+    FEW_ROWS = "few rows"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedMethod:
+    """One method as it would be run.
+
+    Parameters
+    ----------
+    parameters : how many numbers are learnt; None for binnings.
+    noise : its law in one release. `deviation` is its standard deviation in the units of `of`.
+    relative : what `usable` goes by: the noise relative to what is learnt from; of the temperature from one release,
+        its whole error relative to the target.
+    answers, bytes : of one client; None where nothing can be asked, see `reason`. `at_most` if it may be fewer.
+    """
+
+    method: str
+    solver: str
+    rounds: int | None
+    participation: float
+    parameters: int | None = None
+    noise: Noise = NO_NOISE
+    of: str = ""
+    deviation: float = 0.0
+    relative: float = 0.0
+    usable: Usefulness = Usefulness.USABLE
+    reason: str = ""
+    answers: float | None = None
+    bytes: int | None = None
+    at_most: bool = False
+
+    @property
+    def title(self) -> str:
+        """Name of the method, with what computes it."""
+        return self.method if self.solver == "counts" else f"{self.method} ({self.solver})"
+
+    def costing(self, case: LogitsStudy, queries: Sequence[Query[Any]], times: float) -> PlannedMethod:
+        """The same with the cost of these queries, asked together this often."""
+        return replace(self, answers=times, bytes=round(times * case.study.bytes_of(*queries)))
+
+    def with_few_rows(self, rows: float, what: str) -> PlannedMethod:
+        """The same with the verdict that there are too few rows."""
+        return replace(self, usable=Usefulness.FEW_ROWS, reason=f"there are about {rows:.2g} rows {what}")
+
+    def to_row(self) -> dict[str, Any]:
+        """Row of the table of methods."""
+        return {
+            "method": self.title,
+            "rounds": self.rounds,
+            "participation": self.participation,
+            "parameters": self.parameters,
+            **({"noise": self.deviation, "of": self.of} if self.of else {}),
+            "relative": self.relative,
+            "answers": self.answers,
+            "kilobytes": None if self.bytes is None else self.bytes / 1e3,
+            "at_most": self.at_most,
+            "usable": str(self.usable),
+            **({"reason": self.reason} if self.reason else {}),
+        }
+
+
+def method_table(methods: Sequence[PlannedMethod]) -> Table:
+    """All methods: the noise that enters, and what one client sends and gets."""
+    return Table(
+        title="The methods: the noise that enters (sd), and what one client sends and gets",
+        columns={
+            "method": "method",
+            "rounds": "rounds",
+            "noise": "noise",
+            "of": "of",
+            "answers": "answers",
+            "kilobytes": "kB",
+            "usable": "it is",
+        },
+        rows=[method.to_row() for method in methods],
+        digits={"noise": ".2g", "answers": ".3g", "kilobytes": ",.1f"},
+    )
+
+
+def choices(
+    case: LogitsStudy, *, rounds: int | None = None, participation: float = 1.0
+) -> tuple[Choice, ...]:
+    """All methods that can be asked, the default first."""
+    private = case.study.trust.private
+    auto = case.choice(AUTO, AUTO).settled(case.setting)
+    by = AVERAGED if private else AUTO
+    others = [(method, by) for method in SCALINGS] + [("bbq", AUTO)]
+    return (
+        auto,
+        *((case.choice("temperature", ONE_SHOT),) if private and auto.method != "temperature" else ()),
+        *(
+            case.choice(method, solver, rounds=rounds, participation=participation)
+            for method, solver in others
+        ),
+    )
+
+
+def planned_method(choice: Choice, case: LogitsStudy, *, target: float) -> PlannedMethod:
+    """Plan one of `choices`; `target` is the error of a temperature that is small enough."""
+    choice = choice.settled(case.setting)
+    plain = PlannedMethod(
+        method=choice.method, solver=choice.solver, rounds=choice.rounds, participation=choice.participation
+    )
+    try:
+        if choice.solver == ONE_SHOT:
+            return _one_shot(plain, choice, case, target)
+        if choice.solver == AVERAGED:
+            return _averaging(plain, choice, case)
+        if choice.solver == EXACT:
+            return _exact(plain, choice, case)
+        return _counted(plain, choice, case)
+    except UnsupportedQuery as problem:
+        return replace(plain, usable=Usefulness.REFUSED, reason=str(problem))
+
+
+def _one_shot(plain: PlannedMethod, choice: Choice, case: LogitsStudy, target: float) -> PlannedMethod:
+    error = temperature_error(case, method=choice.method)
+    half = 2 * error.total**2 <= math.log(case.model.temperature) ** 2
+    useful = Usefulness.NOISY if half else Usefulness.DROWNED
+    return replace(
+        plain,
+        answers=len(error.queries),
+        bytes=sum(case.study.bytes_of(query) for query in error.queries),
+        rounds=len(error.queries),
+        parameters=1 if choice.method == "temperature" else 1 + choice.classes,
+        noise=error.noises[0],
+        of="log s",
+        deviation=error.privacy,
+        relative=error.total / target,
+        usable=Usefulness.USABLE if error.total <= target else useful,
+    )
+
+
+def _averaging(plain: PlannedMethod, choice: Choice, case: LogitsStudy) -> PlannedMethod:
+    plan, deviation = averaged(choice, case)
+    size = cast(ClippedUpdates, plan.query.of).averaged.size(choice.classes)
+    relative = deviation * math.sqrt(size)
+    found = replace(
+        plain.costing(case, [plan.query], _times(choice, case)),
+        parameters=size,
+        noise=plan.noise,
+        of="clips" if deviation else "",
+        deviation=deviation,
+        relative=relative,
+        usable=_by_noise(relative),
+    )
+    if relative > NOISIEST:
+        reason = f"the noise in a mean update would be {relative:.3g} times as long as the longest update"
+        return replace(found, usable=Usefulness.REFUSED, reason=reason)
+    few = case.each < ROWS_ALONE
+    return found.with_few_rows(case.each, "at each client, which fits by itself") if few else found
+
+
+def _counted(plain: PlannedMethod, choice: Choice, case: LogitsStudy) -> PlannedMethod:
+    """Isotonic maps and binnings."""
+    queries = queries_of(next(choice.fit(case.setting)))
+    times = 1.0 if choice.rounds is None else _times(choice, case)
+    plain = plain.costing(case, queries, times)
+    query = queries[0]
+    noise = case.setting.noise(query)
+    if noise.variance == 0:
+        rows, enough, what = case.fit_rows, float(FEWEST_ROWS), "in all"
+        if choice.method != "isotonic":
+            rows, enough, what = rows / choice.classes, PRIOR_ROWS, "for each class"
+        return plain if rows >= enough else plain.with_few_rows(rows, what)
+    assert choice.rounds is not None
+    seen = choice.rounds * choice.participation * case.typical_clients
+    counts = query.of.read(case.typical.total(query.of, seen))
+    # Noise adds up over rounds, as counts do.
+    sigma = math.sqrt(choice.rounds * noise.variance)
+    positives, negatives = counts.unit_positive * sigma, counts.unit_negative * sigma
+    relative = math.hypot(positives, negatives) / max(float(counts.by_class.mean()) / counts.bins, 1e-300)
+    return replace(
+        plain,
+        noise=noise,
+        of="rows",
+        deviation=positives,
+        relative=relative,
+        usable=_by_noise(relative),
+    )
+
+
+def _exact(plain: PlannedMethod, choice: Choice, case: LogitsStudy) -> PlannedMethod:
+    """How often clients are asked depends on the rows: about as often as for typical ones."""
+    (query,) = queries_of(next(choice.fit(case.setting)))
+    size = len(cast(ScalingSums, query.of).theta)
+    newton, each = size <= MOST_NEWTON, case.fit_rows / size
+    plain = plain.costing(case, [query], _sums(choice, case) if newton else GRADIENT_SUMS)
+    plain = replace(plain, parameters=size, at_most=not newton)
+    return plain if each >= ROWS_PER_PARAMETER else plain.with_few_rows(each, "for each parameter")
+
+
+def _sums(choice: Choice, case: LogitsStudy) -> int:
+    rows = TypicalClients(model=case.model, each=min(_EXACT_ROWS, case.model.most_each)).rows[0]
+
+    def answer(query: Query[Any]) -> Released[Any]:
+        return Released(value=query.of.read(query.of.measure(rows, {})[0]), noise=NO_NOISE, clients=1)
+
+    return drive(choice.fit(case.setting), answer).sums
+
+
+def _times(choice: Choice, case: LogitsStudy) -> float:
+    """How often a client is asked: a server that draws the cohort does not ask the others."""
+    assert choice.rounds is not None
+    return choice.rounds * (1.0 if case.study.trust.clients_sample else choice.participation)
+
+
+def _by_noise(relative: float) -> Usefulness:
+    useful = Usefulness.NOISY if relative <= DROWNED else Usefulness.DROWNED
+    return Usefulness.USABLE if relative <= CLEAR else useful
+
+
+# --- averages, with and without sampling ----------------------------------------------------------------
+
+
+def averaged(choice: Choice, case: LogitsStudy) -> tuple[Plan, float]:
+    """The plan of one round, and the standard deviation of the noise in a parameter of the mean update, in clips."""
+    assert choice.rounds is not None
+    setting, expected = case.setting, choice.clients(case.setting)
+    flow = fit_fedavg(
+        choice.method,
+        choice.classes,
+        setting,
+        rounds=choice.rounds,
+        participation=choice.participation,
+        expected_clients=expected,
+        noisiest=math.inf,
+    )
+    (query,) = queries_of(next(flow))
+    plan = setting.plan(query)
+    if plan.noise.variance == 0:
+        return plan, 0.0
+    updates = cast(ClippedUpdates, query.of)
+    unit = updates.read(np.zeros(updates.length, dtype=np.int64)).resolution / updates.clip
+    return plan, unit * math.sqrt(plan.noise.variance) / (choice.participation * expected)
+
+
+def sampled_rounds(
+    case: LogitsStudy, *, rounds: int | None, participation: float
+) -> tuple[Mapping[str, Any], ...]:
+    """Noise of the same rounds with all clients, and with those that take part by a secret coin.
+
+    Sampling needs less noise, but the mean is over fewer clients. Nothing where the coin does not count for the
+    guarantee.
+    """
+    if not case.study.trust.clients_sample:
+        return ()
+    lines = []
+    for rate in (1.0, participation):
+        choice = case.choice("temperature", AVERAGED, rounds=rounds or ROUNDS, participation=rate)
+        plan, deviation = averaged(choice, case)
+        if rate < 1 and plan.sampled == 1:
+            return ()
+        multiplier = plan.noise.scale / math.ceil(plan.sensitivity.l2)
+        lines.append(
+            {
+                "participation": rate,
+                "rounds": choice.rounds,
+                "noise_multiplier": multiplier,
+                "standard_deviation": deviation,
+            }
+        )
+    return tuple(lines)
+
+
+def sampling_table(lines: Sequence[Mapping[str, Any]]) -> Table:
+    """Averaging with and without sampling of clients."""
+    headings = ("participation", "rounds", "noise of a round / sensitivity", "sd in the mean, clips")
+    return Table(
+        title="Federated averaging with and without sampling",
+        columns=dict(zip(lines[0], headings, strict=True)),
+        rows=lines,
+        digits={"participation": "g", "noise_multiplier": ".3g"},
+    )

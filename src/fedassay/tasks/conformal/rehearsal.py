@@ -1,0 +1,201 @@
+"""Rehearsal of a conformal task: it is asked as in a run, and answered by clients that do not exist.
+
+The clients have equally many rows, with scores that are spread evenly over their range. The answers are exact, and come
+with the law of the noise that they would have: ranks, margins and guarantees are then those of a real run, because the
+task itself works them out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fedassay.errors import UsageError
+from fedassay.estimation.coverage import best_pair
+from fedassay.protocol import NO_NOISE, Batch, Noise, Query, Released, Select, Sum
+from fedassay.summaries.quantile_losses import QuantileLosses
+from fedassay.summaries.scored import EVERYONE
+from fedassay.summaries.values import ValueSummary
+from fedassay.tasks.conformal.accuracy import (
+    Expected,
+    average_coverage,
+    choice_coverage,
+    pooled_coverage,
+    pooled_exactly,
+)
+from fedassay.tasks.conformal.conformal import Conformal
+from fedassay.tasks.conformal.found import Found, Law
+from fedassay.tasks.conformal.pooled import TOO_FEW
+from fedassay.tasks.expectation import PlannedStudy
+
+MOST_ROWS_EACH = 10**7
+"""Coverage is not computed for clients with more rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvenScores:
+    """The rows of one such client."""
+
+    count: int
+
+    def batches(self) -> Iterator[Batch]:
+        """Scores in the middle of as many equal parts of [0, 1]."""
+        yield {"conformity": (np.arange(self.count) + 0.5) / self.count}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rehearsal:
+    """Threshold that the task finds, and what it covers.
+
+    Parameters
+    ----------
+    method : the one that was used.
+    found : the threshold for scores between 0 and 1, and its guarantee.
+    query : what was asked; None if nobody was.
+    noise : of the answer.
+    clients, rows : how many clients have rows, and how many rows each.
+    """
+
+    level: float
+    confidence: float
+    method: str
+    found: Found
+    query: Query[Any] | None
+    noise: Noise
+    clients: int
+    rows: int
+
+    @property
+    def in_private(self) -> bool:
+        """Whether each client chooses with privacy."""
+        return isinstance(self.query, Select)
+
+    @property
+    def trivial(self) -> bool:
+        """Whether every set will hold everything. What clients choose privately is not known beforehand.
+
+        But those without rows among them, which are in other parts of the study, choose the point above all others.
+        """
+        if self.in_private:
+            return bool(self.found.details["server_rank"] > self.clients)
+        return self.found.infinite
+
+    @property
+    def reason(self) -> str | None:
+        """Why every set will hold everything; None if that is not so."""
+        if not self.trivial:
+            return None
+        # These clients have no scores outside the range.
+        of = None if self.query is None else self.query.of
+        if self.in_private:
+            return (
+                f"only {self.clients:,} clients have rows in this part of the study, and the others count as "
+                "infinite scores"
+            )
+        return TOO_FEW if isinstance(of, ValueSummary) else self.found.reason
+
+    @property
+    def law(self) -> Law | None:
+        """The law of the coverage, or one below it; for single clients that of one of them."""
+        if self.method != "local" or self.trivial:
+            return self.found.law
+        return best_pair(1, self.rows, self.level)
+
+    @cached_property
+    def expected(self) -> Expected | None:
+        """The coverage to expect in fact, for evenly spread scores; None if it is not known, or all is covered."""
+        details, of = self.found.details, None if self.query is None else self.query.of
+        if self.trivial:
+            return None
+        if self.method == "average":
+            return average_coverage(self.clients, self.rows, self.level)
+        known = None
+        if isinstance(of, QuantileLosses):
+            known = choice_coverage(of, self.noise, clients=self.clients, server_rank=details["server_rank"])
+        elif isinstance(of, ValueSummary):
+            rows = self.clients * self.rows
+            if self.noise.variance == 0:
+                return pooled_exactly(rows, round(details["rank"]))
+            known = pooled_coverage(of, self.noise, rows=rows, level=self.level, margin=details["margin"])
+        law = self.law
+        if known is None and law is not None:
+            known = Expected(law.mean, law.standard_deviation)
+        return known
+
+    def width(self, name: str) -> float | None:
+        """By the name of a target: infinite if all is covered, None where nothing is known.
+
+        Where clients report on one level each, only a law below that of the coverage is known. What is above the level
+        then is the margin for the noise, and half a bin.
+        """
+        if self.trivial:
+            return math.inf
+        if name == "shortfall":
+            return None if self.law is None else self.level - self.law.quantile(1 - self.confidence)
+        if self.noise.reporting:
+            details = self.found.details
+            margin = details["margin"] / (self.clients * self.rows) + details["step"] / 2
+            return float(margin) if name == "excess" else None
+        if self.expected is None:
+            return None
+        return self.expected.standard_deviation if name == "spread" else self.expected.mean - self.level
+
+
+def rehearse(task: Conformal, study: PlannedStudy) -> Rehearsal:
+    """Ask as the task would, in the setting of the study.
+
+    Raises what the task raises, such as `DataError` for too few rows, and `UnsupportedQuery`.
+    """
+    clients = study.holders
+    rows = math.floor(study.rows / clients)
+    if rows > MOST_ROWS_EACH:
+        raise UsageError(f"rows: got {rows:,} per client, expected at most {MOST_ROWS_EACH:,}.")
+    # Which rows are asked for matters where a client can be in one part only.
+    task = replace(
+        task, sets="conformity", score_parameters=(), score_range=(0.0, 1.0), holdout=1 - study.seen
+    )
+    setting = study.setting
+    method, way = task.way(setting)
+    steps = way(task, method, setting)
+    query: Query[Any] | None = None
+    noise = NO_NOISE
+    try:
+        step = next(steps)
+        assert isinstance(step, Query), "a threshold takes one question"
+        query, noise = step, setting.noise(step)
+        value = _answer(step, clients=clients, rows=rows, empty=setting.clients - clients)
+        steps.send(Released(value=value, noise=noise, clients=clients))
+    except StopIteration as end:
+        found = end.value[0][EVERYONE]
+        return Rehearsal(
+            level=task.level,
+            confidence=task.confidence,
+            method=method,
+            found=found,
+            query=query,
+            noise=noise,
+            clients=clients,
+            rows=rows,
+        )
+    raise AssertionError("a threshold takes one question")
+
+
+def _answer(query: Query[Any], *, clients: int, rows: int, empty: int) -> Any:
+    """What such clients would answer together, without noise, and so many without rows."""
+    of = query.of
+    if isinstance(of, ValueSummary):
+        thresholds = of.grid.thresholds
+        shares = np.clip((thresholds - of.lower) / (thresholds[-2] - of.lower), 0.0, 1.0)
+        counts = np.diff(np.rint(clients * rows * shares).astype(np.int64), prepend=0)
+        return of.read(of.from_leaves(counts))
+    each = [of.measure(EvenScores(count=count), {})[0] for count in (rows, 0)]
+    if isinstance(query, Sum):
+        return of.read(clients * each[0] + empty * each[1])
+    if isinstance(query, Select):
+        each = [(np.arange(len(vector)) == vector.argmin()).astype(np.int64) for vector in each]
+    return (of.read(each[0]),) * clients + (of.read(each[1]),) * empty
