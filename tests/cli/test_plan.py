@@ -23,7 +23,7 @@ def call(capsys: Any, *arguments: str) -> tuple[int, str, str]:
 
 
 def test_an_evaluation_in_words(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "80")
     code, out, err = call(capsys, "evaluate", *DATA, *NOISE, *QUICK, "--target", "accuracy=0.02")
     assert (code, err) == (0, "")
     for words in (
@@ -35,6 +35,7 @@ def test_an_evaluation_in_words(capsys: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert "For accuracy within 0.02: ε ≥ " in out
     assert " rows at 8 clients; or " in out
     assert "without constants" in out
+    assert "…" not in out
     assert out.strip().splitlines()[-1].startswith("Enough data for accuracy")
 
 
@@ -56,10 +57,11 @@ def test_an_evaluation_as_json(capsys: Any, tmp_path: Path) -> None:
 
 
 def test_a_calibration(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = call(capsys, "calibrate", *DATA, *NOISE, *QUICK, "--holdout", "0.5", "--bins", "7")
     assert code == 0
     assert "histogram (7)" in out
+    assert "…" not in out
     assert "held-out Brier" in out
     assert "2,000 rows" in out
     code, out, _ = call(

@@ -82,13 +82,14 @@ def _assumptions(plan: Mapping[str, Any], *, alone: bool) -> str:
 def _task(name: str, task: Mapping[str, Any], *, noisy: bool, alone: bool) -> Table:
     spends = f", {task['share']:.3g} of the budget" if noisy and not alone else ""
     parts = ["sampling", "privacy"]
-    if any("discretisation" in one["error"] for one in task["metrics"].values()):
+    if alone and any("discretisation" in one["error"] for one in task["metrics"].values()):
         parts.append("discretisation")
     table = _table(
         f"{name}: {counted(task['rows'], 'row')}{spends}",
         *("metric", "value", "±", *("binning" if part == "discretisation" else part for part in parts)),
         *("target", "data"),
     )
+    table.show_edge = len(parts) < 3  # 80 characters are enough then
     for metric, one in task["metrics"].items():
         star = "*" if metric in task["decisive"] and not alone else ""
         table.add_row(
