@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fedassay.planning.shares import (
     CLOSE,
     SMALLEST_SHARE,
-    Curve,
+    RatioCurve,
     Uses,
     best_shares,
     cheapest_change,
@@ -56,7 +56,7 @@ CASES: Mapping[str, tuple[Mapping[str, Callable[[float], float]], Uses]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_no_split_on_a_grid_is_clearly_better(name: str) -> None:
     errors, uses = CASES[name]
-    shares = best_shares({task: Curve.of(one) for task, one in errors.items()}, uses)
+    shares = best_shares({task: RatioCurve.of(one) for task, one in errors.items()}, uses)
     assert max(load(shares, uses).values()) <= 1 + 1e-12
     worst = max(one(shares[task]) for task, one in errors.items())
     grid = np.arange(0.02, 1.001, 0.02)
@@ -71,7 +71,7 @@ def test_no_split_on_a_grid_is_clearly_better(name: str) -> None:
 def test_brute_force_would_notice_equal_shares() -> None:
     """The same comparison rejects a split that does not look at errors."""
     errors, uses = CASES["parts"]
-    equal, best = equal_shares(uses), best_shares({n: Curve.of(one) for n, one in errors.items()}, uses)
+    equal, best = equal_shares(uses), best_shares({n: RatioCurve.of(one) for n, one in errors.items()}, uses)
     worst = [max(one(shares[task]) for task, one in errors.items()) for shares in (equal, best)]
     assert worst[0] > worst[1] * CLOSE * 1.02
 
@@ -79,14 +79,14 @@ def test_brute_force_would_notice_equal_shares() -> None:
 def test_the_whole_budget_is_used() -> None:
     """A task that needs hardly anything leaves the rest to the others, also if they do not need it either."""
     shares = best_shares(
-        {"a": Curve.of(error(1.0, 0.0)), "b": Curve.of(error(0.1, 0.0))}, {"a": ALL, "b": ALL}
+        {"a": RatioCurve.of(error(1.0, 0.0)), "b": RatioCurve.of(error(0.1, 0.0))}, {"a": ALL, "b": ALL}
     )
     assert sum(shares.values()) == pytest.approx(1)
     assert all(share >= SMALLEST_SHARE for share in shares.values())
 
 
 def test_tasks_without_hope_do_not_take_from_the_others_more_than_their_part() -> None:
-    curves = {"a": Curve.of(lambda share: math.inf), "b": Curve.of(error(0.1, 0.1))}
+    curves = {"a": RatioCurve.of(lambda share: math.inf), "b": RatioCurve.of(error(0.1, 0.1))}
     shares = best_shares(curves, {"a": ALL, "b": ALL})
     assert shares == {"a": 0.5, "b": 0.5}
     assert best_shares({"a": curves["a"]}, {"a": ALL}) == {"a": 1.0}
@@ -94,7 +94,7 @@ def test_tasks_without_hope_do_not_take_from_the_others_more_than_their_part() -
 
 def test_what_no_split_can_do_is_shared_in_proportion() -> None:
     """Both need more than half for any value at all."""
-    late = Curve.of(lambda share: 0.1 if share > 0.6 else math.inf)
+    late = RatioCurve.of(lambda share: 0.1 if share > 0.6 else math.inf)
     shares = best_shares({"a": late, "b": late}, {"a": ALL, "b": ALL})
     assert shares == {"a": 0.5, "b": 0.5}
 
@@ -106,7 +106,7 @@ def test_what_no_split_can_do_is_shared_in_proportion() -> None:
 def test_shares_always_fit(errors: list[tuple[float, float]], atoms: list[tuple[Part, ...]]) -> None:
     names = [f"task-{place}" for place in range(len(errors))]
     uses = dict(zip(names, atoms, strict=False))
-    curves = {name: Curve.of(error(*one)) for name, one in zip(names, errors, strict=True)}
+    curves = {name: RatioCurve.of(error(*one)) for name, one in zip(names, errors, strict=True)}
     for shares in (best_shares(curves, uses), equal_shares(uses)):
         assert all(0 < share <= 1 for share in shares.values())
         assert max(load(shares, uses).values()) == pytest.approx(1, abs=1e-9)
@@ -114,7 +114,7 @@ def test_shares_always_fit(errors: list[tuple[float, float]], atoms: list[tuple[
 
 
 def test_a_curve_meets_what_was_predicted() -> None:
-    curve = Curve.of(error(0.1, 0.05))
+    curve = RatioCurve.of(error(0.1, 0.05))
     for share in (SMALLEST_SHARE, 0.1, 0.33, 1.0):
         assert curve.at(share) == pytest.approx(error(0.1, 0.05)(share), rel=0.02)
         assert curve.smallest_share(curve.at(share)) == pytest.approx(share, rel=0.02)

@@ -12,9 +12,10 @@ from fedassay.planning.plan import StudyPlan, TaskPlan
 from fedassay.planning.planner import plan_study, predict_tasks, recommended_shares
 from fedassay.planning.shares import cheapest_change
 from fedassay.tasks.expectation import Expectation, PlannedStudy
-from fedassay.tasks.forecast import Details, Forecast, Prediction, Sufficiency, Table
+from fedassay.tasks.forecast import Details, DetailTable, Forecast, Prediction, Sufficiency
 
 __all__ = [
+    "DetailTable",
     "Details",
     "Expectation",
     "Forecast",
@@ -22,7 +23,6 @@ __all__ = [
     "Prediction",
     "StudyPlan",
     "Sufficiency",
-    "Table",
     "TaskPlan",
     "cheapest_change",
     "plan_study",

@@ -12,7 +12,7 @@ from fedassay.agenda import Agenda, Item
 from fedassay.errors import FedassayError, UsageError
 from fedassay.planning.plan import StudyPlan, TaskPlan
 from fedassay.planning.search import Inverse, inverse_of
-from fedassay.planning.shares import Curve, Uses, best_shares, cheapest_change, equal_shares
+from fedassay.planning.shares import RatioCurve, Uses, best_shares, cheapest_change, equal_shares
 from fedassay.planning.traffic import bytes_of
 from fedassay.planning.trust_table import TrustRow, trust_table
 from fedassay.protocol import Task
@@ -136,7 +136,7 @@ class Planner:
             return equal_shares(self.uses)
         return best_shares({item.name: self._curve(item) for item in self.agenda.items}, self.uses)
 
-    def _curve(self, item: Item) -> Curve:
+    def _curve(self, item: Item) -> RatioCurve:
         forecast, given = self.forecasts[item.name], self.given(item.name)
 
         def ratio(share: float) -> float:
@@ -147,7 +147,7 @@ class Planner:
                     raise
                 return float("inf")
 
-        return Curve.of(ratio)
+        return RatioCurve.of(ratio)
 
     def checked(self, shares: Mapping[str, float]) -> Mapping[str, float]:
         """Shares that fit into the budget, one of each task."""

@@ -40,14 +40,14 @@ Uses = Mapping[str, Collection[Part]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class RatioCurve:
     """How the ratio of an error to its target falls with the share: made monotone, between what was predicted."""
 
     shares: tuple[float, ...]
     ratios: tuple[float, ...]
 
     @classmethod
-    def of(cls, ratio: Callable[[float], float]) -> Curve:
+    def of(cls, ratio: Callable[[float], float]) -> RatioCurve:
         """From predictions; a ratio that is not known for a share is infinite."""
         found = {share: ratio(share) for share in _SHARES}
         hopeless = [share for share in _SHARES if math.isinf(found[share])]
@@ -76,7 +76,7 @@ class Curve:
 
         Examples
         --------
-        >>> curve = Curve.of(lambda share: 0.1 / share)
+        >>> curve = RatioCurve.of(lambda share: 0.1 / share)
         >>> round(curve.smallest_share(0.4), 4), curve.smallest_share(0.05)
         (0.25, inf)
         """
@@ -103,7 +103,7 @@ def load(shares: Mapping[str, float], uses: Uses) -> dict[Part, float]:
     }
 
 
-def best_shares(curves: Mapping[str, Curve], uses: Uses) -> dict[str, float]:
+def best_shares(curves: Mapping[str, RatioCurve], uses: Uses) -> dict[str, float]:
     """The shares that make the worst ratio about as small as it can be, and use up the budget.
 
     Guarantee: they fit into every atom, and the worst ratio of the curves is at most `CLOSE` times the smallest
@@ -111,7 +111,7 @@ def best_shares(curves: Mapping[str, Curve], uses: Uses) -> dict[str, float]:
 
     Examples
     --------
-    >>> curves = {"a": Curve.of(lambda share: 0.1 / share), "b": Curve.of(lambda share: 0.3 / share)}
+    >>> curves = {"a": RatioCurve.of(lambda share: 0.1 / share), "b": RatioCurve.of(lambda share: 0.3 / share)}
     >>> best_shares(curves, {"a": Part.ALL.atoms, "b": Part.ALL.atoms})
     {'a': 0.25, 'b': 0.75}
     """
@@ -130,7 +130,7 @@ def equal_shares(uses: Uses) -> dict[str, float]:
     return _rounded(dict.fromkeys(uses, 1 / most), uses)
 
 
-def _filled(curves: Mapping[str, Curve], uses: Uses, room: float) -> dict[str, float]:
+def _filled(curves: Mapping[str, RatioCurve], uses: Uses, room: float) -> dict[str, float]:
     def needed(ratio: float) -> dict[str, float]:
         return {name: curve.smallest_share(ratio) for name, curve in curves.items()}
 

@@ -123,7 +123,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class DetailTable:
     """Table beside the predictions.
 
     Parameters
@@ -152,7 +152,7 @@ class Details:
     """
 
     facts: Mapping[str, Any] = field(default_factory=dict)
-    tables: Mapping[str, Table] = field(default_factory=dict)
+    tables: Mapping[str, DetailTable] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 

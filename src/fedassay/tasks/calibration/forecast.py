@@ -18,7 +18,7 @@ from fedassay.tasks.calibration.methods import AUTO
 from fedassay.tasks.evaluation.accuracy import predict
 from fedassay.tasks.evaluation.forecast import advice, published_line, published_table, resolution_to_json
 from fedassay.tasks.expectation import PlannedStudy
-from fedassay.tasks.forecast import Details, Forecast, Prediction, Table
+from fedassay.tasks.forecast import Details, DetailTable, Forecast, Prediction
 
 MAP_TARGETS: Mapping[str, float] = MappingProxyType(
     {"expected_calibration_error": 0.02, "brier_excess": 0.002}
@@ -127,7 +127,7 @@ class CalibrationForecast(Forecast[Calibrate]):
         )
 
 
-def _table(errors: Mapping[str, MapError | str]) -> Table:
+def _table(errors: Mapping[str, MapError | str]) -> DetailTable:
     """The error of the map of each method, and what it is made of."""
     rows: list[dict[str, Any]] = []
     for method, error in errors.items():
@@ -139,7 +139,7 @@ def _table(errors: Mapping[str, MapError | str]) -> Table:
         rows.append({"method": name, **_widths(error), **parts})
     headings = {"expected_calibration_error": "ECE", "brier_excess": "excess"}
     own = {name: name for name in ("sampling", "privacy", "binning")}
-    return Table(
+    return DetailTable(
         title="Errors of the map: calibration error, and what the Brier excess is made of",
         columns={"method": "method", **headings, **own},
         rows=rows,

@@ -19,7 +19,7 @@ from fedassay.tasks.conformal.held_out import Asked
 from fedassay.tasks.conformal.judged import CLEAR
 from fedassay.tasks.conformal.rehearsal import Rehearsal, rehearse
 from fedassay.tasks.expectation import PlannedStudy
-from fedassay.tasks.forecast import Details, Forecast, Prediction, Table
+from fedassay.tasks.forecast import Details, DetailTable, Forecast, Prediction
 
 TARGETS: Mapping[str, float] = MappingProxyType({"spread": 0.02, "excess": 0.02, "shortfall": 0.02})
 """Standard deviation of the coverage, its mean above the level, and how far below the level it is with confidence."""
@@ -188,7 +188,7 @@ class ConformalForecast(Forecast[Conformal]):
             )
         return said
 
-    def _table(self, study: PlannedStudy, found: Rehearsal | str) -> Table:
+    def _table(self, study: PlannedStudy, found: Rehearsal | str) -> DetailTable:
         """One line for the plan, one for what to expect of it, one for each other way without privacy."""
         title, law = f"{self.task.method} (planned)", None
         if not isinstance(found, str):
@@ -199,7 +199,7 @@ class ConformalForecast(Forecast[Conformal]):
             mean, deviation = found.expected
             rows.append({"way": "  to expect", "mean": mean, "standard_deviation": deviation})
         rows += [{"way": way, **self._line(law)} for way, law in self._beside(study).items()]
-        return Table(
+        return DetailTable(
             title=f"Coverage of sets at the level {self.task.level:g}",
             columns={
                 "way": "",

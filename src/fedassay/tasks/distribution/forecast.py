@@ -33,11 +33,11 @@ from fedassay.tasks.evaluation.accuracy import expected_evidence
 from fedassay.tasks.evaluation.evaluate import Evaluate
 from fedassay.tasks.evaluation.forecast import released_histogram
 from fedassay.tasks.expectation import PlannedStudy
-from fedassay.tasks.forecast import Details, Forecast, Prediction, Table
+from fedassay.tasks.forecast import Details, DetailTable, Forecast, Prediction
 
 
 @dataclass(frozen=True, kw_only=True)
-class CurveErrors:
+class BandErrors:
     """Errors of a distribution function by one mechanism.
 
     Parameters
@@ -95,12 +95,12 @@ class DistributionForecast(Forecast[Ecdf]):
         summary = chosen(leaves, study.setting, mechanism=mechanism)
         return summary, study.setting.noise(Sum(of=summary))
 
-    def errors(self, study: PlannedStudy, summary: ValueSummary, noise: Noise) -> CurveErrors:
+    def errors(self, study: PlannedStudy, summary: ValueSummary, noise: Noise) -> BandErrors:
         """Errors of a release; `Undefined` where there will be no curve."""
         rows, level = study.rows, self.task.level
         lower, upper = expected_curve(summary, noise, rows=rows).band(level=level)
         variance = summary.classes * mean_variance(summary, noise) if noise.variance else 0.0
-        return CurveErrors(
+        return BandErrors(
             noise=noise_half_width(summary, noise, rows=rows, level=level),
             band=float((upper - lower).max()) / 2,
             deviation=math.sqrt(variance) / rows,
@@ -123,7 +123,7 @@ class DistributionForecast(Forecast[Ecdf]):
         return Details(
             facts={"used": used, "recommended": recommended},
             tables={
-                "mechanisms": Table(
+                "mechanisms": DetailTable(
                     title=f"The curve by each mechanism ({self.task.level:.0%} band, shares of rows)",
                     columns={
                         "mechanism": "mechanism",
@@ -147,7 +147,7 @@ class DistributionForecast(Forecast[Ecdf]):
         sizes = {"standard_deviation": errors.deviation, "noise": errors.noise, "band": errors.band}
         return {"mechanism": mechanism, **sizes}
 
-    def _quantiles(self, study: PlannedStudy, summary: ValueSummary, noise: Noise) -> dict[str, Table]:
+    def _quantiles(self, study: PlannedStudy, summary: ValueSummary, noise: Noise) -> dict[str, DetailTable]:
         """Standard errors, if there is a curve; noise counts at least as at a typical point.
 
         At round shares of evenly spread values few nodes meet; real quantiles are not so lucky.
@@ -162,7 +162,7 @@ class DistributionForecast(Forecast[Ecdf]):
                 summary, noise, quantile=quantile, rows=study.rows, density=1.0
             )
             rows.append({"quantile": quantile, "sampling": sampling, "privacy": max(privacy, least)})
-        table = Table(
+        table = DetailTable(
             title="Standard errors of quantiles, as shares of the range",
             columns={name: name for name in ("quantile", "sampling", "privacy")},
             rows=rows,

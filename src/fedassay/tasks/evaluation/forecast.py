@@ -28,7 +28,7 @@ from fedassay.tasks.evaluation.evaluate import Evaluate
 from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
 from fedassay.tasks.evaluation.typical_model import TypicalModel, held_out_release
 from fedassay.tasks.expectation import PlannedStudy
-from fedassay.tasks.forecast import Details, Forecast, Prediction, Table, half_width
+from fedassay.tasks.forecast import Details, DetailTable, Forecast, Prediction, half_width
 
 LOWEST_HEIGHT, HIGHEST_NOISY, HIGHEST_EXACT = 4, 13, 18
 """Heights that are compared, under noise (where choosing the levels of many bins takes long) and without."""
@@ -272,10 +272,10 @@ def published_line(
     }
 
 
-def published_table(lines: Sequence[Mapping[str, Any]]) -> Table:
+def published_table(lines: Sequence[Mapping[str, Any]]) -> DetailTable:
     """Published rates beside predicted errors."""
     headings = ("quantity", "model", "rate", "ours", "of", "buckets to balance")
-    return Table(
+    return DetailTable(
         title="Beside the published rates (orders of magnitude, without constants)",
         columns=dict(zip(lines[0], headings, strict=True)),
         rows=lines,

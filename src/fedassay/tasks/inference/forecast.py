@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from fedassay.tasks.expectation import PlannedStudy
-from fedassay.tasks.forecast import Details, Forecast, Prediction, Table
+from fedassay.tasks.forecast import Details, DetailTable, Forecast, Prediction
 from fedassay.tasks.inference.coefficient_error import CoefficientError, Regression, coefficient_error
 from fedassay.tasks.inference.infer import NEWTON, Infer
 from fedassay.tasks.inference.online import ROUND
@@ -67,7 +67,7 @@ class InferenceForecast(Forecast[Infer]):
     def details(self, study: PlannedStudy, given: Mapping[str, float]) -> Details:
         """See `Forecast`: both methods beside each other, and the one to take."""
         errors = {method: self._error(study, method) for method in METHODS}
-        table = Table(
+        table = DetailTable(
             title=f"A coefficient by each method ({self.task.level:.0%} interval), and the cost to a client",
             columns={
                 "method": "method",

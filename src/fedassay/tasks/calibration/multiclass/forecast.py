@@ -28,7 +28,7 @@ from fedassay.tasks.calibration.multiclass.rehearsal import (
     temperature_error,
 )
 from fedassay.tasks.expectation import PlannedStudy
-from fedassay.tasks.forecast import Details, Forecast, Prediction, Table, half_width
+from fedassay.tasks.forecast import Details, DetailTable, Forecast, Prediction, half_width
 
 CLASS_TARGETS: Mapping[str, float] = MappingProxyType({"temperature": 0.1, "improvement": 0.05})
 """Temperature to 10 % (standard error), and a change of the log loss that can be seen."""
@@ -160,7 +160,7 @@ def _gain(shown: Judgement) -> str:
     )
 
 
-def _held_out(shown: Judgement, rows: float) -> Table:
+def _held_out(shown: Judgement, rows: float) -> DetailTable:
     names = {"log_loss": "log loss", "brier_score": "Brier score", "accuracy": "accuracy (if it can change)"}
     lines: list[dict[str, Any]] = [
         {
@@ -171,7 +171,7 @@ def _held_out(shown: Judgement, rows: float) -> Table:
         }
         for name, word in names.items()
     ]
-    return Table(
+    return DetailTable(
         title=f"Changes that {round(rows):,} held-out rows can show",
         columns={
             "change": "change of",

@@ -28,7 +28,7 @@ from fedassay.tasks.calibration.multiclass.fedavg import NOISIEST, fit_fedavg
 from fedassay.tasks.calibration.multiclass.isotonic_fit import FEWEST_ROWS, PRIOR_ROWS
 from fedassay.tasks.calibration.multiclass.rehearsal import LogitsStudy, drive, queries_of, temperature_error
 from fedassay.tasks.evaluation.typical_model import TypicalClients
-from fedassay.tasks.forecast import Table
+from fedassay.tasks.forecast import DetailTable
 
 CLEAR, DROWNED = 0.5, 2.0
 """Noise, relative to what a method learns from: usable up to the first, noisy up to the second."""
@@ -118,9 +118,9 @@ class PlannedMethod:
         }
 
 
-def method_table(methods: Sequence[PlannedMethod]) -> Table:
+def method_table(methods: Sequence[PlannedMethod]) -> DetailTable:
     """All methods: the noise that enters, and what one client sends and gets."""
-    return Table(
+    return DetailTable(
         title="The methods: the noise that enters (sd), and what one client sends and gets",
         columns={
             "method": "method",
@@ -322,10 +322,10 @@ def sampled_rounds(
     return tuple(lines)
 
 
-def sampling_table(lines: Sequence[Mapping[str, Any]]) -> Table:
+def sampling_table(lines: Sequence[Mapping[str, Any]]) -> DetailTable:
     """Averaging with and without sampling of clients."""
     headings = ("participation", "rounds", "noise of a round / sensitivity", "sd in the mean, clips")
-    return Table(
+    return DetailTable(
         title="Federated averaging with and without sampling",
         columns=dict(zip(lines[0], headings, strict=True)),
         rows=lines,
