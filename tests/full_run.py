@@ -167,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("only", nargs="*", help="names of parts; all of them if none is given")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
     parser.add_argument("--workers", type=int, default=2, help="processes of a part; 0: the part's own")
-    parser.add_argument("--limit", type=float, default=3600.0, help="seconds that a part may take")
+    parser.add_argument("--limit", type=float, default=7200.0, help="seconds that a part may take")
     asked = parser.parse_args(arguments)
     root: Path = asked.root
     every = list(parts(root))

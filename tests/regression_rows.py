@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from conformal_drive import Columns, answer, setting_of
-from fedassay.protocol import Step, Sum, TrustModel
+from fedassay.protocol import Step, TrustModel
 from fedassay.summaries.regression.standard import INTERCEPT
 from fedassay.tasks.inference.newton import RegressionFit, fit_newton, standardised
+from regression_streams import answered
 
 
 def made(
@@ -52,17 +53,9 @@ def pooled(clients: Sequence[Columns]) -> dict[str, np.ndarray]:
 def driven(
     steps: Generator[Step, Any, Any], clients: Sequence[Columns], trust: TrustModel | None = None
 ) -> Any:
-    """What the steps return if these clients answer; nothing but sums may be asked, within the budget."""
-    setting, reply, spent = setting_of(trust, clients=len(clients)), None, 0.0
-    while True:
-        try:
-            query = steps.send(reply)
-        except StopIteration as finished:
-            return finished.value
-        assert isinstance(query, Sum)
-        spent += query.share
-        assert spent <= 1 + 1e-9
-        reply = answer(query, setting, clients, 0)
+    """What the steps return if these clients answer."""
+    setting = setting_of(trust, clients=len(clients))
+    return answered(steps, lambda query: answer(query, setting, clients, 0))
 
 
 def fitted(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,14 +39,19 @@ class Stream:
         return self.answers[-1]
 
     def drive(self, steps: Generator[Step, Any, Any]) -> Any:
-        """What the steps return; they ask for nothing but sums, within the budget."""
-        reply, spent = None, 0.0
-        while True:
-            try:
-                query = steps.send(reply)
-            except StopIteration as finished:
-                return finished.value
-            assert isinstance(query, Sum)
-            spent += query.share
-            assert spent <= 1 + 1e-9
-            reply = self.answer(query)
+        """What the steps return."""
+        return answered(steps, self.answer)
+
+
+def answered(steps: Generator[Step, Any, Any], answer: Callable[[Sum[Any]], Released[Any]]) -> Any:
+    """What steps return; they ask for nothing but sums, within the budget."""
+    reply, spent = None, 0.0
+    while True:
+        try:
+            query = steps.send(reply)
+        except StopIteration as finished:
+            return finished.value
+        assert isinstance(query, Sum)
+        spent += query.share
+        assert spent <= 1 + 1e-9
+        reply = answer(query)

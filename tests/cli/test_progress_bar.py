@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,60 +12,51 @@ from rich.progress import Progress
 from fedassay.cli import output
 
 
-def test_the_clock_goes_on_between_legs(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, bars = [0.0], []
+class Watch:
+    """A clock that the test moves, and the bars that go by it."""
 
-    class Watched(Progress):
-        def __init__(self, *columns: Any, **how: Any) -> None:
-            super().__init__(*columns, get_time=lambda: now[0], **how)
-            bars.append(self)
+    now = 0.0
 
-    def terminal(**how: Any) -> Console:
-        return Console(force_terminal=True, width=80, **how)
+    def __init__(self) -> None:
+        self.bars: list[Progress] = []
 
-    def shown() -> str:
+    def bar(self, *columns: Any, **how: Any) -> Progress:
+        self.bars.append(Progress(*columns, get_time=lambda: self.now, **how))
+        return self.bars[-1]
+
+    def shown(self) -> str:
         console = Console(width=80)
         with console.capture() as seen:
-            console.print(bars[0].make_tasks_table(bars[0].tasks))
+            console.print(self.bars[0].make_tasks_table(self.bars[0].tasks))
         return seen.get()
 
-    monkeypatch.setattr("rich.progress.Progress", Watched)
-    monkeypatch.setattr("rich.console.Console", terminal)
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    found = Watch()
+    monkeypatch.setattr("rich.progress.Progress", found.bar)
+    monkeypatch.setattr("rich.console.Console", partial(Console, force_terminal=True, width=80))
+    return found
+
+
+def test_the_clock_goes_on_between_legs(watch: Watch) -> None:
     with output.progress(quiet=False) as advance:
         for leg in range(3):
-            now[0] += 10
+            watch.now += 10
             advance(leg, 5, 5)
-            assert f"0:00:{now[0]:02.0f}" in shown()
-            now[0] += 5  # the server computes: nothing advances
-            assert f"0:00:{now[0]:02.0f}" in shown()
-    assert len(bars) == 1
+            assert f"0:00:{watch.now:02.0f}" in watch.shown()
+            watch.now += 5  # the server computes: nothing advances
+            assert f"0:00:{watch.now:02.0f}" in watch.shown()
+    assert len(watch.bars) == 1
 
 
-def test_rounds_are_counted_with_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, bars = [0.0], []
-
-    class Watched(Progress):
-        def __init__(self, *columns: Any, **how: Any) -> None:
-            super().__init__(*columns, get_time=lambda: now[0], **how)
-            bars.append(self)
-
-    def terminal(**how: Any) -> Console:
-        return Console(force_terminal=True, width=80, **how)
-
-    def shown() -> str:
-        console = Console(width=80)
-        with console.capture() as seen:
-            console.print(bars[0].make_tasks_table(bars[0].tasks))
-        return seen.get()
-
-    monkeypatch.setattr("rich.progress.Progress", Watched)
-    monkeypatch.setattr("rich.console.Console", terminal)
+def test_rounds_are_counted_with_the_time_that_is_left(watch: Watch) -> None:
     with output.rounds(quiet=False) as advance:
         for begun in range(1, 38):
             advance(0, begun, 200)
-            now[0] += 1
-        assert "round  37 of 200" in shown()
-        assert "02:44 left" in shown()  # 164 rounds of one second
+            watch.now += 1
+        assert "round  37 of 200" in watch.shown()
+        assert "02:44 left" in watch.shown()  # 164 rounds of one second
         advance(0, 3, 0)
-        assert "sum 3" in shown()
-        assert "left" not in shown()
+        assert "sum 3" in watch.shown()
+        assert "left" not in watch.shown()

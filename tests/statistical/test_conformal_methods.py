@@ -100,8 +100,14 @@ def too_rarely(values: np.ndarray, confidence: float) -> bool:
 # --- what is promised -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scores", [CONTINUOUS, TIED], ids=str)
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    ("case", "scores"),
+    [
+        *((case, CONTINUOUS) for case in CASES),
+        *((case, TIED) for case in CASES if case.epsilon is None),  # with noise: thousands of them below
+    ],
+    ids=str,
+)
 def test_new_rows_are_covered(case: Case, scores: Scores) -> None:
     found = coverages(case, scores)
     assert not falls_short(found)
