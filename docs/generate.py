@@ -14,6 +14,7 @@ from metrics_page import metrics_page
 
 from fedassay.cells import cells_page
 from fedassay.documents import schema as results
+from fedassay.glossary import glossary_page
 from fedassay.study.page import study_page
 from fedassay.study.schema import SCHEMA_FILE, schema_text
 
@@ -22,6 +23,7 @@ PAGES = {
     _REFERENCE / "api.md": api_page,
     _REFERENCE / "cells.md": cells_page,
     _REFERENCE / "commands.md": commands_page,
+    _REFERENCE / "glossary.md": glossary_page,
     _REFERENCE / "metrics.md": metrics_page,
     _REFERENCE / "study.md": study_page,
     SCHEMA_FILE: schema_text,

@@ -35,6 +35,7 @@ COMMANDS: dict[str, str | dict[str, str]] = {
     "verify": "verify:verify",
     "demo": "demo:demo",
     "keys": "keys:keys",
+    "words": "words:words",
     "contribute": "file_drop:contribute",
     "aggregate": "file_drop:aggregate",
     "plan": {

@@ -96,7 +96,7 @@ def aggregate(
     ] = None,
     state: Annotated[
         Path | None,
-        Option(help="Private folder of the coordinator. Default: fedassay-state beside the key."),
+        Option(help="Private folder of the coordinator. Default: fedassay-state next to the key."),
     ] = None,
     close: Annotated[
         bool, Option("--close", help="Go on without the sites that have not answered the open pass.")

@@ -83,7 +83,7 @@ def init(
     yes: Annotated[bool, Option("--yes", "-y", help="Ask nothing: options and defaults.")] = False,
     force: Annotated[bool, Option("--force", help="Overwrite the file if it is there.")] = False,
     schema: Annotated[
-        bool, Option("--schema", help="Write study.schema.json beside it, by which editors help.")
+        bool, Option("--schema", help="Write study.schema.json next to it, by which editors help.")
     ] = False,
     quiet: options.Quiet = False,
 ) -> None:

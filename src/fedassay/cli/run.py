@@ -41,7 +41,7 @@ def run(
     study: Annotated[Path, Argument(metavar="STUDY.toml", help="The study.")],
     out: Annotated[
         Path | None,
-        Option(help="Folder for the results. Default: the name of the study, beside its file."),
+        Option(help="Folder for the results. Default: the name of the study, next to its file."),
     ] = None,
     key: Annotated[
         Path | None,

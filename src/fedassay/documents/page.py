@@ -16,6 +16,7 @@ from importlib import resources
 from fedassay.documents import budget, explorer, markup, report
 from fedassay.documents.blocks import Block, Document, ExplorerBlock
 from fedassay.documents.palette import DARK, LIGHT
+from fedassay.glossary import words_in
 
 Section = tuple[str, str, str]
 """The anchor of a section, its heading, and what is below it."""
@@ -24,6 +25,8 @@ Section = tuple[str, str, str]
 def page(document: Document, *, draw: markup.Draw = markup.figure) -> str:
     """The page as HTML text; `draw` makes the markup of a plot."""
     sections = list(_sections(document, draw))
+    words = words_in(" ".join(inside for _, _, inside in sections))
+    sections.append(("words", "What the words mean", markup.facts(list(words.items()))))
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         f"<meta http-equiv='Content-Security-Policy' content=\"{_policy()}\">"

@@ -22,7 +22,7 @@ class FileDrop(ReleaseParameters):
     roster: Path
     """Names and public keys of the sites (roster.toml)."""
     state: Path | None = None
-    """Private folder of the coordinator. Default: fedassay-state beside the key."""
+    """Private folder of the coordinator. Default: fedassay-state next to the key."""
 
     @property
     def home(self) -> Path:
