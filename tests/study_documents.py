@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from fedassay.api.study import run_study
 from fedassay.data.hospitals import hospitals
-from fedassay.documents.blocks import Block
+from fedassay.documents.blocks import DocumentBlock
 from fedassay.documents.page import page
 from fedassay.documents.report import sections
 
@@ -44,7 +44,7 @@ def study_page(*, noise: bool = True) -> str:
     return page(_document(noise))
 
 
-def blocks(document: dict[str, Any]) -> list[Block]:
+def blocks(document: dict[str, Any]) -> list[DocumentBlock]:
     """Those of a single task."""
     (section,) = sections(document)
     return list(section.blocks)

@@ -16,12 +16,12 @@ from typing_extensions import TypedDict
 C = TypeVar("C")
 
 Level = Annotated[float, Gt(0), Lt(1)]
-Share = Annotated[float, Ge(0), Le(1)]
+Proportion = Annotated[float, Ge(0), Le(1)]
 NotNegative = Annotated[float, Ge(0)]
 Delta = Annotated[float, Ge(0), Lt(1)]
 Count = Annotated[int, Ge(0)]
 Positive = Annotated[int, Ge(1)]
-Words = Annotated[str, Len(1)]
+NonEmpty = Annotated[str, Len(1)]
 Interval = Annotated[list[float], Len(2, 2)]
 Hashed = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 TaskKind = Annotated[str, Field(pattern="^[a-z][a-z0-9-]*$")]
@@ -95,14 +95,14 @@ class MetricPart(TypedDict):
     interval: Interval | None
     level: Level
     error: NotRequired[ErrorPart]
-    reason: NotRequired[Words]
+    reason: NotRequired[NonEmpty]
     excess: NotRequired[NotNegative]
     """Of a calibration error: how much sampling and noise alone would show."""
 
     bound: NotRequired[Annotated[float, Gt(0)]]
     """What the change of one row counts at most."""
 
-    note: NotRequired[Words]
+    note: NotRequired[NonEmpty]
     """Why the value is what it is, whatever the rows are."""
 
 
@@ -111,7 +111,7 @@ class StatisticPart(TypedDict):
     """A test statistic with its p-value, or null with a reason."""
 
     value: float | None
-    p_value: NotRequired[Share | None]
+    p_value: NotRequired[Proportion | None]
     degrees_of_freedom: NotRequired[int | None]
     reason: NotRequired[str]
 
@@ -143,7 +143,7 @@ class PrivacyPart(TypedDict):
     disclosure: NotRequired[Literal["minimum-5", "minimum-11", "redact-7-round-5"]]
     """Only there if exact totals were protected by such a profile before anything was computed from them."""
 
-    statement: Words
+    statement: NonEmpty
 
 
 class OpeningPart(TypedDict):
@@ -267,11 +267,11 @@ class StudyParameters(TypedDict):
 class ChargePart(TypedDict):
     """One release, by the law of its noise."""
 
-    id: Words
-    task: Words
+    id: NonEmpty
+    task: NonEmpty
     """KIND, or KIND:NAME where they differ."""
 
-    summary: Words
+    summary: NonEmpty
     part: Literal["all", "fit", "first-fit", "second-fit", "held-out"]
     law: Literal["none", "discrete-laplace", "discrete-gaussian", "skellam", "unary", "choice"]
     scale: NotNegative | None
@@ -321,7 +321,7 @@ class StudyVerdict(TypedDict):
     text: str
 
 
-class StudyTask(TypedDict):
+class TaskOfStudy(TypedDict):
     """One task of a study."""
 
     task: TaskKind
@@ -342,5 +342,7 @@ class StudyResults(TypedDict):
     """The results of a study."""
 
     verdict: StudyVerdict
-    tasks: Annotated[dict[Annotated[str, Field(pattern="^[a-z0-9][a-z0-9-]{0,31}$")], StudyTask], Len(1, 32)]
+    tasks: Annotated[
+        dict[Annotated[str, Field(pattern="^[a-z0-9][a-z0-9-]{0,31}$")], TaskOfStudy], Len(1, 32)
+    ]
     budget: SpendingPart

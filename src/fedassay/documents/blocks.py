@@ -37,7 +37,7 @@ class Cell:
     detail: str = ""
 
 
-Row = tuple[Cell, ...]
+TableRow = tuple[Cell, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +50,9 @@ class TableBlock:
 
     title: str
     head: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     notes: tuple[str, ...] = ()
-    inner: tuple[Row, ...] = ()
+    inner: tuple[TableRow, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ class VerdictBlock:
     is_good: bool = False
 
 
-Block = TableBlock | CurveBlock | SentenceBlock | ExplorerBlock
+DocumentBlock = TableBlock | CurveBlock | SentenceBlock | ExplorerBlock
 
 
 # --- making blocks ----------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def table(
     return TableBlock(title=title, head=tuple(head), rows=_cells(rows), notes=kept, inner=_cells(inner))
 
 
-def _cells(rows: Iterable[Iterable[str | Cell]]) -> tuple[Row, ...]:
+def _cells(rows: Iterable[Iterable[str | Cell]]) -> tuple[TableRow, ...]:
     return tuple(tuple(Cell(one) if isinstance(one, str) else one for one in row) for row in rows)
 
 

@@ -22,8 +22,6 @@ from fedassay.documents.blocks import (
 from fedassay.documents.palette import BLUE, INK, MUTED
 from fedassay.metrics import METRICS, compared
 
-Entry = Mapping[str, Any]
-
 MOST = 5
 """Metrics that a table of groups or sites has room for."""
 
@@ -48,7 +46,7 @@ def tables(results: Results) -> Iterator[TableBlock]:
         yield _heterogeneity(results)
 
 
-def groups_with_rows(results: Results) -> list[Entry]:
+def groups_with_rows(results: Results) -> list[Results]:
     """The groups, without ``other`` if it is known to be empty."""
     return [entry for entry in results["groups"] if entry["group"] != OTHER or entry["rows"] != 0]
 
@@ -65,7 +63,7 @@ def _difference(results: Results) -> TableBlock:
     )
 
 
-def _entries(title: str, what: str, entries: Sequence[Entry]) -> Iterator[TableBlock]:
+def _entries(title: str, what: str, entries: Sequence[Results]) -> Iterator[TableBlock]:
     shown = [METRICS[name] for name in compared() if entries and name in entries[0]]
     for records, part in in_tables(shown, most=MOST, title=title):
         yield table(
@@ -100,7 +98,7 @@ def _heterogeneity(results: Results) -> TableBlock:
     )
 
 
-def _pooled_row(name: str, entry: Entry) -> tuple[Cell | str, ...]:
+def _pooled_row(name: str, entry: Results) -> tuple[Cell | str, ...]:
     first = (METRICS[name].title, str(entry["sites"]))
     if entry["value"] is None:
         return (*first, *("-",) * 5)
@@ -123,7 +121,7 @@ def is_compared(results: Results) -> bool:
     return results.get("sites") is not None or "groups" in results
 
 
-def compared_entries(results: Results) -> tuple[str, list[Entry]]:
+def compared_entries(results: Results) -> tuple[str, list[Results]]:
     """What the lines of a forest plot are, ``site`` or ``group``, and what the results say of each."""
     if results.get("sites") is not None:
         return "site", list(results["sites"])
@@ -167,7 +165,7 @@ def _alternative(results: Results, metrics: Sequence[str]) -> str:
     return f"Forest plot of {figures.counted(len(entries), what)}: {text}."
 
 
-def _in_words(results: Results, metric: str, what: str, entries: Sequence[Entry]) -> str:
+def _in_words(results: Results, metric: str, what: str, entries: Sequence[Results]) -> str:
     known = [entry for entry in entries if entry[metric]["value"] is not None]
     title = METRICS[metric].title
     if not known:
@@ -206,7 +204,7 @@ def _chart(results: Results, metric: str, *, labels: bool) -> alt.LayerChart:
     return plots.intervals(known, x, order, kinds=_KINDS, labels=labels).properties(width=_WIDTH)
 
 
-def _domain(marks: Sequence[Entry]) -> list[float]:
+def _domain(marks: Sequence[Results]) -> list[float]:
     """All values with room around them; an interval that is far wider than the rest is cut off."""
     if not marks:
         return [0.0, 1.0]

@@ -22,7 +22,7 @@ ResultSource = Result | Mapping[str, Any] | str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DisplayedEntry:
     """What a display shows.
 
     Parameters
@@ -45,7 +45,7 @@ class Display:
     says in words what can be seen.
     """
 
-    wanted: ClassVar[Wanted]
+    wanted: ClassVar[DisplayedEntry]
     """What it shows."""
 
     make: ClassVar[Callable[[Results], CurveBlock]]
@@ -168,7 +168,7 @@ def _read(path: Path) -> Any:
         raise UsageError(f"{path}: is not JSON ({error}); give the result.json of a run.") from error
 
 
-def section_of(source: ResultSource, *, task: str | None, wanted: Wanted) -> TaskSection:
+def section_of(source: ResultSource, *, task: str | None, wanted: DisplayedEntry) -> TaskSection:
     """The task that has what is wanted; that of a single task has no name."""
     document = document_of(source)
     if task is not None and not is_study(document):

@@ -8,7 +8,15 @@ from typing import Any, Self
 
 from fedassay.documents import budget, comparisons, curves, reliability, score_distribution
 from fedassay.documents.blocks import CurveBlock
-from fedassay.documents.display import Display, ResultSource, Wanted, document_of, listed, number, section_of
+from fedassay.documents.display import (
+    Display,
+    DisplayedEntry,
+    ResultSource,
+    document_of,
+    listed,
+    number,
+    section_of,
+)
 from fedassay.documents.report import is_study
 from fedassay.errors import UsageError
 
@@ -42,7 +50,7 @@ class RocCurveDisplay(_CurveDisplay):
     Attributes: `fpr`, `tpr`, `thresholds`, `lower`, `upper` (of the true positive rate), `level`, `roc_auc`.
     """
 
-    wanted = Wanted("ROC curve", "roc_curve", ("evaluate", "ecdf"))
+    wanted = DisplayedEntry("ROC curve", "roc_curve", ("evaluate", "ecdf"))
     make = curves.roc
 
     fpr = listed("fpr", "False positive rates.")
@@ -61,7 +69,7 @@ class PrecisionRecallDisplay(_CurveDisplay):
     `average_precision`, `prevalence`.
     """
 
-    wanted = Wanted("precision-recall curve", "precision_recall_curve", ("evaluate",))
+    wanted = DisplayedEntry("precision-recall curve", "precision_recall_curve", ("evaluate",))
     make = curves.precision_recall
 
     precision = listed("precision", "Precisions.")
@@ -87,7 +95,7 @@ class NetBenefitDisplay(_CurveDisplay):
     Reference: Vickers and Elkin (2006), Decision curve analysis.
     """
 
-    wanted = Wanted("net benefit curve", "net_benefit_curve", ("evaluate",))
+    wanted = DisplayedEntry("net benefit curve", "net_benefit_curve", ("evaluate",))
     make = curves.net_benefit
 
     net_benefit = listed("net_benefit", "The net benefit of the model at each threshold.")
@@ -111,7 +119,7 @@ class ReliabilityDisplay(Display):
     `upper` and so on, or with a `reason`), and `expected_calibration_error` by part.
     """
 
-    wanted = Wanted("reliability diagram", "reliability_curve", ("calibrate", "evaluate"))
+    wanted = DisplayedEntry("reliability diagram", "reliability_curve", ("calibrate", "evaluate"))
     main = ("expected_calibration_error",)
 
     @property
@@ -146,7 +154,7 @@ class ScoreDistributionDisplay(Display):
     Attributes: `edges` of the buckets, rows in them (`positives`, `negatives`), and `density` of each class.
     """
 
-    wanted = Wanted("score distribution", "score_distribution", ("evaluate",))
+    wanted = DisplayedEntry("score distribution", "score_distribution", ("evaluate",))
     make = score_distribution.score_distribution
 
     edges = listed("edges", "One more than there are buckets.")
@@ -173,7 +181,7 @@ class ForestDisplay(Display):
     Attributes: `names` of the sites or groups, and `metrics`: by metric a list of their entries (`value`, `interval`).
     """
 
-    wanted = Wanted("forest plot", "roc_auc", ("evaluate",))
+    wanted = DisplayedEntry("forest plot", "roc_auc", ("evaluate",))
     make = comparisons.forest
 
     @classmethod
@@ -211,7 +219,7 @@ class BudgetDisplay(Display):
     Attributes: `epsilon` and `delta` of the budget, `spent` and `remaining` (epsilons at that delta), `by_task`.
     """
 
-    wanted = Wanted("budget", "budget", ("study",))
+    wanted = DisplayedEntry("budget", "budget", ("study",))
     make = budget.curve
     main = ("spent", "epsilon", "delta")
 

@@ -13,10 +13,8 @@ from html import escape
 from typing import Any
 
 from fedassay.documents import figures, markup
-from fedassay.documents.blocks import Cell, table
+from fedassay.documents.blocks import Cell, Results, table
 from fedassay.metrics import METRICS, of_part
-
-Points = Mapping[str, Any]
 
 ENDS = ("value", "lower", "upper")
 PER = 1000
@@ -26,7 +24,7 @@ _START, _STEP = 0.5, 5
 """The threshold at first, and every which one stands in the table."""
 
 
-def explorer(points: Points, *, place: str) -> str:
+def explorer(points: Results, *, place: str) -> str:
     """A slider over all thresholds with what it shows, and a table for readers without scripts and for paper."""
     start = min(range(len(points["thresholds"])), key=lambda at: abs(points["thresholds"][at] - _START))
     shown = embedded(points)
@@ -48,14 +46,14 @@ def explorer(points: Points, *, place: str) -> str:
     )
 
 
-def is_known(points: Points | None) -> bool:
+def is_known(points: Results | None) -> bool:
     """Whether there is a number at any threshold."""
     return points is not None and any(
         value is not None for name in names(points) for value in points[name]["value"]
     )
 
 
-def names(points: Points) -> list[str]:
+def names(points: Results) -> list[str]:
     """The metrics that are shown at each threshold."""
     return [record.name for record in of_part("operating-point") if record.name in points]
 
@@ -72,7 +70,7 @@ def as_data(value: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def embedded(points: Points) -> dict[str, Any]:
+def embedded(points: Results) -> dict[str, Any]:
     """What the script looks up: for each threshold the raw numbers, their texts, and a sentence."""
     count = len(points["thresholds"])
     metrics = {name: _texts(name, points[name]) for name in names(points)}
@@ -125,12 +123,12 @@ def _percent(value: float, width: float | None) -> str:
     return f"{100 * value:.{digits}f}"
 
 
-def _at(points: Points, place: int) -> str:
+def _at(points: Results, place: int) -> str:
     threshold, applied = points["thresholds"][place], points["applied"][place]
     return f"{threshold:.2f}" + ("" if abs(applied - threshold) < 5e-4 else f" (applied at {applied:.3f})")
 
 
-def _sentence(points: Points, metrics: Mapping[str, Any], place: int) -> str:
+def _sentence(points: Results, metrics: Mapping[str, Any], place: int) -> str:
     """What a threshold would mean, for screen readers and for everybody else."""
     share, found, right = (
         metrics[name]["value"][place] for name in ("predicted_positives", "recall", "precision")
@@ -151,7 +149,7 @@ def _tile(name: str, found: Mapping[str, Any], start: int) -> str:
     )
 
 
-def _table(points: Points, shown: Mapping[str, Any], place: str) -> str:
+def _table(points: Results, shown: Mapping[str, Any], place: str) -> str:
     """Cells without the number of rows, for which a column is too narrow."""
     metrics = shown["metrics"]
     rows = (

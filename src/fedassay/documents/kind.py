@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from fedassay.cards import Catalogue
-from fedassay.documents.blocks import Block, Document, KeyNumber, Results
+from fedassay.documents.blocks import Document, DocumentBlock, KeyNumber, Results
 from fedassay.metrics import METRICS, MetricRecord
 
 KINDS: Catalogue[Any] = Catalogue("fedassay.kinds", ("fedassay.tasks.*.card",), what="task")
 """The cards of kinds by name. Their class, `tasks.card.KindCard`, is declared above documents and not imported."""
 
-Step = tuple[str, str]
+NextStep = tuple[str, str]
 """A sentence, and a command or nothing. Commands name files of the study's folder, and never where that is."""
 
 INDEPENDENT_ROWS = (
@@ -44,7 +44,7 @@ class KindDocument(ABC):
     """Records of the metrics that results may have."""
 
     @abstractmethod
-    def blocks(self, document: Document) -> Iterator[Block]:
+    def blocks(self, document: Document) -> Iterator[DocumentBlock]:
         """Tables, curves and sentences, in reading order."""
 
     def verdict(self, document: Document) -> str:
@@ -63,7 +63,7 @@ class KindDocument(ABC):
         """Sentences for the verdict of a study."""
         yield from ()
 
-    def next_steps(self, results: Results, file: str, name: str) -> Iterator[Step]:
+    def next_steps(self, results: Results, file: str, name: str) -> Iterator[NextStep]:
         """Suggestions after a study; `file` is the artefact of the task, `name` the task's name."""
         yield from ()
 

@@ -11,9 +11,9 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from fedassay.documents.blocks import Block, Cell, SentenceBlock, TableBlock
+from fedassay.documents.blocks import Cell, DocumentBlock, SentenceBlock, TableBlock
 
-Plain = None | bool | int | float | str | Sequence["Plain"] | Mapping[str, "Plain"]
+YamlValue = None | bool | int | float | str | Sequence["YamlValue"] | Mapping[str, "YamlValue"]
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~#])")
 _MOST_ROWS = 40
@@ -34,7 +34,7 @@ def text(value: object) -> str:
     return _SPECIAL.sub(r"\\\1", "".join(one for one in line if one.isprintable()))
 
 
-def body(blocks: Iterable[Block], *, title: str) -> Iterator[str]:
+def body(blocks: Iterable[DocumentBlock], *, title: str) -> Iterator[str]:
     """Tables and sentences as paragraphs; a table that is named like its section has no heading of its own."""
     for block in blocks:
         if isinstance(block, TableBlock):
@@ -65,7 +65,7 @@ def _cell(cell: Cell) -> str:
 # --- the block at the top ---------------------------------------------------------------------------------------------
 
 
-def front_matter(content: Mapping[str, Plain]) -> str:
+def front_matter(content: Mapping[str, YamlValue]) -> str:
     r"""The block with the lines that begin and end it.
 
     Examples
@@ -83,7 +83,7 @@ def front_matter(content: Mapping[str, Plain]) -> str:
     return "\n".join(["---", *_mapping(content, ""), "---", ""])
 
 
-def _mapping(content: Mapping[str, Plain], indent: str) -> Iterator[str]:
+def _mapping(content: Mapping[str, YamlValue], indent: str) -> Iterator[str]:
     for name, value in content.items():
         if not _KEY.fullmatch(name):
             raise ValueError(f"key {name!r}: expected letters, digits, '-' and '_'")
@@ -98,7 +98,7 @@ def _mapping(content: Mapping[str, Plain], indent: str) -> Iterator[str]:
             yield f"{indent}{key}: {_scalar(value)}"
 
 
-def _list(content: Sequence[Plain], indent: str) -> Iterator[str]:
+def _list(content: Sequence[YamlValue], indent: str) -> Iterator[str]:
     for value in content:
         if value and isinstance(value, Mapping):
             first, *rest = _mapping(value, f"{indent}  ")
@@ -110,7 +110,7 @@ def _list(content: Sequence[Plain], indent: str) -> Iterator[str]:
             yield f"{indent}- {_scalar(value)}"
 
 
-def _scalar(value: Plain) -> str:
+def _scalar(value: YamlValue) -> str:
     if isinstance(value, bool) or value is None:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):

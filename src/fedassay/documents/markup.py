@@ -9,7 +9,7 @@ from html import escape
 from itertools import groupby
 
 from fedassay.documents import plots
-from fedassay.documents.blocks import Block, Cell, CurveBlock, KeyNumber, SentenceBlock, TableBlock
+from fedassay.documents.blocks import Cell, CurveBlock, DocumentBlock, KeyNumber, SentenceBlock, TableBlock
 
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 
@@ -40,7 +40,7 @@ def _class(kind: str) -> str:
     return f" class='{kind}'" if kind else ""
 
 
-def body(blocks: Iterable[Block], *, place: str, draw: Draw | None = None) -> str:
+def body(blocks: Iterable[DocumentBlock], *, place: str, draw: DrawCurve | None = None) -> str:
     """Tables, curves and sentences in their order, curves side by side where there is room.
 
     Parameters
@@ -56,7 +56,7 @@ def body(blocks: Iterable[Block], *, place: str, draw: Draw | None = None) -> st
     return f"<div class='flow'>{''.join(made)}</div>" if made else ""
 
 
-def _block(block: Block, *, name: str, draw: Draw) -> str:
+def _block(block: DocumentBlock, *, name: str, draw: DrawCurve) -> str:
     if isinstance(block, CurveBlock):
         return draw(block, name)
     if isinstance(block, SentenceBlock):
@@ -65,7 +65,7 @@ def _block(block: Block, *, name: str, draw: Draw) -> str:
     return f"<div class='sheet'>{titled_table(block, name=name)}</div>"
 
 
-Draw = Callable[[CurveBlock, str], str]
+DrawCurve = Callable[[CurveBlock, str], str]
 """Makes the markup of a plot of this name."""
 
 

@@ -12,7 +12,7 @@ from fedassay.documents import figures, report
 from fedassay.documents.blocks import Document
 from fedassay.documents.budget import spent
 from fedassay.documents.kind import KINDS
-from fedassay.documents.markdown import Plain, body, front_matter, text
+from fedassay.documents.markdown import YamlValue, body, front_matter, text
 from fedassay.documents.measured import Measured, measured
 from fedassay.errors import UsageError
 
@@ -49,14 +49,14 @@ def _name(document: Document) -> str:
     return str(document["parameters"].get("model") or report.heading(document))
 
 
-def _front(document: Document) -> dict[str, Plain]:
+def _front(document: Document) -> dict[str, YamlValue]:
     parameters, privacy = document["parameters"], document["privacy"]
     tags = ["fedassay", "federated-evaluation", f"trust-model:{privacy['trust_model']}"]
     if privacy["epsilon"] is not None:
         tags.append("differential-privacy")
     dataset = {"type": str(parameters["study"]), "name": f"{report.heading(document)} ({_clients(document)})"}
     numbers = [one for one in measured(document) if _is_about_the_model(one, document)]
-    results: list[Plain] = []
+    results: list[YamlValue] = []
     for task in dict.fromkeys(one.task for one in numbers):
         mine = [one for one in numbers if one.task == task]
         results.append(
@@ -82,9 +82,9 @@ def _use(one: Measured) -> str:
     return str(KINDS[one.kind].document.load().use)
 
 
-def _metric(one: Measured) -> dict[str, Plain]:
+def _metric(one: Measured) -> dict[str, YamlValue]:
     ends = {"lower": one.lower, "upper": one.upper, "level": one.level, "threshold": one.at}
-    known: dict[str, Plain] = {name: value for name, value in ends.items() if value is not None}
+    known: dict[str, YamlValue] = {name: value for name, value in ends.items() if value is not None}
     return {
         "type": one.name,
         "name": one.title,

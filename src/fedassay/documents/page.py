@@ -14,15 +14,15 @@ from html import escape
 from importlib import resources
 
 from fedassay.documents import budget, explorer, markup, report
-from fedassay.documents.blocks import Block, Document, ExplorerBlock
+from fedassay.documents.blocks import Document, DocumentBlock, ExplorerBlock
 from fedassay.documents.palette import DARK, LIGHT
 from fedassay.glossary import words_in
 
-Section = tuple[str, str, str]
+PageSection = tuple[str, str, str]
 """The anchor of a section, its heading, and what is below it."""
 
 
-def page(document: Document, *, draw: markup.Draw = markup.figure) -> str:
+def page(document: Document, *, draw: markup.DrawCurve = markup.figure) -> str:
     """The page as HTML text; `draw` makes the markup of a plot."""
     sections = list(_sections(document, draw))
     words = words_in(" ".join(inside for _, _, inside in sections))
@@ -66,7 +66,7 @@ def _policy() -> str:
 # --- the top ----------------------------------------------------------------------------------------------------------
 
 
-def _top(document: Document, sections: list[Section]) -> Iterator[str]:
+def _top(document: Document, sections: list[PageSection]) -> Iterator[str]:
     yield "<header><div class='top'><div>"
     yield f"<h1>{escape(report.heading(document))}</h1>"
     model = document["parameters"].get("model") if report.is_study(document) else None
@@ -106,7 +106,7 @@ def _section(anchor: str, title: str, inside: str) -> str:
     )
 
 
-def _sections(document: Document, draw: markup.Draw) -> Iterator[Section]:
+def _sections(document: Document, draw: markup.DrawCurve) -> Iterator[PageSection]:
     for task in report.sections(document):
         anchor = markup.anchor("task", task.name or task.document["task"])
         yield anchor, task.title, "\n".join(_task(task, anchor, draw))
@@ -119,9 +119,9 @@ def _sections(document: Document, draw: markup.Draw) -> Iterator[Section]:
         yield "next", report.NEXT_STEPS, markup.steps(report.next_steps(document))
 
 
-def _task(task: report.TaskSection, place: str, draw: markup.Draw) -> Iterator[str]:
+def _task(task: report.TaskSection, place: str, draw: markup.DrawCurve) -> Iterator[str]:
     """The blocks of one task; a threshold explorer comes where its contents have it."""
-    waiting: list[Block] = []
+    waiting: list[DocumentBlock] = []
     for block in task.blocks:
         if isinstance(block, ExplorerBlock):
             yield markup.body(waiting, place=f"{place}-curves", draw=draw)
@@ -145,7 +145,7 @@ def _meanings(task: report.TaskSection) -> Iterator[tuple[str, str]]:
             yield record.title, record.sentence
 
 
-def _budget(document: Document, draw: markup.Draw) -> str:
+def _budget(document: Document, draw: markup.DrawCurve) -> str:
     results = document["results"]
     return (
         markup.paragraph(budget.spent(document))

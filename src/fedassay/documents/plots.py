@@ -231,7 +231,7 @@ def strokes(
     )
 
 
-Kind = tuple[str, str, str]
+IntervalKind = tuple[str, str, str]
 """A kind of interval: its name, colour and shape."""
 
 
@@ -248,7 +248,7 @@ def intervals(
     x: alt.X,
     order: Sequence[str],
     *,
-    kinds: Sequence[Kind] = (("one", BLUE, "circle"),),
+    kinds: Sequence[IntervalKind] = (("one", BLUE, "circle"),),
     labels: bool = True,
     at: float | None = None,
     step: int = 18,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedassay.documents import figures
-from fedassay.documents.blocks import Block, Document, KeyNumber, Results, VerdictBlock, reasons
-from fedassay.documents.kind import KINDS, KindDocument, Step, card_of
+from fedassay.documents.blocks import Document, DocumentBlock, KeyNumber, Results, VerdictBlock, reasons
+from fedassay.documents.kind import KINDS, KindDocument, NextStep, card_of
 from fedassay.errors import UsageError
 from fedassay.result import STUDY
 
@@ -44,7 +44,7 @@ class TaskSection:
         return results
 
     @property
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[DocumentBlock]:
         """Its tables, curves and sentences."""
         return self.kind.blocks(self.document)
 
@@ -178,7 +178,7 @@ def assumptions(document: Document) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield section.title, sentences
 
 
-def next_steps(document: Document) -> Iterator[Step]:
+def next_steps(document: Document) -> Iterator[NextStep]:
     """What a study suggests, in the order in which one would do it."""
     needs = document["results"]["verdict"]["needs_calibration"]
     if needs is False:

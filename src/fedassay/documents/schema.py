@@ -49,7 +49,7 @@ def schema() -> Schema:
     whole = defined.pop(ResultPart.__name__)
     study = {"properties": {"parameters": of["parameters"], "results": of["study"]}}
     whole["allOf"] = [_OF_TASK, {"if": _is_task(STUDY), "then": study}]
-    defined["StudyTask"]["allOf"] = [_OF_TASK, {"not": _is_task(STUDY)}]
+    defined["TaskOfStudy"]["allOf"] = [_OF_TASK, {"not": _is_task(STUDY)}]
     defined["OfTask"] = {
         "description": "What `results` holds for each `task`: of a whole document, and of each task of a study.",
         "allOf": [

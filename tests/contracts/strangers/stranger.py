@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fedassay.cards import Named
-from fedassay.documents.blocks import Block, Document
+from fedassay.documents.blocks import Document, DocumentBlock
 from fedassay.documents.kind import KindDocument
 from fedassay.protocol import Setting, Step, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
@@ -32,7 +32,7 @@ class Count:
 class CountDocument(KindDocument):
     """A page that cannot be made."""
 
-    def blocks(self, document: Document) -> Iterator[Block]:
+    def blocks(self, document: Document) -> Iterator[DocumentBlock]:
         """Look for an entry that is not there."""
         yield document["results"]["no such entry"]
 

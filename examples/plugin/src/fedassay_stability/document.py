@@ -9,9 +9,9 @@ import altair as alt
 
 from fedassay.documents import figures
 from fedassay.documents.blocks import (
-    Block,
     CurveBlock,
     Document,
+    DocumentBlock,
     KeyNumber,
     Results,
     SentenceBlock,
@@ -31,7 +31,7 @@ class StabilityDocument(KindDocument):
 
     titles: ClassVar[Mapping[str, str]] = {"stability_index": TITLE}
 
-    def blocks(self, document: Document) -> Iterator[Block]:
+    def blocks(self, document: Document) -> Iterator[DocumentBlock]:
         """The shares of both periods as a plot, and the index with its bins."""
         results = document["results"]
         index = results["stability_index"]

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from fedassay.documents import figures
 from fedassay.documents.blocks import (
-    Block,
     Cell,
     Document,
+    DocumentBlock,
     KeyNumber,
     Results,
     SentenceBlock,
@@ -20,7 +20,7 @@ from fedassay.documents.blocks import (
     reasons,
     table,
 )
-from fedassay.documents.kind import INDEPENDENT_ROWS, ON_HELD_OUT_ROWS, KindDocument, Step
+from fedassay.documents.kind import INDEPENDENT_ROWS, ON_HELD_OUT_ROWS, KindDocument, NextStep
 from fedassay.documents.reliability import change, drawn_parts
 from fedassay.metrics import METRICS
 
@@ -41,7 +41,7 @@ class CalibrationDocument(KindDocument):
     use: ClassVar[str] = "Binary classification, calibrated"
     shown_metric: ClassVar[str] = "calibration_slope"
 
-    def blocks(self, document: Document) -> Iterator[Block]:
+    def blocks(self, document: Document) -> Iterator[DocumentBlock]:
         """The reliability diagram and the table; where neither has a number, why."""
         results = document["results"]
         if drawn_parts(results):
@@ -81,7 +81,7 @@ class CalibrationDocument(KindDocument):
                 reason = f"{subject} {is_it}: {reason.removeprefix(begins)}"
         yield reason
 
-    def next_steps(self, results: Results, file: str, name: str) -> Iterator[Step]:
+    def next_steps(self, results: Results, file: str, name: str) -> Iterator[NextStep]:
         """Apply the calibrator, or leave it aside."""
         if results.get("calibrator") is None:
             return

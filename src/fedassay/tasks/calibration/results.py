@@ -6,7 +6,7 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from fedassay.result_parts import Anything, MetricPart, Words, declared
+from fedassay.result_parts import Anything, MetricPart, NonEmpty, declared
 
 
 class HeldOutMetrics(TypedDict):
@@ -64,7 +64,7 @@ class CalibrationResults(TypedDict):
     """The map itself, as in the artefact; null with the reason if there is none."""
 
     recommended: bool
-    reason: Words
+    reason: NonEmpty
     before: HeldOutMetrics
     after: HeldOutMetrics
     difference: HeldOutChange

@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 
 from fedassay.documents.blocks import CurveBlock, missing
-from fedassay.documents.display import Display, Wanted
+from fedassay.documents.display import Display, DisplayedEntry
 from fedassay.tasks.conformal import document_plots
 from fedassay.tasks.conformal.document_sets import holds_everything
 
@@ -22,7 +22,7 @@ class CoverageDisplay(Display):
     and `cdf`), and `set_sizes`, the share of held-out rows with 0, 1, 2, ... classes in their set.
     """
 
-    wanted = Wanted("coverage", "level", ("conformal",))
+    wanted = DisplayedEntry("coverage", "level", ("conformal",))
 
     def _main(self) -> Mapping[str, Any]:
         if holds_everything(self.results):

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from fedassay.documents import figures
 from fedassay.documents.blocks import (
-    Block,
     Document,
+    DocumentBlock,
     KeyNumber,
     Results,
     SentenceBlock,
@@ -19,12 +19,10 @@ from fedassay.documents.blocks import (
     reasons,
     table,
 )
-from fedassay.documents.kind import ON_HELD_OUT_ROWS, KindDocument, Step
+from fedassay.documents.kind import ON_HELD_OUT_ROWS, KindDocument, NextStep
 from fedassay.tasks.conformal import document_plots as plots
 from fedassay.tasks.conformal import document_sets as sets
 from fedassay.tasks.conformal.document_held_out import held_out_blocks, method_tables, threshold
-
-Entry = Mapping[str, Any]
 
 SCORES: Mapping[str, tuple[str, str]] = {
     "absolute": ("absolute residual", "the prediction, plus and minus the threshold"),
@@ -76,7 +74,7 @@ class ConformalDocument(KindDocument):
 
     use: ClassVar[str] = "Prediction sets"
 
-    def blocks(self, document: Document) -> Iterator[Block]:
+    def blocks(self, document: Document) -> Iterator[DocumentBlock]:
         """First what is promised of whom, and measured; then law, groups, held-out rows, other methods, sites.
 
         Of sets that hold everything there is one sentence, and what other methods would have done.
@@ -144,7 +142,7 @@ class ConformalDocument(KindDocument):
             **{f"threshold_{results['conditional']}_{part}": entry["threshold"] for part, entry in parts},
         }
 
-    def next_steps(self, results: Results, file: str, name: str) -> Iterator[Step]:
+    def next_steps(self, results: Results, file: str, name: str) -> Iterator[NextStep]:
         """Predict sets for new rows."""
         has_threshold = results.get("groups") or results.get("sites") or results.get("threshold") is not None
         if self.is_vacuous(results) or not has_threshold:
@@ -230,15 +228,15 @@ def _law(results: Results) -> list[tuple[str, str]]:
     return rows
 
 
-def _coverage(law: Entry, value: float) -> str:
+def _coverage(law: Results, value: float) -> str:
     return f"{'' if law['exact'] else _AT_LEAST}{value:.4f}"
 
 
-def _spread(law: Entry) -> str:
+def _spread(law: Results) -> str:
     return figures.error(law["standard_deviation"])
 
 
-def _reached(law: Entry, probability: float) -> str:
+def _reached(law: Results, probability: float) -> str:
     """The coverage that is reached with this probability: a quantile from the lower end."""
     reached = (
         one["coverage"] for one in law["quantiles"] if abs(1 - one["probability"] - probability) < 1e-9
@@ -273,7 +271,7 @@ def groups(results: Results) -> TableBlock:
     )
 
 
-def _group(entry: Entry) -> tuple[str, ...]:
+def _group(entry: Results) -> tuple[str, ...]:
     law, number = entry.get("coverage_law"), entry.get("rows")
     promised = ("-",) * (2 + len(PROMISED))
     if law is not None:
@@ -282,7 +280,7 @@ def _group(entry: Entry) -> tuple[str, ...]:
     return (entry["group"], threshold(entry), rows, *promised)
 
 
-def _guarantees(entries: Sequence[Entry]) -> tuple[str, ...]:
+def _guarantees(entries: Sequence[Results]) -> tuple[str, ...]:
     """What is promised of each group, if it is not the same for all."""
     named = [
         (entry["group"], {"value": None, "reason": _guarantee(entry["guarantee"])})
@@ -292,7 +290,7 @@ def _guarantees(entries: Sequence[Entry]) -> tuple[str, ...]:
     return () if len({entry["reason"] for _, entry in named}) <= 1 else reasons(named)
 
 
-def _guarantee(guarantee: Entry) -> str:
+def _guarantee(guarantee: Results) -> str:
     if guarantee["kind"] == "none":
         return "no coverage is guaranteed"
     text = f"coverage of at least {guarantee['level']:g} ({guarantee['kind']}"

@@ -7,11 +7,18 @@ from itertools import pairwise
 from typing import Any
 
 from fedassay.documents import figures
-from fedassay.documents.blocks import Block, Cell, Document, Results, TableBlock, metric_cell, reasons, table
+from fedassay.documents.blocks import (
+    Cell,
+    Document,
+    DocumentBlock,
+    Results,
+    TableBlock,
+    metric_cell,
+    reasons,
+    table,
+)
 from fedassay.tasks.conformal import document_plots as plots
 from fedassay.tasks.conformal import document_sets as sets
-
-Entry = Mapping[str, Any]
 
 _THRESHOLD = ("method", "threshold", "infinite")
 _MOST_CLASSES = 10
@@ -20,7 +27,7 @@ ALL_SIZES = 12
 """Set sizes up to this one have a line of their own, if none is larger; otherwise ranges that double."""
 
 
-def held_out_blocks(document: Document) -> Iterator[Block]:
+def held_out_blocks(document: Document) -> Iterator[DocumentBlock]:
     """Held-out rows, other methods, what sites sent, and how much they differ."""
     results = document["results"]
     held_out = results.get("held_out")
@@ -45,7 +52,7 @@ def method_tables(results: Results) -> Iterator[TableBlock]:
         yield sites(results)
 
 
-def threshold(entry: Entry) -> str:
+def threshold(entry: Results) -> str:
     """A threshold; infinite ones are said to be, and those that do not exist are a dash.
 
     Examples
@@ -94,7 +101,7 @@ def covered(results: Results) -> TableBlock:
     )
 
 
-def _lowest(classes: Mapping[str, Entry]) -> list[str]:
+def _lowest(classes: Mapping[str, Results]) -> list[str]:
     """All classes in their order, or of many those with the lowest coverage."""
     if len(classes) <= _MOST_CLASSES:
         return list(classes)
@@ -120,20 +127,20 @@ def covered_by_site(results: Results) -> TableBlock:
     )
 
 
-def _covered(entry: Entry) -> tuple[Cell, Cell, Cell]:
+def _covered(entry: Results) -> tuple[Cell, Cell, Cell]:
     rows = entry.get("rows")
     number = Cell("-" if rows is None else f"{rows:,.0f}")
     return number, _cell(entry.get("coverage")), _cell(entry.get("mean_size"))
 
 
-def _cell(metric: Entry | float | None) -> Cell:
+def _cell(metric: Results | float | None) -> Cell:
     """A metric, a plain number, or nothing; what is known exactly has no interval."""
     if isinstance(metric, Mapping):
         return Cell(figures.value(metric)) if sets.is_exact(metric) else metric_cell(metric)
     return Cell(figures.number(metric))
 
 
-def _missing(named: Sequence[tuple[str, Entry]]) -> tuple[str, ...]:
+def _missing(named: Sequence[tuple[str, Results]]) -> tuple[str, ...]:
     return reasons(
         (f"{title} of {name}", entry[metric])
         for name, entry in named
@@ -145,7 +152,7 @@ def _missing(named: Sequence[tuple[str, Entry]]) -> tuple[str, ...]:
 # --- sizes ------------------------------------------------------------------------------------------------------------
 
 
-def sizes(held_out: Entry) -> TableBlock:
+def sizes(held_out: Results) -> TableBlock:
     """How many sets hold how many classes."""
     counts = [max(0.0, count) for count in held_out["size_counts"]]
     rows, whole = [], sum(counts)
@@ -201,9 +208,9 @@ def comparison(results: Results) -> TableBlock:
     )
 
 
-def _told_apart(results: Results) -> tuple[dict[str, Any], list[Entry]]:
+def _told_apart(results: Results) -> tuple[dict[str, Any], list[Results]]:
     """What was found, with intervals where the result has them, and everything else."""
-    found: list[Entry] = [entry for entry in results["comparison"] if entry.get("found")]
+    found: list[Results] = [entry for entry in results["comparison"] if entry.get("found")]
     if not found and results["method"] == "local":  # what was found is that baseline
         found = [entry for entry in results["comparison"] if entry["method"] == "local"]
     ours = {**(found[0] if found else {}), **{name: results.get(name) for name in _THRESHOLD}}
@@ -214,7 +221,7 @@ def _told_apart(results: Results) -> tuple[dict[str, Any], list[Entry]]:
     return ours, [entry for entry in results["comparison"] if entry not in found]
 
 
-def _size(entry: Entry) -> float | None:
+def _size(entry: Results) -> float | None:
     size = entry.get("mean_size")
     return size["value"] if isinstance(size, Mapping) else size
 
@@ -235,14 +242,14 @@ def sites(results: Results) -> TableBlock:
     )
 
 
-def _site(entry: Entry, *, own: bool) -> tuple[str, ...]:
+def _site(entry: Results, *, own: bool) -> tuple[str, ...]:
     # A site with too few rows sends no number: its value counts as infinite.
     value = threshold(entry) if own else "∞" if entry.get("score") is None else figures.amount(entry["score"])
     numbers = ("-" if entry.get(name) is None else f"{entry[name]:,.0f}" for name in ("rows", "rank"))
     return (entry["site"], *numbers, value)
 
 
-def heterogeneity(found: Entry, *, warnings: Sequence[str] = ()) -> TableBlock:
+def heterogeneity(found: Results, *, warnings: Sequence[str] = ()) -> TableBlock:
     """How much clients differ beyond chance, and what it may cost; not again in words if that is a warning already."""
     rows = [
         ("Pearson's statistic", f"{found['statistic']:.1f}"),

@@ -13,8 +13,6 @@ from fedassay.documents.blocks import CurveBlock, Results
 from fedassay.documents.palette import BLUE, INK, SEVERAL
 from fedassay.tasks.conformal.document_sets import group_entries
 
-Entry = Mapping[str, Any]
-
 MOST_LINES = 40
 """Sites and groups that are shown, in a table or a plot."""
 
@@ -31,8 +29,8 @@ _FEW = alt.Axis(tickCount=5)
 
 
 def first_lines(
-    entries: Sequence[Entry], *, by: Callable[[Entry], float] | None = None
-) -> tuple[list[Entry], int]:
+    entries: Sequence[Results], *, by: Callable[[Results], float] | None = None
+) -> tuple[list[Results], int]:
     """All entries, or of many the first by `by`; and how many are left out.
 
     Examples
@@ -47,7 +45,7 @@ def first_lines(
     return list(order[:MOST_LINES]), len(entries) - MOST_LINES
 
 
-def coverage_of(entry: Entry) -> float:
+def coverage_of(entry: Results) -> float:
     """The coverage of a site or group, infinite where there is none."""
     value = entry["coverage"]["value"]
     return math.inf if value is None else float(value)
@@ -67,7 +65,7 @@ def baseline(method: str) -> str:
 # --- the law ----------------------------------------------------------------------------------------------------------
 
 
-def laws(results: Results) -> dict[str, Entry]:
+def laws(results: Results) -> dict[str, Results]:
     """The laws that can be drawn, by name: the result's own, those of groups, those of other methods.
 
     A law of one value (a set that holds everything) is no curve.
@@ -93,7 +91,7 @@ def coverage_laws(results: Results) -> CurveBlock:
     )
 
 
-def _coverage_laws(results: Results, drawn: Mapping[str, Entry]) -> alt.LayerChart:
+def _coverage_laws(results: Results, drawn: Mapping[str, Results]) -> alt.LayerChart:
     level, names = results["level"], list(drawn)
     points = []
     for name, law in drawn.items():
@@ -141,7 +139,7 @@ def _around(level: float, values: Any) -> alt.Scale:
 # --- set sizes --------------------------------------------------------------------------------------------------------
 
 
-def size_shares(held_out: Entry) -> list[float]:
+def size_shares(held_out: Results) -> list[float]:
     """The share of held-out rows by the number of classes in their set; empty if none was counted.
 
     Examples
@@ -153,7 +151,7 @@ def size_shares(held_out: Entry) -> list[float]:
     return [count / sum(counts) for count in counts] if any(counts) else []
 
 
-def set_sizes(held_out: Entry) -> CurveBlock:
+def set_sizes(held_out: Results) -> CurveBlock:
     """How many sets hold how many classes."""
     shares = size_shares(held_out)
     largest = max(size for size, share in enumerate(shares) if share > 0)
@@ -226,7 +224,7 @@ def thresholds(results: Results) -> CurveBlock:
     )
 
 
-def _thresholds(groups: Sequence[Entry], title: str) -> alt.LayerChart:
+def _thresholds(groups: Sequence[Results], title: str) -> alt.LayerChart:
     entries, left_out = first_lines(groups, by=_narrow)
     finite = [entry["threshold"] for entry in entries if entry.get("threshold") is not None]
     if not finite:
@@ -254,7 +252,7 @@ def _thresholds(groups: Sequence[Entry], title: str) -> alt.LayerChart:
     return alt.layer(points).properties(title=words, width=_LINES, height=_STEP * len(order))
 
 
-def _narrow(entry: Entry) -> float:
+def _narrow(entry: Results) -> float:
     """Ascending from the widest set."""
     if entry.get("infinite"):
         return -math.inf

@@ -9,8 +9,6 @@ from fedassay.documents import figures
 from fedassay.documents.blocks import Results, why
 from fedassay.documents.comparisons import OTHER
 
-Entry = Mapping[str, Any]
-
 _EQUALLY_WIDE = ("absolute",)
 _INTERVALS = (*_EQUALLY_WIDE, "normalised", "cqr")
 
@@ -72,7 +70,7 @@ def why_everything(results: Results) -> str:
     return f"There are no sets of the level {results['level']:g} to speak of: every set would hold everything{because}."
 
 
-def classes(results: Results) -> Mapping[str, Entry]:
+def classes(results: Results) -> Mapping[str, Results]:
     """What held-out rows of each class show, by class; empty where nobody looked, or sets are not of classes."""
     held_out = results.get("held_out") or {}
     return held_out.get("groups" if results.get("conditional") == "class" else "classes") or {}
@@ -89,7 +87,7 @@ def class_name(name: str, results: Results) -> str:
     return _OUTCOMES[name] if results["score"]["name"] == "binary" else f"of class {name}"
 
 
-def coverage_of_classes(results: Results) -> list[tuple[str, Entry]]:
+def coverage_of_classes(results: Results) -> list[tuple[str, Results]]:
     """The coverage of each of two classes, the rarer outcome first, or of the worst of more; named by their rows."""
     found = classes(results)
     if len(found) <= FEW_CLASSES:
@@ -122,13 +120,13 @@ def some_are_empty(results: Results) -> str:
     return "Some sets are empty: the model is right more often than was asked; ask for a higher level."
 
 
-def is_exact(metric: Entry) -> bool:
+def is_exact(metric: Results) -> bool:
     """Whether the interval of a metric has no width: what is the same for all rows has none to show."""
     ends = metric.get("interval")
     return ends is not None and ends[0] == ends[1]
 
 
-def size(metric: Entry) -> str:
+def size(metric: Results) -> str:
     """A size without its interval: four digits where that has no width.
 
     Examples

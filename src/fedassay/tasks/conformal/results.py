@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from annotated_types import Len
 from typing_extensions import TypedDict
 
-from fedassay.result_parts import Anything, MetricPart, Positive, Words, declared
+from fedassay.result_parts import Anything, MetricPart, NonEmpty, Positive, declared
 
 
 class GuaranteePart(TypedDict):
@@ -23,7 +23,7 @@ class GuaranteePart(TypedDict):
     """That at least the level is covered."""
 
     assumption: str | None
-    text: Words
+    text: NonEmpty
 
 
 class QuantileOfCoverage(TypedDict):
@@ -61,7 +61,7 @@ class ThresholdPart(TypedDict):
     """Null where the set holds everything, or where there is not one for all."""
 
     infinite: bool
-    reason: NotRequired[Words]
+    reason: NotRequired[NonEmpty]
     guarantee: GuaranteePart | None
     pair: Annotated[list[Positive], Len(2, 2)] | None
     coverage_law: CoverageLawPart | None
@@ -82,7 +82,7 @@ class ConformityScore(TypedDict):
 
 
 @declared(is_open=True)
-class CoverageOf(TypedDict):
+class ClassCoverage(TypedDict):
     """The coverage of some of the held-out rows."""
 
     rows: float
@@ -101,7 +101,7 @@ class HeldOutCoverage(TypedDict):
     sites: Any
     coverage: MetricPart
     mean_size: NotRequired[MetricPart]
-    classes: NotRequired[dict[str, CoverageOf] | None]
+    classes: NotRequired[dict[str, ClassCoverage] | None]
     """Of sets of classes that are not conditional on them: what held-out rows of each class show."""
 
     worst_class: NotRequired[WorstClass | None]
@@ -153,7 +153,7 @@ class ConformalResults(ThresholdPart):
     groups: NotRequired[dict[str, ThresholdPart]]
     sites: NotRequired[list[SentScore]]
     held_out: NotRequired[HeldOutCoverage | None]
-    text: Words
+    text: NonEmpty
     """What is promised of whom, and what held-out rows of each class show."""
 
     heterogeneity: NotRequired[ClientDifferences | None]

@@ -9,9 +9,9 @@ import altair as alt
 
 from fedassay.documents import curves, figures, plots
 from fedassay.documents.blocks import (
-    Block,
     CurveBlock,
     Document,
+    DocumentBlock,
     KeyNumber,
     Results,
     TableBlock,
@@ -36,7 +36,7 @@ _WIDTH, _HEIGHT = 420, 300
 class DistributionDocument(KindDocument):
     """Distribution function of a scalar."""
 
-    def blocks(self, document: Document) -> Iterator[Block]:
+    def blocks(self, document: Document) -> Iterator[DocumentBlock]:
         """The curve, its quantiles, and with labels the ROC curve."""
         results = document["results"]
         yield distribution(document)
@@ -65,7 +65,7 @@ class DistributionDocument(KindDocument):
 class QuantilesDocument(DistributionDocument):
     """Quantiles that were found by search."""
 
-    def blocks(self, document: Document) -> Iterator[Block]:
+    def blocks(self, document: Document) -> Iterator[DocumentBlock]:
         """The quantiles, of a curve that was never released."""
         yield quantiles(document)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fedassay.documents import figures, goodness
-from fedassay.documents.blocks import Block, Document, KeyNumber, Results
+from fedassay.documents.blocks import Document, DocumentBlock, KeyNumber, Results
 from fedassay.documents.kind import FROZEN_MODEL, INDEPENDENT_ROWS, ON_ALL_ROWS, KindDocument
 
 
 class HosmerLemeshowDocument(KindDocument):
     """Hosmer-Lemeshow test of a binary classifier."""
 
-    def blocks(self, document: Document) -> Iterator[Block]:
+    def blocks(self, document: Document) -> Iterator[DocumentBlock]:
         """Observed beside expected rates, then the groups and what the test means."""
         return goodness.goodness_blocks(document)
 

@@ -14,11 +14,11 @@ from fedassay.result_parts import (
     Level,
     MetricPart,
     NoisePart,
+    NonEmpty,
     NotNegative,
     Positive,
-    Share,
+    Proportion,
     StatisticPart,
-    Words,
     declared,
 )
 
@@ -35,12 +35,12 @@ class CurveErrors(TypedDict):
 class DistributionCurve(TypedDict):
     """A distribution function with its simultaneous band, or empty lists with a reason."""
 
-    values: list[Share]
-    lower: list[Share]
-    upper: list[Share]
+    values: list[Proportion]
+    lower: list[Proportion]
+    upper: list[Proportion]
     standard_error: CurveErrors
     rows: MetricPart
-    reason: NotRequired[Words]
+    reason: NotRequired[NonEmpty]
 
 
 @declared(IF_NULL)
@@ -53,7 +53,7 @@ class QuantilePart(TypedDict):
     value: float | None
     interval: Annotated[list[float | None], Len(2, 2)] | None
     level: Level
-    reason: NotRequired[Words]
+    reason: NotRequired[NonEmpty]
 
 
 @declared(is_open=True)

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from fedassay.documents import figures
 from fedassay.documents.blocks import (
-    Block,
     Document,
+    DocumentBlock,
     KeyNumber,
     Results,
     SentenceBlock,
@@ -38,7 +38,7 @@ class ClassEvaluationDocument(KindDocument):
     use: ClassVar[str] = "Classification"
     metrics: ClassVar[Mapping[str, MetricRecord]] = CLASS_METRICS
 
-    def blocks(self, document: Document) -> Iterator[Block]:
+    def blocks(self, document: Document) -> Iterator[DocumentBlock]:
         """The reliability of the most probable class, all metrics, then the classes; where nothing is known, why."""
         results = document["results"]
         metrics = [metric for _, metric in _named(results)]

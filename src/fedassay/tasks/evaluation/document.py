@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from fedassay.documents import comparisons, curves, explorer, figures, goodness
 from fedassay.documents.blocks import (
-    Block,
     Cell,
     CurveBlock,
     Document,
+    DocumentBlock,
     ExplorerBlock,
     KeyNumber,
     Results,
@@ -53,7 +53,7 @@ class EvaluationDocument(KindDocument):
 
     use: ClassVar[str] = "Binary classification"
 
-    def blocks(self, document: Document) -> Iterator[Block]:
+    def blocks(self, document: Document) -> Iterator[DocumentBlock]:
         """Curves, what each threshold would mean, metrics, then groups, sites and a second model if there are any.
 
         Where nothing at all is known, one sentence says why.
@@ -137,7 +137,7 @@ def _has_points(results: Results, entry: str) -> bool:
     return any(point is not None for point in points)
 
 
-def _curves(results: Results) -> Iterator[Block]:
+def _curves(results: Results) -> Iterator[DocumentBlock]:
     """Single plots, so that each page arranges them as it has room; those without a point are told in one place."""
     missing = []
     for entry, (name, _, curve) in _DRAWN.items():

@@ -13,11 +13,11 @@ from fedassay.result_parts import (
     Interval,
     Level,
     MetricPart,
+    NonEmpty,
     NotNegative,
     Positive,
-    Share,
+    Proportion,
     StatisticPart,
-    Words,
     declared,
 )
 
@@ -111,19 +111,19 @@ class PooledPart(TypedDict):
     tau2: NotRequired[NotNegative]
     """The variance between sites."""
 
-    i2: NotRequired[Share]
+    i2: NotRequired[Proportion]
     """The share of the spread that is not sampling error."""
 
     q: NotRequired[NotNegative]
     degrees_of_freedom: NotRequired[Positive]
-    p_value: NotRequired[Share]
+    p_value: NotRequired[Proportion]
     sites: Count
     """Sites with an estimate."""
 
     left_out: Count
     """Sites without one."""
 
-    reason: NotRequired[Words]
+    reason: NotRequired[NonEmpty]
 
 
 @declared(metrics=("compared",), extra_items=PooledPart)
@@ -167,7 +167,7 @@ class EvaluationResults(TypedDict):
     sites: NotRequired[list[EntryOfRows] | None]
     """With `per_site`: each site, or null where the trust model shows none."""
 
-    sites_reason: NotRequired[Words]
+    sites_reason: NotRequired[NonEmpty]
     """Why `sites` is null."""
 
     heterogeneity: NotRequired[Heterogeneity]
@@ -182,14 +182,14 @@ class TopLabelCurve(TypedDict):
     rows, with a simultaneous band; or empty lists with a reason.
     """
 
-    edges: list[Annotated[list[Share], Len(2, 2)]]
-    mean_score: list[Share]
-    observed: list[Share]
-    share: list[Share]
-    lower: list[Share]
-    upper: list[Share]
+    edges: list[Annotated[list[Proportion], Len(2, 2)]]
+    mean_score: list[Proportion]
+    observed: list[Proportion]
+    share: list[Proportion]
+    lower: list[Proportion]
+    upper: list[Proportion]
     level: Level
-    reason: NotRequired[Words]
+    reason: NotRequired[NonEmpty]
 
 
 ClassEntry = TypedDict(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedassay.documents.display import Display, Wanted
+from fedassay.documents.display import Display, DisplayedEntry
 from fedassay.tasks.inference import document_plots
 
 
@@ -23,7 +23,7 @@ class CoefficientsDisplay(Display):
     differ much, it shows coefficients in their standard errors.
     """
 
-    wanted = Wanted("coefficients", "coefficients", ("infer",))
+    wanted = DisplayedEntry("coefficients", "coefficients", ("infer",))
     make = document_plots.coefficients
 
     names = _column("name", "Of the features, and the intercept.")

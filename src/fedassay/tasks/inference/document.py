@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from fedassay.documents import figures
-from fedassay.documents.blocks import Block, Document, KeyNumber, Results, TableBlock, table
+from fedassay.documents.blocks import Document, DocumentBlock, KeyNumber, Results, TableBlock, table
 from fedassay.documents.kind import INDEPENDENT_ROWS, KindDocument
 from fedassay.tasks.inference import document_plots as plots
-
-Entry = Mapping[str, Any]
 
 LETTERS = {"Normal": "z", "StudentT": "t", "RandomScaling": "ratio"}
 """What a coefficient in standard errors is called, by the law that it follows."""
@@ -21,7 +18,7 @@ _VARIANCES = {"row": "robust (sandwich)", "model": "of the model", "site": "robu
 class RegressionDocument(KindDocument):
     """Coefficients of a regression."""
 
-    def blocks(self, document: Document) -> Iterator[Block]:
+    def blocks(self, document: Document) -> Iterator[DocumentBlock]:
         """How it was fitted, the coefficients, odds ratios, contrasts, and how intervals shrank."""
         results = document["results"]
         yield fitted(document)
@@ -73,7 +70,7 @@ def fitted(document: Document) -> TableBlock:
     return table(title, ("", "value"), ((name, text) for name, text in rows.items() if text))
 
 
-def _how(fit: Entry) -> dict[str, str]:
+def _how(fit: Results) -> dict[str, str]:
     if fit["variance"] is not None:
         return {
             "sums": f"{fit['rounds']:,}",
@@ -124,7 +121,7 @@ def withheld(results: Results) -> str:
     return "" if first["interval"] is not None else str(first["reason"])
 
 
-def _line(name: str, entry: Entry) -> tuple[str, ...]:
+def _line(name: str, entry: Results) -> tuple[str, ...]:
     if entry["interval"] is None:
         return (name, figures.amount(entry["value"]), *5 * ("-",))
     low, high = entry["interval"]
@@ -142,7 +139,7 @@ def _line(name: str, entry: Entry) -> tuple[str, ...]:
     )
 
 
-def _together(entries: Sequence[Entry]) -> str:
+def _together(entries: Sequence[Results]) -> str:
     """By how much wider intervals are that hold for all coefficients at once."""
     for entry in entries if len(entries) > 1 and entries[0]["interval"] is not None else ():
         (low, high), (first, last) = entry["interval"], entry["simultaneous_interval"]
@@ -170,7 +167,7 @@ def odds_ratios(results: Results) -> TableBlock:
     )
 
 
-def _odds(ratio: Entry) -> Iterator[str]:
+def _odds(ratio: Results) -> Iterator[str]:
     low, high = ratio["interval"]
     width = None if low is None or high is None else (high - low) / 10
     for number in (ratio["value"], low, high):

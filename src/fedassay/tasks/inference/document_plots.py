@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any
 
 import altair as alt
 
 from fedassay.documents import figures, plots
 from fedassay.documents.blocks import CurveBlock, Results, missing
 from fedassay.documents.palette import BAND, BAND_OPACITY, BLUE
-
-Entry = Mapping[str, Any]
 
 MOST_LINES = 40
 """Coefficients in one plot."""
@@ -29,7 +26,7 @@ _WIDTH, _STEP = 320, 20
 _SIDE, _HEIGHT = 220, 150
 
 
-def slopes(results: Results) -> list[Entry]:
+def slopes(results: Results) -> list[Results]:
     """The coefficients of features, or the intercept if there is nothing else; the first ones of many."""
     entries = results["coefficients"]
     return ([entry for entry in entries if entry["name"] != _INTERCEPT] or list(entries))[:MOST_LINES]
@@ -64,7 +61,7 @@ def coefficients(results: Results) -> CurveBlock:
     )
 
 
-def _coefficients(entries: Sequence[Entry], *, scaled: bool) -> alt.LayerChart:
+def _coefficients(entries: Sequence[Results], *, scaled: bool) -> alt.LayerChart:
     marks = []
     for entry in entries:
         unit = entry["standard_error"] if scaled else 1.0
@@ -77,7 +74,7 @@ def _coefficients(entries: Sequence[Entry], *, scaled: bool) -> alt.LayerChart:
     return _lines(marks, x, f"Coefficients with {_level(entries)} intervals", at=0.0)
 
 
-def _lines(marks: Sequence[Entry | None], x: alt.X, title: str, *, at: float) -> alt.LayerChart:
+def _lines(marks: Sequence[Results | None], x: alt.X, title: str, *, at: float) -> alt.LayerChart:
     known = [mark for mark in marks if mark is not None]
     lines = plots.intervals(known, x, [mark["name"] for mark in known], at=at, step=_STEP)
     return lines.properties(title=plots.titled(title), width=_WIDTH)
@@ -92,7 +89,7 @@ def _told(value: float | None, low: float | None, high: float | None) -> str:
 # --- odds ratios ------------------------------------------------------------------------------------------------------
 
 
-def odds(results: Results) -> list[Entry]:
+def odds(results: Results) -> list[Results]:
     """The coefficients of features that have an odds ratio with an interval."""
     return [
         entry
@@ -111,7 +108,7 @@ def odds_ratios(results: Results) -> CurveBlock:
     )
 
 
-def _odds_ratios(ratios: Mapping[str, Entry], title: str) -> alt.LayerChart:
+def _odds_ratios(ratios: Mapping[str, Results], title: str) -> alt.LayerChart:
     finite = [
         plots.interval_mark(name, ratio)
         for name, ratio in ratios.items()
@@ -152,7 +149,7 @@ def path(results: Results) -> CurveBlock:
     )
 
 
-def _panel(entry: Entry, rounds: Sequence[Entry], place: int) -> alt.LayerChart:
+def _panel(entry: Results, rounds: Sequence[Results], place: int) -> alt.LayerChart:
     """One coefficient; as many standard errors as the final interval reaches are drawn for all rounds."""
     error = entry["standard_error"]
     reach = float((entry["interval"][1] - entry["value"]) / error) if error else 0.0
@@ -169,7 +166,7 @@ def _panel(entry: Entry, rounds: Sequence[Entry], place: int) -> alt.LayerChart:
     return alt.layer(band, line).properties(width=_SIDE, height=_HEIGHT, title=entry["name"])
 
 
-def _domain(points: Sequence[Entry]) -> list[float]:
+def _domain(points: Sequence[Results]) -> list[float]:
     """The last rounds fill the panel; the first intervals may be far wider, and are cut off."""
     last = points[-1]
     room = 2 * median(point["high"] - point["low"] for point in points) or abs(last["value"]) or 1.0
@@ -178,5 +175,5 @@ def _domain(points: Sequence[Entry]) -> list[float]:
     return [low, high] if low < high else [last["value"] - room, last["value"] + room]
 
 
-def _level(entries: Sequence[Entry]) -> str:
+def _level(entries: Sequence[Results]) -> str:
     return f"{100 * entries[0]['level']:g}%"

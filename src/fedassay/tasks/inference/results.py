@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NotRequired
 from annotated_types import Len
 from typing_extensions import TypedDict
 
-from fedassay.result_parts import Anything, Interval, Level, NotNegative, Positive, Share, declared
+from fedassay.result_parts import Anything, Interval, Level, NotNegative, Positive, Proportion, declared
 
 
 @declared(is_open=True)
@@ -41,7 +41,7 @@ class EstimatePart(TypedDict):
     statistic: float | None
     """null: the standard error is 0, or withheld."""
 
-    p_value: Share | None
+    p_value: Proportion | None
     interval: Interval | None
     reason: NotRequired[str]
     """Why standard error, interval and test are withheld, or why there is no value."""

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from fedassay.documents import figures
 from fedassay.documents.blocks import (
-    Block,
     Cell,
     Document,
+    DocumentBlock,
     Results,
     TableBlock,
     alike,
@@ -57,7 +57,7 @@ class ClassCalibrationDocument(CalibrationDocument):
     metrics: ClassVar[Mapping[str, MetricRecord]] = CLASS_METRICS
     shown_metric: ClassVar[str] = "expected_calibration_error"
 
-    def blocks(self, document: Document) -> Iterator[Block]:
+    def blocks(self, document: Document) -> Iterator[DocumentBlock]:
         """The reliability of the most probable class before and after, all metrics, the classes, what was fitted."""
         results = document["results"]
         if any(results["reliability_curve"][part]["mean_score"] for part in BEFORE_AFTER):

@@ -15,8 +15,6 @@ from fedassay.documents.palette import BLUE, GREEN, INK, MUTED, ORANGE, PAPER, P
 from fedassay.documents.reliability import BEFORE_AFTER
 from fedassay.documents.reliability import reliability as diagram
 
-Entry = Mapping[str, Any]
-
 FEW = 30
 """Up to so many classes have a line each; more of them stand side by side."""
 
@@ -50,16 +48,16 @@ def reliability(results: Results, part: str) -> CurveBlock:
 # --- the errors of classes ------------------------------------------------------------------------------
 
 
-def ranked(classes: Sequence[Entry]) -> list[Entry]:
+def ranked(classes: Sequence[Results]) -> list[Results]:
     """The classes that have an error, before or after, from the largest."""
     return sorted((entry for entry in classes if _largest(entry) >= 0), key=_largest, reverse=True)
 
 
-def _largest(entry: Entry) -> float:
+def _largest(entry: Results) -> float:
     return max(-1.0 if entry[part]["value"] is None else float(entry[part]["value"]) for part in BEFORE_AFTER)
 
 
-def errors(classes: Sequence[Entry]) -> CurveBlock:
+def errors(classes: Sequence[Results]) -> CurveBlock:
     """Each class before and after, and a line between them: red where the error grows."""
     texts = []
     for part in BEFORE_AFTER:
@@ -74,7 +72,7 @@ def errors(classes: Sequence[Entry]) -> CurveBlock:
     )
 
 
-def _errors(classes: Sequence[Entry]) -> alt.LayerChart:
+def _errors(classes: Sequence[Results]) -> alt.LayerChart:
     entries = ranked(classes)[:MOST]
     names = [str(entry["class"]) for entry in entries]
     dots, lines = [], []
@@ -177,11 +175,11 @@ def _steps(curves: Mapping[str, Sequence[float]], bounds: Sequence[float]) -> al
     return plots.square(alt.layer(plots.diagonal(), lines), words)
 
 
-def _name(calibrator: Entry, place: int) -> str:
+def _name(calibrator: Results, place: int) -> str:
     return f"class {place} (weight {calibrator['weights'][place]:.2g})"
 
 
-def edges(calibrator: Entry) -> list[float]:
+def edges(calibrator: Results) -> list[float]:
     """The edges of the bins of a map: uniform, or equally spaced in the logit where the map has a `reach`.
 
     Examples

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from annotated_types import Len
 from typing_extensions import TypedDict
 
-from fedassay.result_parts import Anything, Count, MetricPart, NotNegative, Share, Words, declared
+from fedassay.result_parts import Anything, Count, MetricPart, NonEmpty, NotNegative, Proportion, declared
 from fedassay.tasks.evaluation.results import TopLabelCurve
 
 
@@ -50,7 +50,7 @@ class LogitMapPart(TypedDict):
         "binned-changed",
         "isotonic",
     ]
-    values: NotRequired[list[list[Share]]]
+    values: NotRequired[list[list[Proportion]]]
     """For each class the fitted value in each bin: uniform bins, or with a `reach` bins equally spaced in the logit."""
 
     weights: NotRequired[list[Any]]
@@ -109,7 +109,7 @@ class ClassCalibrationResults(TypedDict):
     calibrator: LogitMapPart
     fit: ClassFit
     recommended: bool
-    reason: Words
+    reason: NonEmpty
     before: HeldOutClassMetrics
     after: HeldOutClassMetrics
     difference: HeldOutClassChange
