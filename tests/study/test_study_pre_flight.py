@@ -38,7 +38,7 @@ def broken(*given: Any) -> Any:
     raise KeyError("psi")
 
 
-@pytest.mark.parametrize("part", ["sentences", "contents", "key_numbers", "assumptions", "next_steps"])
+@pytest.mark.parametrize("part", ["sentences", "blocks", "key_numbers", "assumptions", "next_steps"])
 def test_a_kind_whose_report_cannot_be_written_is_refused_before_anything_is_charged(
     path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
