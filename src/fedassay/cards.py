@@ -7,7 +7,7 @@ found through entry points.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -90,8 +90,8 @@ class Catalogue(Mapping[str, T]):
     ----------
     group : name of the entry-point group in which other packages offer cards.
     own : places of our cards; ``package.*`` are those in the modules of a package, each called as its module is in
-        capitals; ``package.module:*`` are all cards in a module, which have names in capitals; ``package.*.card`` are
-        those in the modules ``card`` of the packages below a package.
+        capitals; ``package.*_card`` are those in modules with such names, and ``package.*.card`` those in the modules
+        ``card`` of the packages below a package, where cards have names in capitals.
     what : noun for errors.
     """
 
@@ -133,21 +133,24 @@ def _cards(group: str, own: tuple[str, ...]) -> Mapping[str, Any]:
 
 
 def _places(pattern: str) -> Iterator[str]:
-    """The places that a pattern stands for: ``package.*``, ``package.*.module`` and ``package.module:*``."""
+    """The places that a pattern stands for: ``package.*``, ``package.*_card`` and ``package.*.card``."""
     package, star, module = pattern.partition(".*")
-    if pattern.endswith(":*"):
-        yield from _in_capitals(pattern.removesuffix(":*"))
-        return
     if not star:
         yield pattern
         return
     for found in iter_modules(import_module(package).__path__):
+        place = f"{package}.{found.name}"
         if not module:
-            yield f"{package}.{found.name}:{found.name.upper()}"
-        elif found.ispkg and find_spec(f"{package}.{found.name}{module}") is not None:
-            yield from _in_capitals(f"{package}.{found.name}{module}")
+            yield f"{place}:{found.name.upper()}"
+        elif module.startswith("_") and found.name.endswith(module):
+            yield from _in_capitals(place)
+        elif module.startswith(".") and found.ispkg and find_spec(f"{place}{module}") is not None:
+            yield from _in_capitals(f"{place}{module}")
 
 
 def _in_capitals(module: str) -> Iterator[str]:
+    """The cards of a module; what has no place among others is none."""
     found = vars(import_module(module))
-    yield from (f"{module}:{name}" for name, value in found.items() if name.isupper() and is_dataclass(value))
+    yield from (
+        f"{module}:{name}" for name, value in found.items() if name.isupper() and hasattr(value, "order")
+    )

@@ -140,22 +140,21 @@ def describe_privacy(setting: Setting, *, simulated: bool) -> dict[str, Any]:
 
 
 def describe_cohort(
-    results: Mapping[str, Any],
     *,
+    rows: float | None,
     asked: int,
     answered: int,
     truncated: int | None,
     missing: int | None = None,
     openings: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """The `cohort` part of a result; `truncated` is known to a simulation only.
+    """The `cohort` part of a result. A simulation alone knows `truncated`; `rows` is None where results do not tell.
 
     `missing` counts the rows that were left out as a value is missing; None where such rows are an error.
 
     `openings` say of each total of a release who opened it, and with which signature (`Journal.openings`).
     """
     nobody = answered == 0  # nobody was asked, because asking was of no use
-    rows = _rows(results)
     return {
         "clients": answered,
         "dropped": 0 if nobody else asked - answered,
@@ -164,20 +163,3 @@ def describe_cohort(
         "rows": None if rows is None else max(0, rows),  # noise can take an estimate below
         **({"openings": list(openings)} if openings else {}),
     }
-
-
-def _rows(results: Mapping[str, Any]) -> float | None:
-    """How many rows a result is about; of several tasks the first that can tell, an evaluation before the others."""
-    if "tasks" in results:
-        tasks = sorted(results["tasks"].values(), key=lambda one: not one["task"].startswith("evaluate"))
-        return next((rows for one in tasks if (rows := _rows(one["results"])) is not None), None)
-    counted: float | None = results.get("histogram", {}).get("rows")
-    if counted is None:
-        rows = results.get("rows")
-        counted = rows["value"] if isinstance(rows, Mapping) else rows
-    if counted is None and "coefficients" in results:
-        counted = results["fit"]["rows"]
-    tested = results.get("hosmer_lemeshow")
-    if counted is None and isinstance(tested, Mapping) and isinstance(tested.get("groups"), list):
-        counted = sum(group["rows"] for group in tested["groups"])
-    return counted

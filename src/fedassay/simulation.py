@@ -30,6 +30,7 @@ from fedassay.runtimes.in_process.parameters import LARGEST_FAITHFUL, Mode
 from fedassay.runtimes.parameters import SimulationParameters
 from fedassay.runtimes.progress import Progress, silent
 from fedassay.runtimes.simulated import SimulatedFederation, SimulatedRuntime
+from fedassay.tasks.catalogue import rows_of
 from fedassay.tasks.shared_parameters import HOLDOUT
 
 
@@ -222,7 +223,7 @@ def simulate(
         results=results,
         privacy=disclosed.stated(describe_privacy(setting, simulated=runtime.simulated), profile),
         cohort=describe_cohort(
-            results,
+            rows=rows_of(agenda.name, results),
             asked=federation.client_count,
             answered=kept.answered(federation.client_count),
             truncated=truncated,

@@ -49,7 +49,7 @@ def test_every_case_runs(name: str) -> None:
 def test_narrow_intervals_are_found() -> None:
     common: dict[str, Any] = {"runs": 60, "confidence": 0.99, "randomness": SimulatedRandomness(4)}
     assert not covered(SLOPE, **common).violated
-    found = covered(replace(SLOPE, holds=half_as_wide), **common)
+    found = covered(replace(SLOPE, promise=replace(SLOPE.promise, holds=half_as_wide)), **common)
     assert found.violated
     assert found.to_dict()["violated"] is True
 

@@ -41,7 +41,7 @@ def test_no_promise_is_broken(name: str, verify: Verify) -> None:
     case = coverage_cases()[name]
     found = covered(case, runs=RUNS, confidence=EACH)
     verify(
-        f"audit, {name}: {case.statement}; {case.trust.name}: covers in at least {case.level:.0%}",
+        f"audit, {name}: {case.promise.statement}; {case.trust.name}: covers in at least {case.promise.level:.0%}",
         f"{found.share:.1%} of {RUNS} runs, {found.low:.3f} to {found.high:.3f} at confidence {EACH:.5f}",
     )
     assert not found.violated

@@ -252,7 +252,7 @@ def test_a_file_that_is_no_state_is_neither_read_nor_overwritten(
     for text in ("precious", '{"kind": "other"}', "[]"):
         path = tmp_path / "notes.json"
         path.write_text(text)
-        assert "not the state of a regression" in refusal(capsys, csv, *LINEAR, "--state", path)
+        assert "not a regression state" in refusal(capsys, csv, *LINEAR, "--state", path)
         assert path.read_text() == text
     other = tmp_path / "state.json"
     assert call(capsys, "infer", csv, *LINEAR, "--rounds", 8, "--state", other, "-q")[0] == 0

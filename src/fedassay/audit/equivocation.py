@@ -32,6 +32,7 @@ from fedassay.privacy.ledger import MemoryLedger
 from fedassay.privacy.policy import AllowAll
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import COORDINATOR, Batch, Message, Plan, Randomness, Request
+from fedassay.tasks.catalogue import DEFAULT
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.one_shot_messages import NamedSet, Spoken, Terms, read_answer, read_spoken
 
@@ -158,7 +159,7 @@ class Liar:
         data = envelope.pack_request(
             study=study,
             trust=trust,
-            tasks=("evaluate",),
+            tasks=(DEFAULT,),
             request=Request(
                 exchange=terms.exchange,
                 plans=(self.plan,),

@@ -28,8 +28,8 @@ def coverage_row(found: Covered) -> Row:
     """One line of the table of promises."""
     return {
         "case": found.case.name,
-        "statement": found.case.statement,
-        "promised": f"{found.case.level:.3g}",
+        "statement": found.case.promise.statement,
+        "promised": f"{found.case.promise.level:.3g}",
         "covered": f"{found.share:.3f}",
         "between": f"{found.low:.3f} to {found.high:.3f}",
         "violated": "YES" if found.violated else "no",

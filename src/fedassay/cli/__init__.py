@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TextIO
 
+from fedassay.errors import FedassayError
+
 STOPPED = 130
 """The exit code of a command that was stopped by Ctrl-C."""
 
@@ -26,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     130 stopped by Ctrl-C.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    with _stopped_at_once():
+    with _stopped_at_once(), suppress(FedassayError):  # which `run_command` says
         from fedassay.cli.commands import load
 
         load(words)  # all that takes long to import
@@ -64,13 +66,18 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
     from rich.console import Console
 
     from fedassay.cli.command import forget_options, in_options, misread
-    from fedassay.cli.commands import COMMANDS, app, load
-    from fedassay.errors import FedassayError, UsageError
+    from fedassay.errors import UsageError
     from fedassay.files import FULL, unwritable
 
     words = list(sys.argv[1:] if arguments is None else arguments)
     forget_options()
     try:
+        from fedassay.cli.commands import (
+            COMMANDS,
+            app,
+            load,
+        )  # it fails where two packages offer the same kind
+
         load(words)
         code = app(words)
         if not words or (len(words) == 1 and isinstance(COMMANDS.get(words[0]), dict)):

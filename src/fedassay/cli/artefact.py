@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from fedassay.cli import output
@@ -11,10 +12,12 @@ from fedassay.result import Result
 from fedassay.tasks.card import KINDS
 
 
-def deliver(result: Result, delivery: output.Delivery, *, out: Path | None) -> None:
+def deliver(
+    result: Result, delivery: output.Delivery, *, out: Path | None, also: Sequence[Path] = ()
+) -> None:
     """Deliver; write the calibrator or predictor if there should be one, or say why there is none."""
     if out is None:
-        delivery.deliver(result)
+        delivery.deliver(result, also=also)
         return
     artefact = card_of(result.to_dict()).artefact
     if artefact is None:
@@ -25,4 +28,4 @@ def deliver(result: Result, delivery: output.Delivery, *, out: Path | None) -> N
     except FedassayError:
         delivery.deliver(result)  # it has been paid for
         raise  # says why there is none
-    delivery.deliver(result, also=[out])
+    delivery.deliver(result, also=[*also, out])

@@ -172,8 +172,8 @@ def _show_cases(
         table.add_row(escape(claim.name), escape(claim.mechanism), escape(claim.neighbours))
     for secret in secrets:
         table.add_row(escape(secret.name), escape(secret.attack), "")
-    for promise in promises:
-        table.add_row(escape(promise.name), escape(promise.statement), "")
+    for case in promises:
+        table.add_row(escape(case.name), escape(case.promise.statement), "")
     console.print(table)
 
 

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cyclopts import App, Group
 
+from fedassay.tasks.card import KINDS, KindCard
+from fedassay.tasks.command import LAST
 from fedassay.version import VERSION
-
-if TYPE_CHECKING:
-    from fedassay.tasks.card import KindCard
-
-MOST_KINDS = 100
-"""Their plans come before the other commands of `plan`."""
 
 COMMANDS: dict[str, str | dict[str, str]] = {
     "init": "init:init",
     "run": "run:run",
-    "evaluate": "evaluate:evaluate",
-    "calibrate": "calibrate:calibrate",
-    "conformal": "conformal:conformal",
     "apply": "apply:apply",
-    "ecdf": "ecdf:ecdf",
-    "quantiles": "ecdf:quantiles",
-    "hosmer-lemeshow": "hosmer_lemeshow:hosmer_lemeshow",
-    "infer": "infer:infer",
     "check": "check:check",
     "audit": "audit:audit",
     "verify": "verify:verify",
@@ -56,11 +44,22 @@ COMMANDS: dict[str, str | dict[str, str]] = {
         "anchor": "ledger:anchor_command",
     },
 }
-"""By name, the module and function of a command, or the commands below it."""
+"""By name, the module and function of a command, or the commands below it; cards of kinds of tasks add theirs."""
+
+Listed = Mapping[str, str | KindCard | dict[str, str | KindCard]]
 
 
-def _app(commands: dict[str, str], **how: object) -> App:
-    app = App(
+def listed() -> Listed:
+    """All commands in the order of the help: those of the library, and of the kinds of tasks, by their cards."""
+    kinds = {name: card for name, card in KINDS.items() if name == card.asked_as}
+    places = {name: 10 * place for place, name in enumerate(COMMANDS)}
+    places |= {name: card.command.order if card.command else LAST for name, card in kinds.items()}
+    every: dict[str, Any] = {**COMMANDS, **kinds, "plan": {**kinds, **COMMANDS["plan"]}}  # type: ignore[dict-item]
+    return {name: every[name] for name in sorted(every, key=places.__getitem__)}
+
+
+def _app(**how: object) -> App:
+    return App(
         help_format="plaintext",
         help_flags=["--help"],
         version=f"fedassay {VERSION}",
@@ -72,10 +71,28 @@ def _app(commands: dict[str, str], **how: object) -> App:
         print_error=False,
         **how,  # type: ignore[arg-type]
     )
+
+
+def _add(app: App, commands: Listed, *, group: str = "") -> App:
+    """Add commands that are imported when one is run."""
     for place, (name, where) in enumerate(commands.items()):
-        if name and isinstance(where, str):
-            app.command(f"fedassay.cli.{where}", name=name, help=_help(where), sort_key=place)
+        if isinstance(where, dict):
+            below = {one: at for one, at in where.items() if one}
+            app.command(_add(_app(name=name, help=where[""], sort_key=place), below, group=name))
+        elif isinstance(where, KindCard):
+            sentence = where.forecast_help if group else where.sentence
+            app.command(":".join(_place(group, name, where)), name=name, help=sentence, sort_key=place)
+        else:
+            app.command(":".join(_place(group, name, where)), name=name, help=_help(where), sort_key=place)
     return app
+
+
+def _place(group: str, name: str, where: str | KindCard) -> tuple[str, str]:
+    """The module and the attribute of a command; kinds of tasks have one that runs them, and one that plans them."""
+    if isinstance(where, KindCard):
+        return f"fedassay.cli.{'plan' if group else 'kind_command'}", name
+    module, _, function = where.partition(":")
+    return f"fedassay.cli.{module}", function
 
 
 def _help(where: str) -> str:
@@ -87,73 +104,32 @@ def _help(where: str) -> str:
     raise LookupError(where)
 
 
-def _whole() -> App:
-    found = _app(
-        {name: where for name, where in COMMANDS.items() if isinstance(where, str)},
-        name="fedassay",
-        help="Trust a model on data you cannot see.",
-        version_flags=["--version"],
-    )
-    for place, (name, below) in enumerate(COMMANDS.items()):
-        if isinstance(below, dict):
-            found.command(_app(below, name=name, help=below[""], sort_key=place))
-    return found
-
-
-app = _whole()
+app = _add(
+    _app(name="fedassay", help="Trust a model on data you cannot see.", version_flags=["--version"]), listed()
+)
 
 
 def load(words: Sequence[str]) -> None:
-    """Import the module of the command that these words begin with; for others, look for kinds of other packages."""
-    first = next(iter(words), "")
-    found: str | dict[str, str] | None = COMMANDS.get(first)
-    if (found is None and first != "--version") or first == "plan":
-        add_kinds()
+    """Import what the command that these words begin with needs."""
+    group, found = "", listed().get(name := next(iter(words), ""))
     if isinstance(found, dict):
-        found = found.get(next(iter(words[1:]), ""))
-    if found is not None and ":" in found:
-        import_module(f"fedassay.cli.{found.partition(':')[0]}")
+        group, found = name, found.get(name := next(iter(words[1:]), ""))
+    if found and name:
+        _command(group, name, found)
 
 
-@cache
-def add_kinds() -> None:
-    """Add the plan of each kind of task, and the commands of kinds that other packages offer, once."""
-    for place, (name, kind) in enumerate(_added()):
-        app.command(kind, name=name, sort_key=len(COMMANDS) + place)
-    for place, (name, card) in enumerate(_planned().items()):
-        where = f"fedassay.cli.plan:{name}"
-        app["plan"].command(where, name=name, help=card.forecast_help, sort_key=place - MOST_KINDS)
-
-
-def _planned() -> dict[str, KindCard]:
-    """The first card of each name that users ask for."""
-    from fedassay.tasks.card import KINDS
-
-    found: dict[str, KindCard] = {}
-    for card in KINDS.values():
-        found.setdefault(card.asked_as, card)
-    return found
-
-
-def _added() -> Iterator[tuple[str, Callable[..., Any]]]:
-    for name, card in _planned().items():
-        if name not in COMMANDS:
-            from fedassay.cli.kinds import running  # heavy, and mostly there is no such kind
-
-            yield name, running(card)
+def _command(group: str, name: str, where: str | KindCard) -> Callable[..., Any]:
+    module, function = _place(group, name, where)
+    command: Callable[..., Any] = getattr(import_module(module), function)
+    return command
 
 
 def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Every command by its whole name, imported, in the order of the help."""
-    for name, where in COMMANDS.items():
-        below = (
-            {name: where}
-            if isinstance(where, str)
-            else {f"{name} {one}": at for one, at in where.items() if one}
-        )
-        for whole, at in below.items():
-            module, _, function = at.partition(":")
-            yield f"fedassay {whole}", getattr(import_module(f"fedassay.cli.{module}"), function)
-    yield from ((f"fedassay {name}", kind) for name, kind in _added())
-    plans = import_module("fedassay.cli.plan")
-    yield from ((f"fedassay plan {name}", getattr(plans, name)) for name in _planned())
+    for name, where in listed().items():
+        if isinstance(where, dict):
+            yield from (
+                (f"fedassay {name} {one}", _command(name, one, at)) for one, at in where.items() if one
+            )
+        else:
+            yield f"fedassay {name}", _command("", name, where)

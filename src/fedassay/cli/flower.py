@@ -19,7 +19,7 @@ from fedassay.runtimes.flower.coordinator_file import VARIABLE, write_coordinato
 from fedassay.runtimes.flower.deployment import watched
 from fedassay.runtimes.flower.study import Study
 from fedassay.runtimes.flower.submission import Connection
-from fedassay.tasks.catalogue import TASKS
+from fedassay.tasks.catalogue import DEFAULT, TASKS
 
 
 @command
@@ -71,7 +71,7 @@ def submit_command(
     connection: Annotated[
         str | None, Option(help="Instead of an address: a connection in Flower's own settings.")
     ] = None,
-    task: Annotated[str, Option(help="What to run: " + ", ".join(TASKS) + ".")] = "evaluate",
+    task: Annotated[str, Option(help="What to run: " + ", ".join(TASKS) + ".")] = DEFAULT,
     timeout: Annotated[float, Option(help="Seconds that a site has for each leg.")] = 120.0,
     wait: Annotated[float, Option(help="Seconds to wait for sites that are not there yet.")] = 60.0,
     *,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fedassay.cli import output
 from fedassay.cli.command import Argument, Given, Option, OptionsOf, takes
@@ -214,12 +215,10 @@ class Run:
     simulation: Simulation
     delivery: output.Delivery
 
-    def ask(self, task: str, *, in_rounds: bool = False, **given: Any) -> Result:
+    def ask(self, entry_point: Callable[..., Result], *, in_rounds: bool = False, **given: Any) -> Result:
         """The result of an entry point, with a progress bar over clients, or over rounds where a task counts them."""
-        from fedassay import api
-
         with self.delivery.rounds() if in_rounds else self.delivery.progress() as advance:
-            result = getattr(api, task)(
+            return entry_point(
                 self.data,
                 client=self.client,
                 privacy=self.terms.trust,
@@ -228,7 +227,6 @@ class Run:
                 simulation=replace(self.simulation, progress=advance),
                 **given,
             )
-        return cast("Result", result)
 
 
 @takes(data, client, terms, simulation, output.delivery)

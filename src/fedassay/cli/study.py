@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from fedassay.cli import output
 from fedassay.cli.artefact import deliver
-from fedassay.cli.columns import ArtefactFile
-from fedassay.cli.command import Given, OptionsOf, takes
+from fedassay.cli.command import Given, Option, OptionsOf, takes
 from fedassay.errors import ParameterError
 from fedassay.result import Result
 from fedassay.tasks.card import KINDS
 from fedassay.tasks.catalogue import PARAMETERS
+from fedassay.tasks.command import ARTEFACT_FILE
 from fedassay.tasks.shared_parameters import HOLDOUT
 
 
@@ -49,7 +49,11 @@ class Wanted:
         without=("target",),
     )
 )
-def wanted(out: ArtefactFile = None, *, parameters: Given) -> Wanted:
+def wanted(
+    out: Annotated[Path | None, Option(metavar=ARTEFACT_FILE.metavar, help=ARTEFACT_FILE.sentence)] = None,
+    *,
+    parameters: Given,
+) -> Wanted:
     """What is asked of a study; parameters that its task does not have are refused where the task is made."""
     output.check_writable(out)
     return Wanted(parameters=parameters, out=out)

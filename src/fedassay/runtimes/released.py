@@ -13,6 +13,7 @@ from fedassay.protocol import Setting
 from fedassay.result import Result, describe_cohort, describe_privacy
 from fedassay.runtimes import disclosed
 from fedassay.runtimes.messaging import MessagingRuntime
+from fedassay.tasks.catalogue import rows_of
 
 
 def released(
@@ -44,7 +45,7 @@ def released(
         results=results,
         privacy=disclosed.stated(describe_privacy(setting, simulated=False), profile),
         cohort=describe_cohort(
-            results,
+            rows=rows_of(agenda.name, results),
             asked=sites,
             answered=journal.answered(sites),
             truncated=None,

@@ -10,6 +10,8 @@ from fedassay.cards import Catalogue, Named
 
 if TYPE_CHECKING:
     from fedassay.documents.kind import KindDocument
+    from fedassay.tasks.command import CommandCard
+    from fedassay.tasks.promise import Promise
     from fedassay.tasks.study_rules import StudyRules
 
 
@@ -33,6 +35,9 @@ class KindCard:
     document : what a report shows of it.
     results : declaration of its results, a ``TypedDict``, from which their JSON Schema is made.
     asked_as : name under which users ask for it, where that is another: the columns then decide between the kinds.
+    reads : what tells it from other kinds of the same `asked_as`, in help.
+    command : what its command has besides its parameters; the columns where nothing is said. Of kinds with the same
+        `asked_as`, the one of that name has it.
     columns : roles of the columns that it always reads; they tell it from other kinds of the same `asked_as`.
     rules : what a study file implies for it.
     in_first_study : whether `fedassay init` proposes it.
@@ -41,6 +46,7 @@ class KindCard:
     always_releases : whether a certificate without a release of it is incomplete.
     forecast_of : object of the sentence "Predict ..", the help of its plan.
     forecast : predicts its errors, for the planner (`tasks.forecast.Forecast`).
+    promises : statements about its results whose truth an audit counts; a tuple of `Promise`.
     artefact : makes what is stored and applied later of a `Result`; None if nothing is.
     artefact_file : file of the artefact in a study's folder, where the task has the name of its kind.
     """
@@ -57,17 +63,25 @@ class KindCard:
     parameters: Named[type[Any]] | None = None
     results: Named[Any] | None = None
     asked_as: str = ""
+    reads: str = ""
+    command: CommandCard | None = None
     columns: tuple[str, ...] = ()
     rules: Named[type[StudyRules]] = NO_RULES
     in_first_study: bool = False
     example: Mapping[str, Any] = field(default_factory=dict)
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     always_releases: bool = True
+    promises: Named[tuple[Promise, ...]] | None = None
     artefact: Named[Callable[[Any], Any]] | None = None
     artefact_file: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "asked_as", self.asked_as or self.name)
+
+    @property
+    def sentence(self) -> str:
+        """What its command does, in one sentence."""
+        return self.command.sentence if self.command else f"{self.title}."
 
     @property
     def declared(self) -> Named[type[Any]]:

@@ -76,6 +76,12 @@ class StudyRules:
         """Sentences that readers of the results have to know."""
         return ()
 
+    def rows(self, results: Given) -> float | None:
+        """Number of rows that the results are about; None where they do not tell."""
+        rows = results.get("rows")
+        counted: float | None = rows["value"] if isinstance(rows, Mapping) else rows
+        return counted
+
     # --- rows -----------------------------------------------------------------------------------------------
 
     def holds_out(self, parameters: Given) -> bool:
@@ -109,3 +115,12 @@ def same_holdout(given: Given, holdout: float, *, besides: tuple[float, ...] = (
 def missing_classes(parameters: Given) -> tuple[str, ...]:
     """The number of classes, where it is not given."""
     return () if "classes" in parameters else ("classes",)
+
+
+class HistogramRules(StudyRules):
+    """Rules of kinds whose results hold a histogram of all rows, unless they come from several classes."""
+
+    def rows(self, results: Given) -> float | None:
+        """See `StudyRules`."""
+        rows: float | None = results.get("histogram", {}).get("rows")
+        return super().rows(results) if rows is None else rows

@@ -42,7 +42,7 @@ class TrustCard:
 
 TRUST_CARDS: Catalogue[TrustCard] = Catalogue(
     "fedassay.trust_models",
-    ("fedassay.trust.standard_cards:*", "fedassay.trust.*.card"),
+    ("fedassay.trust.*_card", "fedassay.trust.*.card"),
     what="trust model",
 )
 """Every trust model that is installed."""

@@ -11,11 +11,12 @@ from typing import Any
 from fedassay.agenda import Agenda
 from fedassay.errors import UsageError
 from fedassay.protocol import Budget, Neighbours, Protection, Setting, TrustModel, Unit
+from fedassay.tasks.catalogue import DEFAULT
 from fedassay.trust import TRUST_MODELS
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NOT_KNOWN = 0
-_EVALUATION = Agenda.of("evaluate", {})
+_EVALUATION = Agenda.of(DEFAULT, {})
 
 Config = dict[str, str | int | float]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedassay.cards import Named
 from fedassay.tasks.card import KindCard
+from fedassay.tasks.command import ARTEFACT_FILE, CLASSIFIER_COLUMNS, CommandCard
 
 CALIBRATE = KindCard(
     name="calibrate",
@@ -11,6 +12,14 @@ CALIBRATE = KindCard(
     section="Calibration",
     order=30,
     purpose="does the model need a calibrator, and which? It is judged on rows that it has not seen",
+    reads="scores",
+    command=CommandCard(
+        sentence="Fit a calibrator to a part of the rows and judge it on the others, with intervals.",
+        order=12,
+        entry_point=Named("fedassay.api:calibrate"),
+        inputs=(*CLASSIFIER_COLUMNS, ARTEFACT_FILE),
+        without=("classes",),
+    ),
     columns=("score", "label"),
     task=Named("fedassay.tasks.calibration.calibrate:Calibrate"),
     parameters=Named("fedassay.tasks.calibration.parameters:CalibrateParameters"),
@@ -27,6 +36,7 @@ CALIBRATE = KindCard(
 CALIBRATE_CLASSES = KindCard(
     name="calibrate-classes",
     asked_as="calibrate",
+    reads="logits",
     title="Calibration of a classifier with several classes",
     section="Calibration",
     order=31,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from fedassay.tasks.study_rules import Given, StudyRules, missing_classes, same_holdout
+from fedassay.tasks.study_rules import Given, HistogramRules, missing_classes, same_holdout
 
 
-class CalibrationRules(StudyRules):
+class CalibrationRules(HistogramRules):
     """A calibrator is judged on held-out rows."""
 
     def holds_out(self, parameters: Given) -> bool:

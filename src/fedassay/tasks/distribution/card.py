@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from fedassay.cards import Named
 from fedassay.tasks.card import KindCard
+from fedassay.tasks.command import CommandCard, Input
+
+_VALUE = Input(name="value", sentence="Column with the numbers.", required=True)
 
 ECDF = KindCard(
     name="ecdf",
@@ -11,12 +14,27 @@ ECDF = KindCard(
     section="Distribution",
     order=60,
     purpose="the distribution of the values",
+    command=CommandCard(
+        sentence="Release the distribution function of a scalar: a curve with its band, and any quantile.",
+        order=21,
+        entry_point=Named("fedassay.api:ecdf"),
+        inputs=(
+            _VALUE,
+            Input(
+                name="label",
+                sentence="Column with labels, 0 or 1: both distributions, ROC curve and AUC in one release.",
+            ),
+        ),
+        without=("labelled",),
+        check=Named("fedassay.tasks.distribution.parameters:check_ecdf"),
+    ),
     task=Named("fedassay.tasks.distribution.ecdf:Ecdf"),
     parameters=Named("fedassay.tasks.distribution.parameters:EcdfParameters"),
     document=Named("fedassay.tasks.distribution.document:DistributionDocument"),
     results=Named("fedassay.tasks.distribution.results:DistributionResults"),
     forecast=Named("fedassay.tasks.distribution.forecast:DistributionForecast"),
     forecast_of="a distribution function: noise, band and quantile errors of each mechanism",
+    promises=Named("fedassay.tasks.distribution.promises:PROMISES"),
     columns=("value",),
     rules=Named("fedassay.tasks.distribution.study_rules:DistributionRules"),
     in_first_study=True,
@@ -29,6 +47,12 @@ QUANTILES = KindCard(
     section="Quantiles",
     order=70,
     purpose="quantiles of the values, by search",
+    command=CommandCard(
+        sentence="Search quantiles point by point, on servers that keep what clients sent: --privacy two-server.",
+        order=22,
+        entry_point=Named("fedassay.api:quantiles"),
+        inputs=(_VALUE,),
+    ),
     task=Named("fedassay.tasks.distribution.search:SearchQuantiles"),
     parameters=Named("fedassay.tasks.distribution.parameters:SearchQuantilesParameters"),
     document=Named("fedassay.tasks.distribution.document:QuantilesDocument"),
@@ -45,6 +69,15 @@ HOSMER_LEMESHOW = KindCard(
     section="Hosmer-Lemeshow test",
     order=20,
     purpose="are the probabilities right, group by group?",
+    command=CommandCard(
+        sentence="Test whether a model's probabilities are right: Hosmer-Lemeshow, with the noise in the p-value.",
+        order=23,
+        entry_point=Named("fedassay.api:hosmer_lemeshow"),
+        inputs=(
+            Input(name="score", sentence="Column with the model's probabilities, in [0, 1].", required=True),
+            Input(name="label", sentence="Column with the true labels, 0 or 1.", required=True),
+        ),
+    ),
     task=Named("fedassay.tasks.distribution.hosmer_lemeshow:HosmerLemeshow"),
     parameters=Named("fedassay.tasks.distribution.parameters:HosmerLemeshowParameters"),
     document=Named("fedassay.tasks.distribution.hosmer_lemeshow_document:HosmerLemeshowDocument"),
@@ -52,5 +85,6 @@ HOSMER_LEMESHOW = KindCard(
     forecast=Named("fedassay.tasks.distribution.forecast:GroupTestForecast"),
     forecast_of="a Hosmer-Lemeshow test: the gap in a group that can be told from none",
     columns=("score", "label"),
+    rules=Named("fedassay.tasks.distribution.study_rules:GroupTestRules"),
     variants={f"--method {method}": {"method": method} for method in ("corrected", "published")},
 )

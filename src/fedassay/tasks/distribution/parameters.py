@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from fedassay.errors import ParameterError
 from fedassay.parameters import Checked, Fraction, Interval, Stated
+from fedassay.protocol import Neighbours, Setting
 from fedassay.tasks.shared_parameters import Intervals, ScoreBins
 
 Spacing = Literal["uniform", "logarithmic", "quantile"]
@@ -101,3 +102,18 @@ def check_range(given: Mapping[str, Any]) -> None:
                 "missing; expected the range of the values, which is public and not read from the data; give `lower` "
                 "and `upper`.",
             )
+
+
+def check_ecdf(given: Mapping[str, Any], setting: Setting) -> None:
+    """Refuse a curve without a public range, and public labels where that changes nothing."""
+    check_range(given)
+    if (
+        given.get("public_labels")
+        and "label" in given
+        and setting.protection.neighbours is Neighbours.ADD_REMOVE
+    ):
+        raise ParameterError(
+            "public_labels",
+            "a row that is added or removed takes its label with it, so that this changes nothing; leave it out, or "
+            'give `neighbours="replace-one"`.',
+        )

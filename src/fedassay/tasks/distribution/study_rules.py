@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedassay.tasks.distribution.parameters import check_range
-from fedassay.tasks.study_rules import Given, RangeOf, StudyRules
+from fedassay.tasks.study_rules import Given, HistogramRules, RangeOf, StudyRules
 
 
 class DistributionRules(StudyRules):
@@ -31,3 +31,14 @@ class DistributionRules(StudyRules):
         """See `StudyRules`."""
         low, high = range_of("value")
         return {"lower": low, "upper": high}
+
+
+class GroupTestRules(HistogramRules):
+    """Rows are those of the groups where no histogram is released."""
+
+    def rows(self, results: Given) -> float | None:
+        """See `StudyRules`."""
+        groups = results["hosmer_lemeshow"].get("groups")
+        counted = sum(group["rows"] for group in groups) if isinstance(groups, list) else None
+        rows = super().rows(results)
+        return counted if rows is None else rows

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from fedassay.tasks.study_rules import Given, StudyRules, missing_classes
+from fedassay.tasks.study_rules import Given, HistogramRules, StudyRules, missing_classes
 
 
-class EvaluationRules(StudyRules):
+class EvaluationRules(HistogramRules):
     """A second model is compared with where there is a column of its scores."""
 
     implied_names: ClassVar[tuple[str, ...]] = ("versus",)

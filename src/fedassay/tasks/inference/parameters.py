@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from fedassay.errors import ParameterError
 from fedassay.parameters import INTERNAL, Interval, Listed
+from fedassay.protocol import Setting
 from fedassay.tasks.shared_parameters import Intervals, Participation
 
 Model = Literal["linear", "logistic"]
@@ -64,3 +66,17 @@ class InferParameters(Participation, Intervals):
     seed: int | None = field(default=0, metadata=INTERNAL)
     """Seed of the order in which clients go through their rows, which is public."""
     state: Mapping[str, Any] | None = field(default=None, repr=False, metadata=INTERNAL)
+
+
+def check_state(given: Mapping[str, Any], setting: Setting) -> None:
+    """Refuse a state where nothing can be taken up again."""
+    if "state" not in given:
+        return
+    if given.get("method") == "newton":
+        raise ParameterError(
+            "state", "newton keeps none, it looks at all rows at once; leave one of them out."
+        )
+    if setting.trust.private:
+        raise ParameterError(
+            "state", f"rounds under {setting.trust.name} cannot be taken up again; leave it out."
+        )

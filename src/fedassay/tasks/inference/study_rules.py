@@ -31,6 +31,11 @@ class RegressionRules(StudyRules):
         # A single name may stand for a column of lists, or for numbered columns.
         return implied if len(names) < 2 else {**implied, "features": names}
 
+    def rows(self, results: Given) -> float | None:
+        """See `StudyRules`."""
+        rows: float | None = results["fit"]["rows"]
+        return rows
+
     def looked_up(self, parameters: Given) -> tuple[str, ...]:
         """See `StudyRules`."""
         return () if "features" in parameters else ("features",)
