@@ -24,7 +24,7 @@ from fedassay.crypto.field61 import PRIME, Elements, P
 
 _COLUMNS_AT_ONCE = 1 << 12
 _HALF = 32
-"""Bits of half a word."""
+"""Bits of half a word, in which values are multiplied."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Packing:
     --------
     >>> packing = Packing(members=4, threshold=2, packed=1)
     >>> pads = np.arange(8, dtype=np.uint64).reshape(4, 2)
-    >>> corrections = packing.corrections(np.array([10, -20]), pads)
+    >>> corrections = packing.corrections(packing.rows(np.array([10, -20])), pads)
     >>> shares = dict(enumerate(packing.shares(pads, corrections)))
     >>> packing.read(packing.open({j: shares[j] for j in (0, 2, 3)}), 2)
     array([ 10, -20])
@@ -50,27 +50,27 @@ class Packing:
         """How many shares open a column."""
         return self.threshold + self.packed
 
+    @property
+    def corrected(self) -> int:
+        """How many members have a correction."""
+        return self.members - self.threshold
+
     def columns(self, length: int) -> int:
         """The columns of a vector: what a pad, a share and an answer have elements."""
         return -(-length // self.packed)
 
-    def corrections(self, vector: NDArray[np.int64], pads: Elements) -> Elements:
-        """What a client publishes for the members t + 1..k: their shares of the vector, less their pads (k × columns).
-
-        Entries must be below 2^60 in absolute value; a negative one is its residue.
-        """
-        entries = np.zeros(self.packed * pads.shape[1], np.int64)
+    def rows(self, vector: NDArray[np.int64]) -> Elements:
+        """The vector cut into columns of l entries, which must be below 2^60 in absolute value: their residues."""
+        entries = np.zeros(self.packed * self.columns(len(vector)), np.int64)
         entries[: len(vector)] = vector
-        columns = entries.reshape(self.packed, -1)
-        weights, found = self._completing, np.empty((self.members - self.threshold, pads.shape[1]), np.uint64)
-        # Some columns at a time, so that what is in between stays in a core's cache.
-        for start in range(0, pads.shape[1], _COLUMNS_AT_ONCE):
-            part = slice(start, start + _COLUMNS_AT_ONCE)
-            column, pad = columns[:, part], pads[:, part]
-            known = [(column + (column >> 63 & PRIME)).view(np.uint64), pad[: self.threshold]]
-            shares = _product(weights, np.concatenate(known))
-            found[:, part] = field61.reduce(shares + (P - pad[self.threshold :]))
-        return found
+        entries += entries >> 63 & PRIME
+        return entries.view(np.uint64).reshape(self.packed, -1)
+
+    def corrections(self, rows: Elements, pads: Elements) -> Elements:
+        """What a client publishes for the members t + 1..k: their shares of its rows, less their pads (k × columns)."""
+        shares = _product(self._completing, rows, pads[: self.threshold])
+        shares += P - pads[self.threshold :]
+        return field61.reduce(shares)
 
     def shares(self, pads: Elements, corrections: Elements) -> Elements:
         """The members' shares, from (sums of) their pads and (the sum of) the corrections."""
@@ -119,16 +119,14 @@ class Packing:
 
 
 class Weights(NamedTuple):
-    """A matrix modulo p, cut into signed limbs so that products with cut values are exact as floats.
+    """A matrix modulo p, cut into signed limbs of `bits` bits: products with halves of values are exact as floats.
 
-    `limbs` has the rows of limb 0, then those of limb 1, and so on; a limb has `weight_bits` bits, and values are
-    multiplied in limbs of `value_bits` bits.
+    `limbs` has the rows of the lowest limb, then those of the next one, and so on.
     """
 
     limbs: NDArray[np.float64]
     rows: int
-    weight_bits: int
-    value_bits: int
+    bits: int
 
 
 @lru_cache(maxsize=64)
@@ -155,68 +153,42 @@ def interpolation(known: tuple[int, ...], targets: tuple[int, ...]) -> Weights:
 
 
 def product(weights: Weights, values: Elements) -> Elements:
-    """The matrix product of weights and values (n × columns), reduced.
-
-    Exact: a limb of a weight is at most 2^(w−1) in absolute value, a limb of a value below 2^v, and n products of them
-    add up to at most 2^53 (`_cut` chooses w so). Limb i of a weight times limb j of a value counts 2^(w·i + v·j), which
-    modulo p is a rotation.
-    """
+    """The matrix product of weights and values (n × columns), reduced."""
     result = np.empty((weights.rows, values.shape[1]), np.uint64)
     for start in range(0, values.shape[1], _COLUMNS_AT_ONCE):
         part = slice(start, start + _COLUMNS_AT_ONCE)
-        result[:, part] = _product(weights, values[:, part])
+        result[:, part] = field61.reduce(_product(weights, values[:, part]))
     return result
 
 
-def _product(weights: Weights, values: Elements) -> Elements:
-    v, w = weights.value_bits, weights.weight_bits
-    total = np.zeros((weights.rows, values.shape[1]), np.uint64)
-    mask, waiting = np.uint64((1 << v) - 1), 0
-    if v == _HALF:  # the limbs lie side by side in memory already
-        halves = (weights.limbs @ values.view("<u4").astype(np.float64)).astype(np.int64)
-    for j in range(-(-61 // v)):
-        if v == _HALF:
-            signed = halves[:, j::2]
-        else:
-            limb = ((values >> np.uint64(v * j)) & mask).astype(np.float64)
-            signed = (weights.limbs @ limb).astype(np.int64)
-        for i in range(len(weights.limbs) // weights.rows):
-            part = signed[i * weights.rows : (i + 1) * weights.rows]
-            total += _rotated((part + (part >> 63 & PRIME)).view(np.uint64), v * j + w * i)
-            waiting += 1
-            if waiting == 6:  # with the folded sum, seven numbers of little more than p fit into a word
-                total, waiting = field61.fold(total), 0
-    return field61.reduce(total)
+def _product(weights: Weights, *values: Elements) -> Elements:
+    """The product with all values, one below the other; below 2^63 and not reduced.
 
-
-def _rotated(words: Elements, exponent: int) -> Elements:
-    """The product with 2^exponent, not reduced, for words of at most p."""
-    left = np.uint64(exponent % 61)
-    return words if not left else ((words << left) & P) + (words >> (np.uint64(61) - left))
+    Exact: a limb of a weight is at most 2^(w−1) in absolute value, half of a value below 2^32, and n products of them
+    add up to at most 2^53 (`_cut` chooses w so). Upper halves count 2^32, so that what lies above the lower 29 bits of
+    their sum counts 2^61 ≡ 1. Limbs are put together from the highest: a product with 2^w is a rotation.
+    """
+    halves = np.concatenate([part.view("<u4") for part in values], dtype=np.float64, casting="unsafe")
+    sums = (weights.limbs @ halves).astype(np.int64).reshape(-1, weights.rows, halves.shape[1])
+    lower, upper = sums[..., ::2], sums[..., 1::2]
+    words = upper << _HALF
+    words &= PRIME
+    words += upper >> 61 - _HALF
+    words += lower
+    words += PRIME  # the sums may be negative
+    highest, *others = words.view(np.uint64)[::-1]
+    left, right = np.uint64(weights.bits), np.uint64(61 - weights.bits)
+    for limb in others:
+        highest = (highest << left & P) + (highest >> right) + limb
+    return highest
 
 
 def _cut(matrix: list[list[int]]) -> Weights:
-    """The matrix in limbs: those sizes of limbs that need the fewest products."""
-    largest = max(abs(weight) for row in matrix for weight in row)
-    columns = len(matrix[0])
-    choices = []
-    for value_bits in (_HALF, 21, 16):
-        weight_bits = 54 - value_bits - max(1, (columns - 1).bit_length())
-        count = 1
-        while largest >= 1 << (weight_bits * count - 1):
-            count += 1
-        of_values = -(-61 // value_bits)
-        choices.append((count * of_values, of_values, count, weight_bits, value_bits))
-    _, _, count, weight_bits, value_bits = min(
-        choices
-    )  # of equal ones, that which cuts values into fewer limbs
-    half, limbs = 1 << (weight_bits - 1), np.zeros((count, len(matrix), columns))
-    for r, row in enumerate(matrix):
-        for c, weight in enumerate(row):
-            left = weight
-            for i in range(count):
-                low = ((left + half) & (2 * half - 1)) - half if i < count - 1 else left
-                limbs[i, r, c] = low
-                left = (left - low) >> weight_bits
-            assert left == 0
-    return Weights(limbs.reshape(-1, columns), len(matrix), weight_bits, value_bits)
+    """The matrix in as few limbs as its largest weight needs."""
+    bits = 54 - _HALF - max(1, (len(matrix[0]) - 1).bit_length())
+    half, left, limbs = 1 << (bits - 1), np.array(matrix, object), []
+    while left.any():
+        limb = (left + half) % (2 * half) - half
+        limbs.append(limb.astype(np.float64))
+        left = (left - limb) >> bits
+    return Weights(np.concatenate(limbs), len(matrix), bits)

@@ -27,7 +27,7 @@ from fedassay import wire
 from fedassay.crypto import field61
 from fedassay.crypto.field61 import Elements
 from fedassay.crypto.keys import KeyPair, Secret, is_usable
-from fedassay.crypto.pads import PAD_KEY_BYTES, pad
+from fedassay.crypto.pads import PAD_KEY_BYTES, expand, pad, total
 from fedassay.crypto.prekeys import Prekey
 from fedassay.errors import ParameterError, ProtocolError, TooFewClients, UnsupportedQuery, UsageError
 from fedassay.privacy.randomness import SecureRandomness
@@ -178,8 +178,7 @@ class OneShot(OneShotParameters):
         found = self.sizes(
             len(exchange.cohort), roster=exchange.plans[0].setting.clients, members=len(exchange.prekeys)
         )
-        rows = found.members - found.threshold
-        size = (1 << 16) + 8 * rows * found.packing.columns(length)
+        size = (1 << 16) + 8 * found.packing.corrected * found.packing.columns(length)
         if size > wire.LARGEST_MESSAGE:
             raise UnsupportedQuery(
                 f"secure sum of {length:,} numbers: each client would send {size:,} bytes, expected at most "
@@ -237,10 +236,16 @@ class OneShot(OneShotParameters):
         """Leg 0. Measure, and send the corrections under pads that nothing here can make again."""
         name, own = request.recipient, KeyPair.draw(randomness)
         vector = self.contribution(request.plans, measure, terms.sizes, randomness)
-        pads = np.empty((len(terms.members), terms.columns), np.uint64)
-        for place, (member, prekey) in enumerate(terms.members):
-            pads[place] = pad(_pad_key(own, prekey.public, terms, name, member, own.public), terms.columns)
-        corrections = terms.sizes.packing.corrections(vector, pads)
+        keys = [
+            _pad_key(own, prekey.public, terms, name, member, own.public) for member, prekey in terms.members
+        ]
+        packing = terms.sizes.packing
+        rows, corrections = packing.rows(vector), np.empty((packing.corrected, terms.columns), np.uint64)
+
+        def correct(part: slice, pads: Elements) -> None:
+            corrections[:, part] = packing.corrections(rows[:, part], pads)
+
+        expand(keys, terms.columns, correct)
         words = terms.spoken(name, own.public, messages.digest_of(corrections))
         signature = b"" if request.credentials is None else request.credentials.sign(messages.SPOKEN, words)
         return {"public": own.public, "corrections": corrections, "signature": signature}
@@ -254,11 +259,11 @@ class OneShot(OneShotParameters):
         named = messages.told_set(request, terms)
 
         def compute(own: KeyPair) -> bytes:
-            keys = (
+            keys = [
                 _pad_key(own, spoken.public, terms, client, name, spoken.public)
                 for client, spoken in named.clients.items()
-            )
-            answer = _sum(pad(key, terms.columns) for key in keys)
+            ]
+            answer = total(keys, terms.columns)
             words = terms.answered(tuple(named.clients), named.digest)
             credentials = request.credentials
             signature = b"" if credentials is None else credentials.sign(messages.ANSWERED, words)
@@ -296,9 +301,9 @@ class OneShot(OneShotParameters):
         named = NamedSet.of(terms, {name: Spoken(**reply) for name, reply in replies.items()})
         message = {**message, "named": named.to_message(terms)}
         replies = yield Round(requests=dict.fromkeys(dict(terms.members), message))
-        total, opening = self._open(terms, named, heard.corrections, replies, exchange)
+        opened, opening = self._open(terms, named, heard.corrections, replies, exchange)
         lengths = [plan.query.of.length for plan in exchange.plans]
-        pieces = np.split(total, list(accumulate(lengths))[:-1])
+        pieces = np.split(opened, list(accumulate(lengths))[:-1])
         count = len(named.clients)
         return tuple(
             Released(value=piece, noise=NO_NOISE, clients=count, opening=opening) for piece in pieces
@@ -373,10 +378,9 @@ class _Heard:
     """The coordinator's ear in leg 0: checks a message as members will, and keeps a running sum of the corrections."""
 
     def __init__(self, terms: Terms, exchange: Exchange) -> None:
-        rows = terms.sizes.members - terms.sizes.threshold
         self._terms = terms
         self._credentials = exchange.credentials
-        self._sum = np.zeros((rows, terms.columns), np.uint64)
+        self._sum = np.zeros((terms.sizes.packing.corrected, terms.columns), np.uint64)
         self._added = 0
         self._publics: set[bytes] = set()
 
@@ -425,16 +429,6 @@ def _pad_key(own: KeyPair, other: bytes, terms: Terms, client: str, member: str,
     """The key of the pad between a client and a member; both compute the same."""
     info = terms.pad_info(client, member, public)
     return own.agree(other, salt=terms.session, info=info, length=PAD_KEY_BYTES)
-
-
-def _sum(pads: Any) -> Elements:
-    total: Elements | None = None
-    for count, one in enumerate(pads, start=1):
-        total = one if total is None else total + one
-        if count % _UNFOLDED == 0:
-            total = field61.fold(total)
-    assert total is not None
-    return field61.reduce(total)
 
 
 def measured(plans: Sequence[Plan], measure: Measure) -> Vector:

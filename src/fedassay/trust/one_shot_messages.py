@@ -158,7 +158,7 @@ def keys_of(names: Iterable[str], credentials: Credentials | None) -> dict[str, 
 
 def digest_of_keys(keys: Mapping[str, bytes]) -> bytes:
     """The digest of pinned keys that the terms hold, so that all sites must have pinned the same."""
-    return _digest("roster", [[name, keys[name]] for name in sorted(keys)]) if keys else b""
+    return _digest("roster", [*map(list, sorted(keys.items()))]) if keys else b""
 
 
 def _digest(what: str, items: list[Any]) -> bytes:
@@ -183,7 +183,7 @@ def told(request: Request, *, more: frozenset[str] = frozenset()) -> Told:
     require(message.keys() == {"cohort", "members", "deadline"} | more, "the message has other fields.")
     cohort, members, deadline = message["cohort"], message["members"], message["deadline"]
     require(type(deadline) is int and 0 <= deadline < 2**63, "the deadline is no time.")
-    require(isinstance(cohort, list) and all(isinstance(n, str) for n in cohort), "the cohort is no list.")
+    require(isinstance(cohort, list) and {*map(type, cohort)} <= {str}, "the cohort is no list.")
     require(cohort == sorted(set(cohort)), "the cohort's names are not in order, each once.")
     require(
         len(cohort) == request.cohort, f"got {len(cohort)} clients, expected {request.cohort} as was said."
@@ -320,9 +320,9 @@ def read_spoken(reply: object, terms: Terms) -> tuple[Spoken, Elements] | None:
     """A client's message and its corrections; None if it is not exactly of the expected form."""
     if not isinstance(reply, dict) or reply.keys() != {"public", "corrections", "signature"}:
         return None
-    rows = terms.sizes.members - terms.sizes.threshold
+    shape = (terms.sizes.packing.corrected, terms.columns)
     try:
-        corrections = require_reduced(reply["corrections"], shape=(rows, terms.columns), what="corrections")
+        corrections = require_reduced(reply["corrections"], shape=shape, what="corrections")
     except FedassayError:
         return None
     spoken = Spoken(reply["public"], digest_of(corrections), reply["signature"])
