@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -132,18 +133,10 @@ class Weights(NamedTuple):
 @lru_cache(maxsize=64)
 def interpolation(known: tuple[int, ...], targets: tuple[int, ...]) -> Weights:
     """The Lagrange weights that give a polynomial's values at `targets` from those at as many points as it needs."""
-    denominators = []
-    for point in known:
-        denominator = 1
-        for other in known:
-            if other != point:
-                denominator = denominator * (point - other) % PRIME
-        denominators.append(denominator)
+    denominators = [prod(point - other for other in known if other != point) % PRIME for point in known]
     matrix = []
     for target in targets:
-        full = 1
-        for point in known:
-            full = full * (target - point) % PRIME
+        full = prod(target - point for point in known) % PRIME
         row = [
             full * pow((target - point) * denominator, -1, PRIME) % PRIME
             for point, denominator in zip(known, denominators, strict=True)

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.errors import UsageError
 from fedassay.privacy import accounting
 from fedassay.protocol import (
     Exchange,
@@ -40,20 +40,17 @@ from fedassay.protocol import (
     Replies,
     Round,
     Setting,
-    Sum,
-    TrustModel,
     Vector,
 )
 from fedassay.trust.local_noise import spread
 from fedassay.trust.one_shot import OneShot, measured
 from fedassay.trust.one_shot_messages import require
 from fedassay.trust.one_shot_sizes import Sizes
-from fedassay.trust.one_shot_words import attendance, described
-from fedassay.trust.words import exactly, protected, refuse_points
+from fedassay.trust.words import exactly, protected
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistributedDP(OneShot, TrustModel):
+class DistributedDP(OneShot):
     """Sums under pads whose noise the clients add together; no server is trusted with it.
 
     Guarantee: what the server and up to ⌈collusion·N⌉ of the N sites learn together is (epsilon, delta)-differentially
@@ -87,12 +84,7 @@ class DistributedDP(OneShot, TrustModel):
         `Plan.noise` is what a total over all clients would carry. `setting.clients` of 0 stands for a number
         that is not known yet.
         """
-        refuse_points(query)
-        if not isinstance(query, Sum):
-            raise UnsupportedQuery(
-                f"{type(query).__name__} of {query.of.name}: a secure sum hides who sent what, so it cannot "
-                "return one answer per client; use plain or local-dp."
-            )
+        self.require_sum(query)
         if setting.budget is None:
             raise UsageError(
                 "distributed-dp: got no privacy budget, expected one; give `epsilon` (and `delta`)."
@@ -132,17 +124,9 @@ class DistributedDP(OneShot, TrustModel):
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
         """The secure sum; what it opens carries the survivors' noise."""
         totals = yield from super().exchange(exchange, randomness)
+        honest = self.sizes_of(exchange).honest
         return tuple(
-            replace(
-                total,
-                noise=self._noise(
-                    plan.noise,
-                    honest=self.sizes(
-                        len(exchange.cohort), roster=plan.setting.clients, members=len(exchange.prekeys)
-                    ).honest,
-                    survivors=total.clients,
-                ),
-            )
+            replace(total, noise=self._noise(plan.noise, honest=honest, survivors=total.clients))
             for plan, total in zip(exchange.plans, totals, strict=True)
         )
 
@@ -182,10 +166,6 @@ class DistributedDP(OneShot, TrustModel):
             f"What the server learns, and what is published, is differentially private for "
             f"{protected(setting.protection)}, with epsilon = {exactly(budget.epsilon)} and delta = "
             f"{exactly(budget.delta)}. No server is trusted with exact numbers: each client adds a share of the "
-            f"noise under the pads of a secure sum, of which only the noisy total is opened. {described(self, setting)}"
-            "Who took part is public. A client that lies about its own values is not detected."
+            f"noise under the pads of a secure sum, of which only the noisy total is opened. "
+            f"{self.described(setting.clients)}Who took part is public. A client that lies about its own values is not detected."
         )
-
-    def attendance(self, clients: int) -> str:
-        """See `TrustModel`."""
-        return attendance(self, clients)

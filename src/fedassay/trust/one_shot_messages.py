@@ -17,10 +17,11 @@ import numpy as np
 
 from fedassay import wire
 from fedassay.crypto.field61 import Elements, require_reduced
-from fedassay.crypto.keys import KEY_BYTES, context
+from fedassay.crypto.keys import KEY_BYTES, KeyPair, Secret, context
+from fedassay.crypto.pads import PAD_KEY_BYTES
 from fedassay.crypto.prekeys import Prekey
 from fedassay.errors import FedassayError, ProtocolError
-from fedassay.protocol import COORDINATOR, SECOND_SERVER, Credentials, Message, Plan, Request, TrustModel
+from fedassay.protocol import COORDINATOR, SECOND_SERVER, Credentials, Exchange, Message, Request, TrustModel
 from fedassay.trust.one_shot_sizes import Sizes, colluders_of
 from fedassay.trust.question import canonical, question
 
@@ -66,53 +67,29 @@ class Terms:
     sizes: Sizes
 
     @classmethod
-    def of(
-        cls,
-        trust: TrustModel,
-        *,
-        exchange: bytes,
-        plans: Sequence[Plan],
-        cohort: Sequence[str],
-        members: Sequence[tuple[str, Prekey]],
-        deadline: int,
-        asker: str,
-        credentials: Credentials | None,
-        sizes: Sizes,
-    ) -> Terms:
+    def of(cls, trust: TrustModel, exchange: Exchange, sizes: Sizes) -> Terms:
         """The terms of an exchange, as its coordinator and each client make them alike."""
         public = {field.name: getattr(trust, field.name) for field in fields(cast(Any, trust))}
         return cls(
-            exchange=exchange,
-            question=question(plans),
+            exchange=exchange.id,
+            question=question(exchange.plans),
             trust=canonical([trust.name, public]),
-            noise=tuple(plan.noise.law for plan in plans),
-            length=sum(plan.query.of.length for plan in plans),
-            cohort=tuple(sorted(cohort)),
-            members=tuple(members),
-            deadline=deadline,
-            asker=asker,
-            roster=digest_of_keys(keys_of([*cohort, *(name for name, _ in members)], credentials)),
+            noise=tuple(plan.noise.law for plan in exchange.plans),
+            length=sum(plan.query.of.length for plan in exchange.plans),
+            cohort=tuple(sorted(exchange.cohort)),
+            members=tuple((name, Prekey.unpacked(prekey)) for name, prekey in exchange.prekeys.items()),
+            deadline=exchange.deadline,
+            asker=exchange.asker,
+            roster=digest_of_keys(keys_of([*exchange.cohort, *exchange.prekeys], exchange.credentials)),
             sizes=sizes,
         )
 
     @cached_property
     def agreed(self) -> bytes:
         """All of it, as bytes."""
-        agreed = {
-            "version": _VERSION,
-            "exchange": self.exchange,
-            "question": self.question,
-            "trust": self.trust,
-            "noise": list(self.noise),
-            "length": self.length,
-            "cohort": list(self.cohort),
-            "members": self._members,
-            "deadline": self.deadline,
-            "asker": self.asker,
-            "roster": self.roster,
-            "sizes": [getattr(self.sizes, field.name) for field in fields(self.sizes)],
-        }
-        return wire.encode(agreed)
+        agreed = {field.name: getattr(self, field.name) for field in fields(self)}
+        sizes = [getattr(self.sizes, field.name) for field in fields(self.sizes)]
+        return wire.encode({"version": _VERSION, **agreed, "members": self._members, "sizes": sizes})
 
     @cached_property
     def session(self) -> bytes:
@@ -132,9 +109,11 @@ class Terms:
     def _members(self) -> list[list[Any]]:
         return [[name, prekey.packed()] for name, prekey in self.members]
 
-    def pad_info(self, client: str, member: str, public: bytes) -> bytes:
-        """What the key of a pad is bound to, besides the session."""
-        return context("pad", client, member, public)
+    def pad_key(self, own: KeyPair, other: bytes, parties: tuple[str, str, bytes]) -> Secret:
+        """The key of the pad between a client and a member, as both compute it, bound to the session and to these
+        parties: the client, the member, and the client's public key.
+        """
+        return own.agree(other, salt=self.session, info=context("pad", *parties), length=PAD_KEY_BYTES)
 
     def spoken(self, client: str, public: bytes, digest: bytes) -> bytes:
         """What a client signs: these are my key and my corrections."""
@@ -169,16 +148,8 @@ def _digest(what: str, items: list[Any]) -> bytes:
 # --- what parties are told ----------------------------------------------------------------------------------
 
 
-class Told(NamedTuple):
-    """The content of a request, well formed but not judged."""
-
-    cohort: tuple[str, ...]
-    members: tuple[tuple[str, Prekey], ...]
-    deadline: int
-
-
-def told(request: Request, *, more: frozenset[str] = frozenset()) -> Told:
-    """The terms in a request that has these fields and `more`: names in order, each once, all of them sites."""
+def told(request: Request, *, more: frozenset[str] = frozenset()) -> Exchange:
+    """The exchange in a request that has these fields and `more`: names in order, each once, all of them sites."""
     message = request.message
     require(message.keys() == {"cohort", "members", "deadline"} | more, "the message has other fields.")
     cohort, members, deadline = message["cohort"], message["members"], message["deadline"]
@@ -190,49 +161,52 @@ def told(request: Request, *, more: frozenset[str] = frozenset()) -> Told:
     )
     pairs: list[Any] = members if isinstance(members, list) else [None]
     require(all(isinstance(p, list) and len(p) == 2 and isinstance(p[0], str) for p in pairs), "no members.")
-    prekeys = tuple((name, Prekey.unpacked(statement)) for name, statement in pairs)
-    names = {name for name, _ in prekeys}
-    require(
-        len(names) == len(prekeys) == len({prekey.public for _, prekey in prekeys}),
-        "a member or a prekey is named twice.",
-    )
+    names, publics = {name for name, _ in pairs}, {Prekey.unpacked(prekey).public for _, prekey in pairs}
+    require(len(names) == len(pairs) == len(publics), "a member or a prekey is named twice.")
     # The second server holds no rows, and the coordinator is a party of its own: with either, two would pass for three.
     require(
         not {COORDINATOR, SECOND_SERVER} & {*cohort, *names}, "the cohort holds a name that is no site's."
     )
-    return Told(tuple(cohort), prekeys, deadline)
+    require(
+        request.credentials is None or request.credentials.sites.keys() >= {*cohort, *names},
+        "it names a client whose key is not pinned here.",
+    )
+    return Exchange(
+        id=request.exchange,
+        plans=request.plans,
+        cohort=tuple(cohort),
+        prekeys=dict(pairs),
+        deadline=deadline,
+        asker=request.asker,
+        credentials=request.credentials,
+    )
 
 
-def require_pinned(found: Told, request: Request, sizes: Sizes, *, collusion: float, whole: bool) -> None:
-    """Believe only parties that this site has pinned, and count colluders over all of those.
+def require_pinned(terms: Terms, request: Request, *, collusion: float, whole: bool) -> None:
+    """Believe only what parties have signed that this site has pinned, and count colluders over all of those.
 
     `whole` says that the cohort must be the whole roster: rules about other sets of clients hold only where every
     honest site has seen all of them.
     """
     credentials, N = request.credentials, request.plans[0].setting.clients
     if credentials is None:
-        require(not whole or len(found.cohort) == N, "the cohort is not the whole roster, as was agreed.")
+        require(not whole or len(terms.cohort) == N, "the cohort is not the whole roster, as was agreed.")
         return
-    sites = credentials.sites
     require(
-        sites.keys() >= {*found.cohort, *dict(found.members)},
-        "it names a client whose key is not pinned here.",
-    )
-    require(
-        colluders_of(credentials.pinned, collusion) <= sizes.colluders,
+        colluders_of(credentials.pinned, collusion) <= terms.sizes.colluders,
         f"colluders are counted over {N:,} sites, expected the {credentials.pinned:,} of this site's roster; use a "
         "site's file with the roster of this study alone.",
     )
     require(
-        not whole or len(found.cohort) == credentials.pinned, "the cohort is not this site's whole roster."
+        not whole or len(terms.cohort) == credentials.pinned, "the cohort is not this site's whole roster."
     )
-    for name, prekey in found.members:
+    for name, prekey in terms.members:
         require(
             prekey.is_of(name, coordinator=request.asker, credentials=credentials),
             f"the prekey of {name!r} is not signed by the key that is pinned for it.",
         )
     assert request.membership is not None
-    request.membership.require_fresh(found.members, until=found.deadline)
+    request.membership.require_fresh(terms.members, until=terms.deadline)
 
 
 class Spoken(NamedTuple):
@@ -301,11 +275,15 @@ def _is_spoken(public: object, digest: object, signature: object) -> bool:
     return (
         isinstance(public, bytes)
         and isinstance(digest, bytes)
-        and isinstance(signature, bytes)
         and len(public) == KEY_BYTES
         and len(digest) == DIGEST_BYTES
-        and len(signature) in (0, SIGNATURE_BYTES)
+        and _is_signature(signature)
     )
+
+
+def _is_signature(signature: object) -> bool:
+    """Whether it has the form of a signature, or of none, as in a simulation."""
+    return isinstance(signature, bytes) and len(signature) in (0, SIGNATURE_BYTES)
 
 
 # --- what the coordinator reads -------------------------------------------------------------------------------
@@ -318,26 +296,26 @@ def digest_of(corrections: Elements) -> bytes:
 
 def read_spoken(reply: object, terms: Terms) -> tuple[Spoken, Elements] | None:
     """A client's message and its corrections; None if it is not exactly of the expected form."""
-    if not isinstance(reply, dict) or reply.keys() != {"public", "corrections", "signature"}:
-        return None
     shape = (terms.sizes.packing.corrected, terms.columns)
-    try:
-        corrections = require_reduced(reply["corrections"], shape=shape, what="corrections")
-    except FedassayError:
+    if (corrections := _read(reply, "corrections", shape, {"public", "signature"})) is None:
         return None
-    spoken = Spoken(reply["public"], digest_of(corrections), reply["signature"])
+    spoken = Spoken(reply["public"], digest_of(corrections), reply["signature"])  # type: ignore[index]
     return (spoken, corrections) if _is_spoken(*spoken) else None
 
 
 def read_answer(reply: object, terms: Terms) -> tuple[Elements, bytes] | None:
     """A member's answer and its signature; None if it is not exactly of the expected form."""
-    if not isinstance(reply, dict) or reply.keys() != {"answer", "signature"}:
+    if (answer := _read(reply, "answer", (terms.columns,), {"signature"})) is None:
+        return None
+    signature = reply["signature"]  # type: ignore[index]
+    return (answer, signature) if _is_signature(signature) else None
+
+
+def _read(reply: object, what: str, shape: tuple[int, ...], others: set[str]) -> Elements | None:
+    """The array in a reply that has it and these other fields."""
+    if not isinstance(reply, dict) or reply.keys() != {what, *others}:
         return None
     try:
-        answer = require_reduced(reply["answer"], shape=(terms.columns,), what="answer")
+        return require_reduced(reply[what], shape=shape, what=what)
     except FedassayError:
         return None
-    signature = reply["signature"]
-    if not isinstance(signature, bytes) or len(signature) not in (0, SIGNATURE_BYTES):
-        return None
-    return answer, signature
