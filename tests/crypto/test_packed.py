@@ -33,7 +33,8 @@ def shared(packing: Packing, length: int, seed: int) -> tuple[np.ndarray, np.nda
     generator = np.random.default_rng(seed)
     vector = generator.integers(-(2**60) + 1, 2**60, size=length)
     pads = generator.integers(0, PRIME, size=(packing.members, packing.columns(length)), dtype=np.uint64)
-    return vector, packing.shares(pads, packing.corrections(packing.rows(vector), pads))
+    corrections = packing.corrections(packing.rows(vector), pads)
+    return vector, np.stack([packing.share(j, one, corrections) for j, one in enumerate(pads)])
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -142,7 +143,7 @@ def test_vectors_longer_than_what_is_computed_at_once(size: tuple[int, int, int]
     one = packing.columns(length) - 2
     alone = packing.corrections(rows[:, one, None], pads[:, one, None])
     assert corrections[:, one].tolist() == alone[:, 0].tolist()
-    shares = dict(enumerate(packing.shares(pads, corrections)))
+    shares = {j: packing.share(j, one, corrections) for j, one in enumerate(pads)}
     assert packing.consistent(shares, pad(Secret(bytes(32)), packing.columns(length)))
     opened = packing.open({j: shares[j] for j in range(members - packing.needed, members)})
     assert (packing.read(opened, length) == vector).all()

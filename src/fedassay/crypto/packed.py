@@ -37,8 +37,8 @@ class Packing:
     >>> packing = Packing(members=4, threshold=2, packed=1)
     >>> pads = np.arange(8, dtype=np.uint64).reshape(4, 2)
     >>> corrections = packing.corrections(packing.rows(np.array([10, -20])), pads)
-    >>> shares = dict(enumerate(packing.shares(pads, corrections)))
-    >>> packing.read(packing.open({j: shares[j] for j in (0, 2, 3)}), 2)
+    >>> shares = {j: packing.share(j, pads[j], corrections) for j in (0, 2, 3)}
+    >>> packing.read(packing.open(shares), 2)
     array([ 10, -20])
     """
 
@@ -73,9 +73,9 @@ class Packing:
         shares += P - pads[self.threshold :]
         return field61.reduce(shares)
 
-    def shares(self, pads: Elements, corrections: Elements) -> Elements:
-        """The members' shares, from (sums of) their pads and (the sum of) the corrections."""
-        return np.concatenate([pads[: self.threshold], field61.add(pads[self.threshold :], corrections)])
+    def share(self, place: int, pads: Elements, corrections: Elements) -> Elements:
+        """The share of the member at this place from 0, from (the sum of) its pads and (that of) all corrections."""
+        return pads if place < self.threshold else field61.add(pads, corrections[place - self.threshold])
 
     def open(self, shares: Mapping[int, Elements]) -> Elements:
         """The entries, one row for each place in a column, from the shares of any r members, by place from 0."""
@@ -92,20 +92,17 @@ class Packing:
         compressed to its inner product with it. With exactly r shares there is nothing to check.
         """
         places = sorted(shares)
-        compressed = {j: field61.sums(field61.multiply(key_of_check, shares[j]))[None] for j in places}
-        known, rest = places[: self.needed], places[self.needed :]
-        if not rest:
+        points = tuple(map(self._point, places))
+        if len(points) == self.needed:
             return True
-        weights = interpolation(tuple(map(self._point, known)), tuple(map(self._point, rest)))
-        expected = product(weights, np.stack([compressed[j] for j in known]))
-        return bool((expected == np.stack([compressed[j] for j in rest])).all())
+        compressed = np.array([[field61.sums(field61.multiply(key_of_check, shares[j]))] for j in places])
+        weights = interpolation(points[: self.needed], points[self.needed :])
+        return bool((product(weights, compressed[: self.needed]) == compressed[self.needed :]).all())
 
     def read(self, entries: Elements, length: int) -> NDArray[np.int64]:
         """The opened entries as signed numbers, one behind the other."""
-        flat = entries.reshape(-1)[:length]
-        signed = flat.astype(np.int64)
-        signed[flat > P // np.uint64(2)] -= PRIME
-        return signed
+        flat = entries.reshape(-1)[:length].astype(np.int64)
+        return np.where(flat > PRIME // 2, flat - PRIME, flat)
 
     @property
     def _completing(self) -> Weights:
@@ -142,7 +139,13 @@ def interpolation(known: tuple[int, ...], targets: tuple[int, ...]) -> Weights:
             for point, denominator in zip(known, denominators, strict=True)
         ]
         matrix.append([weight - PRIME if weight > PRIME // 2 else weight for weight in row])
-    return _cut(matrix)
+    bits = 54 - _HALF - max(1, (len(known) - 1).bit_length())
+    half, left, limbs = 1 << (bits - 1), np.array(matrix, object), []
+    while left.any():
+        limb = (left + half) % (2 * half) - half
+        limbs.append(limb.astype(np.float64))
+        left = (left - limb) >> bits
+    return Weights(np.concatenate(limbs), len(targets), bits)
 
 
 def product(weights: Weights, values: Elements) -> Elements:
@@ -158,8 +161,8 @@ def _product(weights: Weights, *values: Elements) -> Elements:
     """The product with all values, one below the other; below 2^63 and not reduced.
 
     Exact: a limb of a weight is at most 2^(w−1) in absolute value, half of a value below 2^32, and n products of them
-    add up to at most 2^53 (`_cut` chooses w so). Upper halves count 2^32, so that what lies above the lower 29 bits of
-    their sum counts 2^61 ≡ 1. Limbs are put together from the highest: a product with 2^w is a rotation.
+    add up to at most 2^53 (`interpolation` chooses w so). Upper halves count 2^32, so that what lies above the lower 29
+    bits of their sum counts 2^61 ≡ 1. Limbs are put together from the highest: a product with 2^w is a rotation.
     """
     halves = np.concatenate([part.view("<u4") for part in values], dtype=np.float64, casting="unsafe")
     sums = (weights.limbs @ halves).astype(np.int64).reshape(-1, weights.rows, halves.shape[1])
@@ -174,14 +177,3 @@ def _product(weights: Weights, *values: Elements) -> Elements:
     for limb in others:
         highest = (highest << left & P) + (highest >> right) + limb
     return highest
-
-
-def _cut(matrix: list[list[int]]) -> Weights:
-    """The matrix in as few limbs as its largest weight needs."""
-    bits = 54 - _HALF - max(1, (len(matrix[0]) - 1).bit_length())
-    half, left, limbs = 1 << (bits - 1), np.array(matrix, object), []
-    while left.any():
-        limb = (left + half) % (2 * half) - half
-        limbs.append(limb.astype(np.float64))
-        left = (left - limb) >> bits
-    return Weights(np.concatenate(limbs), len(matrix), bits)

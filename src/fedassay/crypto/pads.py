@@ -20,7 +20,7 @@ _FEWEST = 1 << 9
 """Elements of one pad at a time, however many pads there are."""
 
 _ZEROS = memoryview(bytes(8 * _AT_ONCE))
-_UNFOLDED = 7
+UNFOLDED = 7
 """So many elements, and a folded sum, fit into a word."""
 
 
@@ -42,12 +42,12 @@ def pad(key: Secret, count: int) -> Elements:
 def total(keys: Sequence[Secret], count: int) -> Elements:
     """The sum of the keys' pads."""
     before, after = np.zeros(count, np.uint64), np.empty(count, np.uint64)
-    for first in range(0, len(keys), _UNFOLDED):
+    for first in range(0, len(keys), UNFOLDED):
 
         def add(part: slice, pads: Elements, before: Elements = before, after: Elements = after) -> None:
             after[part] = field61.fold(before[part] + pads.sum(axis=0, dtype=np.uint64))
 
-        expand(keys[first : first + _UNFOLDED], count, add)
+        expand(keys[first : first + UNFOLDED], count, add)
         before, after = after, before
     return field61.reduce(before)
 

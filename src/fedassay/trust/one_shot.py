@@ -27,12 +27,13 @@ from fedassay import wire
 from fedassay.crypto import field61
 from fedassay.crypto.field61 import Elements
 from fedassay.crypto.keys import KeyPair, Secret, is_usable
-from fedassay.crypto.pads import PAD_KEY_BYTES, expand, pad, total
+from fedassay.crypto.pads import PAD_KEY_BYTES, UNFOLDED, expand, pad, total
 from fedassay.errors import ParameterError, ProtocolError, TooFewClients, UnsupportedQuery, UsageError
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import (
     NO_NOISE,
     TOTAL_BITS,
+    Credentials,
     Exchange,
     Measure,
     Message,
@@ -57,8 +58,6 @@ from fedassay.trust.words import refuse_points
 
 LARGEST_TOTAL = 2 ** (TOTAL_BITS + 1) - 1
 LARGEST_COHORT = 2**32
-_UNFOLDED = 6
-"""So many elements, and a folded sum, fit into a word."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,10 +156,6 @@ class OneShot(OneShotParameters, TrustModel):
         """No honest member opens a total over fewer of the clients."""
         return self.sizes(clients).least
 
-    def fewest_honest(self, clients: int) -> int:
-        """How many honest clients are in every total that opens."""
-        return self.sizes(clients).honest
-
     def attendance(self, clients: int) -> str:
         """See `TrustModel`."""
         return attendance(self.sizes(clients))
@@ -226,7 +221,7 @@ class OneShot(OneShotParameters, TrustModel):
 
     def _told_terms(self, request: Request) -> Terms:
         """The terms of a request, with every number computed here."""
-        asked = messages.told(request, more=frozenset({"named"} if request.leg else ()))
+        asked = messages.told(request)
         n, N, names = len(asked.cohort), request.plans[0].setting.clients, tuple(asked.prekeys)
         require(
             self.minimum_cohort <= n <= N <= LARGEST_COHORT
@@ -242,8 +237,7 @@ class OneShot(OneShotParameters, TrustModel):
             terms = self._terms(asked)
         except TooFewClients as error:
             raise ProtocolError(str(error)) from error
-        whole = self.same_set or self.cohort_difference > 0
-        messages.require_pinned(terms, request, collusion=self.collusion, whole=whole)
+        messages.require_pinned(terms, request, self)
         return terms
 
     def _speak(self, terms: Terms, request: Request, measure: Measure, randomness: Randomness) -> Message:
@@ -276,8 +270,7 @@ class OneShot(OneShotParameters, TrustModel):
                 for client, spoken in named.clients.items()
             ]
             answer = total(keys, terms.columns)
-            words = terms.answered(tuple(named.clients), named.digest)
-            credentials = request.credentials
+            credentials, words = request.credentials, terms.answered(named)
             signature = b"" if credentials is None else credentials.sign(messages.ANSWERED, words)
             return wire.encode({"answer": answer, "signature": signature})
 
@@ -304,7 +297,7 @@ class OneShot(OneShotParameters, TrustModel):
         for plan in exchange.plans:
             self.check_total(plan, len(exchange.cohort))
         terms = self._terms(exchange)
-        heard = _Heard(terms, exchange)
+        heard = _Heard(terms, exchange.credentials)
         message = terms.to_message()
         replies = yield Round(requests=dict.fromkeys(terms.cohort, message), take=heard.take)
         least = terms.sizes.least
@@ -316,28 +309,22 @@ class OneShot(OneShotParameters, TrustModel):
         named = NamedSet.of(terms, {name: Spoken(**reply) for name, reply in replies.items()})
         message = {**message, "named": named.to_message(terms)}
         replies = yield Round(requests=dict.fromkeys(dict(terms.members), message))
-        opened, opening = self._open(terms, named, heard.corrections, replies, exchange)
-        lengths = [plan.query.of.length for plan in exchange.plans]
-        pieces = np.split(opened, list(accumulate(lengths))[:-1])
-        count = len(named.clients)
+        opened, opening = self._open(terms, named, field61.reduce(heard.corrections), replies, exchange)
+        ends = accumulate(plan.query.of.length for plan in exchange.plans)
         return tuple(
-            Released(value=piece, noise=NO_NOISE, clients=count, opening=opening) for piece in pieces
+            Released(value=piece, noise=NO_NOISE, clients=len(named.clients), opening=opening)
+            for piece in np.split(opened, list(ends)[:-1])
         )
 
     def _terms(self, exchange: Exchange) -> Terms:
         return Terms.of(self, exchange, self.sizes_of(exchange))
 
     def _open(
-        self,
-        terms: Terms,
-        named: NamedSet,
-        corrections: Elements,
-        replies: Replies,
-        exchange: Exchange,
+        self, terms: Terms, named: NamedSet, corrections: Elements, replies: Replies, exchange: Exchange
     ) -> tuple[Vector, Message]:
         """The total, from the answers that are there, and who gave them."""
         packing, needed = terms.sizes.packing, terms.sizes.needed
-        words, credentials = terms.answered(tuple(named.clients), named.digest), exchange.credentials
+        words, credentials = terms.answered(named), exchange.credentials
         answers = {
             name: read
             for name, _ in terms.members
@@ -350,9 +337,7 @@ class OneShot(OneShotParameters, TrustModel):
                 "total stays hidden."
             )
         shares = {
-            place: answers[name][0]
-            if place < packing.threshold
-            else field61.add(answers[name][0], corrections[place - packing.threshold])
+            place: packing.share(place, answers[name][0], corrections)
             for place, (name, _) in enumerate(terms.members)
             if name in answers
         }
@@ -363,13 +348,11 @@ class OneShot(OneShotParameters, TrustModel):
                 "secure sum: the answers do not fit together: at least one client or member sent something false. The "
                 "total stays hidden, and who it was cannot be told. Only a new study can go on."
             )
-        parties = [*terms.cohort, *dict(terms.members)]
+        keys = messages.keys_of([*terms.cohort, *dict(terms.members)], credentials)
         opening: Message = {
             "exchange": exchange.id.hex(),
             "terms": terms.agreed.hex(),
-            "keys": {
-                name: key.hex() for name, key in messages.keys_of(parties, exchange.credentials).items()
-            },
+            "keys": {name: key.hex() for name, key in keys.items()},
             "clients": list(named.clients),
             "set": named.digest.hex(),
             "members": {name: signature.hex() for name, (_, signature) in sorted(answers.items())},
@@ -381,14 +364,11 @@ class OneShot(OneShotParameters, TrustModel):
 
 
 class _Heard:
-    """The coordinator's ear in leg 0: checks a message as members will, and keeps a running sum of the corrections."""
+    """The coordinator's ear in leg 0: checks a message as members will, and keeps a sum of the corrections, folded."""
 
-    def __init__(self, terms: Terms, exchange: Exchange) -> None:
-        self._terms = terms
-        self._credentials = exchange.credentials
-        self._sum = np.zeros((terms.sizes.packing.corrected, terms.columns), np.uint64)
-        self._added = 0
-        self._publics: set[bytes] = set()
+    def __init__(self, terms: Terms, credentials: Credentials | None) -> None:
+        self._terms, self._credentials, self._publics = terms, credentials, set[bytes]()
+        self.corrections: Elements = np.zeros((terms.sizes.packing.corrected, terms.columns), np.uint64)
 
     def take(self, name: str, reply: Message) -> Message | None:
         """What is kept of a message; None for one that members would refuse, which would stop everybody."""
@@ -396,23 +376,14 @@ class _Heard:
         if found is None:
             return None
         spoken, corrections = found
-        words = self._terms.spoken(name, spoken.public, spoken.digest)
-        signed = self._credentials is None or self._credentials.verifies(
-            name, messages.SPOKEN, words, spoken.signature
-        )
+        signed = messages.is_spoken_by(name, spoken, self._terms, self._credentials)
         if not signed or spoken.public in self._publics or not is_usable(spoken.public):
             return None
         self._publics.add(spoken.public)
-        self._sum += corrections
-        self._added += 1
-        if self._added % _UNFOLDED == 0:
-            self._sum = field61.fold(self._sum)
-        return spoken.to_message()
-
-    @property
-    def corrections(self) -> Elements:
-        """The sum of the corrections of all messages that were kept."""
-        return field61.reduce(self._sum)
+        self.corrections += corrections
+        if len(self._publics) % UNFOLDED == 0:
+            self.corrections = field61.fold(self.corrections)
+        return spoken._asdict()
 
 
 def measured(plans: Sequence[Plan], measure: Measure) -> Vector:

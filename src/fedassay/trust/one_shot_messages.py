@@ -23,6 +23,7 @@ from fedassay.crypto.prekeys import Prekey
 from fedassay.errors import FedassayError, ProtocolError
 from fedassay.protocol import COORDINATOR, SECOND_SERVER, Credentials, Exchange, Message, Request, TrustModel
 from fedassay.trust.one_shot_sizes import Sizes, colluders_of
+from fedassay.trust.parameters import OneShotParameters
 from fedassay.trust.question import canonical, question
 
 SPOKEN = "secure sum: message"
@@ -119,9 +120,9 @@ class Terms:
         """What a client signs: these are my key and my corrections."""
         return context("message", self.session, client, public, digest)
 
-    def answered(self, clients: Sequence[str], set_digest: bytes) -> bytes:
+    def answered(self, named: NamedSet) -> bytes:
         """What a member signs: I have answered once in this session, on these clients' messages."""
-        return answered_words(self.session, clients, set_digest)
+        return answered_words(self.session, tuple(named.clients), named.digest)
 
 
 def answered_words(session: bytes, clients: Sequence[str], set_digest: bytes) -> bytes:
@@ -148,9 +149,9 @@ def _digest(what: str, items: list[Any]) -> bytes:
 # --- what parties are told ----------------------------------------------------------------------------------
 
 
-def told(request: Request, *, more: frozenset[str] = frozenset()) -> Exchange:
-    """The exchange in a request that has these fields and `more`: names in order, each once, all of them sites."""
-    message = request.message
+def told(request: Request) -> Exchange:
+    """The exchange in a request that has just the fields of its leg: names in order, each once, all of them sites."""
+    message, more = request.message, {"named"} if request.leg else set()
     require(message.keys() == {"cohort", "members", "deadline"} | more, "the message has other fields.")
     cohort, members, deadline = message["cohort"], message["members"], message["deadline"]
     require(type(deadline) is int and 0 <= deadline < 2**63, "the deadline is no time.")
@@ -182,18 +183,19 @@ def told(request: Request, *, more: frozenset[str] = frozenset()) -> Exchange:
     )
 
 
-def require_pinned(terms: Terms, request: Request, *, collusion: float, whole: bool) -> None:
+def require_pinned(terms: Terms, request: Request, trust: OneShotParameters) -> None:
     """Believe only what parties have signed that this site has pinned, and count colluders over all of those.
 
-    `whole` says that the cohort must be the whole roster: rules about other sets of clients hold only where every
-    honest site has seen all of them.
+    Rules about other sets of clients hold only where every honest site has seen all of these: with such a rule, the
+    cohort must be the whole roster.
     """
     credentials, N = request.credentials, request.plans[0].setting.clients
+    whole = trust.same_set or trust.cohort_difference > 0
     if credentials is None:
         require(not whole or len(terms.cohort) == N, "the cohort is not the whole roster, as was agreed.")
         return
     require(
-        colluders_of(credentials.pinned, collusion) <= terms.sizes.colluders,
+        colluders_of(credentials.pinned, trust.collusion) <= terms.sizes.colluders,
         f"colluders are counted over {N:,} sites, expected the {credentials.pinned:,} of this site's roster; use a "
         "site's file with the roster of this study alone.",
     )
@@ -215,10 +217,6 @@ class Spoken(NamedTuple):
     public: bytes
     digest: bytes
     signature: bytes
-
-    def to_message(self) -> Message:
-        """As plain values."""
-        return self._asdict()
 
 
 class NamedSet(NamedTuple):
@@ -259,13 +257,9 @@ def told_set(request: Request, terms: Terms) -> NamedSet:
     )
     clients = {terms.cohort[place]: Spoken(*rest) for place, *rest in entries}
     require(len({spoken.public for spoken in clients.values()}) == len(clients), "two clients have one key.")
-    credentials = request.credentials
-    for name, spoken in clients.items() if credentials is not None else ():
-        assert credentials is not None
+    for name, spoken in clients.items():
         require(
-            credentials.verifies(
-                name, SPOKEN, terms.spoken(name, spoken.public, spoken.digest), spoken.signature
-            ),
+            is_spoken_by(name, spoken, terms, request.credentials),
             f"the message of {name!r} is not signed by the key that is pinned for it.",
         )
     return NamedSet.of(terms, clients)
@@ -284,6 +278,12 @@ def _is_spoken(public: object, digest: object, signature: object) -> bool:
 def _is_signature(signature: object) -> bool:
     """Whether it has the form of a signature, or of none, as in a simulation."""
     return isinstance(signature, bytes) and len(signature) in (0, SIGNATURE_BYTES)
+
+
+def is_spoken_by(name: str, spoken: Spoken, terms: Terms, credentials: Credentials | None) -> bool:
+    """Whether the client of this name has signed the message; in a simulation nobody signs."""
+    words = terms.spoken(name, spoken.public, spoken.digest)
+    return credentials is None or credentials.verifies(name, SPOKEN, words, spoken.signature)
 
 
 # --- what the coordinator reads -------------------------------------------------------------------------------

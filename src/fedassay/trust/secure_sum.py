@@ -62,7 +62,8 @@ collusion below 1.
         """What holds, against whom, and under which assumptions."""
         return (
             "The server learns the exact total over the clients that took part and nothing else about any single one: "
-            f"each vector is hidden by pads that only the sites together can remove, once. "
-            f"{self.described(setting.clients)}The total itself carries no noise: it is not differentially private, so two totals that differ in one "
+            "each vector is hidden by pads that only the sites together can remove, once. "
+            f"{self.described(setting.clients)}"
+            "The total itself carries no noise: it is not differentially private, so two totals that differ in one "
             "client or row reveal the difference. A client that lies about its own values is not detected."
         )
