@@ -13,6 +13,7 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
+import gc
 import hashlib
 import sys
 from collections.abc import Callable, Sequence
@@ -57,6 +58,7 @@ def double_masking(run: Run) -> float:
     trust, names = DoubleMasking(), list(run.values)
     exchange = Exchange(id=run.exchange.id, plans=run.exchange.plans, cohort=tuple(names))
     credentials = {name: credentials_of(name, names) for name in names}
+    gc.freeze()  # what a protocol is given is not looked through for garbage while it runs
     started = process_time()
     flow = trust.exchange(exchange, Seeded("server"))
     states: dict[str, Any] = {name: {} for name in names}
@@ -99,6 +101,7 @@ def one_shot(run: Run) -> float:
     credentials = {name: credentials_of(name, names) for name in names}
     for name in names:  # rosters are read, and stores made, once for many exchanges
         assert len(credentials[name].sites) > len(run.stores[name].sets("rows"))
+    gc.freeze()  # what a protocol is given is not looked through for garbage while it runs
     started = process_time()
     flow = run.trust.exchange(exchange, Seeded("server"))
     asked = next(flow)

@@ -172,6 +172,7 @@ def _product(weights: Weights, *values: Elements) -> Elements:
     words += upper >> 61 - _HALF
     words += lower
     words += PRIME  # the sums may be negative
+    highest: Elements
     highest, *others = words.view(np.uint64)[::-1]
     left, right = np.uint64(weights.bits), np.uint64(61 - weights.bits)
     for limb in others:
