@@ -11,7 +11,7 @@ They fix the polynomial; the client publishes, for every other member, its share
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -23,7 +23,9 @@ from numpy.typing import NDArray
 from fedassay.crypto import field61
 from fedassay.crypto.field61 import PRIME, Elements, P
 
-_COLUMNS_AT_ONCE = 1 << 12
+_AT_ONCE = 1 << 17
+"""Halves of values, and of products twice, that are there at once: what a core's own cache holds."""
+
 _HALF = 32
 """Bits of half a word, in which values are multiplied."""
 
@@ -69,9 +71,12 @@ class Packing:
 
     def corrections(self, rows: Elements, pads: Elements) -> Elements:
         """What a client publishes for the members t + 1..k: their shares of its rows, less their pads (k × columns)."""
-        shares = _product(self._completing, rows, pads[: self.threshold])
-        shares += P - pads[self.threshold :]
-        return field61.reduce(shares)
+        found = np.empty((self.corrected, rows.shape[1]), np.uint64)
+        for part in _parts(self._completing, rows.shape[1]):
+            shares = _product(self._completing, rows[:, part], pads[: self.threshold, part])
+            shares += P - pads[self.threshold :, part]
+            found[:, part] = field61.reduce(shares)
+        return found
 
     def share(self, place: int, pads: Elements, corrections: Elements) -> Elements:
         """The share of the member at this place from 0, from (the sum of) its pads and (that of) all corrections."""
@@ -151,10 +156,16 @@ def interpolation(known: tuple[int, ...], targets: tuple[int, ...]) -> Weights:
 def product(weights: Weights, values: Elements) -> Elements:
     """The matrix product of weights and values (n × columns), reduced."""
     result = np.empty((weights.rows, values.shape[1]), np.uint64)
-    for start in range(0, values.shape[1], _COLUMNS_AT_ONCE):
-        part = slice(start, start + _COLUMNS_AT_ONCE)
+    for part in _parts(weights, values.shape[1]):
         result[:, part] = field61.reduce(_product(weights, values[:, part]))
     return result
+
+
+def _parts(weights: Weights, columns: int) -> Iterator[slice]:
+    """So many columns at a time that a product stays in a core's cache."""
+    rows, known = weights.limbs.shape
+    at_once = max(512, _AT_ONCE // (known + 2 * rows))
+    return (slice(start, start + at_once) for start in range(0, columns, at_once))
 
 
 def _product(weights: Weights, *values: Elements) -> Elements:
