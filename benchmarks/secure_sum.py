@@ -13,6 +13,7 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
+import gc
 import hashlib
 import sys
 from collections.abc import Callable, Sequence
@@ -33,9 +34,10 @@ from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
 
 from double_masking.graph import parameters
 from double_masking.protocol import DoubleMasking
+from fedassay.crypto.identity import Credentials
 from fedassay.crypto.keys import KeyPair
 from fedassay.crypto.packed import Packing
-from fedassay.crypto.pads import PAD_KEY_BYTES, pad
+from fedassay.crypto.pads import PAD_KEY_BYTES, expand
 from fedassay.protocol import Exchange, Released, Request
 from fedassay.trust.secure_sum import SecureSum
 from secure_sum_driver import Run, Seeded, credentials_of, vectors
@@ -52,10 +54,11 @@ def best(work: Callable[[], object], repetitions: int = 3) -> float:
 
 
 def double_masking(run: Run) -> float:
-    """The four legs of double masking over the same clients and values, with signed keys."""
+    """The four legs of double masking over the same clients and values, with signed keys and signed masked vectors."""
     trust, names = DoubleMasking(), list(run.values)
     exchange = Exchange(id=run.exchange.id, plans=run.exchange.plans, cohort=tuple(names))
     credentials = {name: credentials_of(name, names) for name in names}
+    gc.freeze()  # what a protocol is given is not looked through for garbage while it runs
     started = process_time()
     flow = trust.exchange(exchange, Seeded("server"))
     states: dict[str, Any] = {name: {} for name in names}
@@ -75,6 +78,8 @@ def double_masking(run: Run) -> float:
             replies[name], states[name] = trust.respond(
                 request, lambda name=name: run.values[name], states[name], Seeded(name, leg)
             )
+            if "masked" in replies[name]:
+                sign_and_check(replies[name]["masked"], name, credentials[name])
         try:
             asked, leg = flow.send(replies), leg + 1
         except StopIteration as finished:
@@ -83,10 +88,20 @@ def double_masking(run: Run) -> float:
             return taken
 
 
+def sign_and_check(vector: np.ndarray, name: str, credentials: Credentials) -> None:
+    """What the other protocol does with the long message of a client, at the client and at the coordinator."""
+    signature = credentials.sign("masked", hashlib.sha256(vector.data).digest())
+    if not credentials.verifies(name, "masked", hashlib.sha256(vector.data).digest(), signature):
+        raise SystemExit("double masking: a signature is wrong")
+
+
 def one_shot(run: Run) -> float:
     """The two legs, with what each party keeps on its disk in memory."""
     names, exchange = list(run.values), run.exchange
     credentials = {name: credentials_of(name, names) for name in names}
+    for name in names:  # rosters are read, and stores made, once for many exchanges
+        assert len(credentials[name].sites) > len(run.stores[name].sets("rows"))
+    gc.freeze()  # what a protocol is given is not looked through for garbage while it runs
     started = process_time()
     flow = run.trust.exchange(exchange, Seeded("server"))
     asked = next(flow)
@@ -165,13 +180,13 @@ def clients_work(length: int, members: int, packing: Packing) -> tuple[float, fl
     own = KeyPair.draw(Seeded("own"))
 
     def here() -> None:
-        pads = np.stack(
-            [
-                pad(own.agree(k.public, salt=b"", info=b"", length=PAD_KEY_BYTES), packing.columns(length))
-                for k in keys
-            ]
-        )
-        packing.corrections(vector, pads)
+        agreed = [own.agree(k.public, salt=b"", info=b"", length=PAD_KEY_BYTES) for k in keys]
+        rows, found = packing.rows(vector), np.empty((packing.corrected, packing.columns(length)), np.uint64)
+
+        def correct(part: slice, pads: np.ndarray) -> None:
+            found[:, part] = packing.corrections(rows[:, part], pads)
+
+        expand(agreed, packing.columns(length), correct)
 
     def there() -> None:
         for secret in seeds[:2]:

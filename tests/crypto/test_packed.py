@@ -33,7 +33,8 @@ def shared(packing: Packing, length: int, seed: int) -> tuple[np.ndarray, np.nda
     generator = np.random.default_rng(seed)
     vector = generator.integers(-(2**60) + 1, 2**60, size=length)
     pads = generator.integers(0, PRIME, size=(packing.members, packing.columns(length)), dtype=np.uint64)
-    return vector, packing.shares(pads, packing.corrections(vector, pads))
+    corrections = packing.corrections(packing.rows(vector), pads)
+    return vector, np.stack([packing.share(j, one, corrections) for j, one in enumerate(pads)])
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -104,7 +105,7 @@ def test_products_are_exact_at_their_extremes(rows: int, columns: int):
         for i, limb in enumerate(limbs):
             for r, c in itertools.product(range(rows), range(2)):
                 whole = sum(int(w) * int(v) for w, v in zip(limb[r], values[:, c], strict=True))
-                exact[r, c] += whole << (weights.weight_bits * i)
+                exact[r, c] += whole << (weights.bits * i)
         np.testing.assert_array_equal(product(weights, values), (exact % PRIME).astype(np.uint64))
 
 
@@ -126,21 +127,6 @@ def test_pads_are_uniform_and_a_weak_one_is_not():
     assert smallest_p(words >> np.uint64(1)) < 1e-6 / 7
 
 
-def test_a_stream_that_holds_the_word_p_is_drawn_again(monkeypatch: pytest.MonkeyPatch):
-    from fedassay.crypto import pads
-
-    streams = [np.array([1, PRIME], np.uint64), np.array([2, 3], np.uint64)]
-    starts: list[bytes] = []
-
-    def stream(key: Secret, start: bytes, count: int) -> np.ndarray:
-        starts.append(start)
-        return streams[len(starts) - 1]
-
-    monkeypatch.setattr(pads, "_stream", stream)
-    assert pad(Secret(bytes(32)), 2).tolist() == [2, 3]
-    assert starts == [bytes(16), b"\x00\x00\x00\x01" + bytes(12)]
-
-
 @pytest.mark.parametrize("size", [(3, 2, 1), (10, 7, 1), (16, 11, 2), (40, 28, 4)])
 def test_vectors_longer_than_what_is_computed_at_once(size: tuple[int, int, int]):
     """Each block has its own columns, also the last one, which is short; elements are as large as they can be."""
@@ -150,13 +136,14 @@ def test_vectors_longer_than_what_is_computed_at_once(size: tuple[int, int, int]
     vector = np.arange(length) * 3 - 7
     pads = np.full((members, packing.columns(length)), PRIME - 1, np.uint64)
     pads[:, ::3] -= np.arange(members, dtype=np.uint64)[:, None]
-    corrections = packing.corrections(vector, pads)
+    rows, corrections = packing.rows(vector), np.empty((packing.corrected, pads.shape[1]), np.uint64)
+    for start in range(0, pads.shape[1], 4_096):
+        part = slice(start, start + 4_096)
+        corrections[:, part] = packing.corrections(rows[:, part], pads[:, part])
     one = packing.columns(length) - 2
-    alone = packing.corrections(
-        np.append(vector, np.zeros(packed - 1, np.int64)).reshape(packed, -1)[:, one], pads[:, one, None]
-    )
+    alone = packing.corrections(rows[:, one, None], pads[:, one, None])
     assert corrections[:, one].tolist() == alone[:, 0].tolist()
-    shares = dict(enumerate(packing.shares(pads, corrections)))
+    shares = {j: packing.share(j, one, corrections) for j, one in enumerate(pads)}
     assert packing.consistent(shares, pad(Secret(bytes(32)), packing.columns(length)))
     opened = packing.open({j: shares[j] for j in range(members - packing.needed, members)})
     assert (packing.read(opened, length) == vector).all()

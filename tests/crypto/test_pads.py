@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
 from fedassay.crypto import pads
 from fedassay.crypto.field61 import PRIME
 from fedassay.crypto.keys import Secret
-from fedassay.crypto.pads import pad
+from fedassay.crypto.pads import expand, pad, total
 from secure_sum_driver import Seeded
 
 
@@ -29,20 +29,49 @@ def test_a_pad_is_aes_in_counter_mode(length: int):
     assert found.dtype == np.uint64
 
 
-def test_a_stream_with_the_word_p_is_drawn_again(monkeypatch: pytest.MonkeyPatch):
-    """It happens once in 2^61 elements: here the first stream is made to hold it."""
-    key, drawn = Secret(bytes(32)), list[bytes]()
+class Holding:
+    """A key stream that has been made to hold 64 ones, of which 61 are p, as its last word."""
+
+    def __init__(self, stream: CipherContext, length: int) -> None:
+        self._stream, self._left = stream, 8 * length
+
+    def update_into(self, data: memoryview, buffer: memoryview) -> int:
+        written = self._stream.update_into(data, buffer)
+        self._left -= written
+        if self._left == 0:
+            buffer[written - 8 : written] = bytes([255]) * 8
+        return written
+
+
+@pytest.mark.parametrize("length", [5, 40_001])
+def test_a_stream_with_the_word_p_is_drawn_again(length: int, monkeypatch: pytest.MonkeyPatch):
+    """It happens once in 2^61 elements: here the first two streams of one key of three are made to hold it, at the end,
+    when everything but the last columns has been used."""
+    keys, drawn = [Secret(bytes([j]) * 32) for j in range(3)], list[tuple[Secret, int]]()
     stream = pads._stream
 
-    def holding(secret: Secret, start: bytes, count: int) -> np.ndarray:
-        drawn.append(start)
-        words = stream(secret, start, count)
-        if len(drawn) < 3:
-            words[1] = 2**64 - 1
-        return words
+    def holding(secret: Secret, attempt: int) -> CipherContext | Holding:
+        drawn.append((secret, attempt))
+        honest = stream(secret, attempt)
+        return Holding(honest, length) if secret == keys[1] and attempt < 2 else honest
 
     monkeypatch.setattr(pads, "_stream", holding)
-    found = pad(key, 5)
-    assert drawn == [attempt.to_bytes(4, "big") + bytes(12) for attempt in range(3)]
-    assert found.tolist() == oracle(key.data, 5, first=2 << 96)
+    expected = [oracle(key.data, length, first=(j == 1) * 2 << 96) for j, key in enumerate(keys)]
+    assert [pad(key, length).tolist() for key in keys] == expected
+    found = np.empty((3, length), np.uint64)
+
+    def keep(part: slice, words: np.ndarray) -> None:
+        found[:, part] = words
+
+    expand(keys, length, keep)
+    assert found.tolist() == expected
+    assert total(keys, length).tolist() == [sum(words) % PRIME for words in zip(*expected, strict=True)]
+    assert drawn[-3:] == [(keys[0], 0), (keys[1], 2), (keys[2], 0)]
     assert found.max() < PRIME
+
+
+@pytest.mark.parametrize("count", [1, 6, 7, 8, 15])
+def test_a_sum_of_pads(count: int):
+    keys = [Secret(Seeded("sum", j).bytes(32)) for j in range(count)]
+    words = zip(*(pad(key, 70_000 // count).tolist() for key in keys), strict=True)
+    assert total(keys, 70_000 // count).tolist() == [sum(column) % PRIME for column in words]

@@ -127,4 +127,4 @@ def test_the_law_is_the_stated_one() -> None:
             ]
         )
         assert np.var(drawn) == pytest.approx(noise.variance, rel=0.06)
-        assert noise.copies == 4_000 / DistributedDP().fewest_honest(4_000)
+        assert noise.copies == 4_000 / DistributedDP().sizes(4_000).honest

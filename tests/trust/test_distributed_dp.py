@@ -218,7 +218,7 @@ def test_clients_told_different_tolerances_share_no_session() -> None:
 )
 def test_shares_are_made_for_the_fewest_honest_survivors(n: int, survivors: int, honest: int) -> None:
     trust = DistributedDP()
-    assert (trust.fewest_survivors(n), trust.fewest_honest(n)) == (survivors, honest)
+    assert (trust.fewest_survivors(n), trust.sizes(n).honest) == (survivors, honest)
 
 
 def test_a_million_clients_in_aggregate_have_the_law_of_their_shares() -> None:

@@ -43,7 +43,7 @@ def primitives() -> dict[str, object]:
         "sealed": seal(secret("key"), b"text", associated=b"a", randomness=Seeded("nonce")).hex(),
         "pad": [f"{word:016x}" for word in pad(secret("pad"), 4).tolist()],
         "pad of 40,000": digest(pad(secret("pad"), 40_000)),
-        "corrections": packing.corrections(np.array([1, -2, 3, -4, 5]), pads).tolist(),
+        "corrections": packing.corrections(packing.rows(np.array([1, -2, 3, -4, 5])), pads).tolist(),
     }
 
 

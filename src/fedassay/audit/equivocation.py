@@ -25,13 +25,14 @@ from fedassay.crypto.field61 import PRIME
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
 from fedassay.crypto.keys import KeyPair
 from fedassay.crypto.packed import Packing
-from fedassay.crypto.pads import PAD_KEY_BYTES, pad
-from fedassay.crypto.prekeys import DAY, Prekey
+from fedassay.crypto.pads import total
+from fedassay.crypto.prekeys import DAY
 from fedassay.endpoint import Endpoint
 from fedassay.privacy.ledger import MemoryLedger
 from fedassay.privacy.policy import AllowAll
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import COORDINATOR, Batch, Message, Plan, Randomness, Request
+from fedassay.protocol import Exchange as Asked
 from fedassay.tasks.catalogue import DEFAULT
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.one_shot_messages import NamedSet, Spoken, Terms, read_answer, read_spoken
@@ -118,17 +119,16 @@ class Liar:
                 "members": [[member, prekey] for member, prekey in prekeys.items()],
                 "deadline": deadline,
             }
-            terms = Terms.of(
-                trust,
-                exchange=identifier,
+            asked = Asked(
+                id=identifier,
                 plans=(self.plan,),
-                cohort=cohort,
-                members=[(member, Prekey.unpacked(prekey)) for member, prekey in prekeys.items()],
+                cohort=tuple(cohort),
+                prekeys=prekeys,
                 deadline=deadline,
                 asker=self.asker,
                 credentials=Credentials(identity=self.identity, roster=self.roster),
-                sizes=trust.sizes(len(cohort), roster=self.plan.setting.clients, members=len(members)),
             )
+            terms = Terms.of(trust, asked, trust.sizes_of(asked))
             first = first or Exchange(terms=terms, message=message, spoken={})
             reply = self._ask(name, 0, message, terms, study)
             said = None if reply is None else read_spoken(reply, terms)
@@ -214,13 +214,9 @@ class Liar:
         """What a colluding member shares with these clients."""
         own = self.pairs(member, dict(exchange.terms.members)[member].public)
         assert own is not None
-        total = np.zeros(exchange.terms.columns, np.uint64)
-        for client in clients:
-            public = exchange.spoken[client][0].public
-            info = exchange.terms.pad_info(client, member, public)
-            key = own.agree(public, salt=exchange.terms.session, info=info, length=PAD_KEY_BYTES)
-            total = (total + pad(key, len(total))) % np.uint64(PRIME)
-        return total
+        publics = {client: exchange.spoken[client][0].public for client in clients}
+        keys = [exchange.terms.pad_key(own, key, (client, member, key)) for client, key in publics.items()]
+        return total(keys, exchange.terms.columns)
 
     def _share(
         self, exchange: Exchange, place: int, pads: NDArray[np.uint64], clients: Names

@@ -94,7 +94,6 @@ class KeyPair:
 # if it gives zero with all of them. The key protects nothing.
 _PROBE = X25519PrivateKey.from_private_bytes(bytes(range(KEY_BYTES)))
 
-
 _FIELD = 2**255 - 19
 
 

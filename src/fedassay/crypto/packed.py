@@ -11,9 +11,10 @@ They fix the polynomial; the client publishes, for every other member, its share
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -22,9 +23,11 @@ from numpy.typing import NDArray
 from fedassay.crypto import field61
 from fedassay.crypto.field61 import PRIME, Elements, P
 
-_COLUMNS_AT_ONCE = 1 << 12
+_AT_ONCE = 1 << 17
+"""Halves of values, and of products twice, that are there at once: what a core's own cache holds."""
+
 _HALF = 32
-"""Bits of half a word."""
+"""Bits of half a word, in which values are multiplied."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +38,9 @@ class Packing:
     --------
     >>> packing = Packing(members=4, threshold=2, packed=1)
     >>> pads = np.arange(8, dtype=np.uint64).reshape(4, 2)
-    >>> corrections = packing.corrections(np.array([10, -20]), pads)
-    >>> shares = dict(enumerate(packing.shares(pads, corrections)))
-    >>> packing.read(packing.open({j: shares[j] for j in (0, 2, 3)}), 2)
+    >>> corrections = packing.corrections(packing.rows(np.array([10, -20])), pads)
+    >>> shares = {j: packing.share(j, pads[j], corrections) for j in (0, 2, 3)}
+    >>> packing.read(packing.open(shares), 2)
     array([ 10, -20])
     """
 
@@ -50,31 +53,34 @@ class Packing:
         """How many shares open a column."""
         return self.threshold + self.packed
 
+    @property
+    def corrected(self) -> int:
+        """How many members have a correction."""
+        return self.members - self.threshold
+
     def columns(self, length: int) -> int:
         """The columns of a vector: what a pad, a share and an answer have elements."""
         return -(-length // self.packed)
 
-    def corrections(self, vector: NDArray[np.int64], pads: Elements) -> Elements:
-        """What a client publishes for the members t + 1..k: their shares of the vector, less their pads (k × columns).
-
-        Entries must be below 2^60 in absolute value; a negative one is its residue.
-        """
-        entries = np.zeros(self.packed * pads.shape[1], np.int64)
+    def rows(self, vector: NDArray[np.int64]) -> Elements:
+        """The vector cut into columns of l entries, which must be below 2^60 in absolute value: their residues."""
+        entries = np.zeros(self.packed * self.columns(len(vector)), np.int64)
         entries[: len(vector)] = vector
-        columns = entries.reshape(self.packed, -1)
-        weights, found = self._completing, np.empty((self.members - self.threshold, pads.shape[1]), np.uint64)
-        # Some columns at a time, so that what is in between stays in a core's cache.
-        for start in range(0, pads.shape[1], _COLUMNS_AT_ONCE):
-            part = slice(start, start + _COLUMNS_AT_ONCE)
-            column, pad = columns[:, part], pads[:, part]
-            known = [(column + (column >> 63 & PRIME)).view(np.uint64), pad[: self.threshold]]
-            shares = _product(weights, np.concatenate(known))
-            found[:, part] = field61.reduce(shares + (P - pad[self.threshold :]))
+        entries += entries >> 63 & PRIME
+        return entries.view(np.uint64).reshape(self.packed, -1)
+
+    def corrections(self, rows: Elements, pads: Elements) -> Elements:
+        """What a client publishes for the members t + 1..k: their shares of its rows, less their pads (k × columns)."""
+        found = np.empty((self.corrected, rows.shape[1]), np.uint64)
+        for part in _parts(self._completing, rows.shape[1]):
+            shares = _product(self._completing, rows[:, part], pads[: self.threshold, part])
+            shares += P - pads[self.threshold :, part]
+            found[:, part] = field61.reduce(shares)
         return found
 
-    def shares(self, pads: Elements, corrections: Elements) -> Elements:
-        """The members' shares, from (sums of) their pads and (the sum of) the corrections."""
-        return np.concatenate([pads[: self.threshold], field61.add(pads[self.threshold :], corrections)])
+    def share(self, place: int, pads: Elements, corrections: Elements) -> Elements:
+        """The share of the member at this place from 0, from (the sum of) its pads and (that of) all corrections."""
+        return pads if place < self.threshold else field61.add(pads, corrections[place - self.threshold])
 
     def open(self, shares: Mapping[int, Elements]) -> Elements:
         """The entries, one row for each place in a column, from the shares of any r members, by place from 0."""
@@ -91,20 +97,17 @@ class Packing:
         compressed to its inner product with it. With exactly r shares there is nothing to check.
         """
         places = sorted(shares)
-        compressed = {j: field61.sums(field61.multiply(key_of_check, shares[j]))[None] for j in places}
-        known, rest = places[: self.needed], places[self.needed :]
-        if not rest:
+        points = tuple(map(self._point, places))
+        if len(points) == self.needed:
             return True
-        weights = interpolation(tuple(map(self._point, known)), tuple(map(self._point, rest)))
-        expected = product(weights, np.stack([compressed[j] for j in known]))
-        return bool((expected == np.stack([compressed[j] for j in rest])).all())
+        compressed = np.array([[field61.sums(field61.multiply(key_of_check, shares[j]))] for j in places])
+        weights = interpolation(points[: self.needed], points[self.needed :])
+        return bool((product(weights, compressed[: self.needed]) == compressed[self.needed :]).all())
 
     def read(self, entries: Elements, length: int) -> NDArray[np.int64]:
         """The opened entries as signed numbers, one behind the other."""
-        flat = entries.reshape(-1)[:length]
-        signed = flat.astype(np.int64)
-        signed[flat > P // np.uint64(2)] -= PRIME
-        return signed
+        flat = entries.reshape(-1)[:length].astype(np.int64)
+        return np.where(flat > PRIME // 2, flat - PRIME, flat)
 
     @property
     def _completing(self) -> Weights:
@@ -119,104 +122,70 @@ class Packing:
 
 
 class Weights(NamedTuple):
-    """A matrix modulo p, cut into signed limbs so that products with cut values are exact as floats.
+    """A matrix modulo p, cut into signed limbs of `bits` bits: products with halves of values are exact as floats.
 
-    `limbs` has the rows of limb 0, then those of limb 1, and so on; a limb has `weight_bits` bits, and values are
-    multiplied in limbs of `value_bits` bits.
+    `limbs` has the rows of the lowest limb, then those of the next one, and so on.
     """
 
     limbs: NDArray[np.float64]
     rows: int
-    weight_bits: int
-    value_bits: int
+    bits: int
 
 
 @lru_cache(maxsize=64)
 def interpolation(known: tuple[int, ...], targets: tuple[int, ...]) -> Weights:
     """The Lagrange weights that give a polynomial's values at `targets` from those at as many points as it needs."""
-    denominators = []
-    for point in known:
-        denominator = 1
-        for other in known:
-            if other != point:
-                denominator = denominator * (point - other) % PRIME
-        denominators.append(denominator)
+    denominators = [prod(point - other for other in known if other != point) % PRIME for point in known]
     matrix = []
     for target in targets:
-        full = 1
-        for point in known:
-            full = full * (target - point) % PRIME
+        full = prod(target - point for point in known) % PRIME
         row = [
             full * pow((target - point) * denominator, -1, PRIME) % PRIME
             for point, denominator in zip(known, denominators, strict=True)
         ]
         matrix.append([weight - PRIME if weight > PRIME // 2 else weight for weight in row])
-    return _cut(matrix)
+    bits = 54 - _HALF - max(1, (len(known) - 1).bit_length())
+    half, left, limbs = 1 << (bits - 1), np.array(matrix, object), []
+    while left.any():
+        limb = (left + half) % (2 * half) - half
+        limbs.append(limb.astype(np.float64))
+        left = (left - limb) >> bits
+    return Weights(np.concatenate(limbs), len(targets), bits)
 
 
 def product(weights: Weights, values: Elements) -> Elements:
-    """The matrix product of weights and values (n × columns), reduced.
-
-    Exact: a limb of a weight is at most 2^(w−1) in absolute value, a limb of a value below 2^v, and n products of them
-    add up to at most 2^53 (`_cut` chooses w so). Limb i of a weight times limb j of a value counts 2^(w·i + v·j), which
-    modulo p is a rotation.
-    """
+    """The matrix product of weights and values (n × columns), reduced."""
     result = np.empty((weights.rows, values.shape[1]), np.uint64)
-    for start in range(0, values.shape[1], _COLUMNS_AT_ONCE):
-        part = slice(start, start + _COLUMNS_AT_ONCE)
-        result[:, part] = _product(weights, values[:, part])
+    for part in _parts(weights, values.shape[1]):
+        result[:, part] = field61.reduce(_product(weights, values[:, part]))
     return result
 
 
-def _product(weights: Weights, values: Elements) -> Elements:
-    v, w = weights.value_bits, weights.weight_bits
-    total = np.zeros((weights.rows, values.shape[1]), np.uint64)
-    mask, waiting = np.uint64((1 << v) - 1), 0
-    if v == _HALF:  # the limbs lie side by side in memory already
-        halves = (weights.limbs @ values.view("<u4").astype(np.float64)).astype(np.int64)
-    for j in range(-(-61 // v)):
-        if v == _HALF:
-            signed = halves[:, j::2]
-        else:
-            limb = ((values >> np.uint64(v * j)) & mask).astype(np.float64)
-            signed = (weights.limbs @ limb).astype(np.int64)
-        for i in range(len(weights.limbs) // weights.rows):
-            part = signed[i * weights.rows : (i + 1) * weights.rows]
-            total += _rotated((part + (part >> 63 & PRIME)).view(np.uint64), v * j + w * i)
-            waiting += 1
-            if waiting == 6:  # with the folded sum, seven numbers of little more than p fit into a word
-                total, waiting = field61.fold(total), 0
-    return field61.reduce(total)
+def _parts(weights: Weights, columns: int) -> Iterator[slice]:
+    """So many columns at a time that a product stays in a core's cache."""
+    rows, known = weights.limbs.shape
+    at_once = max(512, _AT_ONCE // (known + 2 * rows))
+    return (slice(start, start + at_once) for start in range(0, columns, at_once))
 
 
-def _rotated(words: Elements, exponent: int) -> Elements:
-    """The product with 2^exponent, not reduced, for words of at most p."""
-    left = np.uint64(exponent % 61)
-    return words if not left else ((words << left) & P) + (words >> (np.uint64(61) - left))
+def _product(weights: Weights, *values: Elements) -> Elements:
+    """The product with all values, one below the other; below 2^63 and not reduced.
 
-
-def _cut(matrix: list[list[int]]) -> Weights:
-    """The matrix in limbs: those sizes of limbs that need the fewest products."""
-    largest = max(abs(weight) for row in matrix for weight in row)
-    columns = len(matrix[0])
-    choices = []
-    for value_bits in (_HALF, 21, 16):
-        weight_bits = 54 - value_bits - max(1, (columns - 1).bit_length())
-        count = 1
-        while largest >= 1 << (weight_bits * count - 1):
-            count += 1
-        of_values = -(-61 // value_bits)
-        choices.append((count * of_values, of_values, count, weight_bits, value_bits))
-    _, _, count, weight_bits, value_bits = min(
-        choices
-    )  # of equal ones, that which cuts values into fewer limbs
-    half, limbs = 1 << (weight_bits - 1), np.zeros((count, len(matrix), columns))
-    for r, row in enumerate(matrix):
-        for c, weight in enumerate(row):
-            left = weight
-            for i in range(count):
-                low = ((left + half) & (2 * half - 1)) - half if i < count - 1 else left
-                limbs[i, r, c] = low
-                left = (left - low) >> weight_bits
-            assert left == 0
-    return Weights(limbs.reshape(-1, columns), len(matrix), weight_bits, value_bits)
+    Exact: a limb of a weight is at most 2^(w−1) in absolute value, half of a value below 2^32, and n products of them
+    add up to at most 2^53 (`interpolation` chooses w so). Upper halves count 2^32, so that what lies above the lower 29
+    bits of their sum counts 2^61 ≡ 1. Limbs are put together from the highest: a product with 2^w is a rotation.
+    """
+    halves = np.concatenate([part.view("<u4") for part in values], dtype=np.float64, casting="unsafe")
+    sums = (weights.limbs @ halves).astype(np.int64).reshape(-1, weights.rows, halves.shape[1])
+    lower, upper = sums[..., ::2], sums[..., 1::2]
+    words = upper << _HALF
+    words &= PRIME
+    words += upper >> 61 - _HALF
+    words += lower
+    words += PRIME  # the sums may be negative
+    highest: Elements
+    highest, *others = words.view(np.uint64)[::-1]
+    left, right = np.uint64(weights.bits), np.uint64(61 - weights.bits)
+    for limb in others:
+        highest = (highest << left & P) + (highest >> right) + limb
+    return highest

@@ -27,9 +27,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.errors import UsageError
 from fedassay.privacy import accounting
 from fedassay.protocol import (
+    Budget,
     Exchange,
     Measure,
     Noise,
@@ -40,20 +41,17 @@ from fedassay.protocol import (
     Replies,
     Round,
     Setting,
-    Sum,
-    TrustModel,
     Vector,
 )
 from fedassay.trust.local_noise import spread
 from fedassay.trust.one_shot import OneShot, measured
 from fedassay.trust.one_shot_messages import require
 from fedassay.trust.one_shot_sizes import Sizes
-from fedassay.trust.one_shot_words import attendance, described
-from fedassay.trust.words import exactly, protected, refuse_points
+from fedassay.trust.words import exactly, protected
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistributedDP(OneShot, TrustModel):
+class DistributedDP(OneShot):
     """Sums under pads whose noise the clients add together; no server is trusted with it.
 
     Guarantee: what the server and up to ⌈collusion·N⌉ of the N sites learn together is (epsilon, delta)-differentially
@@ -71,7 +69,7 @@ class DistributedDP(OneShot, TrustModel):
 
     Examples
     --------
-    >>> DistributedDP().fewest_survivors(100), DistributedDP().fewest_honest(100)
+    >>> DistributedDP().fewest_survivors(100), DistributedDP().sizes(100).honest
     (80, 70)
     """
 
@@ -87,21 +85,12 @@ class DistributedDP(OneShot, TrustModel):
         `Plan.noise` is what a total over all clients would carry. `setting.clients` of 0 stands for a number
         that is not known yet.
         """
-        refuse_points(query)
-        if not isinstance(query, Sum):
-            raise UnsupportedQuery(
-                f"{type(query).__name__} of {query.of.name}: a secure sum hides who sent what, so it cannot "
-                "return one answer per client; use plain or local-dp."
-            )
-        if setting.budget is None:
-            raise UsageError(
-                "distributed-dp: got no privacy budget, expected one; give `epsilon` (and `delta`)."
-            )
+        self.require_sum(query)
         sensitivity = query.of.sensitivity(setting.protection)
-        noise = accounting.calibrate_shared(setting.budget, sensitivity, query.share)
+        noise = accounting.calibrate_shared(_budget(setting), sensitivity, query.share)
         self.check_planned(setting.clients)
         if setting.clients > 0:
-            honest = self.fewest_honest(setting.clients)
+            honest = self.sizes(setting.clients).honest
             noise = self._noise(noise, honest=honest, survivors=setting.clients)
         plan = Plan(query=query, setting=setting, sensitivity=sensitivity, noise=noise)
         self.check_total(plan, setting.clients)
@@ -115,11 +104,7 @@ class DistributedDP(OneShot, TrustModel):
         self, plans: Sequence[Plan], measure: Measure, numbers: Sizes, randomness: Randomness
     ) -> Vector:
         """The measured vectors, each with this client's share of its noise."""
-        part = Fraction(1, numbers.honest)
-        shares = [
-            spread(plan.query.of, accounting.draw_parts(plan.noise, plan.query.of.draws, part, randomness))
-            for plan in plans
-        ]
+        shares = [_drawn(plan, Fraction(1, numbers.honest), randomness) for plan in plans]
         for plan, share in zip(plans, shares, strict=True):
             require(
                 share.size == 0 or int(np.abs(share).max()) <= self.largest_extra(plan),
@@ -132,17 +117,9 @@ class DistributedDP(OneShot, TrustModel):
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
         """The secure sum; what it opens carries the survivors' noise."""
         totals = yield from super().exchange(exchange, randomness)
+        honest = self.sizes_of(exchange).honest
         return tuple(
-            replace(
-                total,
-                noise=self._noise(
-                    plan.noise,
-                    honest=self.sizes(
-                        len(exchange.cohort), roster=plan.setting.clients, members=len(exchange.prekeys)
-                    ).honest,
-                    survivors=total.clients,
-                ),
-            )
+            replace(total, noise=self._noise(plan.noise, honest=honest, survivors=total.clients))
             for plan, total in zip(exchange.plans, totals, strict=True)
         )
 
@@ -152,14 +129,9 @@ class DistributedDP(OneShot, TrustModel):
         """The shares of all clients add up to one draw with as many parts."""
         self.check_cohort(clients)
         honest = self.sizes(clients, roster=plans[0].setting.clients or clients).honest
-        parts = Fraction(clients, honest)
         return tuple(
             Released(
-                value=total
-                + spread(
-                    plan.query.of,
-                    accounting.draw_parts(plan.noise, plan.query.of.draws, parts, randomness),
-                ),
+                value=total + _drawn(plan, Fraction(clients, honest), randomness),
                 noise=self._noise(plan.noise, honest=honest, survivors=clients),
                 clients=clients,
             )
@@ -173,19 +145,24 @@ class DistributedDP(OneShot, TrustModel):
 
     def statement(self, setting: Setting) -> str:
         """What holds, against whom, and what is assumed."""
-        if setting.budget is None:
-            raise UsageError(
-                "distributed-dp: got no privacy budget, expected one; give `epsilon` (and `delta`)."
-            )
-        budget = setting.budget
+        budget = _budget(setting)
         return (
             f"What the server learns, and what is published, is differentially private for "
             f"{protected(setting.protection)}, with epsilon = {exactly(budget.epsilon)} and delta = "
             f"{exactly(budget.delta)}. No server is trusted with exact numbers: each client adds a share of the "
-            f"noise under the pads of a secure sum, of which only the noisy total is opened. {described(self, setting)}"
+            "noise under the pads of a secure sum, of which only the noisy total is opened. "
+            f"{self.described(setting.clients)}"
             "Who took part is public. A client that lies about its own values is not detected."
         )
 
-    def attendance(self, clients: int) -> str:
-        """See `TrustModel`."""
-        return attendance(self, clients)
+
+def _budget(setting: Setting) -> Budget:
+    if setting.budget is None:
+        raise UsageError("distributed-dp: got no privacy budget, expected one; give `epsilon` (and `delta`).")
+    return setting.budget
+
+
+def _drawn(plan: Plan, parts: Fraction, randomness: Randomness) -> Vector:
+    """So many parts of the noise of a query, on its entries."""
+    summary = plan.query.of
+    return spread(summary, accounting.draw_parts(plan.noise, summary.draws, parts, randomness))

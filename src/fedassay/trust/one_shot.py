@@ -16,7 +16,7 @@ was agreed. Guarantees, proof and limits: `docs/explanation/secure-sum.md`. Size
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, ClassVar
@@ -27,38 +27,41 @@ from fedassay import wire
 from fedassay.crypto import field61
 from fedassay.crypto.field61 import Elements
 from fedassay.crypto.keys import KeyPair, Secret, is_usable
-from fedassay.crypto.pads import PAD_KEY_BYTES, pad
-from fedassay.crypto.prekeys import Prekey
+from fedassay.crypto.pads import PAD_KEY_BYTES, UNFOLDED, expand, pad, total
 from fedassay.errors import ParameterError, ProtocolError, TooFewClients, UnsupportedQuery, UsageError
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import (
     NO_NOISE,
     TOTAL_BITS,
+    Credentials,
     Exchange,
     Measure,
     Message,
     Opened,
     Plan,
+    Query,
     Randomness,
     Released,
     Replies,
     Request,
     Round,
+    Sum,
+    TrustModel,
     Vector,
 )
 from fedassay.trust import one_shot_messages as messages
 from fedassay.trust.one_shot_messages import NamedSet, Spoken, Terms, require
 from fedassay.trust.one_shot_sizes import LARGEST_COMMITTEE, NAMED, Sizes, opening_words, sizes
+from fedassay.trust.one_shot_words import attendance, described
 from fedassay.trust.parameters import OneShotParameters
+from fedassay.trust.words import refuse_points
 
 LARGEST_TOTAL = 2 ** (TOTAL_BITS + 1) - 1
 LARGEST_COHORT = 2**32
-_UNFOLDED = 6
-"""So many elements, and a folded sum, fit into a word."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneShot(OneShotParameters):
+class OneShot(OneShotParameters, TrustModel):
     """Both halves of the protocol, without a driver: what trust models that add up under pads are built on.
 
     Guarantee: against a coordinator that says whatever it likes to each party, and up to ⌈collusion·N⌉ of the N sites
@@ -117,6 +120,11 @@ class OneShot(OneShotParameters):
             everybody=self.same_set,
         )
 
+    def sizes_of(self, exchange: Exchange) -> Sizes:
+        """The numbers of an exchange."""
+        roster, members = exchange.plans[0].setting.clients, len(exchange.prekeys)
+        return self.sizes(len(exchange.cohort), roster=roster, members=members)
+
     def check_cohort(self, clients: int) -> None:
         """Refuse a cohort that is too small, or of which no total would be safe."""
         if clients < self.minimum_cohort:
@@ -148,9 +156,23 @@ class OneShot(OneShotParameters):
         """No honest member opens a total over fewer of the clients."""
         return self.sizes(clients).least
 
-    def fewest_honest(self, clients: int) -> int:
-        """How many honest clients are in every total that opens."""
-        return self.sizes(clients).honest
+    def attendance(self, clients: int) -> str:
+        """See `TrustModel`."""
+        return attendance(self.sizes(clients))
+
+    def described(self, clients: int) -> str:
+        """What statements say of members, dropouts and colluders; `clients` of 0 are not known yet."""
+        found = self.sizes(clients) if clients >= self.minimum_cohort else None
+        return described(found, named=bool(self.members), private=self.private)
+
+    def require_sum(self, query: Query[Any]) -> None:
+        """Refuse what is no sum."""
+        refuse_points(query)
+        if not isinstance(query, Sum):
+            raise UnsupportedQuery(
+                f"{type(query).__name__} of {query.of.name}: a secure sum hides who sent what, so it cannot "
+                "return one answer per client; use plain or local-dp."
+            )
 
     def check_total(self, plan: Plan, clients: int) -> None:
         """Prove that the total over so many clients is below 2^60, or refuse the query."""
@@ -175,11 +197,8 @@ class OneShot(OneShotParameters):
     def largest_reply(self, exchange: Exchange) -> int:
         """More bytes than any honest reply has."""
         length = sum(plan.query.of.length for plan in exchange.plans)
-        found = self.sizes(
-            len(exchange.cohort), roster=exchange.plans[0].setting.clients, members=len(exchange.prekeys)
-        )
-        rows = found.members - found.threshold
-        size = (1 << 16) + 8 * rows * found.packing.columns(length)
+        found = self.sizes_of(exchange)
+        size = (1 << 16) + 8 * found.packing.corrected * found.packing.columns(length)
         if size > wire.LARGEST_MESSAGE:
             raise UnsupportedQuery(
                 f"secure sum of {length:,} numbers: each client would send {size:,} bytes, expected at most "
@@ -202,45 +221,37 @@ class OneShot(OneShotParameters):
 
     def _told_terms(self, request: Request) -> Terms:
         """The terms of a request, with every number computed here."""
-        found = messages.told(request, more=frozenset({"named"} if request.leg else ()))
-        N = request.plans[0].setting.clients
+        asked = messages.told(request)
+        n, N, names = len(asked.cohort), request.plans[0].setting.clients, tuple(asked.prekeys)
         require(
-            self.minimum_cohort <= len(found.cohort) <= N <= LARGEST_COHORT
+            self.minimum_cohort <= n <= N <= LARGEST_COHORT
             and all(plan.setting.clients == N for plan in request.plans),
-            f"got {len(found.cohort)} clients of {N}, expected at least {self.minimum_cohort}.",
+            f"got {n} clients of {N}, expected at least {self.minimum_cohort}.",
         )
-        names = tuple(name for name, _ in found.members)
         if self.members:
             require(names == self.members, "got other members than the study names.")
         else:
             require(names == tuple(sorted(names)), "the members are not in order.")
-            require(set(found.cohort) <= set(names), "a client of the cohort is no member.")
+            require(set(asked.cohort) <= set(names), "a client of the cohort is no member.")
         try:
-            numbers = self.sizes(len(found.cohort), roster=N, members=len(names))
+            terms = self._terms(asked)
         except TooFewClients as error:
             raise ProtocolError(str(error)) from error
-        whole = self.same_set or self.cohort_difference > 0
-        messages.require_pinned(found, request, numbers, collusion=self.collusion, whole=whole)
-        return Terms.of(
-            self,  # type: ignore[arg-type]
-            exchange=request.exchange,
-            plans=request.plans,
-            cohort=found.cohort,
-            members=found.members,
-            deadline=found.deadline,
-            asker=request.asker,
-            credentials=request.credentials,
-            sizes=numbers,
-        )
+        messages.require_pinned(terms, request, self)
+        return terms
 
     def _speak(self, terms: Terms, request: Request, measure: Measure, randomness: Randomness) -> Message:
         """Leg 0. Measure, and send the corrections under pads that nothing here can make again."""
         name, own = request.recipient, KeyPair.draw(randomness)
         vector = self.contribution(request.plans, measure, terms.sizes, randomness)
-        pads = np.empty((len(terms.members), terms.columns), np.uint64)
-        for place, (member, prekey) in enumerate(terms.members):
-            pads[place] = pad(_pad_key(own, prekey.public, terms, name, member, own.public), terms.columns)
-        corrections = terms.sizes.packing.corrections(vector, pads)
+        keys = [terms.pad_key(own, key.public, (name, member, own.public)) for member, key in terms.members]
+        packing = terms.sizes.packing
+        rows, corrections = packing.rows(vector), np.empty((packing.corrected, terms.columns), np.uint64)
+
+        def correct(part: slice, pads: Elements) -> None:
+            corrections[:, part] = packing.corrections(rows[:, part], pads)
+
+        expand(keys, terms.columns, correct)
         words = terms.spoken(name, own.public, messages.digest_of(corrections))
         signature = b"" if request.credentials is None else request.credentials.sign(messages.SPOKEN, words)
         return {"public": own.public, "corrections": corrections, "signature": signature}
@@ -254,13 +265,12 @@ class OneShot(OneShotParameters):
         named = messages.told_set(request, terms)
 
         def compute(own: KeyPair) -> bytes:
-            keys = (
-                _pad_key(own, spoken.public, terms, client, name, spoken.public)
+            keys = [
+                terms.pad_key(own, spoken.public, (client, name, spoken.public))
                 for client, spoken in named.clients.items()
-            )
-            answer = _sum(pad(key, terms.columns) for key in keys)
-            words = terms.answered(tuple(named.clients), named.digest)
-            credentials = request.credentials
+            ]
+            answer = total(keys, terms.columns)
+            credentials, words = request.credentials, terms.answered(named)
             signature = b"" if credentials is None else credentials.sign(messages.ANSWERED, words)
             return wire.encode({"answer": answer, "signature": signature})
 
@@ -281,10 +291,13 @@ class OneShot(OneShotParameters):
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
         """Ask everybody once and the members once, and return one exact total per plan."""
-        terms = self._terms(exchange)
+        if len(set(exchange.cohort)) != len(exchange.cohort):
+            raise UsageError("secure sum: two clients of the cohort have the same name.")
+        self.check_cohort(len(exchange.cohort))
         for plan in exchange.plans:
             self.check_total(plan, len(exchange.cohort))
-        heard = _Heard(terms, exchange)
+        terms = self._terms(exchange)
+        heard = _Heard(terms, exchange.credentials)
         message = terms.to_message()
         replies = yield Round(requests=dict.fromkeys(terms.cohort, message), take=heard.take)
         least = terms.sizes.least
@@ -296,52 +309,35 @@ class OneShot(OneShotParameters):
         named = NamedSet.of(terms, {name: Spoken(**reply) for name, reply in replies.items()})
         message = {**message, "named": named.to_message(terms)}
         replies = yield Round(requests=dict.fromkeys(dict(terms.members), message))
-        total, opening = self._open(terms, named, heard.corrections, replies, exchange)
-        lengths = [plan.query.of.length for plan in exchange.plans]
-        pieces = np.split(total, list(accumulate(lengths))[:-1])
-        count = len(named.clients)
+        opened, opening = self._open(terms, named, field61.reduce(heard.corrections), replies, exchange)
+        ends = accumulate(plan.query.of.length for plan in exchange.plans)
         return tuple(
-            Released(value=piece, noise=NO_NOISE, clients=count, opening=opening) for piece in pieces
+            Released(value=piece, noise=NO_NOISE, clients=len(named.clients), opening=opening)
+            for piece in np.split(opened, list(ends)[:-1])
         )
 
     def _terms(self, exchange: Exchange) -> Terms:
-        cohort, N = exchange.cohort, exchange.plans[0].setting.clients
-        if len(set(cohort)) != len(cohort):
-            raise UsageError("secure sum: two clients of the cohort have the same name.")
-        self.check_cohort(len(cohort))
-        members = tuple((name, Prekey.unpacked(prekey)) for name, prekey in exchange.prekeys.items())
-        return Terms.of(
-            self,  # type: ignore[arg-type]
-            exchange=exchange.id,
-            plans=exchange.plans,
-            cohort=cohort,
-            members=members,
-            deadline=exchange.deadline,
-            asker=exchange.asker,
-            credentials=exchange.credentials,
-            sizes=self.sizes(len(cohort), roster=N, members=len(members)),
-        )
+        return Terms.of(self, exchange, self.sizes_of(exchange))
 
     def _open(
-        self,
-        terms: Terms,
-        named: NamedSet,
-        corrections: Elements,
-        replies: Replies,
-        exchange: Exchange,
+        self, terms: Terms, named: NamedSet, corrections: Elements, replies: Replies, exchange: Exchange
     ) -> tuple[Vector, Message]:
         """The total, from the answers that are there, and who gave them."""
         packing, needed = terms.sizes.packing, terms.sizes.needed
-        answers = _read_answers(terms, named, replies, exchange)
+        words, credentials = terms.answered(named), exchange.credentials
+        answers = {
+            name: read
+            for name, _ in terms.members
+            if (read := messages.read_answer(replies.get(name), terms)) is not None
+            and (credentials is None or credentials.verifies(name, messages.ANSWERED, words, read[1]))
+        }
         if len(answers) < needed:
             raise TooFewClients(
                 f"secure sum: {len(answers)} of {len(terms.members)} members answered, expected at least {needed}; the "
                 "total stays hidden."
             )
         shares = {
-            place: answers[name][0]
-            if place < packing.threshold
-            else field61.add(answers[name][0], corrections[place - packing.threshold])
+            place: packing.share(place, answers[name][0], corrections)
             for place, (name, _) in enumerate(terms.members)
             if name in answers
         }
@@ -352,13 +348,11 @@ class OneShot(OneShotParameters):
                 "secure sum: the answers do not fit together: at least one client or member sent something false. The "
                 "total stays hidden, and who it was cannot be told. Only a new study can go on."
             )
-        parties = [*terms.cohort, *dict(terms.members)]
+        keys = messages.keys_of([*terms.cohort, *dict(terms.members)], credentials)
         opening: Message = {
             "exchange": exchange.id.hex(),
             "terms": terms.agreed.hex(),
-            "keys": {
-                name: key.hex() for name, key in messages.keys_of(parties, exchange.credentials).items()
-            },
+            "keys": {name: key.hex() for name, key in keys.items()},
             "clients": list(named.clients),
             "set": named.digest.hex(),
             "members": {name: signature.hex() for name, (_, signature) in sorted(answers.items())},
@@ -370,15 +364,11 @@ class OneShot(OneShotParameters):
 
 
 class _Heard:
-    """The coordinator's ear in leg 0: checks a message as members will, and keeps a running sum of the corrections."""
+    """The coordinator's ear in leg 0: checks a message as members will, and keeps a sum of the corrections, folded."""
 
-    def __init__(self, terms: Terms, exchange: Exchange) -> None:
-        rows = terms.sizes.members - terms.sizes.threshold
-        self._terms = terms
-        self._credentials = exchange.credentials
-        self._sum = np.zeros((rows, terms.columns), np.uint64)
-        self._added = 0
-        self._publics: set[bytes] = set()
+    def __init__(self, terms: Terms, credentials: Credentials | None) -> None:
+        self._terms, self._credentials, self._publics = terms, credentials, set[bytes]()
+        self.corrections: Elements = np.zeros((terms.sizes.packing.corrected, terms.columns), np.uint64)
 
     def take(self, name: str, reply: Message) -> Message | None:
         """What is kept of a message; None for one that members would refuse, which would stop everybody."""
@@ -386,55 +376,14 @@ class _Heard:
         if found is None:
             return None
         spoken, corrections = found
-        words = self._terms.spoken(name, spoken.public, spoken.digest)
-        signed = self._credentials is None or self._credentials.verifies(
-            name, messages.SPOKEN, words, spoken.signature
-        )
+        signed = messages.is_spoken_by(name, spoken, self._terms, self._credentials)
         if not signed or spoken.public in self._publics or not is_usable(spoken.public):
             return None
         self._publics.add(spoken.public)
-        self._sum += corrections
-        self._added += 1
-        if self._added % _UNFOLDED == 0:
-            self._sum = field61.fold(self._sum)
-        return spoken.to_message()
-
-    @property
-    def corrections(self) -> Elements:
-        """The sum of the corrections of all messages that were kept."""
-        return field61.reduce(self._sum)
-
-
-def _read_answers(
-    terms: Terms, named: NamedSet, replies: Replies, exchange: Exchange
-) -> Mapping[str, tuple[Elements, bytes]]:
-    """The well-formed, signed answers by member."""
-    words = terms.answered(tuple(named.clients), named.digest)
-    found = {}
-    for name in dict(terms.members):
-        read = messages.read_answer(replies.get(name), terms)
-        credentials = exchange.credentials
-        if read is not None and (
-            credentials is None or credentials.verifies(name, messages.ANSWERED, words, read[1])
-        ):
-            found[name] = read
-    return found
-
-
-def _pad_key(own: KeyPair, other: bytes, terms: Terms, client: str, member: str, public: bytes) -> Secret:
-    """The key of the pad between a client and a member; both compute the same."""
-    info = terms.pad_info(client, member, public)
-    return own.agree(other, salt=terms.session, info=info, length=PAD_KEY_BYTES)
-
-
-def _sum(pads: Any) -> Elements:
-    total: Elements | None = None
-    for count, one in enumerate(pads, start=1):
-        total = one if total is None else total + one
-        if count % _UNFOLDED == 0:
-            total = field61.fold(total)
-    assert total is not None
-    return field61.reduce(total)
+        self.corrections += corrections
+        if len(self._publics) % UNFOLDED == 0:
+            self.corrections = field61.fold(self.corrections)
+        return spoken._asdict()
 
 
 def measured(plans: Sequence[Plan], measure: Measure) -> Vector:

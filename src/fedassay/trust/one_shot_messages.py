@@ -17,11 +17,13 @@ import numpy as np
 
 from fedassay import wire
 from fedassay.crypto.field61 import Elements, require_reduced
-from fedassay.crypto.keys import KEY_BYTES, context
+from fedassay.crypto.keys import KEY_BYTES, KeyPair, Secret, context
+from fedassay.crypto.pads import PAD_KEY_BYTES
 from fedassay.crypto.prekeys import Prekey
 from fedassay.errors import FedassayError, ProtocolError
-from fedassay.protocol import COORDINATOR, SECOND_SERVER, Credentials, Message, Plan, Request, TrustModel
+from fedassay.protocol import COORDINATOR, SECOND_SERVER, Credentials, Exchange, Message, Request, TrustModel
 from fedassay.trust.one_shot_sizes import Sizes, colluders_of
+from fedassay.trust.parameters import OneShotParameters
 from fedassay.trust.question import canonical, question
 
 SPOKEN = "secure sum: message"
@@ -66,53 +68,29 @@ class Terms:
     sizes: Sizes
 
     @classmethod
-    def of(
-        cls,
-        trust: TrustModel,
-        *,
-        exchange: bytes,
-        plans: Sequence[Plan],
-        cohort: Sequence[str],
-        members: Sequence[tuple[str, Prekey]],
-        deadline: int,
-        asker: str,
-        credentials: Credentials | None,
-        sizes: Sizes,
-    ) -> Terms:
+    def of(cls, trust: TrustModel, exchange: Exchange, sizes: Sizes) -> Terms:
         """The terms of an exchange, as its coordinator and each client make them alike."""
         public = {field.name: getattr(trust, field.name) for field in fields(cast(Any, trust))}
         return cls(
-            exchange=exchange,
-            question=question(plans),
+            exchange=exchange.id,
+            question=question(exchange.plans),
             trust=canonical([trust.name, public]),
-            noise=tuple(plan.noise.law for plan in plans),
-            length=sum(plan.query.of.length for plan in plans),
-            cohort=tuple(sorted(cohort)),
-            members=tuple(members),
-            deadline=deadline,
-            asker=asker,
-            roster=digest_of_keys(keys_of([*cohort, *(name for name, _ in members)], credentials)),
+            noise=tuple(plan.noise.law for plan in exchange.plans),
+            length=sum(plan.query.of.length for plan in exchange.plans),
+            cohort=tuple(sorted(exchange.cohort)),
+            members=tuple((name, Prekey.unpacked(prekey)) for name, prekey in exchange.prekeys.items()),
+            deadline=exchange.deadline,
+            asker=exchange.asker,
+            roster=digest_of_keys(keys_of([*exchange.cohort, *exchange.prekeys], exchange.credentials)),
             sizes=sizes,
         )
 
     @cached_property
     def agreed(self) -> bytes:
         """All of it, as bytes."""
-        agreed = {
-            "version": _VERSION,
-            "exchange": self.exchange,
-            "question": self.question,
-            "trust": self.trust,
-            "noise": list(self.noise),
-            "length": self.length,
-            "cohort": list(self.cohort),
-            "members": self._members,
-            "deadline": self.deadline,
-            "asker": self.asker,
-            "roster": self.roster,
-            "sizes": [getattr(self.sizes, field.name) for field in fields(self.sizes)],
-        }
-        return wire.encode(agreed)
+        agreed = {field.name: getattr(self, field.name) for field in fields(self)}
+        sizes = [getattr(self.sizes, field.name) for field in fields(self.sizes)]
+        return wire.encode({"version": _VERSION, **agreed, "members": self._members, "sizes": sizes})
 
     @cached_property
     def session(self) -> bytes:
@@ -132,17 +110,19 @@ class Terms:
     def _members(self) -> list[list[Any]]:
         return [[name, prekey.packed()] for name, prekey in self.members]
 
-    def pad_info(self, client: str, member: str, public: bytes) -> bytes:
-        """What the key of a pad is bound to, besides the session."""
-        return context("pad", client, member, public)
+    def pad_key(self, own: KeyPair, other: bytes, parties: tuple[str, str, bytes]) -> Secret:
+        """The key of the pad between a client and a member, as both compute it, bound to the session and to these
+        parties: the client, the member, and the client's public key.
+        """
+        return own.agree(other, salt=self.session, info=context("pad", *parties), length=PAD_KEY_BYTES)
 
     def spoken(self, client: str, public: bytes, digest: bytes) -> bytes:
         """What a client signs: these are my key and my corrections."""
         return context("message", self.session, client, public, digest)
 
-    def answered(self, clients: Sequence[str], set_digest: bytes) -> bytes:
+    def answered(self, named: NamedSet) -> bytes:
         """What a member signs: I have answered once in this session, on these clients' messages."""
-        return answered_words(self.session, clients, set_digest)
+        return answered_words(self.session, tuple(named.clients), named.digest)
 
 
 def answered_words(session: bytes, clients: Sequence[str], set_digest: bytes) -> bytes:
@@ -158,7 +138,7 @@ def keys_of(names: Iterable[str], credentials: Credentials | None) -> dict[str, 
 
 def digest_of_keys(keys: Mapping[str, bytes]) -> bytes:
     """The digest of pinned keys that the terms hold, so that all sites must have pinned the same."""
-    return _digest("roster", [[name, keys[name]] for name in sorted(keys)]) if keys else b""
+    return _digest("roster", [*map(list, sorted(keys.items()))]) if keys else b""
 
 
 def _digest(what: str, items: list[Any]) -> bytes:
@@ -169,70 +149,66 @@ def _digest(what: str, items: list[Any]) -> bytes:
 # --- what parties are told ----------------------------------------------------------------------------------
 
 
-class Told(NamedTuple):
-    """The content of a request, well formed but not judged."""
-
-    cohort: tuple[str, ...]
-    members: tuple[tuple[str, Prekey], ...]
-    deadline: int
-
-
-def told(request: Request, *, more: frozenset[str] = frozenset()) -> Told:
-    """The terms in a request that has these fields and `more`: names in order, each once, all of them sites."""
-    message = request.message
+def told(request: Request) -> Exchange:
+    """The exchange in a request that has just the fields of its leg: names in order, each once, all of them sites."""
+    message, more = request.message, {"named"} if request.leg else set()
     require(message.keys() == {"cohort", "members", "deadline"} | more, "the message has other fields.")
     cohort, members, deadline = message["cohort"], message["members"], message["deadline"]
     require(type(deadline) is int and 0 <= deadline < 2**63, "the deadline is no time.")
-    require(isinstance(cohort, list) and all(isinstance(n, str) for n in cohort), "the cohort is no list.")
+    require(isinstance(cohort, list) and {*map(type, cohort)} <= {str}, "the cohort is no list.")
     require(cohort == sorted(set(cohort)), "the cohort's names are not in order, each once.")
     require(
         len(cohort) == request.cohort, f"got {len(cohort)} clients, expected {request.cohort} as was said."
     )
     pairs: list[Any] = members if isinstance(members, list) else [None]
     require(all(isinstance(p, list) and len(p) == 2 and isinstance(p[0], str) for p in pairs), "no members.")
-    prekeys = tuple((name, Prekey.unpacked(statement)) for name, statement in pairs)
-    names = {name for name, _ in prekeys}
-    require(
-        len(names) == len(prekeys) == len({prekey.public for _, prekey in prekeys}),
-        "a member or a prekey is named twice.",
-    )
+    names, publics = {name for name, _ in pairs}, {Prekey.unpacked(prekey).public for _, prekey in pairs}
+    require(len(names) == len(pairs) == len(publics), "a member or a prekey is named twice.")
     # The second server holds no rows, and the coordinator is a party of its own: with either, two would pass for three.
     require(
         not {COORDINATOR, SECOND_SERVER} & {*cohort, *names}, "the cohort holds a name that is no site's."
     )
-    return Told(tuple(cohort), prekeys, deadline)
-
-
-def require_pinned(found: Told, request: Request, sizes: Sizes, *, collusion: float, whole: bool) -> None:
-    """Believe only parties that this site has pinned, and count colluders over all of those.
-
-    `whole` says that the cohort must be the whole roster: rules about other sets of clients hold only where every
-    honest site has seen all of them.
-    """
-    credentials, N = request.credentials, request.plans[0].setting.clients
-    if credentials is None:
-        require(not whole or len(found.cohort) == N, "the cohort is not the whole roster, as was agreed.")
-        return
-    sites = credentials.sites
     require(
-        sites.keys() >= {*found.cohort, *dict(found.members)},
+        request.credentials is None or request.credentials.sites.keys() >= {*cohort, *names},
         "it names a client whose key is not pinned here.",
     )
+    return Exchange(
+        id=request.exchange,
+        plans=request.plans,
+        cohort=tuple(cohort),
+        prekeys=dict(pairs),
+        deadline=deadline,
+        asker=request.asker,
+        credentials=request.credentials,
+    )
+
+
+def require_pinned(terms: Terms, request: Request, trust: OneShotParameters) -> None:
+    """Believe only what parties have signed that this site has pinned, and count colluders over all of those.
+
+    Rules about other sets of clients hold only where every honest site has seen all of these: with such a rule, the
+    cohort must be the whole roster.
+    """
+    credentials, N = request.credentials, request.plans[0].setting.clients
+    whole = trust.same_set or trust.cohort_difference > 0
+    if credentials is None:
+        require(not whole or len(terms.cohort) == N, "the cohort is not the whole roster, as was agreed.")
+        return
     require(
-        colluders_of(credentials.pinned, collusion) <= sizes.colluders,
+        colluders_of(credentials.pinned, trust.collusion) <= terms.sizes.colluders,
         f"colluders are counted over {N:,} sites, expected the {credentials.pinned:,} of this site's roster; use a "
         "site's file with the roster of this study alone.",
     )
     require(
-        not whole or len(found.cohort) == credentials.pinned, "the cohort is not this site's whole roster."
+        not whole or len(terms.cohort) == credentials.pinned, "the cohort is not this site's whole roster."
     )
-    for name, prekey in found.members:
+    for name, prekey in terms.members:
         require(
             prekey.is_of(name, coordinator=request.asker, credentials=credentials),
             f"the prekey of {name!r} is not signed by the key that is pinned for it.",
         )
     assert request.membership is not None
-    request.membership.require_fresh(found.members, until=found.deadline)
+    request.membership.require_fresh(terms.members, until=terms.deadline)
 
 
 class Spoken(NamedTuple):
@@ -241,10 +217,6 @@ class Spoken(NamedTuple):
     public: bytes
     digest: bytes
     signature: bytes
-
-    def to_message(self) -> Message:
-        """As plain values."""
-        return self._asdict()
 
 
 class NamedSet(NamedTuple):
@@ -285,13 +257,9 @@ def told_set(request: Request, terms: Terms) -> NamedSet:
     )
     clients = {terms.cohort[place]: Spoken(*rest) for place, *rest in entries}
     require(len({spoken.public for spoken in clients.values()}) == len(clients), "two clients have one key.")
-    credentials = request.credentials
-    for name, spoken in clients.items() if credentials is not None else ():
-        assert credentials is not None
+    for name, spoken in clients.items():
         require(
-            credentials.verifies(
-                name, SPOKEN, terms.spoken(name, spoken.public, spoken.digest), spoken.signature
-            ),
+            is_spoken_by(name, spoken, terms, request.credentials),
             f"the message of {name!r} is not signed by the key that is pinned for it.",
         )
     return NamedSet.of(terms, clients)
@@ -301,11 +269,21 @@ def _is_spoken(public: object, digest: object, signature: object) -> bool:
     return (
         isinstance(public, bytes)
         and isinstance(digest, bytes)
-        and isinstance(signature, bytes)
         and len(public) == KEY_BYTES
         and len(digest) == DIGEST_BYTES
-        and len(signature) in (0, SIGNATURE_BYTES)
+        and _is_signature(signature)
     )
+
+
+def _is_signature(signature: object) -> bool:
+    """Whether it has the form of a signature, or of none, as in a simulation."""
+    return isinstance(signature, bytes) and len(signature) in (0, SIGNATURE_BYTES)
+
+
+def is_spoken_by(name: str, spoken: Spoken, terms: Terms, credentials: Credentials | None) -> bool:
+    """Whether the client of this name has signed the message; in a simulation nobody signs."""
+    words = terms.spoken(name, spoken.public, spoken.digest)
+    return credentials is None or credentials.verifies(name, SPOKEN, words, spoken.signature)
 
 
 # --- what the coordinator reads -------------------------------------------------------------------------------
@@ -318,26 +296,26 @@ def digest_of(corrections: Elements) -> bytes:
 
 def read_spoken(reply: object, terms: Terms) -> tuple[Spoken, Elements] | None:
     """A client's message and its corrections; None if it is not exactly of the expected form."""
-    if not isinstance(reply, dict) or reply.keys() != {"public", "corrections", "signature"}:
+    shape = (terms.sizes.packing.corrected, terms.columns)
+    if (corrections := _read(reply, "corrections", shape, {"public", "signature"})) is None:
         return None
-    rows = terms.sizes.members - terms.sizes.threshold
-    try:
-        corrections = require_reduced(reply["corrections"], shape=(rows, terms.columns), what="corrections")
-    except FedassayError:
-        return None
-    spoken = Spoken(reply["public"], digest_of(corrections), reply["signature"])
+    spoken = Spoken(reply["public"], digest_of(corrections), reply["signature"])  # type: ignore[index]
     return (spoken, corrections) if _is_spoken(*spoken) else None
 
 
 def read_answer(reply: object, terms: Terms) -> tuple[Elements, bytes] | None:
     """A member's answer and its signature; None if it is not exactly of the expected form."""
-    if not isinstance(reply, dict) or reply.keys() != {"answer", "signature"}:
+    if (answer := _read(reply, "answer", (terms.columns,), {"signature"})) is None:
+        return None
+    signature = reply["signature"]  # type: ignore[index]
+    return (answer, signature) if _is_signature(signature) else None
+
+
+def _read(reply: object, what: str, shape: tuple[int, ...], others: set[str]) -> Elements | None:
+    """The array in a reply that has it and these other fields."""
+    if not isinstance(reply, dict) or reply.keys() != {what, *others}:
         return None
     try:
-        answer = require_reduced(reply["answer"], shape=(terms.columns,), what="answer")
+        return require_reduced(reply[what], shape=shape, what=what)
     except FedassayError:
         return None
-    signature = reply["signature"]
-    if not isinstance(signature, bytes) or len(signature) not in (0, SIGNATURE_BYTES):
-        return None
-    return answer, signature

@@ -9,15 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fedassay.errors import UnsupportedQuery, UsageError
-from fedassay.protocol import NO_NOISE, Plan, Query, Randomness, Released, Setting, Sum, TrustModel, Vector
+from fedassay.errors import UsageError
+from fedassay.protocol import NO_NOISE, Plan, Query, Randomness, Released, Setting, Vector
 from fedassay.trust.one_shot import OneShot
-from fedassay.trust.one_shot_words import attendance, described
-from fedassay.trust.words import refuse_points
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecureSum(OneShot, TrustModel):
+class SecureSum(OneShot):
     """Sums under pads, released exactly.
 
     Guarantee and assumptions: those of `OneShot`. This is secrecy, not differential privacy: the total
@@ -42,12 +40,7 @@ collusion below 1.
 
         `setting.clients` of 0 stands for a number that is not known yet.
         """
-        refuse_points(query)
-        if not isinstance(query, Sum):
-            raise UnsupportedQuery(
-                f"{type(query).__name__} of {query.of.name}: a secure sum hides who sent what, so it cannot "
-                "return one answer per client; use plain or local-dp."
-            )
+        self.require_sum(query)
         if setting.budget is not None:
             raise UsageError(
                 f"epsilon: got {setting.budget.epsilon:.3g}, but secure-sum adds no noise and could not keep "
@@ -69,11 +62,8 @@ collusion below 1.
         """What holds, against whom, and under which assumptions."""
         return (
             "The server learns the exact total over the clients that took part and nothing else about any single one: "
-            f"each vector is hidden by pads that only the sites together can remove, once. {described(self, setting)}"
+            "each vector is hidden by pads that only the sites together can remove, once. "
+            f"{self.described(setting.clients)}"
             "The total itself carries no noise: it is not differentially private, so two totals that differ in one "
             "client or row reveal the difference. A client that lies about its own values is not detected."
         )
-
-    def attendance(self, clients: int) -> str:
-        """See `TrustModel`."""
-        return attendance(self, clients)
