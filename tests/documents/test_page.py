@@ -147,6 +147,7 @@ def test_sections_of_a_study_come_in_the_order_in_which_they_are_read() -> None:
             "What was assumed",
             "Privacy",
             "The run",
+            "What the words mean",
             "What to do next",
         ]
         assert ("write per_site = true under [tasks.evaluate] in the study" in html_of(name)) == (not sites)
@@ -158,6 +159,7 @@ def test_sections_of_a_study_come_in_the_order_in_which_they_are_read() -> None:
         "What was assumed",
         "Privacy",
         "The run",
+        "What the words mean",
     ]
 
 

@@ -21,7 +21,7 @@ Numbers = NDArray[np.float64]
 # taken out first.
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _TRUTH = {"true": 1.0, "false": 0.0}
-_MISSING = pa.array(arrow_csv.ConvertOptions().null_values, pa.large_string())
+_MISSING = arrow_csv.ConvertOptions().null_values
 _NAMEABLE = (
     pa.types.is_boolean,
     pa.types.is_integer,
@@ -164,7 +164,7 @@ def is_missing(array: Any) -> NDArray[np.bool_]:
     gaps = pc.is_null(array, nan_is_null=True)
     if is_text(array):
         text = pc.utf8_trim_whitespace(pc.cast(array, pa.large_string()))
-        gaps = pc.or_(gaps, pc.is_in(text, value_set=_MISSING))
+        gaps = pc.or_(gaps, pc.is_in(text, value_set=pa.array(_MISSING, pa.large_string())))
     found: NDArray[np.bool_] = gaps.to_numpy(zero_copy_only=False)
     return found
 

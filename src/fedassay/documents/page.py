@@ -26,7 +26,8 @@ def page(document: Document, *, draw: markup.DrawCurve = markup.figure) -> str:
     """The page as HTML text; `draw` makes the markup of a plot."""
     sections = list(_sections(document, draw))
     words = words_in(" ".join(inside for _, _, inside in sections))
-    sections.append(("words", "What the words mean", markup.facts(list(words.items()))))
+    last = len(sections) - int(report.is_study(document))  # what to do next stays last
+    sections.insert(last, ("words", "What the words mean", markup.facts(list(words.items()))))
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         f"<meta http-equiv='Content-Security-Policy' content=\"{_policy()}\">"
