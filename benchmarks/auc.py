@@ -22,7 +22,7 @@ from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
 from fedassay.estimation.ranking import roc_auc
-from fedassay.protocol import NO_NOISE, Batch
+from fedassay.protocol.vocabulary import NO_NOISE, Batch
 from fedassay.summaries.score_histogram import ScoreHistogram
 
 BINS = 1 << 14

@@ -30,13 +30,11 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 from fedassay.estimation.evidence import Evidence
-from fedassay.protocol import NO_NOISE, Batch
+from fedassay.protocol.vocabulary import NO_NOISE, Batch
 from fedassay.summaries.maps import Map
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration.bbq import bbq
-from fedassay.tasks.calibration.histogram import histogram_binning
-from fedassay.tasks.calibration.isotonic import isotonic
-from fedassay.tasks.calibration.sigmoids import beta, platt
+from fedassay.tasks.calibration.methods import beta, histogram_binning, isotonic, platt
 
 HISTOGRAM = ScoreHistogram(transform="uniform", height=12)
 LEAVES = HISTOGRAM.grid.leaves

@@ -28,11 +28,11 @@ from mapie.regression import SplitConformalRegressor
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-from fedassay.artefacts.intervals import intervals
+from fedassay.artefacts.conformal import intervals
 from fedassay.estimation.coverage.law import split_rank
-from fedassay.summaries.local_quantile import at_ranks
+from fedassay.summaries.class_scores import sets
+from fedassay.summaries.local_quantiles import at_ranks
 from fedassay.summaries.quantities import scores_of
-from fedassay.summaries.softmax_scores import sets
 
 LEVEL, CLASSES, REPETITIONS = 0.9, 10, 3
 T = TypeVar("T")

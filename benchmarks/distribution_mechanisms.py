@@ -18,10 +18,10 @@ from time import perf_counter
 import numpy as np
 
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Neighbours, Protection, Setting, Sum
-from fedassay.summaries.value_tree import ValueTree
-from fedassay.tasks.distribution.accuracy import mean_variance
+from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Setting, Sum
+from fedassay.summaries.distribution.tree import ValueTree
 from fedassay.tasks.distribution.mechanisms import MECHANISMS, chosen
+from fedassay.tasks.distribution.precision import mean_variance
 from fedassay.tasks.distribution.stored import Release
 from fedassay.trust.server_dp import ServerDP
 

@@ -24,12 +24,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from double_masking.graph import parameters
-from fedassay import wire
-from fedassay.client import Client, Site
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll
+from fedassay.kernel.client import Client, Site
+from fedassay.kernel.run import Job, Runtime, run
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import (
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import (
     Batch,
     Memory,
     Protection,
@@ -40,11 +41,10 @@ from fedassay.protocol import (
     Summary,
     Vector,
 )
-from fedassay.run import Job, Runtime, run
 from fedassay.runtimes.flower.runtime import FlowerRuntime
 from fedassay.runtimes.flower.simulation import Cast, _backend, _quiet, simulated
 from fedassay.runtimes.in_process import Faithful
-from fedassay.runtimes.in_process.parameters import LARGEST_FAITHFUL
+from fedassay.runtimes.in_process.card import LARGEST_FAITHFUL
 from fedassay.trust.secure_sum import SecureSum
 
 LENGTH = 100_000

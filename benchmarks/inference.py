@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 import statsmodels.api as sm
 
-from fedassay.protocol import NO_NOISE, Batch, Released
+from fedassay.protocol.vocabulary import NO_NOISE, Batch, Released
+from fedassay.summaries.regression.moments import Standard
 from fedassay.summaries.regression.rounds import RegressionRound
-from fedassay.summaries.regression.standard import Standard
 from fedassay.tasks.inference.newton import RegressionFit, fit_newton, standardised
 from fedassay.tasks.inference.path import Path
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from time import perf_counter
 
 from fedassay.errors import BudgetExceeded
-from fedassay.privacy.database_ledger import DatabaseLedger
-from fedassay.privacy.ledger import Charge
-from fedassay.protocol import Budget, Part
+from fedassay.privacy.ledger.charges import Charge
+from fedassay.privacy.ledger.database import DatabaseLedger
+from fedassay.protocol.vocabulary import Budget, Part
 
 PARTS = (Part.ALL, Part.FIT, Part.HELD_OUT)
 LAWS = (("discrete-laplace", 1.0), ("discrete-gaussian", 2.0), ("skellam", 2.0))

@@ -30,11 +30,11 @@ from time import process_time
 import numpy as np
 from scipy.special import softmax
 
-from fedassay import wire
-from fedassay.protocol import Batch
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Batch
 from fedassay.summaries.multiclass.binned_map import Binned
-from fedassay.summaries.multiclass.probability_histograms import ProbabilityHistograms
-from fedassay.tasks.calibration.multiclass.binning import fit_bbq
+from fedassay.summaries.multiclass.histograms import ProbabilityHistograms
+from fedassay.tasks.calibration.multiclass.binned_flow import fit_bbq
 
 SIZES = ((10_000, 10), (100_000, 10), (10_000, 100))
 BAR_AT, BAR = (100_000, 10), 100

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from fedassay import wire
-from fedassay.protocol import NO_NOISE, Batch, Budget, Protection, Released, Setting, Summary, Unit
-from fedassay.summaries.multiclass.probability_histograms import ProbabilityHistograms
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import NO_NOISE, Batch, Budget, Protection, Released, Setting, Summary, Unit
+from fedassay.summaries.multiclass.histograms import ProbabilityHistograms
 from fedassay.tasks.calibration.multiclass.fedavg import fit_fedavg
 from fedassay.trust.server_dp import ServerDP
 

@@ -29,7 +29,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_softmax, softmax
 
-from fedassay.protocol import NO_NOISE, Batch, Released
+from fedassay.protocol.vocabulary import NO_NOISE, Batch, Released
 from fedassay.tasks.calibration.multiclass import RIDGE, Fit, fit_exact
 
 ROWS = 100_000

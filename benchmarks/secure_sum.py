@@ -37,8 +37,8 @@ from double_masking.protocol import DoubleMasking
 from fedassay.crypto.identity import Credentials
 from fedassay.crypto.keys import KeyPair
 from fedassay.crypto.packed import Packing
-from fedassay.crypto.pads import PAD_KEY_BYTES, expand
-from fedassay.protocol import Exchange, Released, Request
+from fedassay.crypto.prekeys import PAD_KEY_BYTES, expand
+from fedassay.protocol.vocabulary import Exchange, Released, Request
 from fedassay.trust.secure_sum import SecureSum
 from secure_sum_driver import Run, Seeded, credentials_of, vectors
 

@@ -25,10 +25,9 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from fedassay.estimation.least_squares import LeastSquares
+from fedassay.estimation.least_squares import LeastSquares, best_widths
 from fedassay.estimation.tree import Tree
-from fedassay.estimation.widths import best_widths
-from fedassay.tasks.distribution.smoothing import isotonic, l1, l2
+from fedassay.tasks.distribution.smoothing.curves import isotonic, l1, l2
 
 HEIGHTS = (8, 10, 12, 15, 18, 20)
 LARGEST_OF_PEERS = 15

@@ -23,9 +23,9 @@ from pyarrow import parquet
 import fedassay
 from fedassay.api.study import run_study
 from fedassay.artefacts.verified import ANY_KEY, check
-from fedassay.data.hospitals import hospitals
+from fedassay.cli.demo import hospitals
 from fedassay.documents.page import page
-from fedassay.result import Result
+from fedassay.protocol.result import Result
 from fedassay.study.file import StudyFile
 from fedassay.study.folder import Signed, prepare, write_folder
 

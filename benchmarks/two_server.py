@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from fedassay import wire
-from fedassay.protocol import Message, Party, Points, Protection, Sum
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Message, Party, Points, Protection, Sum
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from two_server_driver import SERVERS, Cells, Town, UpTo, plans_of, setting

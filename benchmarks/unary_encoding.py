@@ -20,7 +20,7 @@ from time import process_time
 import numpy as np
 
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
-from fedassay.protocol import Budget, Exchange, Plan, Protection, Request, Setting, Sum
+from fedassay.protocol.vocabulary import Budget, Exchange, Plan, Protection, Request, Setting, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust.local_dp import LocalDP
 

@@ -10,16 +10,16 @@ from types import ModuleType
 from typing import Any
 
 import fedassay
-from fedassay.protocol import TrustModel
+from fedassay.protocol.vocabulary import TrustModel
 
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Studies", ("fedassay.api.study", "fedassay.study")),
     ("Tasks", ("fedassay.api",)),
     ("Artefacts", ("fedassay.artefacts",)),
-    ("Privacy", ("fedassay.protocol",)),
+    ("Privacy", ("fedassay.protocol.vocabulary",)),
     ("Trust models", ("fedassay.trust",)),
-    ("Data and simulation", ("fedassay.data", "fedassay.simulation")),
-    ("Results and displays", ("fedassay.result", "fedassay.documents", "fedassay.tasks")),
+    ("Data and simulation", ("fedassay.data", "fedassay.study.simulation")),
+    ("Results and displays", ("fedassay.protocol.result", "fedassay.documents", "fedassay.tasks")),
     ("Losses of your own", ("fedassay.summaries",)),
 )
 """Headings of the page, and the modules whose names stand below them; of several that fit, the first."""

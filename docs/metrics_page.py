@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from fedassay.metrics import CLASS_METRICS, METRICS, MetricRecord, Part
+from fedassay.protocol.metrics import CLASS_METRICS, METRICS, MetricRecord, Part
 
 _WHERE: Mapping[Part, str] = {
     "rows": "all rows",

@@ -18,9 +18,9 @@ import numpy as np
 from scipy.special import expit
 
 import fedassay
-from fedassay.agenda import Agenda
+from fedassay.kernel.agenda import Agenda
 from fedassay.planning import Expectation, PlannedStudy, plan_study
-from fedassay.protocol import TrustModel
+from fedassay.protocol.vocabulary import TrustModel
 
 BUDGET = fedassay.Budget(epsilon=1.0, delta=1e-8)
 ONE_ROW_EACH = fedassay.Protection(unit=fedassay.Unit.CLIENT, rows_per_client=1)

@@ -26,18 +26,18 @@ from pathlib import Path
 import pandas as pd
 
 import fedassay
-from fedassay import wire
-from fedassay.agenda import Agenda, Run
-from fedassay.client import Client
+from fedassay.cli.demo import hospitals
 from fedassay.crypto.identity import Credentials, Identity, key_to_text, verifies
 from fedassay.crypto.keys import KeyPair
-from fedassay.data.hospitals import hospitals
-from fedassay.privacy.ledger import Charge, MemoryLedger
+from fedassay.kernel.agenda import Agenda, Run
+from fedassay.kernel.client import Client
+from fedassay.kernel.run import run
+from fedassay.kernel.sites import SiteFile
+from fedassay.privacy.ledger.charges import Charge, MemoryLedger
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import COORDINATOR, Party, Setting
-from fedassay.run import run
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import COORDINATOR, Party, Setting
 from fedassay.runtimes.messaging import MessagingRuntime
-from fedassay.sites import SiteFile
 
 TRUST = fedassay.DistributedDP()
 BUDGET = fedassay.Budget(epsilon=1.0, delta=1e-6)

@@ -14,7 +14,7 @@ from experiments.common import PUBLISHED, Case, Floats, Model, Point, Sample, ge
 from experiments.judges import BINS
 from fedassay.estimation.evidence import Evidence
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import NO_NOISE
+from fedassay.protocol.vocabulary import NO_NOISE
 from fedassay.summaries.maps import Map
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration.calibrate import Calibrate

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from experiments.published import binary_histogram, dyadic_evidence
 from fedassay.estimation.evidence import Evidence
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Batch, Budget, Protection, Randomness, Setting, Sum, TrustModel
+from fedassay.protocol.vocabulary import Batch, Budget, Protection, Randomness, Setting, Sum, TrustModel
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation import Evaluate
-from fedassay.tasks.evaluation.resolution import least_noisy
+from fedassay.tasks.evaluation.evaluate import least_noisy
 from fedassay.trust import DistributedDP, LocalDP, SecureSum
 
 REPOSITORY = Path(__file__).resolve().parent.parent

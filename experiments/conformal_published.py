@@ -76,7 +76,7 @@ class Published(Choosing):
 
 @dataclass(frozen=True, kw_only=True)
 class Ours(Choosing):
-    """As `fedassay.summaries.quantile_losses` has it: η·below for each rank missing, η·above for each one too many."""
+    """As `fedassay.summaries.local_quantiles` has it: η·below for each rank missing, η·above for each one too many."""
 
     below: float
     above: float

@@ -10,8 +10,8 @@ from experiments.judges import calibration_error, decisions_at, exact_auc, exact
 from fedassay.api import evaluate
 from fedassay.estimation.ranking import auc_influence
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, TrustModel
-from fedassay.simulation import Simulation
+from fedassay.protocol.vocabulary import Budget, TrustModel
+from fedassay.study.simulation import Simulation
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP

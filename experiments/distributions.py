@@ -27,7 +27,7 @@ from experiments.ecdf_mechanisms import ADD, MECHANISMS, PUBLISHED, REPLACE
 from experiments.ecdf_synthetic import ISOTONIC, L1, L2, SMOOTHINGS, Runs
 from experiments.models import Scored, fitted
 from experiments.three_privacy_models import filled, markdown
-from fedassay.protocol import Neighbours
+from fedassay.protocol.vocabulary import Neighbours
 
 FOLDER = REPOSITORY / "docs" / "experiments"
 PAGE = "distributions.md"

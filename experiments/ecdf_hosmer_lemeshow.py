@@ -19,11 +19,10 @@ from experiments.ecdf_synthetic import Runs
 from experiments.models import Scored
 from fedassay.estimation.metric import LEVEL, Undefined
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Neighbours, Protection, Randomness, Setting, Sum
+from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Randomness, Setting, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.distribution.calibration_groups import from_evidence
-from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
-from fedassay.tasks.distribution.hosmer_lemeshow_verdict import Verdict
+from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow, Verdict
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust import Plain, ServerDP
 

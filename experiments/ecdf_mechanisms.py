@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from experiments import plots
 from fedassay.estimation.evidence import Evidence
-from fedassay.protocol import Budget, Neighbours, Noise, Plan, Protection, Randomness, Setting, Sum
-from fedassay.summaries.value_tree import ValueTree
-from fedassay.summaries.values import Distribution, ValueSummary
+from fedassay.protocol.vocabulary import Budget, Neighbours, Noise, Plan, Protection, Randomness, Setting, Sum
+from fedassay.summaries.distribution.tree import Distribution, ValueSummary, ValueTree
 from fedassay.tasks.distribution.mechanisms import chosen
 from fedassay.tasks.distribution.stored import Release
 from fedassay.trust import ServerDP

@@ -26,9 +26,9 @@ from experiments.ecdf_synthetic import ISOTONIC, L1, L2, SMOOTHINGS, Runs, curve
 from experiments.models import Scored
 from fedassay.estimation.curves import roc_curve
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Neighbours
-from fedassay.summaries.value_tree import ValueTree
-from fedassay.tasks.distribution.roc import area_between
+from fedassay.protocol.vocabulary import Neighbours
+from fedassay.summaries.distribution.tree import ValueTree
+from fedassay.tasks.distribution.curve import area_between
 
 TITLES = {REPLACE: "replace-one", ADD: "add-remove"}
 Rates = tuple[Floats, Floats]

@@ -13,8 +13,8 @@ from experiments.bands import Axis, Drawing, Frame, Spot
 from experiments.common import generator
 from experiments.ecdf_mechanisms import ADD, MECHANISMS, PUBLISHED, REPLACE, STYLES, Floats, Mechanism
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Neighbours
-from fedassay.tasks.distribution.smoothing import Smoothed, isotonic, l1, l2
+from fedassay.protocol.vocabulary import Neighbours
+from fedassay.tasks.distribution.smoothing.curves import Smoothed, isotonic, l1, l2
 
 ISOTONIC, L1, L2 = "isotonic", "l1 (p = 1)", "l2 (p = 2)"
 SMOOTHINGS: Mapping[str, Callable[..., Smoothed]] = {L1: l1, L2: l2, ISOTONIC: isotonic}

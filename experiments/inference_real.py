@@ -19,8 +19,8 @@ from experiments import inference_published as printed
 from experiments.common import data_folder, generator
 from experiments.three_privacy_models import markdown
 from fedassay.api.terms import Terms
-from fedassay.protocol import TrustModel
-from fedassay.simulation import Simulation
+from fedassay.protocol.vocabulary import TrustModel
+from fedassay.study.simulation import Simulation
 from fedassay.tasks.inference.infer import Infer
 from fedassay.trust import Plain, SecureSum
 

@@ -24,8 +24,8 @@ from scipy.special import expit
 from experiments.common import generator
 from fedassay.summaries.regression.local_work import CORRECTED, Steps, Work, local_work
 from fedassay.summaries.regression.losses import Design, IndexLoss, LogLoss, SquaredError, loss_of
-from fedassay.tasks.inference import arrival
-from fedassay.tasks.inference.laws import Normal, RandomScaling, StudentT
+from fedassay.tasks.inference import online as arrival
+from fedassay.tasks.inference.estimate import Normal, RandomScaling, StudentT
 from fedassay.tasks.inference.path import ENOUGH_ROWS, Path, StepSizes
 
 Floats = NDArray[np.float64]

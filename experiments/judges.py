@@ -8,12 +8,12 @@ import numpy as np
 
 from experiments.common import DEFAULT, PUBLISHED, THRESHOLDS, Case, Floats, Judge, Key, Sample
 from experiments.published import bucket_auc, quantile_edges, uniform_edges
-from fedassay.estimation.buckets import Buckets
+from fedassay.estimation.calibration_error import Buckets
 from fedassay.estimation.confusion import Confusion
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.ranking import auc_influence
 from fedassay.estimation.shares import Ratio
-from fedassay.metrics import METRICS
+from fedassay.protocol.metrics import METRICS
 
 DECISIONS = ("precision", "recall", "accuracy")
 BUCKETS = (4, 8, 16, 32, 64, 128, 256, 512)

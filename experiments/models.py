@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from experiments.common import data_folder
-from fedassay.protocol import Batch
+from fedassay.protocol.vocabulary import Batch
 
 FOLDS, SEED = 5, 20231115
 

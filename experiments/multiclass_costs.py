@@ -25,11 +25,11 @@ from experiments.multiclass_runs import (
     federation_of,
 )
 from experiments.three_privacy_models import markdown
-from fedassay.privacy.ledger import MemoryLedger
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Batch, Part, Protection, Setting, Step, Sum, Summary, TrustModel
-from fedassay.run import Job, run
-from fedassay.simulation import Simulation
+from fedassay.protocol.vocabulary import Batch, Part, Protection, Setting, Step, Sum, Summary, TrustModel
+from fedassay.study.simulation import Simulation
 from fedassay.trust import Plain, SecureSum
 
 ONCE = Terms(rounds=1, participation=1.0)

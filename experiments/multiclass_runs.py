@@ -1,7 +1,7 @@
 """Calibrators of the library, fitted over simulated clients and judged on test rows: what all experiments on multiclass
 calibration measure.
 
-Every way of fitting is the flow that the library ships, asked through `fedassay.run` with the in-process runtime. Test
+Every way of fitting is the flow that the library ships, asked through `fedassay.kernel.run` in process. Test
 rows are apart, so that all rows of the clients are there for fitting (`Part.ALL`).
 """
 
@@ -19,18 +19,28 @@ from experiments.multiclass_data import SEED, Split, binned_error
 from experiments.multiclass_models import Ints
 from fedassay.data.federation import Federation
 from fedassay.data.stores import MemoryStore
-from fedassay.privacy.ledger import MemoryLedger
+from fedassay.kernel.run import Errand, Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import All, Budget, Part, Plan, Protection, Query, Released, Setting, Step, Unit
-from fedassay.run import Errand, Job, run
+from fedassay.protocol.vocabulary import (
+    All,
+    Budget,
+    Part,
+    Plan,
+    Protection,
+    Query,
+    Released,
+    Setting,
+    Step,
+    Unit,
+)
 from fedassay.runtimes.in_process import Aggregate
 from fedassay.tasks.calibration.multiclass.binned_flow import fit_binned
 from fedassay.tasks.calibration.multiclass.choice import Choice
 from fedassay.tasks.calibration.multiclass.exact import Fit, fit_exact
 from fedassay.tasks.calibration.multiclass.fedavg import fit_fedavg
 from fedassay.tasks.calibration.multiclass.isotonic_fit import fit_isotonic
-from fedassay.tasks.calibration.multiclass.one_shot import fit_one_shot
-from fedassay.tasks.calibration.multiclass.shifted import fit_shifted
+from fedassay.tasks.calibration.multiclass.one_shot import fit_one_shot, fit_shifted
 from fedassay.trust import Plain, ServerDP
 
 Flow = Generator[Step, Any, Fit]

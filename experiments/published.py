@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from fedassay.estimation.buckets import Buckets, equi_depth_edges
+from fedassay.estimation.calibration_error import Buckets, equi_depth_edges
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.least_squares import LeastSquares
 from fedassay.estimation.tree import Tree
-from fedassay.protocol import NO_NOISE
+from fedassay.protocol.vocabulary import NO_NOISE
 from fedassay.summaries.maps import Steps
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
 from fedassay.tasks.calibration.bbq import PRIOR_ROWS, beta_binomial_score, bucket_numbers

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedassay import envelope, sealing, wire
 from fedassay.crypto.keys import KeyPair, Secret
-from fedassay.endpoint import Endpoint
-from fedassay.protocol import Message
+from fedassay.kernel import envelope
+from fedassay.kernel import envelope as sealing
+from fedassay.kernel.endpoint import Endpoint
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Message
 
 REPLY_PAIR = KeyPair.of(Secret(b"the key that the replies are for"))
 

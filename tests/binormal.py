@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 from fedassay.estimation.confusion import Confusion, decision_metrics
 from fedassay.estimation.evidence import Evidence
-from fedassay.protocol import (
+from fedassay.protocol.vocabulary import (
     NO_NOISE,
     Batch,
     Budget,

@@ -7,7 +7,7 @@ from scipy.special import expit
 
 from binormal import release
 from fedassay.estimation.evidence import Evidence
-from fedassay.protocol import NO_NOISE, Noise
+from fedassay.protocol.vocabulary import NO_NOISE, Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
 
 GRID = ScoreHistogram(transform="mixed", height=12, thresholds=tuple(j / 10 for j in range(1, 10)))

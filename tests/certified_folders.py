@@ -11,7 +11,7 @@ from fedassay.artefacts.certificate import CERTIFICATE, PURPOSE, certify, signed
 from fedassay.artefacts.certificate_ledger import ENTRY_KEYS, charge_of_entry
 from fedassay.crypto.identity import Identity, fingerprint, key_to_text
 from fedassay.crypto.keys import Secret
-from fedassay.privacy.ledger import compose
+from fedassay.privacy.ledger.charges import compose
 from fedassay.version import VERSION
 
 OWNER, STRANGER = (Identity.of(Secret(bytes([number]) * 32)) for number in (1, 2))

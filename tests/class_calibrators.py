@@ -9,8 +9,8 @@ import numpy as np
 
 import fedassay
 from fedassay.summaries.multiclass.fedcal import fedcal_size
-from fedassay.summaries.multiclass.logit_map import LogitMap
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
+from fedassay.summaries.multiclass.scaling_maps import LogitMap
 
 KINDS = sorted(LOGIT_MAPS)
 

@@ -13,10 +13,13 @@ import pytest
 from scipy.special import ndtr
 
 from conformal_drive import answer, setting_of
-from fedassay.protocol import Setting, TrustModel, Unit
-from fedassay.summaries import quantile_votes
-from fedassay.tasks.conformal import Conformal, choice, collected, pooled, ways
-from fedassay.tasks.conformal.found import Found
+from fedassay.protocol.vocabulary import Setting, TrustModel, Unit
+from fedassay.summaries import local_quantiles as quantile_votes
+from fedassay.tasks.conformal import Conformal, pooled
+from fedassay.tasks.conformal import local_choice as choice
+from fedassay.tasks.conformal import local_thresholds as collected
+from fedassay.tasks.conformal import methods as ways
+from fedassay.tasks.conformal.threshold import Found
 from fedassay.trust import Plain
 
 LEVEL = 0.9

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import (
+from fedassay.protocol.vocabulary import (
     NO_NOISE,
     Budget,
     Collect,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedassay.privacy.continual_noise import Mechanism, Path
-from fedassay.protocol import Budget, Message
+from fedassay.protocol.vocabulary import Budget, Message
 
 PURE = Budget(epsilon=1.0)
 

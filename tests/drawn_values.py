@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import (
+from fedassay.protocol.vocabulary import (
     NO_NOISE,
     Budget,
     Neighbours,
@@ -23,8 +23,8 @@ from fedassay.protocol import (
     Sum,
     TrustModel,
 )
-from fedassay.summaries.value_path import ValuePath
-from fedassay.summaries.value_tree import ValueTree
+from fedassay.summaries.distribution.path import ValuePath
+from fedassay.summaries.distribution.tree import ValueTree
 from fedassay.trust.plain import Plain
 from fedassay.trust.server_dp import ServerDP
 

@@ -13,18 +13,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedassay import api, sealing, wire
+from fedassay import api
 from fedassay.cli import run_command
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
 from fedassay.crypto.keys import KeyPair, Secret
 from fedassay.crypto.prekeys import DAY
-from fedassay.member_store import MemberStore
+from fedassay.kernel import envelope as sealing
+from fedassay.kernel.member_store import MemberStore
+from fedassay.kernel.sites import SiteFile, prekeys_of
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import Message, TrustModel
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Message, TrustModel
 from fedassay.runtimes.file_drop import Participant
 from fedassay.runtimes.file_drop.announcement import Announcement
 from fedassay.runtimes.file_drop.letters import _MESSAGE, Kind, Letter
-from fedassay.sites import SiteFile, prekeys_of
 
 OPTIONS = ("--threshold", "0.3", "--threshold", "0.5", "--height", "6")
 EXACT = ("secure-sum", "plain", "server-dp", "distributed-dp", "local-dp")

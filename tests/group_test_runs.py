@@ -9,7 +9,7 @@ from scipy.special import chdtrc
 
 from binormal import InMemoryRows
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Protection, Setting, Task, TrustModel
+from fedassay.protocol.vocabulary import Budget, Protection, Setting, Task, TrustModel
 from fedassay.trust.plain import Plain
 from fedassay.trust.server_dp import ServerDP
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import postgres
 from fedassay.privacy.accounting import LAPLACE
-from fedassay.privacy.database_ledger import DatabaseLedger
-from fedassay.privacy.ledger import Charge
-from fedassay.protocol import Budget
+from fedassay.privacy.ledger.charges import Charge
+from fedassay.privacy.ledger.database import DatabaseLedger
+from fedassay.protocol.vocabulary import Budget
 
 FORK = multiprocessing.get_context("fork")
 """Children then have everything imported already; a test that forks has one thread."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fedassay.privacy.accounting import LAPLACE, SKELLAM
-from fedassay.protocol import Noise, Vector
+from fedassay.protocol.vocabulary import Noise, Vector
 
 Reals = NDArray[np.float64]
 

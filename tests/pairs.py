@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from binormal import Population
-from fedassay.protocol import Batch, Released, Sum
+from fedassay.protocol.vocabulary import Batch, Released, Sum
 from fedassay.tasks.evaluation import Evaluate
 
 

@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 
 import asked
-from fedassay import sealing, wire
-from fedassay.agenda import Agenda
-from fedassay.client import Client
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
-from fedassay.endpoint import FileStore
+from fedassay.kernel import envelope as sealing
+from fedassay.kernel.agenda import Agenda
+from fedassay.kernel.client import Client
+from fedassay.kernel.endpoint import FileStore
+from fedassay.kernel.sites import COORDINATOR, SiteFile
+from fedassay.privacy.ledger.database import RefusedRequest
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.privacy.records import RefusedRequest
-from fedassay.protocol import (
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import (
     Budget,
     Message,
     Part,
@@ -37,7 +39,6 @@ from fedassay.runtimes.file_drop import Asked, Participant, Study
 from fedassay.runtimes.file_drop.letters import Kind
 from fedassay.runtimes.in_process import Faithful
 from fedassay.runtimes.messaging import MessagingRuntime
-from fedassay.sites import COORDINATOR, SiteFile
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust.plain import Plain
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from conformal_drive import Columns, answer, setting_of
-from fedassay.protocol import Step, TrustModel
-from fedassay.summaries.regression.standard import INTERCEPT
+from fedassay.protocol.vocabulary import Step, TrustModel
+from fedassay.summaries.regression.moments import INTERCEPT
 from fedassay.tasks.inference.newton import RegressionFit, fit_newton, standardised
 from regression_streams import answered
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from conformal_drive import Columns
-from fedassay import wire
-from fedassay.data.rows import ArrayRows
-from fedassay.protocol import NO_NOISE, Draw, Memory, Released, Step, Sum
+from fedassay.data.tables import ArrayRows
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import NO_NOISE, Draw, Memory, Released, Step, Sum
 
 
 class Stream:

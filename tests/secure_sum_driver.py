@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from fedassay import wire
-from fedassay.client import _Seat
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
-from fedassay.member_store import MemberStore
-from fedassay.privacy.policy import AllowAll, Policy
-from fedassay.protocol import (
+from fedassay.kernel.client import _Seat
+from fedassay.kernel.member_store import MemberStore
+from fedassay.privacy.policy.judgement import AllowAll, Policy
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import (
     COORDINATOR,
     Exchange,
     Memory,

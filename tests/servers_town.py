@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedassay import envelope, sealing, wire
 from fedassay.crypto.keys import KeyPair, Secret
-from fedassay.endpoint import Store
-from fedassay.envelope import Refusal
-from fedassay.helper import Helper
+from fedassay.kernel import envelope
+from fedassay.kernel import envelope as sealing
+from fedassay.kernel.endpoint import Store
+from fedassay.kernel.envelope import Refusal
+from fedassay.kernel.helper import Helper
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import (
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import (
     Credentials,
     Exchange,
     Message,

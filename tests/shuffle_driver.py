@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedassay.endpoint import Store
-from fedassay.helper import Helper
+from fedassay.kernel.endpoint import Store
+from fedassay.kernel.helper import Helper
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import (
+from fedassay.protocol.vocabulary import (
     Budget,
     Memory,
     Plan,
@@ -25,7 +25,7 @@ from fedassay.protocol import (
     Vector,
 )
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.trust.shuffle import Shuffle
+from fedassay.trust.shuffle.model import Shuffle
 from servers_town import REPLIES, SERVERS, ServersTown, same
 
 __all__ = ["REPLIES", "SERVERS", "Town", "same"]

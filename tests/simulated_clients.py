@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedassay.data.federation import Federation
 from fedassay.runtimes.simulated import SimulatedRuntime
-from fedassay.simulation import Simulation
+from fedassay.study.simulation import Simulation
 
 
 def clients_of(federation: Federation, **simulation: object) -> SimulatedRuntime:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedassay.agenda import Agenda
+from fedassay.kernel.agenda import Agenda
 from fedassay.planning import Expectation, Forecast, PlannedStudy, Prediction, StudyPlan, plan_study
 from fedassay.planning.planner import forecast_of
-from fedassay.protocol import Budget, Protection, TrustModel
+from fedassay.protocol.vocabulary import Budget, Protection, TrustModel
 from fedassay.trust import Plain
 
 KEYS = {

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import softmax
 
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 
 BINS = 15
 _INTEGRAL = 400_000

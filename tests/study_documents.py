@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from fedassay.api.study import run_study
-from fedassay.data.hospitals import hospitals
+from fedassay.cli.demo import hospitals
 from fedassay.documents.blocks import DocumentBlock
 from fedassay.documents.page import page
 from fedassay.documents.report import sections

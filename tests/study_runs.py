@@ -14,16 +14,16 @@ import numpy as np
 import pandas as pd
 
 from fedassay.api.study import conduct, run_study
-from fedassay.journal import FileJournal, Journal
-from fedassay.privacy.database_ledger import DatabaseLedger
-from fedassay.privacy.ledger import Charge, compose
-from fedassay.privacy.shuffling import cost_of
-from fedassay.protocol import ATOMS, Part, Plan
-from fedassay.result import Result
-from fedassay.run import Errand
+from fedassay.kernel.journal import FileJournal, Journal
+from fedassay.kernel.run import Errand
+from fedassay.privacy.amplification import cost_of
+from fedassay.privacy.ledger.charges import Charge, compose
+from fedassay.privacy.ledger.database import DatabaseLedger
+from fedassay.protocol.result import Result
+from fedassay.protocol.vocabulary import ATOMS, Part, Plan
 from fedassay.runtimes.in_process import Aggregate
 from fedassay.runtimes.messaging import MessagingRuntime
-from fedassay.runtimes.progress import Progress
+from fedassay.runtimes.simulated import Progress
 from fedassay.study.file import StudyFile
 from fedassay.study.folder import JOURNAL, prepare
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedassay import wire
-from fedassay.agenda import MOST_ITEMS, Agenda, Alone, Item
-from fedassay.envelope import kind_of
 from fedassay.errors import FedassayError, UsageError
-from fedassay.protocol import ATOMS, Budget, Part, Protection, Setting, Sum
-from fedassay.run import Purse
+from fedassay.kernel.agenda import MOST_ITEMS, Agenda, Alone, Item
+from fedassay.kernel.envelope import kind_of
+from fedassay.kernel.run import Purse
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import ATOMS, Budget, Part, Protection, Setting, Sum
 from fedassay.summaries.maps import Sigmoid
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation import Evaluate

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fedassay.cells import QUERIES, default_task, query_cell, task_cell
-from fedassay.protocol import Select
-from fedassay.tasks.catalogue import TASKS, task_of
+from fedassay.api.cells import QUERIES, default_task, query_cell, task_cell
+from fedassay.protocol.vocabulary import Select
+from fedassay.tasks.card import TASKS, task_of
 from fedassay.trust import TRUST_MODELS
 
 _NOT_BY_CELLS = ("evaluate-classes", "calibrate-classes", "infer")

@@ -16,17 +16,19 @@ from hypothesis import strategies as st
 
 import asked
 from asked import refused
-from fedassay import envelope, wire
-from fedassay.client import Client, Site
-from fedassay.endpoint import KEPT_EXCHANGES, FileStore, Store
-from fedassay.envelope import Refusal
 from fedassay.errors import BudgetExceeded, DataError, PolicyRefusal, ProtocolError, TooFewClients, UsageError
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll
+from fedassay.kernel import envelope
+from fedassay.kernel.client import Client, Site
+from fedassay.kernel.endpoint import KEPT_EXCHANGES, FileStore, Store
+from fedassay.kernel.envelope import Refusal
+from fedassay.kernel.run import Errand
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.ledger.database import MemoryRecords
+from fedassay.privacy.policy.judgement import AllowAll
+from fedassay.privacy.policy.rules import SitePolicy
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.privacy.records import MemoryRecords
-from fedassay.privacy.site_policy import SitePolicy
-from fedassay.protocol import (
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import (
     Batch,
     Budget,
     Exchange,
@@ -39,7 +41,6 @@ from fedassay.protocol import (
     TrustModel,
     Unit,
 )
-from fedassay.run import Errand
 from fedassay.runtimes.in_process import Faithful
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.distributed_dp import DistributedDP
@@ -252,7 +253,7 @@ def test_a_policy_judges_the_cohort_that_is_asked_not_the_one_that_is_claimed() 
 
 
 def test_a_store_belongs_to_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedassay.files.PATIENCE", 0.1)
+    monkeypatch.setattr("fedassay.protocol.files.PATIENCE", 0.1)
     first = FileStore(tmp_path / "store")
     with pytest.raises(UsageError, match="another process"):
         FileStore(tmp_path / "store")

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from asked import refused
-from fedassay.envelope import Refusal
-from fedassay.privacy.database_ledger import DatabaseLedger
-from fedassay.privacy.ledger import Charge
-from fedassay.privacy.ledger_tables import RECORDS
-from fedassay.protocol import Budget, Part, Protection, Setting, Sum
-from fedassay.run import Job, run
+from fedassay.kernel.envelope import Refusal
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.book import RECORDS
+from fedassay.privacy.ledger.charges import Charge
+from fedassay.privacy.ledger.database import DatabaseLedger
+from fedassay.protocol.vocabulary import Budget, Part, Protection, Setting, Sum
 from fedassay.runtimes.in_process import Faithful
 from fedassay.trust.server_dp import ServerDP
 from ledgers import sql

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import fedassay
-from fedassay import envelope
 from fedassay.data import federation
-from fedassay.protocol import Protection, Setting
+from fedassay.kernel import envelope
+from fedassay.protocol.vocabulary import Protection, Setting
 from fedassay.runtimes.file_drop import participant, runtime
-from fedassay.tasks.evaluation import Evaluate, resolution
+from fedassay.tasks.evaluation import Evaluate
+from fedassay.tasks.evaluation import evaluate as resolution
 from file_drop_town import Town
 
 

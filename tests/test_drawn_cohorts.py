@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from fedassay import envelope
-from fedassay.client import Client, Site
 from fedassay.data.federation import load
 from fedassay.errors import UsageError
-from fedassay.journal import FileJournal, Journal, MemoryJournal
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll
+from fedassay.kernel import envelope
+from fedassay.kernel.client import Client, Site
+from fedassay.kernel.journal import FileJournal, Journal, MemoryJournal
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import All, Budget, Draw, Protection, Sample, Setting, Sum, TrustModel, Unit
-from fedassay.run import Job, run
+from fedassay.protocol.vocabulary import All, Budget, Draw, Protection, Sample, Setting, Sum, TrustModel, Unit
 from fedassay.runtimes.in_process import Aggregate, Faithful
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.score_histogram import ScoreHistogram

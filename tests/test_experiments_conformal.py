@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from fedassay.summaries.quantile_losses import QuantileLosses
+from fedassay.summaries.local_quantiles import QuantileLosses
 from pages import assert_shows_its_figures
 
 REPOSITORY = Path(__file__).resolve().parent.parent

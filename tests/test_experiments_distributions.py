@@ -10,7 +10,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Protection, Setting
+from fedassay.protocol.vocabulary import Protection, Setting
 from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
 from fedassay.trust import Plain
 from pages import assert_shows_its_figures

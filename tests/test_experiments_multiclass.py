@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Sample, Sum
+from fedassay.protocol.vocabulary import Sample, Sum
 from fedassay.summaries.multiclass.local_fits import local_fit
 from fedassay.summaries.multiclass.loss_curves import CLIENT, LossCurves
 from fedassay.trust import ServerDP

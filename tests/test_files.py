@@ -11,9 +11,9 @@ from threading import Thread
 import pyarrow as pa
 import pytest
 
-from fedassay.artefacts.writing import write_batches
+from fedassay.artefacts.apply import write_batches
 from fedassay.errors import UsageError
-from fedassay.files import replacement, write_atomically
+from fedassay.protocol.files import replacement, write_atomically
 
 TEXT = "measured\n"
 

@@ -18,7 +18,7 @@ from fedassay.artefacts.verified import ANY_KEY, check
 from fedassay.crypto.identity import Identity
 from fedassay.crypto.keys import Secret
 from fedassay.errors import UsageError
-from fedassay.journal import FileJournal
+from fedassay.kernel.journal import FileJournal
 from fedassay.study import folder as folder_module
 from study_runs import place, rows, study_text
 

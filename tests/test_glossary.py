@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from command_line import call
-from fedassay.glossary import GLOSSARY
+from fedassay.protocol.glossary import GLOSSARY
 from golden.documents import FOLDER
 
 DIALECT = ("nobody", "whoever", "somebody", "so many", "beside")

@@ -15,9 +15,9 @@ from fedassay.cli import run_command
 from fedassay.crypto.identity import Credentials, Identity, fingerprint, key_from_text, key_to_text, verifies
 from fedassay.crypto.keys import Secret
 from fedassay.errors import UsageError
-from fedassay.member_store import MemberStore
+from fedassay.kernel.member_store import MemberStore
+from fedassay.kernel.sites import prekeys_of
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.sites import prekeys_of
 
 # The first key pair of RFC 8032, section 7.1.
 PRIVATE = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")

@@ -13,7 +13,7 @@ import pytest
 from fedassay.crypto.identity import Credentials
 from fedassay.crypto.prekeys import DAY, DAYS_APART, DAYS_NAMED, DAYS_VALID, Prekey
 from fedassay.errors import PolicyRefusal, ProtocolError, UsageError
-from fedassay.member_store import DAYS_REPRINTED, MemberStore
+from fedassay.kernel.member_store import DAYS_REPRINTED, MemberStore
 from secure_sum_driver import Seeded, credentials_of, identity_of
 
 MEMBER = "a"
@@ -139,7 +139,7 @@ def test_noisy_totals_leave_no_set(store: MemberStore):
 
 
 def test_a_coordinator_that_asks_for_ever_fills_no_disk(store: MemberStore, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("fedassay.member_store.MOST_KEPT", 3)
+    monkeypatch.setattr("fedassay.kernel.member_store.MOST_KEPT", 3)
     card, other = store.card(own(), Seeded(1)), issued(store, "another", seed=2)
     asked = [issued(store, seed=("many", i)) for i in range(5)]
     assert [store.pair(prekey.public) is not None for prekey in asked] == [False, False, True, True, True]

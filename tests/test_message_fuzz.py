@@ -14,13 +14,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import asked
-from fedassay import sealing, wire
 from fedassay.crypto.identity import Credentials, Identity
 from fedassay.errors import FedassayError, ProtocolError
-from fedassay.privacy.ledger import MemoryLedger
+from fedassay.kernel import envelope as sealing
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Party, Protection, Setting, Sum, TrustModel
-from fedassay.run import Job, run
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Party, Protection, Setting, Sum, TrustModel
 from fedassay.runtimes.in_process import Faithful
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
@@ -141,9 +142,7 @@ def attack_the_server(rounds: settings) -> int:
 
 def attack_signed_frames(rounds: settings) -> int:
     """Nothing but the very bytes that were signed is ever accepted between machines."""
-    frames = pytest.importorskip(
-        "fedassay.runtimes.flower.frames", reason="the extra flower is not installed"
-    )
+    frames = pytest.importorskip("fedassay.runtimes.flower.post", reason="the extra flower is not installed")
     site, coordinator = (Identity.draw(SimulatedRandomness(i)) for i in (1, 2))
     roster = {"site": site.public, "coordinator": coordinator.public}
     ours, theirs = (Credentials(identity=who, roster=roster) for who in (coordinator, site))

@@ -18,7 +18,6 @@ from jsonschema import Draft202012Validator
 
 import fedassay
 from binormal import NoisyServer, Population, release
-from fedassay.agenda import Agenda
 from fedassay.cli.plan_terminal import label
 from fedassay.documents.measured import measured
 from fedassay.documents.schema import SCHEMA_FILE, schema_text
@@ -26,9 +25,10 @@ from fedassay.errors import UsageError
 from fedassay.estimation.confusion import Confusion
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.metric import Metric
-from fedassay.metrics import CLASS_METRICS, METRICS, MetricRecord, Part, compared, of_part, targets
+from fedassay.kernel.agenda import Agenda
 from fedassay.planning import Expectation, PlannedStudy, predict_tasks
-from fedassay.protocol import Sum
+from fedassay.protocol.metrics import CLASS_METRICS, METRICS, MetricRecord, Part, compared, of_part, targets
+from fedassay.protocol.vocabulary import Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation import document as pages
@@ -73,10 +73,10 @@ def test_records_are_read_without_arrays_and_estimators() -> None:
     """Pages are made from JSON and records alone; what they import, every reader pays for."""
     program = """
 import sys
-from fedassay.metrics import CLASS_METRICS, METRICS
+from fedassay.protocol.metrics import CLASS_METRICS, METRICS
 assert len(METRICS) > 20
 assert METRICS["roc_auc"].title
-assert not {"numpy", "scipy", "fedassay.estimation.evidence", "fedassay.protocol"} & set(sys.modules), "heavy"
+assert not {"numpy", "scipy", "fedassay.estimation.evidence"} & set(sys.modules), "heavy"
 """
     subprocess.run([sys.executable, "-c", program], check=True)
 
@@ -233,7 +233,7 @@ def test_what_is_predicted_without_noise_is_what_exact_counts_say() -> None:
 YOUDEN = '''
 from fedassay.estimation.metric import LEVEL, estimator
 from fedassay.estimation.shares import TRUE_NEGATIVE_RATE, TRUE_POSITIVE_RATE
-from fedassay.metrics import MetricRecord
+from fedassay.protocol.metrics import MetricRecord
 
 
 @estimator

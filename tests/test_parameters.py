@@ -12,7 +12,7 @@ import pytest
 
 import fedassay
 from fedassay.errors import ParameterError, UsageError
-from fedassay.parameters import INTERNAL, Checked, Fraction, Interval, Listed, made, parameters
+from fedassay.protocol.parameters import INTERNAL, Checked, Fraction, Interval, Listed, made, parameters
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedassay.client import Client, Site
 from fedassay.data.federation import load
 from fedassay.errors import BudgetExceeded, FederationError, UnsupportedQuery
-from fedassay.helper import Helper
-from fedassay.journal import MemoryJournal
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll
+from fedassay.kernel.client import Client, Site
+from fedassay.kernel.helper import Helper
+from fedassay.kernel.journal import MemoryJournal
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Protection, Setting
-from fedassay.run import Job, run
+from fedassay.protocol.vocabulary import Budget, Protection, Setting
 from fedassay.runtimes.in_process import Faithful
 from fedassay.runtimes.simulated import SERVERS
 from fedassay.tasks.distribution.search import SearchQuantiles
 from fedassay.trust.server_dp import ServerDP
-from fedassay.trust.two_server import TwoServer
+from fedassay.trust.two_server.model import TwoServer
 
 ROWS = 40
 RNG = np.random.default_rng(5)

@@ -10,7 +10,7 @@ import pytest
 import fedassay
 from fedassay.documents.report import sub_document
 from fedassay.errors import UsageError
-from fedassay.result import Result
+from fedassay.protocol.result import Result
 from study_documents import study_document
 
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from fedassay import envelope, sealing, wire
 from fedassay.crypto.identity import Credentials, Identity
 from fedassay.crypto.keys import KeyPair, Secret
-from fedassay.envelope import Refusal
 from fedassay.errors import ProtocolError
+from fedassay.kernel import envelope
+from fedassay.kernel import envelope as sealing
+from fedassay.kernel.envelope import Refusal
+from fedassay.protocol import wire
 from secure_sum_driver import credentials_of
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "file_drop.json").read_text())

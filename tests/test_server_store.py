@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedassay import endpoint, files, server_store, wire
 from fedassay.errors import FederationError, UsageError
+from fedassay.kernel import endpoint
+from fedassay.kernel import helper as server_store
+from fedassay.kernel.helper import DAYS_KEPT, ServerStore, forget_old
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Points, Protection, Sum
-from fedassay.server_store import DAYS_KEPT, ServerStore, forget_old
+from fedassay.protocol import files, wire
+from fedassay.protocol.vocabulary import Budget, Points, Protection, Sum
 from two_server_driver import Cells, Town, UpTo, counts_of, lists, plans_of, setting, values
 
 NOISY = Budget(epsilon=0.05)

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 import asked
-from fedassay import wire
-from fedassay.client import Client
 from fedassay.crypto.identity import Identity, key_to_text
-from fedassay.data.holdings import Holdings, take_stock
-from fedassay.endpoint import FileStore
-from fedassay.envelope import Refusal, open_reply
+from fedassay.data.stores import Holdings, take_stock
 from fedassay.errors import PolicyRefusal, UsageError
+from fedassay.kernel.client import Client
+from fedassay.kernel.endpoint import FileStore
+from fedassay.kernel.envelope import Refusal, open_reply
+from fedassay.kernel.sites import SiteFile
+from fedassay.privacy.policy.rules import SitePolicy
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.privacy.site_policy import SitePolicy
-from fedassay.protocol import Budget, Protection, Request, Setting, Sum, Summary
-from fedassay.sites import SiteFile
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Budget, Protection, Request, Setting, Sum, Summary
 from fedassay.summaries.coverage_counts import CoverageCounts
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust.secure_sum import SecureSum
@@ -183,7 +183,7 @@ def test_charges_note_the_data_and_files_are_counted_again_only_when_they_change
         passes.append(1)
         return take_stock(*given, **more)
 
-    monkeypatch.setattr("fedassay.sites.take_stock", counted)
+    monkeypatch.setattr("fedassay.kernel.sites.take_stock", counted)
     setting = Setting(trust=SecureSum(minimum_cohort=4), protection=Protection(), budget=None, clients=5)
 
     def stock() -> Holdings:

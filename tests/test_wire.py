@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from fedassay import wire
 from fedassay.errors import ProtocolError
+from fedassay.protocol import wire
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "wire.json").read_text())
 

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedassay.errors import TooFewClients, UnsupportedQuery, UsageError
-from fedassay.protocol import (
+from fedassay.kernel.run import Job
+from fedassay.protocol.vocabulary import (
     NO_NOISE,
     All,
     Batch,
@@ -39,7 +40,6 @@ from fedassay.protocol import (
     TrustModel,
     Vector,
 )
-from fedassay.run import Job
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from unittest.mock import patch
 import numpy as np
 
 from fedassay.crypto.dcf_keys import Keys
-from fedassay.endpoint import Store
-from fedassay.helper import Helper
+from fedassay.kernel.endpoint import Store
+from fedassay.kernel.helper import Helper
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import (
+from fedassay.protocol.vocabulary import (
     Budget,
     Memory,
     Message,
@@ -32,8 +32,8 @@ from fedassay.protocol import (
     TrustModel,
     Vector,
 )
-from fedassay.trust import two_server_deposits
-from fedassay.trust.two_server import TwoServer
+from fedassay.trust.two_server import deposits as two_server_deposits
+from fedassay.trust.two_server.model import TwoServer
 from servers_town import REPLIES, SERVERS, ServersTown, same
 
 __all__ = ["REPLIES", "SERVERS", "Town", "same"]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from double_masking.masks import MASK_KEY_BYTES
 from double_masking.shamir import SHARE_BYTES
 from fedassay.crypto.keys import KEY_BYTES, SEAL_OVERHEAD, KeyPair, Secret, context, derive, seal, unseal
-from fedassay.protocol import Randomness
+from fedassay.protocol.vocabulary import Randomness
 from fedassay.trust.question import question  # noqa: F401
 
 SEED = "seed"

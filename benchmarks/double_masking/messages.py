@@ -18,7 +18,7 @@ from double_masking.masks import Words
 from double_masking.shamir import SHARE_BYTES
 from fedassay.crypto.keys import KEY_BYTES, Secret, is_usable
 from fedassay.errors import ProtocolError
-from fedassay.protocol import Message, Replies
+from fedassay.protocol.vocabulary import Message, Replies
 
 Content = TypeVar("Content")
 

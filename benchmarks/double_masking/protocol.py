@@ -58,7 +58,7 @@ from double_masking.opening import Opening
 from double_masking.shamir import SECRET_BYTES, split
 from fedassay.crypto.keys import KeyPair, Secret
 from fedassay.errors import ProtocolError, TooFewClients, UnsupportedQuery, UsageError
-from fedassay.protocol import (
+from fedassay.protocol.vocabulary import (
     NO_NOISE,
     SECOND_SERVER,
     Exchange,

@@ -15,7 +15,7 @@ from math import prod
 
 from fedassay.crypto.keys import Secret
 from fedassay.errors import UsageError
-from fedassay.protocol import Randomness
+from fedassay.protocol.vocabulary import Randomness
 
 PRIME = 2**257 - 93
 SECRET_BYTES = 32

@@ -10,15 +10,12 @@ __version__ = version.VERSION
 
 if TYPE_CHECKING:
     from fedassay.api import calibrate, conformal, ecdf, evaluate, hosmer_lemeshow, infer, quantiles
-    from fedassay.api.kinds import run_task
     from fedassay.api.regression import FederatedRegression
     from fedassay.api.study import run_study, verify
-    from fedassay.artefacts.calibrator import Calibrator
-    from fedassay.artefacts.calibrators import load_calibrator
-    from fedassay.artefacts.class_calibrator import ClassCalibrator
-    from fedassay.artefacts.classifier import CalibratedClassifier
+    from fedassay.api.terms import run_task
+    from fedassay.artefacts.classifier import CalibratedClassifier, FederatedCalibrator
     from fedassay.artefacts.conformal import ConformalPredictor
-    from fedassay.artefacts.estimator import FederatedCalibrator
+    from fedassay.artefacts.stored_calibrator import Calibrator, ClassCalibrator, load_calibrator
     from fedassay.data.partition import Partition
     from fedassay.data.sql import Database
     from fedassay.documents.displays import (
@@ -30,13 +27,13 @@ if TYPE_CHECKING:
         RocCurveDisplay,
         ScoreDistributionDisplay,
     )
-    from fedassay.protocol import Budget, Neighbours, Protection, Unit
-    from fedassay.result import Result
-    from fedassay.simulation import Simulation
+    from fedassay.protocol.result import Result
+    from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Unit
+    from fedassay.study.simulation import Simulation
     from fedassay.summaries.regression.losses import IndexLoss, SmoothLoss
-    from fedassay.tasks.conformal.display import CoverageDisplay
+    from fedassay.tasks.conformal.document_plots import CoverageDisplay
     from fedassay.tasks.distribution.stored import quantile_at, value_at
-    from fedassay.tasks.inference.display import CoefficientsDisplay
+    from fedassay.tasks.inference.document import CoefficientsDisplay
     from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, Shuffle, TwoServer
 
 __all__ = [
@@ -89,16 +86,31 @@ __all__ = [
 ]
 
 _HOMES = {
-    "fedassay.api": ("calibrate", "conformal", "ecdf", "evaluate", "hosmer_lemeshow", "infer", "quantiles"),
-    "fedassay.api.kinds": ("run_task",),
+    "fedassay.api": (
+        "calibrate",
+        "conformal",
+        "ecdf",
+        "evaluate",
+        "hosmer_lemeshow",
+        "infer",
+        "quantiles",
+    ),
     "fedassay.api.regression": ("FederatedRegression",),
-    "fedassay.api.study": ("run_study", "verify"),
-    "fedassay.artefacts.calibrator": ("Calibrator",),
-    "fedassay.artefacts.calibrators": ("load_calibrator",),
-    "fedassay.artefacts.class_calibrator": ("ClassCalibrator",),
-    "fedassay.artefacts.classifier": ("CalibratedClassifier",),
+    "fedassay.api.study": (
+        "run_study",
+        "verify",
+    ),
+    "fedassay.api.terms": ("run_task",),
+    "fedassay.artefacts.classifier": (
+        "CalibratedClassifier",
+        "FederatedCalibrator",
+    ),
     "fedassay.artefacts.conformal": ("ConformalPredictor",),
-    "fedassay.artefacts.estimator": ("FederatedCalibrator",),
+    "fedassay.artefacts.stored_calibrator": (
+        "Calibrator",
+        "ClassCalibrator",
+        "load_calibrator",
+    ),
     "fedassay.data.partition": ("Partition",),
     "fedassay.data.sql": ("Database",),
     "fedassay.documents.displays": (
@@ -110,14 +122,33 @@ _HOMES = {
         "RocCurveDisplay",
         "ScoreDistributionDisplay",
     ),
-    "fedassay.protocol": ("Budget", "Neighbours", "Protection", "Unit"),
-    "fedassay.result": ("Result",),
-    "fedassay.simulation": ("Simulation",),
-    "fedassay.summaries.regression.losses": ("IndexLoss", "SmoothLoss"),
-    "fedassay.tasks.conformal.display": ("CoverageDisplay",),
-    "fedassay.tasks.distribution.stored": ("quantile_at", "value_at"),
-    "fedassay.tasks.inference.display": ("CoefficientsDisplay",),
-    "fedassay.trust": ("DistributedDP", "LocalDP", "Plain", "SecureSum", "ServerDP", "Shuffle", "TwoServer"),
+    "fedassay.protocol.result": ("Result",),
+    "fedassay.protocol.vocabulary": (
+        "Budget",
+        "Neighbours",
+        "Protection",
+        "Unit",
+    ),
+    "fedassay.study.simulation": ("Simulation",),
+    "fedassay.summaries.regression.losses": (
+        "IndexLoss",
+        "SmoothLoss",
+    ),
+    "fedassay.tasks.conformal.document_plots": ("CoverageDisplay",),
+    "fedassay.tasks.distribution.stored": (
+        "quantile_at",
+        "value_at",
+    ),
+    "fedassay.tasks.inference.document": ("CoefficientsDisplay",),
+    "fedassay.trust": (
+        "DistributedDP",
+        "LocalDP",
+        "Plain",
+        "SecureSum",
+        "ServerDP",
+        "Shuffle",
+        "TwoServer",
+    ),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import fedassay
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import LARGEST_EPSILON, Budget
+from fedassay.protocol.vocabulary import LARGEST_EPSILON, Budget
 
 SIMULATION = fedassay.Simulation(seed=1)
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import pytest
 
 import fedassay
-from fedassay.parameters import Parameter, parameters
+from fedassay.protocol.parameters import Parameter, parameters
 from fedassay.summaries.regression.losses import SmoothLoss
-from fedassay.tasks.catalogue import PARAMETERS
+from fedassay.tasks.card import PARAMETERS
 
 TERMS = frozenset({"data", "client", "privacy", "budget", "protection", "simulation"})
 """What every entry point takes."""

@@ -23,14 +23,14 @@ from certified_folders import (
     exact_document,
     written,
 )
-from fedassay.artefacts import privacy_words
+from fedassay.artefacts import privacy_statement as privacy_words
 from fedassay.artefacts.certificate import KEY_OF_SOMEBODY, KEY_OF_THE_STUDY, certify
 from fedassay.artefacts.certificate_ledger import composed
 from fedassay.artefacts.verified import ANY_KEY, check
 from fedassay.crypto.identity import key_to_text
 from fedassay.errors import UsageError
 from fedassay.privacy import accounting
-from fedassay.protocol import NO_NOISE, Budget, Neighbours, Part, Unit
+from fedassay.protocol.vocabulary import NO_NOISE, Budget, Neighbours, Part, Unit
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.card import TRUST_CARDS
 from stated import Verify

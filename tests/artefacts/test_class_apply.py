@@ -16,7 +16,7 @@ import pytest
 from artefact_files import memory_growth, repeated
 from class_calibrators import KINDS, calibrator
 from conformal_artefacts import class_rows
-from fedassay.artefacts.class_apply import apply_class_calibrator
+from fedassay.artefacts.apply import apply_class_calibrator
 from fedassay.errors import DataError, UsageError
 
 CALIBRATOR = calibrator("vector")

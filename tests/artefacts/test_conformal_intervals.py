@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fedassay.artefacts.intervals import intervals
+from fedassay.artefacts.conformal import intervals
 from fedassay.summaries.quantities import scores_of
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

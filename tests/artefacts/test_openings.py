@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from fedassay import wire
 from fedassay.artefacts.openings import doubts, in_words
 from fedassay.crypto.identity import key_to_text
-from fedassay.trust.one_shot_messages import ANSWERED, answered_words
+from fedassay.protocol import wire
+from fedassay.trust.one_shot.messages import ANSWERED, answered_words
 from secure_sum_driver import Run, identity_of
 
 PRIVACY = {"trust_model": "secure-sum", "simulated": False}

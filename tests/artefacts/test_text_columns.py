@@ -14,7 +14,7 @@ import pytest
 from conformal_artefacts import predictor
 from fedassay.artefacts.apply import write_applied
 from fedassay.artefacts.conformal_apply import apply_conformal
-from fedassay.artefacts.text_columns import number_types, with_types
+from fedassay.artefacts.reading import number_types, with_types
 from fedassay.data.schema import Columns
 from fedassay.data.sources import open_source
 from fedassay.errors import DataError

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from certified_folders import FILES, OWNER, STRANGER, certified, content_of_certificate, exact_document, forge
 from fedassay.artefacts.certificate import CERTIFICATE
-from fedassay.artefacts.hashed import hashed
+from fedassay.artefacts.stored import hashed
 from fedassay.artefacts.verified import ANY_KEY, Outcome, Verified, check
 from fedassay.crypto.identity import fingerprint, key_to_text
 from fedassay.errors import UsageError

@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fedassay.audit.attacks import Known, scores
+from fedassay.audit.bound import Known, scores
 from fedassay.privacy.accounting import CHOICE, GAUSSIAN, LAPLACE, UNARY, noise_of
-from fedassay.protocol import Noise
+from fedassay.protocol.vocabulary import Noise
 
 FIRST, SECOND = np.array([3, 0, 5]), np.array([4, 0, 3])
 

@@ -17,7 +17,7 @@ from fedassay.audit.findings import attacked
 from fedassay.privacy import accounting
 from fedassay.privacy.continual_noise import MECHANISMS
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Neighbours, Unit
+from fedassay.protocol.vocabulary import Neighbours, Unit
 from fedassay.summaries import CATALOGUE
 from fedassay.trust import TRUST_MODELS
 

@@ -13,7 +13,7 @@ import pytest
 from command_line import call
 from fedassay.audit.catalogue import cases
 from fedassay.audit.coverage import coverage_cases
-from fedassay.protocol import Budget
+from fedassay.protocol.vocabulary import Budget
 
 command = importlib.import_module("fedassay.cli.audit")
 """The module: the package has the function under the same name."""

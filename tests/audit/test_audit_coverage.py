@@ -15,7 +15,7 @@ import pytest
 from fedassay.audit.coverage import coverage_cases, covered
 from fedassay.errors import UsageError
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.tasks.catalogue import TASKS
+from fedassay.tasks.card import TASKS
 
 SLOPE = coverage_cases()["coverage/infer"]
 

@@ -14,7 +14,7 @@ from fedassay.audit.cases import FederatedCase
 from fedassay.audit.catalogue import cases
 from fedassay.audit.world import Federation
 from fedassay.errors import FederationError
-from fedassay.privacy.policy import AllowAll
+from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 
 RUNS = 64

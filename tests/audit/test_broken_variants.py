@@ -16,9 +16,9 @@ from fedassay.audit.catalogue import cases
 from fedassay.audit.findings import Finding, attacked
 from fedassay.privacy import accounting, samplers
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Noise, Protection, Randomness, Sensitivity, Vector
+from fedassay.protocol.vocabulary import Noise, Protection, Randomness, Sensitivity, Vector
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.trust.one_shot_sizes import Sizes
+from fedassay.trust.one_shot.sizes import Sizes
 
 CONFIDENCE = 0.999
 

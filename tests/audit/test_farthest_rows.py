@@ -21,7 +21,7 @@ from test_nothing_refuses import MOST_CLASSES, WITHOUT_A_BOUND, Batches, batch, 
 
 from fedassay.audit.cases import least_norm, spread_of
 from fedassay.privacy.accounting import GAUSSIAN, LAPLACE
-from fedassay.protocol import UNBOUNDED, Batch, Neighbours, Protection, Sensitivity, Summary, Unit
+from fedassay.protocol.vocabulary import UNBOUNDED, Batch, Neighbours, Protection, Sensitivity, Summary, Unit
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.score_histogram import ScoreHistogram
 

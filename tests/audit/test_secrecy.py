@@ -12,9 +12,9 @@ from fedassay.audit.equivocation import Opened, is_one_total
 from fedassay.audit.secrecy import SUMMARY, opened_by, secrecy_cases, tried
 from fedassay.crypto.field61 import PRIME
 from fedassay.crypto.identity import Credentials
-from fedassay.member_store import MemberStore
+from fedassay.kernel.member_store import MemberStore
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.trust.one_shot_sizes import Sizes, sizes
+from fedassay.trust.one_shot.sizes import Sizes, sizes
 
 CASES = secrecy_cases()
 
@@ -89,14 +89,14 @@ def test_colluders_that_are_counted_over_what_is_said_are_found(monkeypatch: pyt
 
 
 def test_members_that_forget_what_they_have_opened_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedassay.member_store._sets", lambda database, dataset: ())
+    monkeypatch.setattr("fedassay.kernel.member_store._sets", lambda database, dataset: ())
     assert tried(CASES["secure-sum/same-set"], randomness=SimulatedRandomness(6)).violated
 
 
 def test_members_that_answer_twice_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member whose records were lost and whose key was not: the same session, another set."""
     monkeypatch.setattr(MemberStore, "answered", lambda *_: None)
-    monkeypatch.setattr("fedassay.member_store._known", lambda *_: None)
+    monkeypatch.setattr("fedassay.kernel.member_store._known", lambda *_: None)
     case = CASES["secure-sum/sets-1"]
     assert not tried(case, randomness=SimulatedRandomness(7)).violated  # one answer for each session is asked
 
@@ -129,7 +129,7 @@ def test_the_command_has_a_table_of_its_own(capsys: Any, caplog: pytest.LogCaptu
 def test_a_broken_sum_ends_with_the_exit_code_of_a_violation(
     capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedassay.member_store._sets", lambda database, dataset: ())
+    monkeypatch.setattr("fedassay.kernel.member_store._sets", lambda database, dataset: ())
     code, out, _ = call(capsys, "audit", "--case", "secure-sum/same-set", "--seed", 1)
     assert code == 5
     assert "Violated: secure-sum/same-set" in out

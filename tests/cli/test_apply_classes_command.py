@@ -16,7 +16,7 @@ from class_calibrators import calibrator
 from command_line import call
 from conformal_artefacts import class_rows
 from fedassay.cli import output
-from fedassay.cli.artefact import deliver
+from fedassay.cli.output import deliver
 from fedassay.errors import UsageError
 from fedassay.summaries.maps import Sigmoid
 

@@ -12,7 +12,7 @@ import pytest
 from certified_folders import certified
 from command_line import call
 from fedassay.cli import demo
-from fedassay.data.hospitals import hospitals
+from fedassay.cli.demo import hospitals
 from fedassay.study import folder as folder_module
 from study_runs import place, rows, study_text
 

@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 
 from command_line import call
 from fedassay.artefacts import verified
-from fedassay.data.hospitals import hospitals
+from fedassay.cli.demo import hospitals
 from fedassay.trust import TRUST_MODELS
 from trust_terms import terms
 

@@ -10,8 +10,8 @@ import pytest
 
 from command_line import call
 from fedassay.crypto.identity import Identity, key_to_text
+from fedassay.kernel.sites import SiteFile
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.sites import SiteFile
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from command_line import call
 from fedassay.api.study import run_study
 from fedassay.artefacts.verified import ANY_KEY, check
 from fedassay.errors import DataError, UsageError
-from fedassay.sites import SiteFile
+from fedassay.kernel.sites import SiteFile
 from fedassay.study import folder as folder_module
 from file_drop_town import Town
 from study_runs import rows

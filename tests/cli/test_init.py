@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from command_line import call
-from fedassay.data.hospitals import hospitals
+from fedassay.cli.demo import hospitals
 from fedassay.study import StudyFile
 from fedassay.study.schema import schema
 from fedassay.trust import TRUST_MODELS

@@ -12,7 +12,7 @@ import pytest
 
 from command_line import call
 from fedassay.study import StudyFile
-from fedassay.study.guess import candidates, guess_clients, guess_model, look_at
+from fedassay.study.column_roles import candidates, guess_clients, guess_model, look_at
 
 ROWS = 200
 

@@ -12,12 +12,10 @@ import pytest
 
 from command_line import call
 from fedassay.privacy.accounting import GAUSSIAN
-from fedassay.privacy.chain import canonical, digest
-from fedassay.privacy.database_ledger import DatabaseLedger
-from fedassay.privacy.database_records import DatabaseRecords
-from fedassay.privacy.ledger_tables import RECORDS
-from fedassay.privacy.records import RefusedRequest
-from fedassay.protocol import Part
+from fedassay.privacy.ledger.book import RECORDS
+from fedassay.privacy.ledger.chain import canonical, digest
+from fedassay.privacy.ledger.database import DatabaseLedger, DatabaseRecords, RefusedRequest
+from fedassay.protocol.vocabulary import Part
 from ledgers import POSTGRESQL, charge, exact, opened, place, sql
 
 

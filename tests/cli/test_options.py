@@ -10,8 +10,8 @@ import pytest
 
 from fedassay.cli.command import declared, flag_of, is_word
 from fedassay.cli.commands import functions
-from fedassay.parameters import parameters
-from fedassay.tasks.catalogue import PARAMETERS
+from fedassay.protocol.parameters import parameters
+from fedassay.tasks.card import PARAMETERS
 
 BETWEEN_SITES = ("fedassay aggregate", "fedassay flower submit")
 NO_OPTION = {"seed", "target"}

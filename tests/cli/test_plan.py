@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedassay.cli import run_command
-from fedassay.metrics import METRICS, targets
+from fedassay.protocol.metrics import METRICS, targets
 
 DATA = ["--rows", "4000", "--prevalence", "0.3", "--auc", "0.8", "--clients", "8"]
 NOISE = ["--privacy", "server-dp", "--epsilon", "1"]

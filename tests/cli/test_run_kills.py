@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from command_line import call
-from fedassay import files as files_module
 from fedassay.artefacts.verified import ANY_KEY, check
 from fedassay.cli import run_command
-from fedassay.journal import FileJournal
+from fedassay.kernel.journal import FileJournal
+from fedassay.protocol import files as files_module
 from fedassay.study import folder as folder_module
 from ledgers import FORK
 from stated import Verify

@@ -14,7 +14,7 @@ import pytest
 
 from command_line import call
 from fedassay.artefacts.verified import ANY_KEY, check
-from fedassay.journal import FileJournal
+from fedassay.kernel.journal import FileJournal
 from fedassay.study import folder as folder_module
 from fedassay.version import VERSION
 from study_runs import LEDGER, charges, place, rows, study_text

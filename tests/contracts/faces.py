@@ -20,8 +20,8 @@ import spelling
 
 import fedassay
 from fedassay import Budget, Protection
-from fedassay.parameters import Parameter, parameters
-from fedassay.protocol import TrustModel
+from fedassay.protocol.parameters import Parameter, parameters
+from fedassay.protocol.vocabulary import TrustModel
 from fedassay.trust import TRUST_MODELS
 from golden.runner import call
 

@@ -23,10 +23,10 @@ from parameter_contract import ParameterContract, WrongValue
 
 import fedassay
 from fedassay import Result, Simulation
-from fedassay.cells import default_task, task_cell
+from fedassay.api.cells import default_task, task_cell
 from fedassay.errors import FedassayError
 from fedassay.study.schema import schema as study_schema
-from fedassay.tasks.catalogue import TASKS
+from fedassay.tasks.card import TASKS
 from fedassay.trust import TRUST_MODELS
 
 __all__ = ["Case", "KindContract", "WrongValue"]

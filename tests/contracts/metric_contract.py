@@ -18,7 +18,7 @@ from faces import command
 from kind_contract import KindContract
 from own_kinds import Logits, Scores
 
-from fedassay.metrics import MetricRecord
+from fedassay.protocol.metrics import MetricRecord
 
 KINDS: Mapping[str, type[KindContract]] = {contract.kind: contract for contract in (Scores, Logits)}
 CASES = pytest.mark.parametrize("case", ["values", "noisy", "undefined"])

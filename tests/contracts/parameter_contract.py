@@ -17,7 +17,7 @@ from faces import STUDY, Output, command
 
 import fedassay
 from fedassay.errors import FedassayError
-from fedassay.parameters import Parameter, parameters
+from fedassay.protocol.parameters import Parameter, parameters
 
 if TYPE_CHECKING:
     from answers import Answers

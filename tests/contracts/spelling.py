@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fedassay.metrics import CLASS_METRICS, METRICS, MetricRecord
+from fedassay.protocol.metrics import CLASS_METRICS, METRICS, MetricRecord
 
 PRIVACY = "privacy"
 """The keyword of the Python functions that takes the trust model."""

@@ -13,7 +13,7 @@ from own_kinds import BINARY, LOGITS, Logits, Ours, Scores
 from tiny_rows import few
 
 import fedassay
-from fedassay.tasks.catalogue import TASKS
+from fedassay.tasks.card import TASKS
 
 RANGE: dict[str, Any] = {"lower": 0.0, "upper": 128.0, "points": 16}
 

@@ -25,9 +25,9 @@ from kind_contract import KindContract
 import fedassay
 from fedassay import Result
 from fedassay.errors import FedassayError
-from fedassay.protocol import Message
+from fedassay.protocol.vocabulary import Message
 from fedassay.study.folder import JOURNAL
-from fedassay.tasks.catalogue import TASKS
+from fedassay.tasks.card import TASKS
 from file_drop_town import Town
 from study_runs import LEDGER, charges, journal_of
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fedassay.crypto import dcf
 from fedassay.crypto.dcf import evaluate, generate, totals, whole_domain
 from fedassay.crypto.dcf_keys import Keys, key_bytes, well_formed
-from fedassay.crypto.dcf_tree import Route
+from fedassay.crypto.dcf_levels import Route
 from fedassay.crypto.field61 import PRIME, add
 from fedassay.errors import ProtocolError, UsageError
 from secure_sum_driver import Seeded

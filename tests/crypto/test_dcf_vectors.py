@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import dcf_reference as reference
 from fedassay.crypto.dcf import evaluate, generate
 from fedassay.crypto.dcf_keys import Keys, key_bytes
-from fedassay.crypto.prg import Purpose, fixed_key
+from fedassay.crypto.dcf_levels import Purpose, fixed_key
 from fedassay.crypto.sketch import Challenge, accepted, answer, begin
 from secure_sum_driver import Seeded
 

@@ -11,7 +11,7 @@ from scipy import stats
 from fedassay.crypto.field61 import PRIME
 from fedassay.crypto.keys import Secret
 from fedassay.crypto.packed import Packing, interpolation, product
-from fedassay.crypto.pads import pad
+from fedassay.crypto.prekeys import pad
 from secure_sum_driver import Seeded
 
 SIZES = [(3, 2, 1), (4, 3, 1), (5, 3, 1), (8, 5, 2), (10, 7, 1), (16, 11, 2), (40, 28, 4), (40, 30, 2)]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
-from fedassay.crypto import pads
+from fedassay.crypto import prekeys as pads
 from fedassay.crypto.field61 import PRIME
 from fedassay.crypto.keys import Secret
-from fedassay.crypto.pads import expand, pad, total
+from fedassay.crypto.prekeys import expand, pad, total
 from secure_sum_driver import Seeded
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from data_forms import in_database
 
-from fedassay.protocol import Rows
+from fedassay.protocol.vocabulary import Rows
 
 COLUMNS = {"class": "y", "logits": "z"}
 CLASSES = 12  # so that the order of numbers is not that of the alphabet

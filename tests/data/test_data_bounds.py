@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from fedassay.data import bounds
 from fedassay.data.bounds import below, choose, limit_pooled, limit_rows, numbered
 from fedassay.data.federation import load
-from fedassay.data.rows import ArrayRows, DerivedRows, StreamedRows
+from fedassay.data.tables import ArrayRows, DerivedRows, StreamedRows
 from fedassay.errors import UsageError
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Rows
+from fedassay.protocol.vocabulary import Rows
 
 
 def values(rows: Rows, name: str = "score") -> list[float]:

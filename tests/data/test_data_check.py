@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from fedassay.data.check import CheckReport, check
 from fedassay.data.findings import Severity
-from fedassay.data.profile import Distinct
+from fedassay.data.scan import Distinct
 from fedassay.errors import UsageError
 
 

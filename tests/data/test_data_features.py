@@ -22,7 +22,7 @@ from fedassay.data.federation import load
 from fedassay.data.schema import ROLES, Columns
 from fedassay.data.split import select_pooled_part
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Part, Unit
+from fedassay.protocol.vocabulary import Part, Unit
 
 NAMES = ("bmi", "age", "sex")
 COLUMNS = {"target": "y", "features": "bmi, age ,sex", "offset": "o"}

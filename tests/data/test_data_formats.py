@@ -15,7 +15,7 @@ from data_forms import COLUMNS, FORMS, SITES, in_form, small, write
 
 from fedassay.data.federation import Federation, load
 from fedassay.data.names import RowNames
-from fedassay.protocol import Rows
+from fedassay.protocol.vocabulary import Rows
 
 WITHOUT_FRAMES = """
 import sys

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedassay.data.rows import ArrayRows
 from fedassay.data.split import Coins, name_blocks, select_part
-from fedassay.protocol import ATOMS, Part, Unit
+from fedassay.data.tables import ArrayRows
+from fedassay.protocol.vocabulary import ATOMS, Part, Unit
 
 KEY = bytes(range(32))
 

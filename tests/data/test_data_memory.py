@@ -27,7 +27,7 @@ from fedassay.data.federation import load
 from fedassay.data.split import select_pooled_part
 from fedassay.data.sql import Database
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Part, Unit
+from fedassay.protocol.vocabulary import Part, Unit
 
 def bytes_of(field):
     (line,) = [line for line in open("/proc/self/status") if line.startswith(field)]

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedassay.data.federation import Federation, load
-from fedassay.data.rows import ArrayRows, StreamedRows
 from fedassay.data.split import Coins, name_blocks, number_blocks, select_part, select_pooled_part
+from fedassay.data.tables import ArrayRows, StreamedRows
 from fedassay.errors import UsageError
-from fedassay.protocol import Part, Rows, Unit
+from fedassay.protocol.vocabulary import Part, Rows, Unit
 
 KEY = bytes(range(32))
 

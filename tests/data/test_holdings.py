@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedassay.data.holdings import take_stock
-from fedassay.protocol import Batch
+from fedassay.data.stores import take_stock
+from fedassay.protocol.vocabulary import Batch
 
 KEY = bytes(range(32))
 

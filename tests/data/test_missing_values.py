@@ -20,8 +20,8 @@ from fedassay.data.check import check
 from fedassay.data.federation import load
 from fedassay.data.gaps import CompleteRows
 from fedassay.errors import DataError, ParameterError
-from fedassay.protocol import Budget, Protection
-from fedassay.result import Result
+from fedassay.protocol.result import Result
+from fedassay.protocol.vocabulary import Budget, Protection
 from study_runs import rows
 
 SCHEMA = json.loads((files("fedassay.documents") / "result.schema.json").read_text(encoding="utf-8"))

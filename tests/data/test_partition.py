@@ -16,7 +16,7 @@ from fedassay.api.terms import Roles, Terms
 from fedassay.data.federation import Federation, load
 from fedassay.data.groups import client_names
 from fedassay.data.partition import MOST_CLIENTS, DealtRows, Partition, dirichlet
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import DataError, UsageError
 
 NAMES = {"label": "y", "value": "v"}

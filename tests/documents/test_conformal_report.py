@@ -19,7 +19,7 @@ from fedassay.estimation.coverage import CoverageLaw, best_pair
 from fedassay.tasks.conformal import document as conformal
 from fedassay.tasks.conformal import document_held_out as conformal_seen
 from fedassay.tasks.conformal import document_plots as conformal_plots
-from fedassay.tasks.conformal.found import Found, law_to_json
+from fedassay.tasks.conformal.threshold import Found, law_to_json
 from study_documents import blocks
 
 LEVEL = 0.9

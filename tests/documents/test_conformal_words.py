@@ -26,7 +26,7 @@ from fedassay.documents.page import page
 from fedassay.documents.report import key_numbers
 from fedassay.tasks.conformal import document as conformal
 from fedassay.tasks.conformal import document_sets as conformal_sets
-from fedassay.tasks.conformal.display import CoverageDisplay
+from fedassay.tasks.conformal.document_plots import CoverageDisplay
 from study_documents import blocks
 
 

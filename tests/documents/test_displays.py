@@ -17,7 +17,7 @@ from fedassay.documents import plots
 from fedassay.documents.display import Display
 from fedassay.documents.report import sub_document
 from fedassay.errors import UsageError
-from fedassay.result import Result
+from fedassay.protocol.result import Result
 from pictures import marks, png
 from study_documents import study_document
 

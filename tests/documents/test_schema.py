@@ -11,9 +11,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from typing_extensions import TypedDict
 
-from fedassay.cards import Named
 from fedassay.documents.schema import SCHEMA_FILE, schema, schema_text
-from fedassay.result_parts import MetricPart, declared
+from fedassay.protocol.cards import Named
+from fedassay.protocol.result_parts import MetricPart, declared
 from fedassay.tasks.card import KINDS
 from study_documents import study_document
 

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 from binormal import Population, discrete_laplace_law, measure
-from fedassay.estimation.bands import bernstein_half_width, half_width_of, noise_half_width, sharp_half_width
-from fedassay.estimation.buckets import Buckets, equi_depth_edges
+from fedassay.estimation.calibration_error import Buckets, equi_depth_edges
 from fedassay.estimation.confusion import Confusion
 from fedassay.estimation.count_noise import LevelReports, NodeNoise
+from fedassay.estimation.curves import bernstein_half_width, half_width_of, noise_half_width, sharp_half_width
 from fedassay.estimation.least_squares import LeastSquares, reporting_clients
 from fedassay.estimation.tree import Tree
-from fedassay.metrics import METRICS
 from fedassay.privacy.accounting import GAUSSIAN, LAPLACE, SKELLAM, noise_of
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Noise, Protection, Released, Setting, Sum
+from fedassay.protocol.metrics import METRICS
+from fedassay.protocol.vocabulary import Budget, Noise, Protection, Released, Setting, Sum
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust.local_dp import LocalDP

@@ -13,8 +13,8 @@ from sklearn import metrics as oracle
 from binormal import NoisyServer, Population, release
 from fedassay.estimation.confusion import Confusion, decision_metrics
 from fedassay.estimation.evidence import Evidence
-from fedassay.metrics import METRICS
-from fedassay.protocol import Sum
+from fedassay.protocol.metrics import METRICS
+from fedassay.protocol.vocabulary import Sum
 from fedassay.tasks.evaluation import Evaluate
 
 SMALL = st.integers(0, 30)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.proportion import proportion_confint
 
 from fedassay.errors import UsageError
-from fedassay.estimation.bands import noise_half_width
+from fedassay.estimation.curves import noise_half_width
 from fedassay.estimation.intervals import (
     Estimate,
     bounded,

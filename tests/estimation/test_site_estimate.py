@@ -12,8 +12,8 @@ from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from binormal import Population, release
 from fedassay.estimation.evidence import Evidence
-from fedassay.estimation.site_estimate import site_estimate
-from fedassay.metrics import METRICS, compared
+from fedassay.estimation.heterogeneity import site_estimate
+from fedassay.protocol.metrics import METRICS, compared
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation import Evaluate
 

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedassay.errors import UsageError
-from fedassay.estimation.least_squares import LeastSquares
+from fedassay.estimation.least_squares import LeastSquares, best_widths, mean_prefix_variance, ranked_widths
 from fedassay.estimation.tree import Tree
-from fedassay.estimation.widths import best_widths, mean_prefix_variance, ranked_widths
 
 
 @st.composite

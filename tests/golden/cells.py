@@ -10,14 +10,14 @@ import numpy as np
 
 import fedassay
 from fedassay import Budget, Protection, Simulation
-from fedassay.protocol import Neighbours, Unit
+from fedassay.protocol.vocabulary import Neighbours, Unit
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.local_dp import LocalDP
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
-from fedassay.trust.shuffle import Shuffle
-from fedassay.trust.two_server import TwoServer
+from fedassay.trust.shuffle.model import Shuffle
+from fedassay.trust.two_server.model import TwoServer
 from golden.documents import summarised
 
 SITES, PRACTICES, ROWS, CLASSES = 8, 130, 400, 3

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedassay.crypto.keys import KeyPair, Secret
-from fedassay.envelope import Refusal, pack_refusal, pack_reply, pack_request
-from fedassay.protocol import (
+from fedassay.kernel.envelope import Refusal, pack_refusal, pack_reply, pack_request
+from fedassay.protocol.vocabulary import (
     Budget,
     Collect,
     Neighbours,
@@ -26,16 +26,16 @@ from fedassay.protocol import (
     TrustModel,
     Unit,
 )
-from fedassay.summaries.quantile_losses import QuantileLosses
+from fedassay.summaries.distribution.path import ValuePath
+from fedassay.summaries.local_quantiles import QuantileLosses
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.summaries.value_path import ValuePath
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.local_dp import LocalDP
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
-from fedassay.trust.shuffle import Shuffle
-from fedassay.trust.two_server import TwoServer
+from fedassay.trust.shuffle.model import Shuffle
+from fedassay.trust.two_server.model import TwoServer
 
 STORED = Path(__file__).parents[1] / "vectors" / "envelope.json"
 

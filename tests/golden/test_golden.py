@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedassay.envelope import Refusal, open_reply, open_request
+from fedassay.kernel.envelope import Refusal, open_reply, open_request
 from fedassay.summaries import CATALOGUE
 from fedassay.trust import TRUST_MODELS
 from golden import cells, commands, documents, messages, study, usages

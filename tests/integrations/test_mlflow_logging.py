@@ -11,7 +11,7 @@ import pytest
 
 from certified_folders import certified
 from fedassay.errors import UsageError
-from fedassay.integrations.mlflow import log_study
+from fedassay.study.mlflow import log_study
 from study_documents import study_document
 
 

@@ -13,9 +13,9 @@ from binormal import Population, measure
 from fedassay.estimation.confusion import Confusion
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.metric import Metric
-from fedassay.metrics import METRICS, targets
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import NO_NOISE, Budget, Part, Protection, Setting, Sum, TrustModel
+from fedassay.protocol.metrics import METRICS, targets
+from fedassay.protocol.vocabulary import NO_NOISE, Budget, Part, Protection, Setting, Sum, TrustModel
 from fedassay.tasks.calibration.accuracy import MapError, predict_map
 from fedassay.tasks.calibration.calibrate import Calibrate
 from fedassay.tasks.calibration.methods import fit

@@ -12,14 +12,24 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from binormal import Population
-from fedassay.agenda import Agenda, Item
 from fedassay.estimation.metric import Metric
 from fedassay.estimation.ranking import roc_auc
 from fedassay.estimation.ratios import brier_score
+from fedassay.kernel.agenda import Agenda, Item
+from fedassay.kernel.run import Job
 from fedassay.planning import Expectation, PlannedStudy, TaskPlan, predict_tasks
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Batch, Budget, Part, Plan, Protection, Query, Released, Setting, TrustModel
-from fedassay.run import Job
+from fedassay.protocol.vocabulary import (
+    Batch,
+    Budget,
+    Part,
+    Plan,
+    Protection,
+    Query,
+    Released,
+    Setting,
+    TrustModel,
+)
 from fedassay.tasks.calibration.methods import fit
 from fedassay.tasks.conformal.conformal import Conformal
 from fedassay.tasks.conformal.held_out import Asked

@@ -21,7 +21,7 @@ from fedassay.planning.shares import (
     equal_shares,
     load,
 )
-from fedassay.protocol import Part
+from fedassay.protocol.vocabulary import Part
 
 ALL = Part.ALL.atoms
 FIRST = (Part.FIRST_FIT, Part.HELD_OUT)

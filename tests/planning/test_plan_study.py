@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from fedassay.agenda import Agenda, Item
 from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.kernel.agenda import Agenda, Item
 from fedassay.planning import (
     Expectation,
     PlannedStudy,
@@ -21,9 +21,8 @@ from fedassay.planning import (
     predict_tasks,
     recommended_shares,
 )
-from fedassay.protocol import Budget, Part, Protection, Unit
-from fedassay.tasks.card import KINDS
-from fedassay.tasks.catalogue import TASKS
+from fedassay.protocol.vocabulary import Budget, Part, Protection, Unit
+from fedassay.tasks.card import KINDS, TASKS
 from fedassay.trust import LocalDP, SecureSum, ServerDP, TwoServer
 from single_plans import forecast, plan_alone, planned
 

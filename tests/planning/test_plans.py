@@ -10,11 +10,21 @@ from typing import Any, ClassVar
 import pytest
 
 from fedassay.errors import TooFewClients, UsageError
-from fedassay.metrics import planned as planned_metrics
 from fedassay.planning import Expectation, PlannedStudy
 from fedassay.planning.plan import in_words
 from fedassay.planning.search import LARGEST_EPSILON, SMALLEST_EPSILON, fewest_rows, smallest_epsilon
-from fedassay.protocol import NO_NOISE, Noise, Plan, Protection, Query, Setting, Sum, TrustModel, Unit
+from fedassay.protocol.metrics import planned as planned_metrics
+from fedassay.protocol.vocabulary import (
+    NO_NOISE,
+    Noise,
+    Plan,
+    Protection,
+    Query,
+    Setting,
+    Sum,
+    TrustModel,
+    Unit,
+)
 from fedassay.tasks.evaluation.evaluate import Evaluate
 from fedassay.tasks.evaluation.forecast import model_of
 from fedassay.tasks.forecast import Sufficiency, sufficiency

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from fedassay import Simulation, evaluate
-from fedassay.agenda import Agenda
+from fedassay.kernel.agenda import Agenda
 from fedassay.planning import Expectation, PlannedStudy, predict_tasks
 from fedassay.planning.trust_table import TrustRow, trust_table
-from fedassay.protocol import Budget, Protection
+from fedassay.protocol.vocabulary import Budget, Protection
 from fedassay.tasks.card import KINDS
 from fedassay.tasks.evaluation.evaluate import Evaluate
 from fedassay.trust import TRUST_MODELS, SecureSum, ServerDP

@@ -20,6 +20,7 @@ from fedassay.privacy.accounting import (
     LAPLACE,
     SKELLAM,
     UNARY,
+    SkellamDpEvent,
     calibrate,
     calibrate_shared,
     draw,
@@ -28,12 +29,19 @@ from fedassay.privacy.accounting import (
     spent,
     whole_sensitivity,
 )
-from fedassay.privacy.events import SkellamDpEvent
-from fedassay.privacy.ledger import Charge, MemoryLedger
+from fedassay.privacy.ledger.charges import Charge, MemoryLedger
+from fedassay.privacy.noise_shares import skellam_scale
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.privacy.renyi import order_of, skellam_variance_of
-from fedassay.privacy.shares import skellam_scale
-from fedassay.protocol import LARGEST_EPSILON, NO_NOISE, Budget, Noise, Protection, Sensitivity, Unit
+from fedassay.protocol.vocabulary import (
+    LARGEST_EPSILON,
+    NO_NOISE,
+    Budget,
+    Noise,
+    Protection,
+    Sensitivity,
+    Unit,
+)
 from skellam_law import log_probabilities
 
 PLANNERS = [calibrate, calibrate_shared]

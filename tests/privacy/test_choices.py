@@ -12,9 +12,9 @@ from scipy.stats import chisquare
 
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.privacy.accounting import CHOICE, calibrate, calibrate_choice, event, spent
-from fedassay.privacy.choices import choose
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Sensitivity
+from fedassay.privacy.samplers import choose
+from fedassay.protocol.vocabulary import Budget, Sensitivity
 
 
 def probabilities(losses: np.ndarray, scale: float) -> np.ndarray:

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fedassay.privacy import coins
+from fedassay.privacy import samplers as coins
 from fedassay.privacy.randomness import SimulatedRandomness
 
 

@@ -27,9 +27,9 @@ from fedassay.privacy.continual_noise import (
     candidates,
 )
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
-from fedassay.protocol import Budget, Sensitivity
-from fedassay.summaries.value_path import ValuePath, steepest
-from fedassay.summaries.value_roots import ValueRoots, column_norms
+from fedassay.protocol.vocabulary import Budget, Sensitivity
+from fedassay.summaries.distribution.path import ValuePath, steepest
+from fedassay.summaries.distribution.roots import ValueRoots, column_norms
 
 PURE, APPROXIMATE = Budget(epsilon=1.0), Budget(epsilon=1.0, delta=1e-6)
 HORIZONS = [1, 2, 3, 4, 5, 7, 8, 11, 16]

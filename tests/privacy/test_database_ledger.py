@@ -13,10 +13,10 @@ import pytest
 
 from fedassay.errors import BudgetExceeded, LedgerUnusable, ProtocolError, UsageError
 from fedassay.privacy.accounting import GAUSSIAN, SKELLAM
-from fedassay.privacy.database_ledger import DatabaseLedger
-from fedassay.privacy.ledger import Ledger, MemoryLedger
-from fedassay.privacy.ledger_place import Place
-from fedassay.protocol import Budget, Neighbours, Part, Unit
+from fedassay.privacy.ledger.charges import Ledger, MemoryLedger
+from fedassay.privacy.ledger.database import DatabaseLedger
+from fedassay.privacy.ledger.place import Place
+from fedassay.protocol.vocabulary import Budget, Neighbours, Part, Unit
 from ledgers import FORK, KINDS, POSTGRESQL, SQLITE, charge, exact, opened, place
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -10,16 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedassay.errors import UnsupportedQuery, UsageError
-from fedassay.privacy.disclosure import PROFILES, Disclosure
-from fedassay.protocol import Collect, Select, Sum, Summary
+from fedassay.privacy.policy.disclosure import PROFILES, Disclosure
+from fedassay.protocol.vocabulary import Collect, Select, Sum, Summary
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.coverage_counts import CoverageCounts
-from fedassay.summaries.group_names import fingerprints
-from fedassay.summaries.grouped_histogram import GroupedHistogram
-from fedassay.summaries.paired_histograms import PairedHistograms, VersusHistogram
+from fedassay.summaries.distribution.path import ValuePath
+from fedassay.summaries.distribution.tree import ValueTree
+from fedassay.summaries.grouped_histogram import GroupedHistogram, fingerprints
+from fedassay.summaries.paired_models import PairedHistograms, VersusHistogram
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.summaries.value_path import ValuePath
-from fedassay.summaries.value_tree import ValueTree
 
 PROFILE = PROFILES["minimum-5"]
 COUNTS: list[Summary[Any]] = [

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedassay.errors import UsageError
-from fedassay.privacy import laws, shares
+from fedassay.privacy import laws
+from fedassay.privacy import noise_shares as shares
 from fedassay.privacy.accounting import (
     CHOICE,
     GAUSSIAN,
@@ -25,7 +26,7 @@ from fedassay.privacy.accounting import (
     noise_of,
 )
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import NO_NOISE
+from fedassay.protocol.vocabulary import NO_NOISE
 
 
 @settings(max_examples=60)

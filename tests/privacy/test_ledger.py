@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from fedassay.errors import BudgetExceeded, ProtocolError, UnsupportedQuery, UsageError
-from fedassay.privacy import ledger as ledgers
 from fedassay.privacy.accounting import GAUSSIAN
-from fedassay.privacy.ledger import Charge, MemoryLedger, admit, compose
-from fedassay.protocol import Budget, Neighbours, Part, Protection, Setting, Sum, Unit
+from fedassay.privacy.ledger import charges as ledgers
+from fedassay.privacy.ledger.charges import Charge, MemoryLedger, admit, compose
+from fedassay.protocol.vocabulary import Budget, Neighbours, Part, Protection, Setting, Sum, Unit
 from fedassay.trust.plain import Plain
 from fedassay.trust.server_dp import ServerDP
 from ledgers import charge, exact

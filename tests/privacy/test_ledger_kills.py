@@ -14,9 +14,9 @@ import pytest
 
 from fedassay.errors import BudgetExceeded, LedgerUnusable
 from fedassay.privacy import accounting  # noqa: F401 - what children need is imported before they are forked
-from fedassay.privacy.database_ledger import DatabaseLedger
-from fedassay.privacy.ledger import Charge, compose
-from fedassay.protocol import Budget
+from fedassay.privacy.ledger.charges import Charge, compose
+from fedassay.privacy.ledger.database import DatabaseLedger
+from fedassay.protocol.vocabulary import Budget
 from ledgers import FORK, KINDS, POSTGRESQL, SQLITE, charge, opened, place
 from stated import Verify
 

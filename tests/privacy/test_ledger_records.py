@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from fedassay.privacy.database_ledger import DatabaseLedger
-from fedassay.privacy.database_records import DatabaseRecords
-from fedassay.privacy.records import MemoryRecords, RefusedRequest, SiteRecords
+from fedassay.privacy.ledger.database import (
+    DatabaseLedger,
+    DatabaseRecords,
+    MemoryRecords,
+    RefusedRequest,
+    SiteRecords,
+)
 from ledgers import KINDS, charge, place
 
 REFUSAL = RefusedRequest(

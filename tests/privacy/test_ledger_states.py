@@ -26,10 +26,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from fedassay.errors import BudgetExceeded, ProtocolError
 from fedassay.privacy.accounting import GAUSSIAN, LAPLACE
-from fedassay.privacy.database_ledger import DatabaseLedger
-from fedassay.privacy.ledger import Charge
-from fedassay.privacy.tally import Tally
-from fedassay.protocol import Budget, Part
+from fedassay.privacy.ledger.charges import Charge
+from fedassay.privacy.ledger.database import DatabaseLedger, Tally
+from fedassay.protocol.vocabulary import Budget, Part
 from ledgers import charge
 
 ORDERS = [1 + math.exp(x) for x in np.linspace(-3, 12, 300)] + list(range(2, 200))

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from fedassay.errors import BudgetExceeded
 from fedassay.privacy import renyi
 from fedassay.privacy.accounting import CHOICE, GAUSSIAN, LAPLACE, SKELLAM, UNARY
-from fedassay.privacy.ledger import Charge, admit, check, compose
-from fedassay.privacy.tally import Tally
-from fedassay.protocol import Budget, Part
+from fedassay.privacy.ledger.charges import Charge, admit, check, compose
+from fedassay.privacy.ledger.database import Tally
+from fedassay.protocol.vocabulary import Budget, Part
 from ledgers import charge, exact
 
 PURE = (LAPLACE, UNARY, CHOICE)
@@ -89,7 +89,7 @@ def test_what_clearly_fits_needs_no_composition(law: str, scale: float, size: in
 
 
 def test_what_sampling_amplifies_is_always_composed() -> None:
-    from fedassay.protocol import Unit
+    from fedassay.protocol.vocabulary import Unit
 
     one = charge("1", law=GAUSSIAN, scale=2.0**30, sampled=0.1, unit=Unit.CLIENT)
     assert not Tally().fits([one], Budget(epsilon=50.0, delta=1e-12))

@@ -14,13 +14,19 @@ import pytest
 
 from fedassay.cli import run_command
 from fedassay.errors import BudgetExceeded, LedgerUnusable, UsageError
-from fedassay.privacy.anchor import Anchor
-from fedassay.privacy.chain import CHARGE, REFUSED, Head, body_of, digest, id_text, record_after
-from fedassay.privacy.database_ledger import DatabaseLedger
-from fedassay.privacy.database_records import DatabaseRecords
-from fedassay.privacy.ledger_tables import RECORDS, STEPS, VERSION, upgrade
-from fedassay.privacy.records import RefusedRequest
-from fedassay.protocol import Budget
+from fedassay.privacy.ledger.book import RECORDS, STEPS, VERSION, upgrade
+from fedassay.privacy.ledger.chain import (
+    CHARGE,
+    REFUSED,
+    Anchor,
+    Head,
+    body_of,
+    digest,
+    id_text,
+    record_after,
+)
+from fedassay.privacy.ledger.database import DatabaseLedger, DatabaseRecords, RefusedRequest
+from fedassay.protocol.vocabulary import Budget
 from ledgers import KINDS, POSTGRESQL, SQLITE, charge, opened, place, sql
 
 BUDGET = Budget(epsilon=10.0)

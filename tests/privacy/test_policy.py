@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from fedassay.errors import PolicyRefusal, UsageError
-from fedassay.privacy.disclosure import is_countable
-from fedassay.privacy.policy import AllowAll, PolicyRequest
-from fedassay.privacy.site_policy import Allowed, SitePolicy, SummaryRule
-from fedassay.protocol import (
+from fedassay.privacy.policy.disclosure import is_countable
+from fedassay.privacy.policy.judgement import AllowAll, PolicyRequest
+from fedassay.privacy.policy.rules import Allowed, SitePolicy, SummaryRule
+from fedassay.protocol.vocabulary import (
     LARGEST_ROWS_PER_CLIENT,
     Budget,
     Collect,
@@ -25,15 +25,15 @@ from fedassay.protocol import (
     TrustModel,
     Unit,
 )
+from fedassay.summaries.distribution.path import ValuePath
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.summaries.value_path import ValuePath
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.local_dp import LocalDP
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
-from fedassay.trust.shuffle import Shuffle
+from fedassay.trust.shuffle.model import Shuffle
 from shuffle_driver import HISTOGRAM
 from toys import CountsUpTo
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from fedassay.errors import PolicyRefusal
-from fedassay.privacy import policy_file
-from fedassay.privacy.disclosure import PROFILES
-from fedassay.privacy.policy_file import _ENTRIES, PolicyFile, parsed
-from fedassay.privacy.site_policy import Allowed, SitePolicy, SummaryRule
-from fedassay.protocol import Budget, Neighbours, Unit
-from fedassay.sites import VOCABULARY
+from fedassay.kernel.sites import VOCABULARY
+from fedassay.privacy.policy import file as policy_file
+from fedassay.privacy.policy.disclosure import PROFILES
+from fedassay.privacy.policy.file import _ENTRIES, PolicyFile, parsed
+from fedassay.privacy.policy.rules import Allowed, SitePolicy, SummaryRule
+from fedassay.protocol.vocabulary import Budget, Neighbours, Unit
 
 KEY = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 WHOLE = f"""

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedassay.errors import UsageError
-from fedassay.privacy import coins, samplers
+from fedassay.privacy import samplers
+from fedassay.privacy import samplers as coins
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.privacy.samplers import discrete_gaussian, discrete_laplace, gaussian_scale, laplace_scale
 

@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedassay.errors import UsageError
-from fedassay.privacy import coins, poisson, samplers, shares
+from fedassay.privacy import noise_shares as shares
+from fedassay.privacy import poisson, samplers
+from fedassay.privacy import samplers as coins
+from fedassay.privacy.noise_shares import largest_polya, largest_skellam, polya, skellam, skellam_scale
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.privacy.shares import largest_polya, largest_skellam, polya, skellam, skellam_scale
 
 
 def share(scale: Fraction, parts: Fraction, count: int = 50, seed: int = 1) -> np.ndarray:  # type: ignore[type-arg]

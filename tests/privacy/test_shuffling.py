@@ -19,11 +19,11 @@ from scipy import stats
 
 from fedassay.errors import UsageError
 from fedassay.privacy.accounting import GAUSSIAN, LAPLACE, UNARY
-from fedassay.privacy.chain import body_of, charge_of
-from fedassay.privacy.database_ledger import DatabaseLedger
-from fedassay.privacy.ledger import Charge, compose
-from fedassay.privacy.shuffling import LARGEST_LOCAL_EPSILON, delta_of, local_epsilon_for
-from fedassay.protocol import Budget
+from fedassay.privacy.amplification import LARGEST_LOCAL_EPSILON, delta_of, local_epsilon_for
+from fedassay.privacy.ledger.chain import body_of, charge_of
+from fedassay.privacy.ledger.charges import Charge, compose
+from fedassay.privacy.ledger.database import DatabaseLedger
+from fedassay.protocol.vocabulary import Budget
 from stated import Verify
 
 Reals = NDArray[np.float64]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from fedassay.kernel.agenda import spending
 from fedassay.privacy.accounting import GAUSSIAN
-from fedassay.privacy.ledger import compose
-from fedassay.privacy.spending import spending
-from fedassay.protocol import Budget, Part
+from fedassay.privacy.ledger.charges import compose
+from fedassay.protocol.vocabulary import Budget, Part
 from ledgers import charge, exact
 
 PURE, APPROXIMATE = Budget(epsilon=1.0), Budget(epsilon=4.0, delta=1e-6)

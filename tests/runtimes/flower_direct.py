@@ -6,9 +6,9 @@ import pytest
 from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
+from fedassay.kernel.sites import COORDINATOR
 from fedassay.runtimes.flower.client_app import app
-from fedassay.runtimes.flower.frames import REQUEST, Frame, opened_reply, signed_request
-from fedassay.sites import COORDINATOR
+from fedassay.runtimes.flower.post import REQUEST, Frame, opened_reply, signed_request
 from policy_sites import Sites, Transport
 
 

@@ -28,9 +28,8 @@ from cryptography.x509.oid import NameOID
 from fedassay.crypto.identity import Identity, key_to_text
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.runtimes.flower import QUIET
-from fedassay.runtimes.flower.app_bundle import write_app
-from fedassay.runtimes.flower.coordinator_file import VARIABLE
-from fedassay.runtimes.flower.submission import Connection
+from fedassay.runtimes.flower.coordinator import VARIABLE
+from fedassay.runtimes.flower.submission import Connection, write_app
 
 HOST = "127.0.0.1"
 READY = 60.0

@@ -12,9 +12,10 @@ import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedassay import sealing, wire
+from fedassay.kernel import envelope as sealing
+from fedassay.protocol import wire
 from fedassay.runtimes.flower import client_app
-from fedassay.runtimes.flower.frames import HELLO, REQUEST, Frame
+from fedassay.runtimes.flower.post import HELLO, REQUEST, Frame
 
 _HONEST = sealing.sealed
 LATE = 300.0

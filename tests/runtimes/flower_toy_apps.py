@@ -17,17 +17,16 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from scenarios import HELPER, PROGRAMMES, SCENARIOS, play
 
-from fedassay.endpoint import Endpoint, FileStore
-from fedassay.member_store import MemberStore
-from fedassay.privacy.database_ledger import DatabaseLedger
+from fedassay.kernel.endpoint import Endpoint, FileStore
+from fedassay.kernel.member_store import MemberStore
+from fedassay.kernel.sites import COORDINATOR, SiteFile
+from fedassay.privacy.ledger.database import DatabaseLedger
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.runtimes.flower import events
+from fedassay.runtimes.flower import submission as events
 from fedassay.runtimes.flower.client_app import app_of
-from fedassay.runtimes.flower.coordinator import Coordinator
-from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
+from fedassay.runtimes.flower.coordinator import Coordinator, CoordinatorFile
 from fedassay.runtimes.flower.nodes import Node, read_node
 from fedassay.runtimes.flower.study import Study
-from fedassay.sites import COORDINATOR, SiteFile
 
 COMPONENTS = {"serverapp": "flower_toy_apps:server", "clientapp": "flower_toy_apps:client"}
 

@@ -6,15 +6,15 @@ import hashlib
 
 from scenarios import HELPER, ROWS, SCENARIOS, SUMMARIES, TRUSTED, ToyRows
 
-from fedassay import wire
-from fedassay.client import Client, Site
-from fedassay.endpoint import Endpoint
-from fedassay.helper import Helper
-from fedassay.member_store import MemberStore
-from fedassay.privacy.ledger import Ledger, MemoryLedger
-from fedassay.privacy.policy import AllowAll
+from fedassay.kernel.client import Client, Site
+from fedassay.kernel.endpoint import Endpoint
+from fedassay.kernel.helper import Helper
+from fedassay.kernel.member_store import MemberStore
+from fedassay.privacy.ledger.charges import Ledger, MemoryLedger
+from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Credentials, Randomness
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Credentials, Randomness
 
 SECRET = "a text that nobody else should read"
 

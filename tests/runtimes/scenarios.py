@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from fedassay.errors import TooFewClients
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.protocol import (
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.protocol.vocabulary import (
     Batch,
     Budget,
     Collect,
@@ -26,7 +27,6 @@ from fedassay.protocol import (
     Sum,
     TrustModel,
 )
-from fedassay.run import Job, run
 from fedassay.runtimes.messaging import MessagingRuntime
 from fedassay.summaries import CATALOGUE
 from fedassay.tasks.evaluation import Evaluate

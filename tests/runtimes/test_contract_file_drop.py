@@ -22,19 +22,19 @@ from scenarios import (
     in_plain_values,
 )
 
-from fedassay.agenda import Agenda
-from fedassay.client import Client, Site
 from fedassay.crypto.identity import Credentials, Identity
-from fedassay.endpoint import Endpoint
 from fedassay.errors import TooFewClients, UsageError
-from fedassay.helper import Helper
-from fedassay.journal import FileJournal
-from fedassay.member_store import MemberStore
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll
+from fedassay.kernel.agenda import Agenda
+from fedassay.kernel.client import Client, Site
+from fedassay.kernel.endpoint import Endpoint
+from fedassay.kernel.helper import Helper
+from fedassay.kernel.journal import FileJournal
+from fedassay.kernel.member_store import MemberStore
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
-from fedassay.protocol import Protection
-from fedassay.run import Job, run
+from fedassay.protocol.vocabulary import Protection
 from fedassay.runtimes.file_drop import Asked, FileDropRuntime, Participant, Study, Waiting
 from fedassay.trust.plain import Plain
 

@@ -25,9 +25,8 @@ from scenarios import HELPER, ROWS, THRESHOLD, Outcome, Scenario, columns_of
 
 import fedassay
 from fedassay.cli import run_command
-from fedassay.runtimes.flower.app_bundle import write_app
 from fedassay.runtimes.flower.study import Study
-from fedassay.runtimes.flower.submission import submit
+from fedassay.runtimes.flower.submission import submit, write_app
 from ledgers import recorded
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -8,10 +8,10 @@ from pathlib import Path
 from runtime_contract import WholeContract
 from scenarios import HELPER, ROWS, SUMMARIES, TRUSTED, Outcome, Scenario, ToyRows, play
 
-from fedassay.client import Client, Site
-from fedassay.helper import Helper
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll
+from fedassay.kernel.client import Client, Site
+from fedassay.kernel.helper import Helper
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.runtimes.in_process import Faithful
 

@@ -13,14 +13,14 @@ import pandas as pd
 import pytest
 
 import fedassay
-from fedassay.agenda import Agenda, Item
 from fedassay.errors import Refused, UnsupportedQuery, UsageError
-from fedassay.journal import MemoryJournal
-from fedassay.privacy.disclosure import PROFILES
-from fedassay.privacy.site_policy import SitePolicy
-from fedassay.protocol import Budget, Protection, Setting
+from fedassay.kernel.agenda import Agenda, Item
+from fedassay.kernel.journal import MemoryJournal
+from fedassay.privacy.policy.disclosure import PROFILES
+from fedassay.privacy.policy.rules import SitePolicy
+from fedassay.protocol.vocabulary import Budget, Protection, Setting
 from fedassay.runtimes.disclosed import profile_of, require, settled
-from fedassay.simulation import Simulation, simulate
+from fedassay.study.simulation import Simulation, simulate
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
@@ -132,8 +132,7 @@ def test_a_coordinator_on_flower_publishes_protected_totals(
     from flower_direct import ByFlower
 
     from fedassay.crypto.identity import key_to_text
-    from fedassay.runtimes.flower.coordinator import Coordinator
-    from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
+    from fedassay.runtimes.flower.coordinator import Coordinator, CoordinatorFile
     from fedassay.runtimes.flower.study import Study
 
     sites = Sites(tmp_path)

@@ -12,13 +12,13 @@ import jsonschema
 import pytest
 
 import fedassay
-from fedassay import wire
 from fedassay.cli import run_command
 from fedassay.crypto.identity import key_to_text
-from fedassay.privacy.database_ledger import DatabaseLedger
-from fedassay.protocol import TrustModel
+from fedassay.kernel.sites import prekeys_of
+from fedassay.privacy.ledger.database import DatabaseLedger
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import TrustModel
 from fedassay.runtimes.file_drop.letters import _MESSAGE
-from fedassay.sites import prekeys_of
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from file_drop_town import OPTIONS, Town, contents

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fedassay.agenda import Agenda
 from fedassay.crypto.identity import Identity
 from fedassay.crypto.keys import KeyPair, Secret
 from fedassay.errors import ProtocolError
-from fedassay.protocol import Budget, Protection
+from fedassay.kernel.agenda import Agenda
+from fedassay.protocol.vocabulary import Budget, Protection
 from fedassay.runtimes.file_drop.announcement import Announcement
 from fedassay.runtimes.file_drop.letters import Kind, Letter, open_letter
 from fedassay.trust.server_dp import ServerDP

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from fedassay import wire
 from fedassay.errors import FedassayError, ProtocolError
+from fedassay.kernel.sites import COORDINATOR, SiteFile
+from fedassay.protocol import wire
 from fedassay.runtimes.file_drop import Asked, FileDropRuntime, Participant, Study
 from fedassay.runtimes.file_drop.announcement import Announcement
 from fedassay.runtimes.file_drop.letters import _MESSAGE, EVERYONE, Kind, Letter, open_letter
-from fedassay.sites import COORDINATOR, SiteFile
 from file_drop_town import Town
 from stated import Verify
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from fedassay import wire
 from fedassay.errors import UsageError
-from fedassay.journal import FileJournal
-from fedassay.member_store import MemberStore
-from fedassay.protocol import Message
-from fedassay.runtimes.file_drop import folders
+from fedassay.kernel.journal import FileJournal
+from fedassay.kernel.member_store import MemberStore
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Message
+from fedassay.runtimes.file_drop import letters as folders
 from file_drop_town import Town, contents, letter_of
 from ledgers import recorded
 
@@ -303,7 +303,7 @@ def test_a_site_that_was_charged_and_lost_its_answer_stays_silent(town: Town, ca
 
 
 def test_two_commands_at_once_do_not_answer_twice(town: Town, capsys: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("fedassay.files.PATIENCE", 0.1)
+    monkeypatch.setattr("fedassay.protocol.files.PATIENCE", 0.1)
     with folders.locked(town.root / "a" / "state"):
         assert town.contribute("a") == 2
     assert "another process is using it" in capsys.readouterr().err

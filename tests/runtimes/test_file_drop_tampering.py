@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from fedassay import envelope, wire
-from fedassay.agenda import Agenda
 from fedassay.crypto.identity import Identity, key_to_text
+from fedassay.kernel import envelope
+from fedassay.kernel.agenda import Agenda
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import Budget, Protection
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Budget, Protection
 from fedassay.runtimes.file_drop.announcement import Announcement
 from fedassay.runtimes.file_drop.letters import LARGEST_FILE, Kind
 from fedassay.trust.plain import Plain

@@ -24,13 +24,14 @@ from fedassay.cli.commands import app
 from fedassay.crypto.identity import Identity, key_to_text
 from fedassay.data.sql import Database
 from fedassay.errors import FedassayError, FederationError, ProtocolError, Refused, UsageError
+from fedassay.kernel.sites import SiteFile
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.runtimes import flower
-from fedassay.runtimes.flower import events, server_app, submission
-from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
+from fedassay.runtimes.flower import server_app, submission
+from fedassay.runtimes.flower import submission as events
+from fedassay.runtimes.flower.coordinator import CoordinatorFile
 from fedassay.runtimes.flower.study import Study
 from fedassay.runtimes.flower.submission import Connection, submit
-from fedassay.sites import SiteFile
 
 
 def call(*arguments: object) -> None:

@@ -22,9 +22,8 @@ from flower_liars import SECRET
 
 import fedassay
 from fedassay.errors import FederationError, Refused
-from fedassay.runtimes.flower.events import Event
 from fedassay.runtimes.flower.study import Study
-from fedassay.runtimes.flower.submission import submit
+from fedassay.runtimes.flower.submission import Event, submit
 from fedassay.trust.plain import Plain
 from ledgers import recorded
 

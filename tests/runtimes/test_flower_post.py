@@ -13,17 +13,16 @@ import httpx
 from flwr.app import ArrayRecord, ConfigRecord, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedassay import wire
 from fedassay.crypto.identity import Credentials, Identity
 from fedassay.crypto.keys import KeyPair
 from fedassay.errors import FederationError
+from fedassay.kernel.sites import COORDINATOR
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import Party
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Party
 from fedassay.runtimes.flower.directory import Directory, answer_hello
-from fedassay.runtimes.flower.frames import HELLO, REQUEST, Frame, opened_request, signed_reply
-from fedassay.runtimes.flower.post import Letter, Post
+from fedassay.runtimes.flower.post import HELLO, REQUEST, Frame, Letter, Post, opened_request, signed_reply
 from fedassay.runtimes.flower.runtime import FlowerRuntime
-from fedassay.sites import COORDINATOR
 
 Behaviour = Callable[[Message], Iterable[Message]]
 

@@ -14,12 +14,12 @@ from flower_lab import READY, Lab, hospitals, pooled, running, until
 from test_flower_study import Nodes, lab, run  # noqa: F401 - a fixture
 
 from command_line import call
-from fedassay.agenda import Agenda, Item
 from fedassay.artefacts.verified import ANY_KEY, check
 from fedassay.errors import Refused
-from fedassay.protocol import Part, Protection
+from fedassay.kernel.agenda import Agenda, Item
+from fedassay.protocol.vocabulary import Part, Protection
 from fedassay.runtimes.flower.study import Study
-from fedassay.simulation import Simulation, simulate
+from fedassay.study.simulation import Simulation, simulate
 from fedassay.trust.secure_sum import SecureSum
 from ledgers import recorded
 from stated import Verify

@@ -12,12 +12,12 @@ pytest.importorskip("ray", reason="Ray is not installed; pip install 'fedassay[f
 from flower_lab import Lab, hospitals, parsed, pooled, running
 
 import fedassay
-from fedassay.agenda import Agenda
 from fedassay.errors import FederationError
-from fedassay.protocol import Budget
+from fedassay.kernel.agenda import Agenda
+from fedassay.protocol.vocabulary import Budget
 from fedassay.runtimes.flower.study import Study
 from fedassay.runtimes.flower.submission import submit
-from fedassay.trust.shuffle import Shuffle
+from fedassay.trust.shuffle.model import Shuffle
 
 pytestmark = [pytest.mark.full, pytest.mark.filterwarnings("ignore")]
 

@@ -14,16 +14,18 @@ from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 import asked
-from fedassay import envelope, sealing, wire
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
 from fedassay.crypto.prekeys import Prekey
-from fedassay.envelope import MOST_PREKEYS, Refusal
 from fedassay.errors import ProtocolError, UsageError
+from fedassay.kernel import envelope
+from fedassay.kernel import envelope as sealing
+from fedassay.kernel.envelope import MOST_PREKEYS, Refusal
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import Protection, Request, Setting, Sum
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Protection, Request, Setting, Sum
 from fedassay.runtimes.flower.client_app import app
-from fedassay.runtimes.flower.frames import HELLO, REQUEST, Frame, opened_reply, signed_request
 from fedassay.runtimes.flower.nodes import read_node
+from fedassay.runtimes.flower.post import HELLO, REQUEST, Frame, opened_reply, signed_request
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust.plain import Plain
 from ledgers import recorded

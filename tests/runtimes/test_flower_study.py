@@ -17,12 +17,13 @@ from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 import fedassay
-from fedassay import wire
-from fedassay.agenda import Agenda, Item
 from fedassay.errors import BudgetExceeded, TooFewClients
-from fedassay.runtimes.flower import client_app, events, server_app
-from fedassay.runtimes.flower.coordinator_file import VARIABLE
-from fedassay.runtimes.flower.frames import REQUEST, Frame
+from fedassay.kernel.agenda import Agenda, Item
+from fedassay.protocol import wire
+from fedassay.runtimes.flower import client_app, server_app
+from fedassay.runtimes.flower import submission as events
+from fedassay.runtimes.flower.coordinator import VARIABLE
+from fedassay.runtimes.flower.post import REQUEST, Frame
 from fedassay.runtimes.flower.study import Study
 from ledgers import recorded
 

@@ -16,14 +16,14 @@ pytest.importorskip("ray", reason="Ray is not installed; pip install 'fedassay[f
 from flower_lab import Lab, hospitals, parsed, pooled, running
 
 import fedassay
-from fedassay.agenda import Agenda
 from fedassay.errors import FederationError
-from fedassay.protocol import Budget, Protection
+from fedassay.kernel.agenda import Agenda
+from fedassay.kernel.helper import DAYS_KEPT, ServerStore
+from fedassay.protocol.vocabulary import Budget, Protection
 from fedassay.runtimes.flower.coordinator import Coordinator
 from fedassay.runtimes.flower.study import Study
 from fedassay.runtimes.flower.submission import submit
-from fedassay.server_store import DAYS_KEPT, ServerStore
-from fedassay.trust.two_server import TwoServer
+from fedassay.trust.two_server.model import TwoServer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

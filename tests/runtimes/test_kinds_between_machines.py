@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from fedassay.agenda import Agenda
 from fedassay.errors import UsageError
+from fedassay.kernel.agenda import Agenda
 from fedassay.runtimes.flower.study import Study
-from fedassay.tasks.catalogue import TASKS
+from fedassay.tasks.card import TASKS
 from file_drop_town import Town, beginning
 
 RANGE = ("--lower", 0, "--upper", 128, "--points", 32)

@@ -9,9 +9,9 @@ import pytest
 
 from command_line import call
 from fedassay.errors import UsageError
-from fedassay.privacy.database_ledger import DatabaseLedger
-from fedassay.privacy.ledger_tables import RECORDS
-from fedassay.sites import SiteFile
+from fedassay.kernel.sites import SiteFile
+from fedassay.privacy.ledger.book import RECORDS
+from fedassay.privacy.ledger.database import DatabaseLedger
 from file_drop_town import Town
 from ledgers import POSTGRESQL, charge, place, recorded, sql
 
@@ -82,7 +82,7 @@ def test_a_place_that_is_none_is_refused_without_its_password(town: Town, named:
 
 
 def test_a_coordinator_of_flower_may_name_one_too(town: Town) -> None:
-    from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
+    from fedassay.runtimes.flower.coordinator import CoordinatorFile
 
     path = town.root / "coordinator" / "coordinator.toml"
     text = f'key = "coordinator.key"\nstate = "state"\n%s\n{town.roster(town.names)}'

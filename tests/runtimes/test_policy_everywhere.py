@@ -11,17 +11,25 @@ import pytest
 
 from fedassay.crypto.identity import Identity, key_to_text
 from fedassay.errors import TooFewClients
-from fedassay.privacy.disclosure import PROFILES
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy_file import _ENTRIES
-from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, Budget, Collect, Neighbours, Part, Protection, Unit
-from fedassay.run import Job, run
-from fedassay.summaries.paired_histograms import PairedHistograms
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.policy.disclosure import PROFILES
+from fedassay.privacy.policy.file import _ENTRIES
+from fedassay.protocol.vocabulary import (
+    LARGEST_ROWS_PER_CLIENT,
+    Budget,
+    Collect,
+    Neighbours,
+    Part,
+    Protection,
+    Unit,
+)
+from fedassay.summaries.paired_models import PairedHistograms
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
-from fedassay.trust.shuffle import Shuffle
+from fedassay.trust.shuffle.model import Shuffle
 from policy_sites import HISTOGRAM, ROWS, SECURE, Ask, Direct, FileDrop, InProcess, Sites, Transport, code_of
 
 STRANGER = key_to_text(Identity.draw(SECURE).public)

@@ -11,8 +11,8 @@ import pytest
 
 from fedassay.crypto.prekeys import DAY, PURPOSE, Prekey
 from fedassay.errors import TooFewClients
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.run import Job, run
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.trust.secure_sum import SecureSum
 from policy_sites import SECURE, Ask, Direct, InProcess, Sites
 from toys import Once

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 import fedassay
-from fedassay.cards import Named
 from fedassay.errors import ParameterError
-from fedassay.parameters import made, parameters
-from fedassay.runtimes.card import DEFAULT, RUNTIME_CARDS, RuntimeCard, simulations
+from fedassay.protocol.cards import Named
+from fedassay.protocol.parameters import made, parameters
+from fedassay.runtimes.card import DEFAULT, RUNTIME_CARDS, RuntimeCard, SimulationParameters, simulations
 from fedassay.runtimes.file_drop import FileDrop
 from fedassay.runtimes.in_process import InProcess
 from fedassay.runtimes.in_process.card import IN_PROCESS
-from fedassay.runtimes.parameters import SimulationParameters
 
 SOURCE = Path(fedassay.__file__).parent
 each = pytest.mark.parametrize("card", RUNTIME_CARDS.values(), ids=lambda card: card.name)

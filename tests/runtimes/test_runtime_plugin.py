@@ -20,7 +20,7 @@ from test_contract_in_process import federation
 
 import fedassay
 from fedassay.crypto.identity import key_to_text
-from fedassay.privacy.database_ledger import DatabaseLedger
+from fedassay.privacy.ledger.database import DatabaseLedger
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.trust.secure_sum import SecureSum
 from file_drop_town import Town
@@ -215,7 +215,7 @@ def test_a_study_between_sites_charges_them_and_goes_on_from_its_journal(
 
 def test_schema_and_reference_have_both(python: Installed) -> None:
     code = (
-        "from fedassay.study.page import study_page; from fedassay.study.schema import schema_text; "
+        "from fedassay.study.schema import study_page; from fedassay.study.schema import schema_text; "
         "print(schema_text(), study_page())"
     )
     said = python(code)

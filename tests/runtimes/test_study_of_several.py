@@ -14,10 +14,10 @@ import pytest
 
 from command_line import call
 from fedassay.artefacts.verified import check
-from fedassay.privacy.ledger import compose
-from fedassay.protocol import Part
-from fedassay.simulation import Simulation
+from fedassay.privacy.ledger.charges import compose
+from fedassay.protocol.vocabulary import Part
 from fedassay.study import folder as folder_module
+from fedassay.study.simulation import Simulation
 from file_drop_town import Town
 from ledgers import recorded
 from study_runs import conducted

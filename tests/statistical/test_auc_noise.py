@@ -12,7 +12,7 @@ from binormal import NoisyServer, Population, measure, release
 from fedassay.estimation.confusion import Confusion, decision_metrics
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.ranking import roc_auc
-from fedassay.protocol import NO_NOISE, Sum
+from fedassay.protocol.vocabulary import NO_NOISE, Sum
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation.accuracy import expected_auc_noise, predict
 

@@ -20,7 +20,7 @@ from binormal import NoisyServer, Population, measure, release
 from fedassay.estimation import ranking
 from fedassay.estimation.evidence import Evidence
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Protection, Setting, Sum
+from fedassay.protocol.vocabulary import Budget, Protection, Setting, Sum
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust.local_dp import LocalDP
 from hit_counts import too_low

@@ -19,7 +19,7 @@ from scipy.special import expit, logit
 from scipy.stats import binom, norm
 
 from binormal import NoisyServer, Population, release
-from fedassay.protocol import Sum
+from fedassay.protocol.vocabulary import Sum
 from fedassay.summaries.maps import Map, map_from_json
 from fedassay.tasks.calibration import METHODS, Calibrate
 from stated import Verify

@@ -15,10 +15,10 @@ from scipy.stats import norm
 
 from conformal_cases import LEVEL, share_public_numbers, threshold_of
 from conformal_drive import setting_of
-from fedassay.protocol import Setting, TrustModel
+from fedassay.protocol.vocabulary import Setting, TrustModel
 from fedassay.summaries.maps import Map, Points, Sigmoid, Steps
 from fedassay.tasks.conformal import Conformal
-from fedassay.tasks.conformal.found import Found
+from fedassay.tasks.conformal.threshold import Found
 from fedassay.trust import LocalDP, Plain, SecureSum, ServerDP
 
 ERROR = 1e-4

@@ -37,8 +37,9 @@ from conformal_cases import (
 )
 from conformal_drive import answer, setting_of
 from fedassay.estimation.coverage import best_pair
-from fedassay.protocol import Select, TrustModel
-from fedassay.tasks.conformal import choice, collected
+from fedassay.protocol.vocabulary import Select, TrustModel
+from fedassay.tasks.conformal import local_choice as choice
+from fedassay.tasks.conformal import local_thresholds as collected
 from fedassay.tasks.distribution.curve import curve_of
 from fedassay.tasks.distribution.stored import Release
 from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, Shuffle, TwoServer

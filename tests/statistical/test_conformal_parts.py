@@ -16,10 +16,10 @@ from scipy.stats import norm
 
 from conformal_cases import CONTINUOUS, LEVEL, share_public_numbers, threshold_of
 from conformal_drive import drive, setting_of
-from fedassay.protocol import Setting, TrustModel
-from fedassay.summaries.group_names import fingerprints
+from fedassay.protocol.vocabulary import Setting, TrustModel
+from fedassay.summaries.grouped_histogram import fingerprints
 from fedassay.tasks.conformal import Conformal
-from fedassay.tasks.conformal.found import Found
+from fedassay.tasks.conformal.threshold import Found
 from fedassay.trust import Plain, SecureSum, ServerDP
 
 ERROR = 1e-4

@@ -15,7 +15,7 @@ from fedassay.privacy.accounting import GAUSSIAN, LAPLACE
 from fedassay.privacy.continual import ContinualCount
 from fedassay.privacy.continual_noise import Factorised, Mechanism, Path, Tree
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Message, Noise
+from fedassay.protocol.vocabulary import Budget, Message, Noise
 
 STEPS, RUNS, ALLOWED = 8, 450, 6.0
 COUNTS = [3, 0, 7, 1, 0, 0, 9, 2]

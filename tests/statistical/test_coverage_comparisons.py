@@ -18,16 +18,14 @@ from scipy.special import ndtri
 import fedassay
 from binormal import Population, discrete_laplace_law
 from fedassay.estimation.evidence import Evidence
-from fedassay.estimation.heterogeneity import Spread, pooled, weighted_sums
+from fedassay.estimation.heterogeneity import SiteEstimate, Spread, pooled, weighted_sums
 from fedassay.estimation.ranking import roc_auc
-from fedassay.estimation.site_estimate import SiteEstimate
-from fedassay.parameters import INTERNAL
-from fedassay.protocol import Budget, Noise, Protection, Released, Setting
-from fedassay.summaries.group_names import fingerprints
-from fedassay.summaries.grouped_histogram import GroupedHistogram
+from fedassay.protocol.parameters import INTERNAL
+from fedassay.protocol.vocabulary import Budget, Noise, Protection, Released, Setting
+from fedassay.summaries.grouped_histogram import GroupedHistogram, fingerprints
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation import Evaluate
-from fedassay.tasks.evaluation.groups import whole
+from fedassay.tasks.evaluation.evaluate import whole
 from hit_counts import LEAST, MOST, too_high, too_low
 from pairs import Twins, driven
 

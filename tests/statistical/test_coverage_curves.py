@@ -12,9 +12,9 @@ from scipy.stats import binom, norm
 
 from binormal import NoisyServer, Population, release
 from fedassay.estimation import curves
-from fedassay.estimation.buckets import Buckets, equi_depth_edges
+from fedassay.estimation.calibration_error import Buckets, equi_depth_edges
 from fedassay.estimation.evidence import Evidence
-from fedassay.protocol import Sum
+from fedassay.protocol.vocabulary import Sum
 from fedassay.tasks.evaluation import Evaluate
 
 POPULATION = Population(0.3, shift=0.2, stretch=1.1)

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from binormal import NoisyServer, Population, release
-from fedassay.estimation.buckets import Buckets, equi_depth_edges
 from fedassay.estimation.calibration_error import (
+    Buckets,
     debiased_squared_error,
+    equi_depth_edges,
     expected_calibration_error,
     expected_calibration_error_uniform,
 )
@@ -25,7 +26,7 @@ from fedassay.estimation.confusion import Confusion, decision_metrics
 from fedassay.estimation.least_squares import LeastSquares
 from fedassay.estimation.metric import Metric
 from fedassay.estimation.ranking import roc_auc
-from fedassay.protocol import Sum
+from fedassay.protocol.vocabulary import Sum
 from fedassay.tasks.evaluation import Evaluate
 from hit_counts import LEAST, MOST, too_high, too_low
 

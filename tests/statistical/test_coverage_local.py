@@ -23,7 +23,7 @@ from fedassay.estimation.least_squares import LeastSquares, bit_variances
 from fedassay.estimation.metric import Metric
 from fedassay.estimation.ranking import roc_auc
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Plan, Protection, Setting, Sum
+from fedassay.protocol.vocabulary import Budget, Plan, Protection, Setting, Sum
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust.local_dp import LocalDP
 from hit_counts import FALSE_ALARM, too_high, too_low

@@ -19,10 +19,10 @@ from scipy import stats
 from fedassay.data import bounds
 from fedassay.data.bounds import below, limit_pooled, limit_rows
 from fedassay.data.federation import load
-from fedassay.data.rows import ArrayRows
 from fedassay.data.split import Coins, name_blocks, number_blocks, select_part
+from fedassay.data.tables import ArrayRows
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Part, Randomness, Unit
+from fedassay.protocol.vocabulary import Part, Randomness, Unit
 
 LEVEL = 1e-6
 COMPARISONS = 20

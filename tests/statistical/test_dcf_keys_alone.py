@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from fedassay.crypto import prg
+from fedassay.crypto import dcf_levels as prg
 from fedassay.crypto.dcf import generate
 from fedassay.crypto.dcf_keys import Keys
 from fedassay.crypto.field61 import PRIME

@@ -19,7 +19,7 @@ from fedassay.estimation.confusion import Confusion
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.intervals import Estimate, positive
 from fedassay.estimation.metric import Metric
-from fedassay.metrics import METRICS
+from fedassay.protocol.metrics import METRICS
 from stated import Verify
 
 LEAST = 0.93

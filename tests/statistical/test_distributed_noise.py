@@ -13,7 +13,7 @@ from binormal import Population, measure
 from fedassay.estimation.confusion import Confusion, decision_metrics
 from fedassay.estimation.ranking import roc_auc
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import NO_NOISE, Budget, Noise, Plan, Protection, Released, Setting, Sum
+from fedassay.protocol.vocabulary import NO_NOISE, Budget, Noise, Plan, Protection, Released, Setting, Sum
 from fedassay.summaries.score_histogram import LabelledHistogram
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust.distributed_dp import DistributedDP

@@ -20,12 +20,10 @@ from scipy.stats import binom, norm
 from drawn_values import Servers, draw, leaves, setting_of
 from fedassay.estimation.count_noise import PrefixNoise
 from fedassay.estimation.ranking import roc_auc
-from fedassay.protocol import NO_NOISE, Sum, TrustModel
+from fedassay.protocol.vocabulary import NO_NOISE, Sum, TrustModel
 from fedassay.tasks.distribution import SearchQuantiles
-from fedassay.tasks.distribution.curve import Curve
+from fedassay.tasks.distribution.curve import Curve, Shown, quantile_entry
 from fedassay.tasks.distribution.mechanisms import chosen, name_of
-from fedassay.tasks.distribution.quantiles import quantile_entry
-from fedassay.tasks.distribution.shown import Shown
 from fedassay.tasks.distribution.stored import Release
 from fedassay.trust import DistributedDP, LocalDP, ServerDP
 from stated import Verify

@@ -15,13 +15,13 @@ import pytest
 from scipy.stats import chi2, norm
 
 from drawn_values import draw, leaves, server
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.estimation.count_noise import LeafCovariance
 from fedassay.estimation.ranking import auc_influence, auc_privacy_variance
-from fedassay.protocol import Neighbours, Sum
-from fedassay.summaries.values import ValueSummary
-from fedassay.tasks.distribution.accuracy import mean_variance
+from fedassay.protocol.vocabulary import Neighbours, Sum
+from fedassay.summaries.distribution.tree import ValueSummary
 from fedassay.tasks.distribution.mechanisms import chosen
+from fedassay.tasks.distribution.precision import mean_variance
 from fedassay.tasks.distribution.stored import Release
 from stated import Verify
 

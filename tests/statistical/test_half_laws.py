@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fedassay.data.split import Coins, name_blocks
-from fedassay.protocol import Part, Unit
+from fedassay.protocol.vocabulary import Part, Unit
 
 LEVEL = 1e-6
 COMPARISONS = 4

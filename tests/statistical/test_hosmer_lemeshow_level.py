@@ -11,7 +11,7 @@ from scipy.stats import binom
 from binormal import NoisyServer, Population, release
 from fedassay.estimation.calibration_error import hosmer_lemeshow
 from fedassay.estimation.least_squares import LeastSquares
-from fedassay.protocol import Sum
+from fedassay.protocol.vocabulary import Sum
 from fedassay.tasks.evaluation import Evaluate
 
 CALIBRATED = Population(0.4)

@@ -15,8 +15,8 @@ from scipy.special import chdtrc, expit, logit
 from scipy.stats import binom
 
 from binormal import Population
+from fedassay.tasks.distribution.calibration_groups import upper_tail
 from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
-from fedassay.tasks.distribution.null_with_noise import upper_tail
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust.distributed_dp import DistributedDP
 from group_test_runs import PLAIN, judged, server_dp, without_noise

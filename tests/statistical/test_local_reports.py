@@ -18,7 +18,7 @@ import pytest
 from scipy import stats
 
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import (
+from fedassay.protocol.vocabulary import (
     Budget,
     Exchange,
     Memory,
@@ -34,7 +34,7 @@ from fedassay.protocol import (
 )
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust.local_dp import LocalDP
-from fedassay.trust.unary_encoding import UnaryEncoding
+from fedassay.trust.local_reports import UnaryEncoding
 
 ERROR = 1e-4
 EPSILON = 1.0

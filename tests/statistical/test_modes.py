@@ -15,10 +15,10 @@ import pytest
 from scipy import stats
 
 from fedassay.data.federation import load
-from fedassay.privacy.ledger import MemoryLedger
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Part, Protection, Setting, Sum, TrustModel, Unit
-from fedassay.run import Job, run
+from fedassay.protocol.vocabulary import Budget, Part, Protection, Setting, Sum, TrustModel, Unit
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum

@@ -15,24 +15,34 @@ import pytest
 from scipy import stats
 
 import fedassay
-from fedassay.client import Client, Site
 from fedassay.data.federation import Federation, load
 from fedassay.errors import UsageError
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll
+from fedassay.kernel.client import Client, Site
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import All, Budget, Protection, Released, Sample, Setting, Sum, TrustModel, Unit
-from fedassay.run import Job, run
+from fedassay.protocol.vocabulary import (
+    All,
+    Budget,
+    Protection,
+    Released,
+    Sample,
+    Setting,
+    Sum,
+    TrustModel,
+    Unit,
+)
 from fedassay.runtimes.in_process import Aggregate, Faithful
 from fedassay.runtimes.in_process import aggregate as totals
-from fedassay.simulation import Simulation
+from fedassay.study.simulation import Simulation
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.multiclass.loss_curves import CLIENT, LossCurves
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
-from fedassay.trust.two_server import TwoServer
+from fedassay.trust.two_server.model import TwoServer
 from multiclass_rows import drawn
 from simulated_clients import clients_of
 from toys import TOY_SUMMARIES, Once, ThreeRounds

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from binormal import NoisyServer
-from fedassay.protocol import NO_NOISE, Noise, Query, Released
+from fedassay.protocol.vocabulary import NO_NOISE, Noise, Query, Released
 from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
 from hit_counts import LEAST, MOST, too_high, too_low
 from softmax_rows import SoftmaxPopulation, rows_of

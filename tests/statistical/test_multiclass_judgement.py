@@ -19,17 +19,18 @@ from scipy.special import softmax
 
 from conformal_drive import answer, setting_of
 from fedassay.estimation.metric import Metric
-from fedassay.protocol import NO_NOISE, Released, Setting, Unit
-from fedassay.summaries.multiclass.logit_map import LogitMap
-from fedassay.summaries.multiclass.scaling_maps import Temperature, VectorScaling
-from fedassay.tasks.calibration.multiclass.judged import BRIER_BOUND, LOSS_BOUND, Judging
-from fedassay.tasks.calibration.multiclass.paired import (
+from fedassay.protocol.vocabulary import NO_NOISE, Released, Setting, Unit
+from fedassay.summaries.multiclass.scaling_maps import LogitMap, Temperature, VectorScaling
+from fedassay.tasks.calibration.multiclass.held_out_judge import (
+    BRIER_BOUND,
+    LOSS_BOUND,
+    Judging,
     Paired,
     accuracy_change,
     brier_score_change,
     log_loss_change,
+    verdict,
 )
-from fedassay.tasks.calibration.multiclass.verdict import verdict
 from fedassay.trust.server_dp import ServerDP
 from hit_counts import LEAST, MOST, too_high, too_low
 from softmax_rows import SoftmaxPopulation

@@ -18,7 +18,17 @@ from scipy import stats
 from fedassay.privacy.accounting import GAUSSIAN, LAPLACE, draw, noise_of
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.privacy.samplers import gaussian_scale, laplace_scale
-from fedassay.protocol import Budget, Exchange, Noise, Plan, Protection, Request, Setting, Sum, Vector
+from fedassay.protocol.vocabulary import (
+    Budget,
+    Exchange,
+    Noise,
+    Plan,
+    Protection,
+    Request,
+    Setting,
+    Sum,
+    Vector,
+)
 from fedassay.trust.server_dp import ServerDP
 from noise_fit import bins_of, law_of, p_value, p_value_of_independence
 from toys import CountsUpTo

@@ -17,10 +17,11 @@ import pytest
 from scipy import stats
 
 from fedassay.data.federation import load
-from fedassay.data.rows import ArrayRows
-from fedassay.privacy.ledger import MemoryLedger
+from fedassay.data.tables import ArrayRows
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import (
+from fedassay.protocol.vocabulary import (
     Budget,
     Noise,
     Part,
@@ -33,10 +34,8 @@ from fedassay.protocol import (
     TrustModel,
     Unit,
 )
-from fedassay.run import Job, run
 from fedassay.summaries.multiclass.loss_curves import LossCurves
-from fedassay.tasks.calibration.multiclass.curve_minimum import lowest_point
-from fedassay.tasks.calibration.multiclass.one_shot import fit_one_shot
+from fedassay.tasks.calibration.multiclass.one_shot import fit_one_shot, lowest_point
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.server_dp import ServerDP
 from multiclass_rows import Columns, drawn

@@ -18,8 +18,8 @@ from scipy import stats
 
 from fedassay.privacy.accounting import GAUSSIAN, LAPLACE, SKELLAM
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Noise, Plan, Protection, Setting, Sum, Vector
-from fedassay.summaries.value_path import ValuePath
+from fedassay.protocol.vocabulary import Budget, Noise, Plan, Protection, Setting, Sum, Vector
+from fedassay.summaries.distribution.path import ValuePath
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.server_dp import ServerDP
 from noise_fit import Law, law_of, p_value

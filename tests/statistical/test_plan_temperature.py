@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.planning import Expectation, PlannedStudy
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Protection, Query, Released, TrustModel, Unit, Vector
+from fedassay.protocol.vocabulary import Budget, Protection, Query, Released, TrustModel, Unit, Vector
 from fedassay.tasks.calibration.multiclass.choice import Choice
 from fedassay.tasks.calibration.multiclass.rehearsal import (
     LogitsStudy,

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "planning"))
 
 from simulated import FACTOR, Case, map_error, mismatches, predicted, ratios, simulated, simulated_maps
 
-from fedassay.protocol import Budget, Protection, Unit
+from fedassay.protocol.vocabulary import Budget, Protection, Unit
 from fedassay.tasks.evaluation.evaluate import Evaluate
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.local_dp import LocalDP

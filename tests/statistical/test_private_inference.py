@@ -20,15 +20,15 @@ from scipy.special import expit, ndtri, stdtrit
 
 from conformal_drive import setting_of
 from fedassay.data.federation import load
-from fedassay.privacy.ledger import MemoryLedger
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Noise, Released, Setting, Step, Sum, TrustModel
-from fedassay.run import Job, run
+from fedassay.protocol.vocabulary import Noise, Released, Setting, Step, Sum, TrustModel
 from fedassay.summaries.regression.clipped_round import ClippedSums, derivative, shortened
 from fedassay.summaries.regression.losses import Design, loss_of
-from fedassay.summaries.regression.standard import Standard
+from fedassay.summaries.regression.moments import Standard
 from fedassay.tasks.inference import private_rounds
-from fedassay.tasks.inference.arrival import UNDER_NOISE, distance
+from fedassay.tasks.inference.online import UNDER_NOISE, distance
 from fedassay.tasks.inference.private_rounds import PrivateCourse, PrivatePath
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.server_dp import ServerDP

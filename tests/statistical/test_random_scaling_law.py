@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedassay.tasks.inference.laws import RandomScaling
+from fedassay.tasks.inference.estimate import RandomScaling
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 PATHS, STEPS = 60_000, 250

@@ -20,10 +20,10 @@ from scipy import stats
 from fedassay.audit.equivocation import _combinations, _Equation
 from fedassay.crypto.field61 import PRIME
 from fedassay.crypto.keys import Secret
-from fedassay.crypto.pads import pad
+from fedassay.crypto.prekeys import pad
 from fedassay.errors import TooFewClients
 from fedassay.trust.distributed_dp import DistributedDP
-from fedassay.trust.one_shot_sizes import Sizes
+from fedassay.trust.one_shot.sizes import Sizes
 from fedassay.trust.secure_sum import SecureSum
 from secure_sum_driver import Run, Seeded, vectors
 from stated import Verify

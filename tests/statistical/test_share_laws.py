@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedassay.privacy import poisson, shares
+from fedassay.privacy import noise_shares as shares
+from fedassay.privacy import poisson
 from fedassay.privacy.accounting import LAPLACE, SKELLAM, calibrate_shared, draw_parts, noise_of
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Noise, Sensitivity, Vector
+from fedassay.protocol.vocabulary import Budget, Noise, Sensitivity, Vector
 from noise_fit import bins_of, law_of, p_value, p_value_of_independence, polya_law, skellam_law
 
 DRAWS = 100_000

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Plan, Select, Sum
-from fedassay.trust import shuffle_helper
+from fedassay.protocol.vocabulary import Budget, Plan, Select, Sum
 from fedassay.trust.local_reports import Question
-from fedassay.trust.shuffle import Shuffle
-from fedassay.trust.shuffle_helper import permutation
-from fedassay.trust.shuffle_texts import drawn_text, from_text
+from fedassay.trust.shuffle import servers as shuffle_helper
+from fedassay.trust.shuffle.messages import drawn_text, from_text
+from fedassay.trust.shuffle.model import Shuffle
+from fedassay.trust.shuffle.servers import permutation
 from shuffle_driver import HISTOGRAM, Losses, Town, one_row, plan_of
 
 ERROR = 1e-4

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from fedassay.agenda import Agenda, Item
 from fedassay.artefacts.conformal import ConformalPredictor
-from fedassay.protocol import Part, Protection
-from fedassay.result import Result
-from fedassay.simulation import Simulation, simulate
-from fedassay.tasks.conformal.study_rules import ConformalRules
+from fedassay.kernel.agenda import Agenda, Item
+from fedassay.protocol.result import Result
+from fedassay.protocol.vocabulary import Part, Protection
+from fedassay.study.simulation import Simulation, simulate
+from fedassay.tasks.conformal.parameters import ConformalRules
 from fedassay.trust.secure_sum import SecureSum
 from stated import Verify
 

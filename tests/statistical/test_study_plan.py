@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "planning"))
 from study_cases import StudyCase, mismatches, ratios, simulated
 
 from fedassay.planning import predict_tasks
-from fedassay.protocol import Budget, Neighbours, Protection, TrustModel, Unit
+from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, TrustModel, Unit
 from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, Shuffle, TwoServer
 from stated import Verify
 

@@ -16,7 +16,7 @@ from scipy import stats
 
 from fedassay.privacy.accounting import GAUSSIAN, LAPLACE
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import (
+from fedassay.protocol.vocabulary import (
     NO_NOISE,
     Budget,
     Message,
@@ -30,7 +30,7 @@ from fedassay.protocol import (
     TrustModel,
     Vector,
 )
-from fedassay.trust.two_server import TwoServer
+from fedassay.trust.two_server.model import TwoServer
 from noise_fit import Law, law_of, p_value, p_value_of_independence
 from stated import Verify
 from two_server_driver import Cells, Town, UpTo, plans_of, setting

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from fedassay.errors import BudgetExceeded
 from fedassay.privacy.accounting import GAUSSIAN, LAPLACE
-from fedassay.privacy.database_ledger import DatabaseLedger
-from fedassay.privacy.ledger import Charge, compose
-from fedassay.protocol import Part, Unit
+from fedassay.privacy.ledger.charges import Charge, compose
+from fedassay.privacy.ledger.database import DatabaseLedger
+from fedassay.protocol.vocabulary import Part, Unit
 from ledgers import charge
 from study_runs import LEDGER, charges, conducted, journal_of, place, rows, study_text, watched
 

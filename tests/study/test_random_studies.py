@@ -19,17 +19,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedassay import agenda as agenda_module
 from fedassay.api.study import run_study
 from fedassay.artefacts.certificate import CERTIFICATE
 from fedassay.artefacts.certificate_ledger import composed
 from fedassay.artefacts.verified import ANY_KEY, check
 from fedassay.errors import FedassayError, FederationError
-from fedassay.privacy.database_ledger import DatabaseLedger
-from fedassay.privacy.ledger import Charge, compose
-from fedassay.protocol import Part, Plan, Query, Setting
-from fedassay.result import Result
-from fedassay.run import Purse
+from fedassay.kernel import agenda as agenda_module
+from fedassay.kernel.run import Purse
+from fedassay.privacy.ledger.charges import Charge, compose
+from fedassay.privacy.ledger.database import DatabaseLedger
+from fedassay.protocol.result import Result
+from fedassay.protocol.vocabulary import Part, Plan, Query, Setting
 from fedassay.study import folder as folder_module
 from fedassay.study.file import StudyFile
 from stated import Verify

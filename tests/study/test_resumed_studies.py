@@ -11,10 +11,10 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from fedassay import client as client_module
 from fedassay.errors import UsageError
+from fedassay.kernel import client as client_module
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import ATOMS, Part
+from fedassay.protocol.vocabulary import ATOMS, Part
 from fedassay.runtimes.in_process import Faithful
 from study_runs import LEDGER, charges, conducted, journal_of, place, rows, study_text, unrehearsed, watched
 

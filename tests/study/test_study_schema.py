@@ -15,13 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedassay.errors import UsageError
-from fedassay.parameters import Parameter, parameters
+from fedassay.protocol.parameters import Parameter, parameters
 from fedassay.study import StudyFile
 from fedassay.study.entries import Document
-from fedassay.study.page import study_page
-from fedassay.study.schema import SCHEMA_FILE, schema, schema_text
-from fedassay.tasks.card import KINDS
-from fedassay.tasks.catalogue import PARAMETERS, TASKS, task_of
+from fedassay.study.schema import SCHEMA_FILE, schema, schema_text, study_page
+from fedassay.tasks.card import KINDS, PARAMETERS, TASKS, task_of
 from study_files import BINARY, CLASSES, DEPLOYMENT, FILE_DROP
 
 VALIDATOR = jsonschema.Draft202012Validator(schema())

@@ -10,16 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedassay import envelope, wire
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import DataError, UsageError
+from fedassay.kernel import envelope
+from fedassay.protocol import wire
 from fedassay.summaries import CATALOGUE
-from fedassay.summaries.binary_scores import binary, binary_sets
+from fedassay.summaries.class_scores import binary, binary_sets
 from fedassay.summaries.coverage_counts import CoverageCounts
-from fedassay.summaries.local_quantile import LocalQuantile
+from fedassay.summaries.distribution.tree import ValueTree
+from fedassay.summaries.local_quantiles import LocalQuantile
 from fedassay.summaries.maps import Map, Points, Sigmoid, Steps, numbers_of
 from fedassay.summaries.quantities import scores_of
-from fedassay.summaries.value_tree import ValueTree
 
 MAPS: dict[str, Map | None] = {
     "none": None,

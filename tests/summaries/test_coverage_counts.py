@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import UNBOUNDED, Neighbours, Protection, Setting, Sum, Summary, Unit
+from fedassay.protocol.vocabulary import UNBOUNDED, Neighbours, Protection, Setting, Sum, Summary, Unit
+from fedassay.summaries.class_scores import sets
 from fedassay.summaries.coverage_counts import (
     CoverageCounts,
     CoverageSums,
@@ -22,9 +23,8 @@ from fedassay.summaries.coverage_counts import (
     SiteCoverage,
     site_entries,
 )
-from fedassay.summaries.group_names import fingerprints
+from fedassay.summaries.grouped_histogram import fingerprints
 from fedassay.summaries.quantities import QUANTITIES, scores_of
-from fedassay.summaries.softmax_scores import sets
 from fedassay.trust.secure_sum import SecureSum
 
 CLASSES = 4

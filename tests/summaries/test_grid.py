@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedassay.errors import UsageError
-from fedassay.summaries.grid import HIGHEST, Grid
-from fedassay.summaries.locate import TRANSFORMS
+from fedassay.summaries.grid import HIGHEST, TRANSFORMS, Grid
 
 heights = st.integers(2, 12)
 transforms = st.sampled_from(TRANSFORMS)

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import TOTAL_BITS, Batch, Budget, Neighbours, Protection, Setting, Sum, Unit
+from fedassay.protocol.vocabulary import TOTAL_BITS, Batch, Budget, Neighbours, Protection, Setting, Sum, Unit
+from fedassay.summaries.distribution.path import ScorePath, ValuePath
 from fedassay.summaries.group_statistics import ONE, AllGroupStatistics, GroupStatistics, capacity_for
-from fedassay.summaries.score_path import ScorePath
-from fedassay.summaries.value_path import ValuePath
 from fedassay.trust import TRUST_MODELS
 
 Row = tuple[float, int]

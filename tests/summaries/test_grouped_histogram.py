@@ -12,9 +12,8 @@ from hypothesis.extra import numpy as hnp
 
 from binormal import measure as measure_scores
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import Batch, Neighbours, Protection, Unit
-from fedassay.summaries.group_names import OTHER, fingerprint, fingerprints, group_of
-from fedassay.summaries.grouped_histogram import GroupedHistogram
+from fedassay.protocol.vocabulary import Batch, Neighbours, Protection, Unit
+from fedassay.summaries.grouped_histogram import OTHER, GroupedHistogram, fingerprint, fingerprints, group_of
 
 NAMES = ("F", "M", "diverse")
 VALUES = (*NAMES, "?", "", OTHER)

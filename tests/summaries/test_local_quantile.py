@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.estimation.coverage import best_pair, best_server_rank, split_ranks
-from fedassay.protocol import Budget, Collect, Protection, Setting, Sum
-from fedassay.summaries.group_names import fingerprints
-from fedassay.summaries.local_quantile import (
+from fedassay.protocol.vocabulary import Budget, Collect, Protection, Setting, Sum
+from fedassay.summaries.grouped_histogram import fingerprints
+from fedassay.summaries.local_quantiles import (
     RULES,
     LocalQuantile,
     LocalScores,

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
-from fedassay import wire
 from fedassay.data.schema import LARGEST_CLASS
-from fedassay.envelope import describe, rebuild
 from fedassay.errors import UnsupportedQuery, UsageError
-from fedassay.metrics import compared
-from fedassay.protocol import (
+from fedassay.kernel.envelope import describe, rebuild
+from fedassay.protocol import wire
+from fedassay.protocol.metrics import compared
+from fedassay.protocol.vocabulary import (
     LARGEST_EPSILON,
     UNBOUNDED,
     Batch,
@@ -32,9 +32,10 @@ from fedassay.protocol import (
     Unit,
 )
 from fedassay.summaries import CATALOGUE
-from fedassay.summaries.group_names import fingerprints
-from fedassay.summaries.local_quantile import RULES
-from fedassay.summaries.locate import TRANSFORMS
+from fedassay.summaries.distribution.grid import SPACINGS
+from fedassay.summaries.grid import TRANSFORMS
+from fedassay.summaries.grouped_histogram import fingerprints
+from fedassay.summaries.local_quantiles import RULES
 from fedassay.summaries.maps import Points, Sigmoid, Steps, numbers_of
 from fedassay.summaries.multiclass.clipped_updates import WEIGHTS
 from fedassay.summaries.multiclass.fedcal import fedcal_size
@@ -42,12 +43,11 @@ from fedassay.summaries.multiclass.local_fits import AVERAGED
 from fedassay.summaries.multiclass.loss_curves import BOUNDS
 from fedassay.summaries.multiclass.losses import FAMILIES
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
-from fedassay.summaries.paired_moments import PLACE_SHIFT
+from fedassay.summaries.paired_models import PLACE_SHIFT
 from fedassay.summaries.quantities import QUANTITIES
 from fedassay.summaries.regression.local_work import LOCAL
 from fedassay.summaries.regression.newton_sums import MEATS
 from fedassay.summaries.regression.rounds import WEIGHTS as ROUND_WEIGHTS
-from fedassay.summaries.value_grid import SPACINGS
 from fedassay.trust import TRUST_MODELS
 
 MOST_BATCHES, MOST_DIFFERENT, MOST_ALIKE = 2, 6, 20

@@ -12,9 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import TOTAL_BITS, Batch, Budget, Neighbours, Protection, Setting, Sum, Unit
-from fedassay.summaries.paired_histograms import PairedHistograms, VersusHistogram
-from fedassay.summaries.paired_moments import ONE, PairedMoments, capacity_for, packed
+from fedassay.protocol.vocabulary import TOTAL_BITS, Batch, Budget, Neighbours, Protection, Setting, Sum, Unit
+from fedassay.summaries.paired_models import (
+    ONE,
+    PairedHistograms,
+    PairedMoments,
+    VersusHistogram,
+    capacity_for,
+    packed,
+)
 from fedassay.trust import TRUST_MODELS
 
 LEAVES = 16

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import UNBOUNDED, Neighbours, Protection, Select, Setting, Unit
-from fedassay.summaries.quantile_losses import QuantileLosses
+from fedassay.protocol.vocabulary import UNBOUNDED, Neighbours, Protection, Select, Setting, Unit
+from fedassay.summaries.local_quantiles import QuantileLosses
 from fedassay.trust.plain import Plain
 
 

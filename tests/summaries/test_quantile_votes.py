@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import betainc
 
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import UsageError
 from fedassay.estimation.coverage import UnequalLaw, best_server_rank
-from fedassay.protocol import UNBOUNDED, Protection, Setting, Sum, Unit
-from fedassay.summaries.group_names import fingerprints
-from fedassay.summaries.local_quantile import LocalQuantile, local_rank
-from fedassay.summaries.quantile_votes import QuantileVotes, Votes, ladder
+from fedassay.protocol.vocabulary import UNBOUNDED, Protection, Setting, Sum, Unit
+from fedassay.summaries.grouped_histogram import fingerprints
+from fedassay.summaries.local_quantiles import LocalQuantile, QuantileVotes, Votes, ladder, local_rank
 from fedassay.trust.secure_sum import SecureSum
 
 RUNGS = (0, 2, 5, 9)

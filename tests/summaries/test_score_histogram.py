@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 
 from binormal import measure
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import Neighbours, Protection, Unit
+from fedassay.protocol.vocabulary import Neighbours, Protection, Unit
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.score_histogram import ScoreHistogram
 

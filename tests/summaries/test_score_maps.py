@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedassay import wire
 from fedassay.errors import UsageError
+from fedassay.protocol import wire
 from fedassay.summaries import maps as module
 from fedassay.summaries.maps import (
     MOST_NUMBERS,

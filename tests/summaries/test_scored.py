@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedassay.data.rows import ArrayRows, StreamedRows
+from fedassay.data.tables import ArrayRows, StreamedRows
 from fedassay.errors import DataError, UsageError
-from fedassay.summaries.group_names import fingerprints
-from fedassay.summaries.local_quantile import LocalQuantile
+from fedassay.summaries.grouped_histogram import fingerprints
+from fedassay.summaries.local_quantiles import LocalQuantile
 from fedassay.summaries.scored import checked_condition, condition_names, places
 
 

@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binormal import InMemoryRows, Population, release
-from fedassay import wire
 from fedassay.errors import UsageError
 from fedassay.estimation.evidence import Evidence
-from fedassay.estimation.heterogeneity import weighted_sums
-from fedassay.estimation.site_estimate import (
+from fedassay.estimation.heterogeneity import (
     LARGEST_VALUE,
     LARGEST_VARIANCE,
     LEAST_VARIANCE,
     SiteEstimate,
     site_estimate,
+    weighted_sums,
 )
-from fedassay.metrics import compared
-from fedassay.protocol import Batch, Protection
+from fedassay.protocol import wire
+from fedassay.protocol.metrics import compared
+from fedassay.protocol.vocabulary import Batch, Protection
 from fedassay.summaries.fixed_point import SUMS
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.summaries.site_sums import EligibleSites, SiteSums

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from fedassay.errors import DataError, UsageError
-from fedassay.summaries import softmax_scores
-from fedassay.summaries.softmax_scores import aps, lac, raps, sets
+from fedassay.summaries import class_scores as softmax_scores
+from fedassay.summaries.class_scores import aps, lac, raps, sets
 
 SCORES = {"lac": lac, "aps": aps, "raps": raps}
 PARAMETERS = {"lac": (), "aps": (), "raps": (0.125, 2.0)}

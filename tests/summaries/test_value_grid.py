@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from fedassay.errors import DataError, UsageError
-from fedassay.summaries.value_grid import MOST_POINTS, ValueGrid, power_of_two
+from fedassay.summaries.distribution.grid import MOST_POINTS, ValueGrid, power_of_two
 
 TINY, HUGE = 5e-324, 1.7976931348623157e308
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedassay.protocol import Protection
-from fedassay.summaries.value_roots import _LIMB, ValueRoots, _convolved
+from fedassay.protocol.vocabulary import Protection
+from fedassay.summaries.distribution.roots import _LIMB, ValueRoots, _convolved
 
 seeds = st.integers(0, 2**32 - 1)
 

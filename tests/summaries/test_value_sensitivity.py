@@ -17,11 +17,10 @@ import numpy as np
 import pytest
 from scipy.optimize import LinearConstraint, milp
 
-from fedassay.protocol import Neighbours, Protection, Sensitivity, Unit
-from fedassay.summaries.value_path import ValuePath, steepest
-from fedassay.summaries.value_roots import ValueRoots, column_norms
-from fedassay.summaries.value_tree import ValueTree
-from fedassay.summaries.values import ValueSummary
+from fedassay.protocol.vocabulary import Neighbours, Protection, Sensitivity, Unit
+from fedassay.summaries.distribution.path import ValuePath, steepest
+from fedassay.summaries.distribution.roots import ValueRoots, column_norms
+from fedassay.summaries.distribution.tree import ValueSummary, ValueTree
 
 Table = np.ndarray
 """Cost of a change of one class, by the numbers of what is taken away and of what is put in."""

@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedassay import wire
-from fedassay.envelope import describe, rebuild
 from fedassay.errors import DataError, ProtocolError, UsageError
-from fedassay.protocol import Batch
+from fedassay.kernel.envelope import describe, rebuild
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Batch
 from fedassay.summaries import CATALOGUE
-from fedassay.summaries.value_grid import ValueGrid
-from fedassay.summaries.value_path import ValuePath
-from fedassay.summaries.value_roots import ValueRoots
-from fedassay.summaries.value_tree import ValueTree
-from fedassay.summaries.values import ValueSummary
+from fedassay.summaries.distribution.grid import ValueGrid
+from fedassay.summaries.distribution.path import ValuePath
+from fedassay.summaries.distribution.roots import ValueRoots
+from fedassay.summaries.distribution.tree import ValueSummary, ValueTree
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedassay.tasks.catalogue import rows_of
+from fedassay.tasks.card import rows_of
 
 EVALUATION = {"task": "evaluate", "results": {"histogram": {"rows": 40.0}}}
 CURVE = {"task": "ecdf", "results": {"rows": {"value": 30.0}}}

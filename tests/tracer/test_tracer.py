@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedassay.client import Client, Site
 from fedassay.errors import ProtocolError, TooFewClients, UnsupportedQuery, UsageError
-from fedassay.helper import Helper
-from fedassay.journal import FileJournal, MemoryJournal
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll
+from fedassay.kernel.client import Client, Site
+from fedassay.kernel.helper import Helper
+from fedassay.kernel.journal import FileJournal, MemoryJournal
+from fedassay.kernel.run import Errand, Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
-from fedassay.protocol import Collect, Part, Protection, Select, Setting, Sum, TrustModel
-from fedassay.run import Errand, Job, run
+from fedassay.protocol.vocabulary import Collect, Part, Protection, Select, Setting, Sum, TrustModel
 from fedassay.runtimes.in_process import Faithful
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.plain import Plain
@@ -187,7 +187,7 @@ def test_a_cut_journal_goes_on_and_a_changed_one_is_refused(tmp_path: Any) -> No
 
 def test_a_journal_belongs_to_one_process(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two runs that went on from the same journal would draw two noises for one charge."""
-    monkeypatch.setattr("fedassay.files.PATIENCE", 0.1)
+    monkeypatch.setattr("fedassay.protocol.files.PATIENCE", 0.1)
     first = FileJournal(tmp_path / "journal")
     with pytest.raises(UsageError, match="another process"):
         FileJournal(tmp_path / "journal")

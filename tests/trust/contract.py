@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from fedassay import wire
-from fedassay.client import _Seat
 from fedassay.errors import TooFewClients, UnsupportedQuery, UsageError
-from fedassay.member_store import MemberStore
-from fedassay.privacy.policy import AllowAll
+from fedassay.kernel.client import _Seat
+from fedassay.kernel.member_store import MemberStore
+from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import (
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import (
     Budget,
     Collect,
     Exchange,

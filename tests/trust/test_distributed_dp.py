@@ -14,9 +14,19 @@ from scipy.stats import chisquare, nbinom, skellam
 
 from fedassay.errors import ProtocolError, TooFewClients, UnsupportedQuery, UsageError
 from fedassay.privacy import accounting
-from fedassay.privacy.ledger import Charge
+from fedassay.privacy.ledger.charges import Charge
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Collect, Message, Noise, Plan, Protection, Setting, Sum, TrustModel
+from fedassay.protocol.vocabulary import (
+    Budget,
+    Collect,
+    Message,
+    Noise,
+    Plan,
+    Protection,
+    Setting,
+    Sum,
+    TrustModel,
+)
 from fedassay.trust.distributed_dp import DistributedDP
 
 FALSE_ALARM = 1e-6

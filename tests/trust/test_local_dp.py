@@ -12,10 +12,10 @@ import pytest
 from contract import Numbers, TrustModelContract, Vectors, drive
 
 from fedassay.errors import ProtocolError, TooFewClients, UnsupportedQuery, UsageError
-from fedassay.privacy import coins
+from fedassay.privacy import samplers as coins
 from fedassay.privacy.accounting import UNARY, calibrate, event, noise_of, spent
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
-from fedassay.protocol import (
+from fedassay.protocol.vocabulary import (
     Budget,
     Collect,
     Exchange,
@@ -35,9 +35,8 @@ from fedassay.protocol import (
 )
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust.local_dp import LocalDP
-from fedassay.trust.local_noise import reach, sum_of_draws
+from fedassay.trust.local_reports import UnaryEncoding, assigned, reach, sum_of_draws
 from fedassay.trust.plain import Plain
-from fedassay.trust.unary_encoding import UnaryEncoding, assigned
 
 ONE_ROW = Protection(rows_per_client=1)
 HISTOGRAM = ScoreHistogram(transform="uniform", height=3, widths=(1, 4))

@@ -10,7 +10,7 @@ from contract import Numbers, TrustModelContract, drive
 
 from fedassay.errors import ProtocolError, UnsupportedQuery, UsageError
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import (
+from fedassay.protocol.vocabulary import (
     NO_NOISE,
     Budget,
     Collect,

@@ -17,14 +17,15 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from scipy.stats import norm
 
-from fedassay.client import Client, NoRows, Site, takes_part
 from fedassay.errors import BudgetExceeded, UsageError
+from fedassay.kernel.client import Client, NoRows, Site, takes_part
+from fedassay.kernel.run import Job, run
 from fedassay.privacy import accounting
-from fedassay.privacy.ledger import Charge, MemoryLedger
-from fedassay.privacy.policy import AllowAll, PolicyRequest
+from fedassay.privacy.amplification import amplifies, calibrate_sampled, epsilon_of, event_of, rounds_of
+from fedassay.privacy.ledger.charges import Charge, MemoryLedger
+from fedassay.privacy.policy.judgement import AllowAll, PolicyRequest
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.privacy.sampling import amplifies, calibrate_sampled, epsilon_of, event_of, rounds_of
-from fedassay.protocol import (
+from fedassay.protocol.vocabulary import (
     All,
     Budget,
     Neighbours,
@@ -38,7 +39,6 @@ from fedassay.protocol import (
     Sum,
     Unit,
 )
-from fedassay.run import Job, run
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.plain import Plain
 from fedassay.trust.server_dp import ServerDP

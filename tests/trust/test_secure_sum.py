@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from fedassay import wire
 from fedassay.errors import ProtocolError, TooFewClients, UnsupportedQuery, UsageError
-from fedassay.protocol import NO_NOISE, Budget, Collect, Protection, Query, Select, Setting, Sum
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import NO_NOISE, Budget, Collect, Protection, Query, Select, Setting, Sum
 from fedassay.trust.distributed_dp import DistributedDP
-from fedassay.trust.one_shot_sizes import LARGEST_COMMITTEE, sizes
+from fedassay.trust.one_shot.sizes import LARGEST_COMMITTEE, sizes
 from fedassay.trust.secure_sum import SecureSum
 from secure_sum_driver import Anything, Run, Seeded, plans_of, vectors
 

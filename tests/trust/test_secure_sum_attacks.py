@@ -17,17 +17,17 @@ import numpy as np
 import pytest
 
 from fedassay.audit.equivocation import Liar, Opened, is_one_total, liar_among
-from fedassay.client import Client
 from fedassay.crypto.field61 import PRIME
 from fedassay.crypto.keys import KeyPair, is_usable
 from fedassay.errors import PolicyRefusal, ProtocolError, UsageError
-from fedassay.privacy.policy import PolicyRequest
+from fedassay.kernel.client import Client
+from fedassay.privacy.policy.judgement import PolicyRequest
+from fedassay.privacy.policy.rules import SitePolicy
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.privacy.site_policy import SitePolicy
-from fedassay.protocol import COORDINATOR, Budget, Plan, Protection, Setting, Sum
+from fedassay.protocol.vocabulary import COORDINATOR, Budget, Plan, Protection, Setting, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust.distributed_dp import DistributedDP
-from fedassay.trust.one_shot_messages import SPOKEN, Terms, digest_of
+from fedassay.trust.one_shot.messages import SPOKEN, Terms, digest_of
 from fedassay.trust.secure_sum import SecureSum
 from policy_sites import Sites, close
 from secure_sum_driver import Run, Seeded, vectors

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedassay import wire
 from fedassay.crypto.field61 import PRIME
 from fedassay.crypto.keys import KeyPair
 from fedassay.crypto.prekeys import DAY
 from fedassay.errors import PolicyRefusal, ProtocolError, TooFewClients
-from fedassay.member_store import MemberStore
-from fedassay.privacy.site_policy import SitePolicy
-from fedassay.protocol import COORDINATOR, SECOND_SERVER, Budget, Message, Part, Protection, Sum
-from fedassay.trust.one_shot_messages import SPOKEN
+from fedassay.kernel.member_store import MemberStore
+from fedassay.privacy.policy.rules import SitePolicy
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import COORDINATOR, SECOND_SERVER, Budget, Message, Part, Protection, Sum
+from fedassay.trust.one_shot.messages import SPOKEN
 from fedassay.trust.question import question
 from fedassay.trust.secure_sum import SecureSum
 from secure_sum_driver import (

@@ -12,7 +12,7 @@ import pytest
 
 from fedassay.crypto.field61 import PRIME
 from fedassay.errors import ProtocolError, TooFewClients
-from fedassay.protocol import Message
+from fedassay.protocol.vocabulary import Message
 from fedassay.trust.secure_sum import SecureSum
 from secure_sum_driver import Run, vectors
 from stated import Verify

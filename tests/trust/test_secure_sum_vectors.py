@@ -14,11 +14,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from fedassay import wire
 from fedassay.crypto.keys import KeyPair, Secret, context, seal
 from fedassay.crypto.packed import Packing
-from fedassay.crypto.pads import pad
-from fedassay.member_store import MemberStore
+from fedassay.crypto.prekeys import pad
+from fedassay.kernel.member_store import MemberStore
+from fedassay.protocol import wire
 from fedassay.trust.question import question
 from secure_sum_driver import NOW, Run, Seeded, credentials_of, vectors
 

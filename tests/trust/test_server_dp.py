@@ -12,7 +12,7 @@ from contract import Numbers, TrustModelContract, drive
 from fedassay.errors import ProtocolError, UnsupportedQuery, UsageError
 from fedassay.privacy.accounting import calibrate, event, spent
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
-from fedassay.protocol import (
+from fedassay.protocol.vocabulary import (
     Budget,
     Collect,
     Neighbours,
@@ -25,7 +25,7 @@ from fedassay.protocol import (
     TrustModel,
     Unit,
 )
-from fedassay.trust.local_noise import room_beside
+from fedassay.trust.local_reports import room_beside
 from fedassay.trust.server_dp import ServerDP
 
 

@@ -12,12 +12,12 @@ from contract import Numbers, TrustModelContract, Vectors, drive
 
 from fedassay.errors import BudgetExceeded, PolicyRefusal, TooFewClients, UnsupportedQuery, UsageError
 from fedassay.privacy.accounting import CHOICE, LAPLACE, UNARY, event, spent
-from fedassay.privacy.ledger import Charge, MemoryLedger
-from fedassay.privacy.policy import PolicyRequest
+from fedassay.privacy.amplification import ShuffledPlan, cost_of, delta_of, local_epsilon_for
+from fedassay.privacy.ledger.charges import Charge, MemoryLedger
+from fedassay.privacy.policy.judgement import PolicyRequest
+from fedassay.privacy.policy.rules import SitePolicy
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.privacy.shuffling import ShuffledPlan, cost_of, delta_of, local_epsilon_for
-from fedassay.privacy.site_policy import SitePolicy
-from fedassay.protocol import (
+from fedassay.protocol.vocabulary import (
     Budget,
     Collect,
     Neighbours,
@@ -35,7 +35,7 @@ from fedassay.protocol import (
 )
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.local_dp import LocalDP
-from fedassay.trust.shuffle import MOST_CLIENTS, Shuffle
+from fedassay.trust.shuffle.model import MOST_CLIENTS, Shuffle
 from shuffle_driver import BUDGET, HISTOGRAM, ONE_ROW, Losses, one_row, plan_of, setting
 
 

@@ -9,20 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedassay import envelope, wire
-from fedassay.client import Client, Site
 from fedassay.crypto.keys import KEY_BYTES, KeyPair
-from fedassay.envelope import Refusal
 from fedassay.errors import FederationError, ProtocolError, TooFewClients, UnsupportedQuery, UsageError
-from fedassay.helper import Helper
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll
+from fedassay.kernel import envelope
+from fedassay.kernel.client import Client, Site
+from fedassay.kernel.envelope import Refusal
+from fedassay.kernel.helper import Helper
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Collect, Exchange, Request, Select, Setting, Sum, Vector
-from fedassay.run import Job, run
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Budget, Collect, Exchange, Request, Select, Setting, Sum, Vector
 from fedassay.runtimes.in_process import Aggregate, Faithful
-from fedassay.trust import TRUST_MODELS, shuffle_client, shuffle_relay
-from fedassay.trust.shuffle import Shuffle
+from fedassay.trust import TRUST_MODELS
+from fedassay.trust.shuffle import model as shuffle_client
+from fedassay.trust.shuffle import servers as shuffle_relay
+from fedassay.trust.shuffle.model import Shuffle
 from shuffle_driver import (
     ANALYST,
     HISTOGRAM,

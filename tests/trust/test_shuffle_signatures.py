@@ -11,10 +11,10 @@ from fedassay.crypto.identity import Credentials, Identity
 from fedassay.crypto.keys import KeyPair
 from fedassay.errors import FederationError, ProtocolError, TooFewClients
 from fedassay.privacy.randomness import SimulatedRandomness as Seeded
-from fedassay.protocol import Budget, Request, Select
+from fedassay.protocol.vocabulary import Budget, Request, Select
 from fedassay.trust.introductions import Pair
-from fedassay.trust.shuffle import Shuffle
-from fedassay.trust.shuffle_keys import SIGNED_ENVELOPES, Route
+from fedassay.trust.shuffle.messages import SIGNED_ENVELOPES, Route
+from fedassay.trust.shuffle.model import Shuffle
 from shuffle_driver import OPENED, SERVERS, SHUFFLER, Losses, Town, plan_of
 
 N = 10

@@ -15,13 +15,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fedassay import wire
 from fedassay.crypto.keys import KeyPair, Secret
-from fedassay.protocol import Budget, Select, Sum
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Budget, Select, Sum
 from fedassay.trust.introductions import Pair
 from fedassay.trust.local_reports import Question
-from fedassay.trust.shuffle_keys import Route, session_of
-from fedassay.trust.shuffle_texts import from_text
+from fedassay.trust.shuffle.messages import Route, from_text, session_of
 from shuffle_driver import HISTOGRAM, OPENED, SERVERS, SHUFFLER, Losses, Town, one_row, plan_of
 
 PATH = Path(__file__).parents[1] / "vectors" / "shuffle.json"

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from contract import Numbers, Tamper, TrustModelContract, Vectors, untouched
 
-from fedassay import wire
 from fedassay.crypto.dcf_keys import key_bytes
 from fedassay.crypto.field61 import PRIME
 from fedassay.errors import DataError, ProtocolError, UnsupportedQuery, UsageError
 from fedassay.privacy.accounting import calibrate
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import (
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import (
     Budget,
     Collect,
     Exchange,
@@ -36,15 +36,15 @@ from fedassay.protocol import (
     Unit,
     Vector,
 )
+from fedassay.summaries.distribution.path import ValuePath
+from fedassay.summaries.distribution.roots import ValueRoots
+from fedassay.summaries.distribution.tree import ValueTree
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.summaries.value_path import ValuePath
-from fedassay.summaries.value_roots import ValueRoots
-from fedassay.summaries.value_tree import ValueTree
 from fedassay.trust import TRUST_MODELS
-from fedassay.trust.two_server import TwoServer
-from fedassay.trust.two_server_answers import from_field, shared_total, to_field
-from fedassay.trust.two_server_layout import LARGEST_LEAVES, Layout
-from fedassay.trust.two_server_messages import MOST_PLACES
+from fedassay.trust.two_server.deposits import from_field, shared_total, to_field
+from fedassay.trust.two_server.layout import LARGEST_LEAVES, Layout
+from fedassay.trust.two_server.messages import MOST_PLACES
+from fedassay.trust.two_server.model import TwoServer
 from two_server_driver import EXACT, Cells, Slopes, Town, Toy, UpTo, plan_of, plans_of, setting, values
 
 BOUNDED = Protection(rows_per_client=6)

@@ -12,22 +12,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedassay import wire
 from fedassay.crypto import sketch
 from fedassay.crypto.field61 import PRIME
 from fedassay.crypto.keys import SEAL_OVERHEAD, Secret
-from fedassay.crypto.pads import pad
-from fedassay.endpoint import Store
+from fedassay.crypto.prekeys import pad
 from fedassay.errors import FederationError, UnsupportedQuery
+from fedassay.kernel.endpoint import Store
+from fedassay.kernel.helper import ServerStore
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Exchange, Message, Protection, Randomness, Request, Sum, Unit
-from fedassay.server_store import ServerStore
-from fedassay.trust import two_server_check as check
-from fedassay.trust import two_server_relay
-from fedassay.trust import two_server_verification as verification
-from fedassay.trust.two_server import TwoServer
-from fedassay.trust.two_server_deposits import content, make
-from fedassay.trust.two_server_layout import Layout
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Budget, Exchange, Message, Protection, Randomness, Request, Sum, Unit
+from fedassay.trust.two_server import check, verification
+from fedassay.trust.two_server import relay as two_server_relay
+from fedassay.trust.two_server.deposits import content, make
+from fedassay.trust.two_server.layout import Layout
+from fedassay.trust.two_server.model import TwoServer
 from two_server_driver import SERVERS, Cells, Town, counts_of, lists, plan_of, plans_of, same, setting
 
 PLANS = (plan_of(clients=40),)

@@ -15,7 +15,7 @@ from fedassay.crypto.field61 import PRIME, Elements, add
 from fedassay.crypto.keys import Secret
 from fedassay.crypto.sketch import Challenge, Half, answer, begin
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.trust.two_server_check import (
+from fedassay.trust.two_server.check import (
     TRIPLE,
     _sums_by_client,
     accepted,

@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 
 import dcf_reference as reference
-from fedassay import wire
 from fedassay.crypto.dcf import generate
 from fedassay.crypto.dcf_keys import Keys
 from fedassay.crypto.field61 import PRIME
 from fedassay.crypto.keys import Secret
 from fedassay.errors import FederationError, TooFewClients
-from fedassay.protocol import Budget, Neighbours, Protection, Sum
-from fedassay.trust import two_server_deposits as deposits
-from fedassay.trust import two_server_verification as verification
-from fedassay.trust.two_server_deposits import Deposits
-from fedassay.trust.two_server_layout import Layout
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Sum
+from fedassay.trust.two_server import deposits, verification
+from fedassay.trust.two_server.deposits import Deposits
+from fedassay.trust.two_server.layout import Layout
 from secure_sum_driver import Seeded
 from stated import Verify
 from two_server_driver import Cells, Cheat, Slopes, Town, counts_of, lists, plan_of, plans_of, setting

@@ -11,20 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedassay import envelope, wire
-from fedassay.client import Client, Site
-from fedassay.endpoint import FileStore, Store
 from fedassay.errors import FederationError, TooFewClients, UnsupportedQuery
-from fedassay.helper import Helper
+from fedassay.kernel import envelope
+from fedassay.kernel.client import Client, Site
+from fedassay.kernel.endpoint import FileStore, Store
+from fedassay.kernel.helper import Helper
+from fedassay.kernel.run import Job, run
 from fedassay.privacy import accounting
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
-from fedassay.protocol import Budget, Neighbours, Points, Protection, Released, Setting, Sum
-from fedassay.run import Job, run
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Budget, Neighbours, Points, Protection, Released, Setting, Sum
 from fedassay.runtimes.in_process import Faithful
-from fedassay.trust import two_server_relay
-from fedassay.trust.two_server import TwoServer
+from fedassay.trust.two_server import relay as two_server_relay
+from fedassay.trust.two_server.model import TwoServer
 from toys import InMemory, Once
 from two_server_driver import (
     ASKED,

@@ -13,11 +13,11 @@ from fedassay.crypto.field61 import PRIME, add
 from fedassay.crypto.identity import Credentials, Identity
 from fedassay.crypto.keys import KeyPair
 from fedassay.errors import FederationError, ProtocolError
-from fedassay.protocol import Budget, Message, Randomness, Request, Sum
-from fedassay.trust import two_server_relay
+from fedassay.protocol.vocabulary import Budget, Message, Randomness, Request, Sum
 from fedassay.trust.introductions import Pair
-from fedassay.trust.two_server import TwoServer
-from fedassay.trust.two_server_keys import Channel
+from fedassay.trust.two_server import relay as two_server_relay
+from fedassay.trust.two_server.messages import Channel
+from fedassay.trust.two_server.model import TwoServer
 from secure_sum_driver import Seeded
 from two_server_driver import (
     ASKED,

@@ -15,13 +15,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fedassay import wire
 from fedassay.crypto.keys import KeyPair, Secret
-from fedassay.protocol import Points, Protection, Sum
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Points, Protection, Sum
 from fedassay.trust.introductions import Pair
-from fedassay.trust.two_server_deposits import content
-from fedassay.trust.two_server_keys import Route, session_of
-from fedassay.trust.two_server_layout import Layout
+from fedassay.trust.two_server.deposits import content
+from fedassay.trust.two_server.layout import Layout
+from fedassay.trust.two_server.messages import Route, session_of
 from two_server_driver import SERVERS, Cells, Town, UpTo, lists, plans_of, setting, values
 
 PATH = Path(__file__).parents[1] / "vectors" / "two_server.json"

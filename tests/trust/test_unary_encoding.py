@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.trust.unary_encoding import (
+from fedassay.trust.local_reports import (
     UnaryEncoding,
     assigned,
     chosen_row,

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from fedassay.cards import Named
-from fedassay.parameters import Interval
-from fedassay.runtimes.card import RuntimeCard
-from fedassay.runtimes.parameters import ReleaseParameters, Seed, SimulationParameters
+from fedassay.protocol.cards import Named
+from fedassay.protocol.parameters import Interval
+from fedassay.runtimes.card import ReleaseParameters, RuntimeCard, Seed, SimulationParameters
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from fedassay.protocol import Randomness
+from fedassay.protocol.vocabulary import Randomness
 from fedassay.runtimes.in_process import Faithful
 from fedassay.runtimes.simulated import SERVERS, SimulatedFederation
 from fedassay_desk.card import Lossy

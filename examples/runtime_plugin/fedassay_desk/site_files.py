@@ -6,21 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from time import perf_counter
 
-from fedassay.client import Client
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
 from fedassay.crypto.keys import KEY_BYTES, KeyPair, Secret
-from fedassay.endpoint import write_durably
 from fedassay.errors import UsageError
-from fedassay.journal import FileJournal
+from fedassay.kernel.client import Client
+from fedassay.kernel.endpoint import write_durably
+from fedassay.kernel.journal import FileJournal
+from fedassay.kernel.run import run
+from fedassay.kernel.sites import SiteFile
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import COORDINATOR, Party
-from fedassay.result import Result
-from fedassay.run import run
+from fedassay.protocol.result import Result
+from fedassay.protocol.vocabulary import COORDINATOR, Party
 from fedassay.runtimes.messaging import MessagingRuntime
-from fedassay.runtimes.progress import Progress
-from fedassay.runtimes.released import released
-from fedassay.runtimes.study_run import StudyRun
-from fedassay.sites import SiteFile
+from fedassay.runtimes.released import StudyRun, released
+from fedassay.runtimes.simulated import Progress
 from fedassay_desk.card import SiteFiles
 
 

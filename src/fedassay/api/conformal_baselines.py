@@ -15,12 +15,11 @@ from fedassay.data.federation import Federation
 from fedassay.data.schema import CLIENT
 from fedassay.data.split import select_pooled_part
 from fedassay.estimation.coverage.law import CoverageLaw, split_rank
-from fedassay.protocol import Batch, Part, Rows
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import Batch, Part, Rows
 from fedassay.summaries.quantities import QUANTITIES, scores_of, sets_of, widths
 from fedassay.tasks.conformal import Conformal
-from fedassay.tasks.conformal.found import law_to_json
-
-Floats = NDArray[np.float64]
+from fedassay.tasks.conformal.threshold import law_to_json
 
 TEXTS = {
     "found": "what was found",

@@ -20,7 +20,7 @@ from fedassay.data.logits import looks_like_probabilities
 from fedassay.data.partition import Partition
 from fedassay.errors import DataError
 from fedassay.estimation.coverage import scores_needed
-from fedassay.protocol import Setting
+from fedassay.protocol.vocabulary import Setting
 from fedassay.summaries.quantities import QUANTITIES, public_range, scores_of
 from fedassay.tasks.conformal import Conformal
 

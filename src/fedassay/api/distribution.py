@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
+
 from fedassay.api.terms import Terms
+from fedassay.data.federation import load
 from fedassay.data.groups import reread
 from fedassay.data.partition import Partition
-from fedassay.data.values import count_outside
 from fedassay.errors import UnsupportedQuery
-from fedassay.parameters import made, parameter
-from fedassay.protocol import Budget, Protection, TrustModel
-from fedassay.result import Result
-from fedassay.simulation import Simulation
+from fedassay.protocol.parameters import made, parameter
+from fedassay.protocol.result import Result
+from fedassay.protocol.vocabulary import Budget, Protection, TrustModel
+from fedassay.study.simulation import Simulation
 from fedassay.tasks.distribution.ecdf import Ecdf
 from fedassay.tasks.distribution.parameters import (
     Mechanism,
@@ -24,7 +26,28 @@ from fedassay.tasks.distribution.parameters import (
     check_range,
 )
 from fedassay.tasks.distribution.search import SearchQuantiles
-from fedassay.trust.two_server import TwoServer
+from fedassay.trust.two_server.model import TwoServer
+
+# --- how many values are outside a range --------------------------------------------------------------------
+
+
+def count_outside(data: Any, column: str, *, lower: float, upper: float) -> tuple[int, int]:
+    """How many values are below the lower or above the upper end, and how many there are. Reads the column once.
+
+    Examples
+    --------
+    >>> count_outside({"age": [-1, 30, 200, 80]}, "age", lower=0, upper=120)
+    (2, 4)
+    """
+    outside = rows = 0
+    for batch in load(data, columns={"value": column}).pooled().batches():
+        values = batch["value"]
+        outside += int(np.count_nonzero((values < lower) | (values > upper)))
+        rows += len(values)
+    return outside, rows
+
+
+# --- entry points about the distribution of a scalar --------------------------------------------------------
 
 
 def ecdf(

@@ -15,12 +15,12 @@ from fedassay.data.scan import Scan
 from fedassay.data.schema import Columns
 from fedassay.data.sources import Folder, open_source
 from fedassay.errors import DataError, UsageError
-from fedassay.parameters import made
-from fedassay.protocol import Budget, Protection, Query, Setting, Step, TrustModel
-from fedassay.result import Result
-from fedassay.run import rehearse
-from fedassay.runtimes.progress import Progress
-from fedassay.simulation import Simulation
+from fedassay.kernel.run import rehearse
+from fedassay.protocol.parameters import made
+from fedassay.protocol.result import Result
+from fedassay.protocol.vocabulary import Budget, Protection, Query, Setting, Step, TrustModel
+from fedassay.runtimes.simulated import Progress
+from fedassay.study.simulation import Simulation
 from fedassay.summaries.regression.losses import SmoothLoss, lent, loss_of
 from fedassay.summaries.regression.newton_sums import NewtonSums
 from fedassay.summaries.regression.rounds import RoundFields

@@ -13,12 +13,12 @@ from fedassay.data.federation import Federation
 from fedassay.data.groups import reread
 from fedassay.data.partition import Partition
 from fedassay.errors import ParameterError, UsageError
-from fedassay.parameters import in_words, made
+from fedassay.kernel.run import rehearse
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import Budget, Protection, TrustModel
-from fedassay.result import Result
-from fedassay.run import rehearse
-from fedassay.simulation import Simulation
+from fedassay.protocol.parameters import in_words, made
+from fedassay.protocol.result import Result
+from fedassay.protocol.vocabulary import Budget, Protection, TrustModel
+from fedassay.study.simulation import Simulation
 from fedassay.summaries.quantities import QUANTITIES
 from fedassay.tasks.conformal import Conformal
 from fedassay.tasks.conformal.cautions import warnings_about

@@ -14,23 +14,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from rich.console import Console
 
-from fedassay.api.batches import Batch, batch_of, matrix_of
-from fedassay.api.stream import Stream
-from fedassay.artefacts.conventions import Conventions
+from fedassay.api.stream import Batch, Stream, batch_of, matrix_of
+from fedassay.artefacts.classifier import Conventions
 from fedassay.documents.terminal import print_table
 from fedassay.errors import DataError, UsageError
-from fedassay.files import write_atomically
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.files import write_atomically
 from fedassay.summaries.regression.losses import IndexLoss, LogLoss, SmoothLoss, SquaredError, lent, loss_of
-from fedassay.tasks.inference import described
 from fedassay.tasks.inference import document as inference
+from fedassay.tasks.inference import result_values as described
 from fedassay.tasks.inference.diagnosis import is_singular, said_of_certainty, singular
 from fedassay.tasks.inference.estimate import Contrast, Estimate
 from fedassay.tasks.inference.infer import Infer
 from fedassay.tasks.inference.online import ROUND, SCALING, Course, infer_rounds
 from fedassay.tasks.inference.parameters import DECAY, FEWEST_ROUNDS, Local, Weighting
 from fedassay.version import VERSION
-
-Floats = NDArray[np.float64]
 
 Method = Literal["round-plug-in", "random-scaling"]
 KIND = "fedassay streaming regression"

@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fedassay.agenda import Agenda
-from fedassay.api.classes import look_up
+from fedassay.api.classifier import look_up
 from fedassay.api.terms import Roles, Terms
 from fedassay.artefacts.verified import ANY_KEY, Verified, check
 from fedassay.crypto.identity import Identity, key_from_text
@@ -20,20 +19,20 @@ from fedassay.data.partition import Partition
 from fedassay.data.sources import files_with_rows
 from fedassay.data.sql import Database
 from fedassay.errors import FedassayError, UsageError
-from fedassay.journal import FileJournal, Journal, MemoryJournal
+from fedassay.kernel.agenda import Agenda
+from fedassay.kernel.journal import FileJournal, Journal, MemoryJournal
 from fedassay.planning import recommended_shares
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import Setting
-from fedassay.result import Result
-from fedassay.runtimes.parameters import SimulationParameters
-from fedassay.runtimes.progress import Progress
-from fedassay.simulation import Simulation, simulate
-from fedassay.study.afford import opened_books, require_affordable
+from fedassay.protocol.result import Result
+from fedassay.protocol.vocabulary import Setting
+from fedassay.runtimes.card import SimulationParameters
+from fedassay.runtimes.simulated import Progress
+from fedassay.study.affordability import opened_books, require_affordable
 from fedassay.study.file import StudyFile
 from fedassay.study.folder import JOURNAL, Signed, folder_of, prepare, write_folder
-from fedassay.study.parameters import described
-from fedassay.study.planned import planned_study
+from fedassay.study.parameters import described, planned_study
 from fedassay.study.pre_flight import require_writable
+from fedassay.study.simulation import Simulation, simulate
 from fedassay.tasks.card import KINDS
 
 FINISHED = "finished"

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedassay.agenda import Alone
 from fedassay.data.partition import Partition
 from fedassay.data.schema import Columns
 from fedassay.errors import ParameterError
-from fedassay.parameters import meant, parameters, shown, values_of
-from fedassay.protocol import Budget, Protection, Setting, TrustModel
-from fedassay.result import Result
-from fedassay.simulation import Simulation, simulate
+from fedassay.kernel.agenda import Alone
+from fedassay.protocol.parameters import meant, parameters, shown, values_of
+from fedassay.protocol.result import Result
+from fedassay.protocol.vocabulary import Budget, Protection, Setting, TrustModel
+from fedassay.study.simulation import Simulation, simulate
+from fedassay.tasks.card import KINDS, task_of
 from fedassay.trust import TRUST_MODELS, SecureSum
 
 
@@ -146,3 +147,42 @@ class Terms:
             parameters={**columns.to_json(), **values_of(task), **(more or {})},
             simulation=self.simulation,
         )
+
+
+# --- the entry point for kinds of tasks that have none of their own -----------------------------------------
+
+
+def run_task(
+    kind: str,
+    data: Any,
+    *,
+    columns: Mapping[str, str],
+    client: str | Partition | None = None,
+    privacy: TrustModel | str | None = None,
+    budget: Budget | None = None,
+    protection: Protection | None = None,
+    simulation: Simulation | None = None,
+    **parameters: Any,
+) -> Result:
+    """Run any kind of task that is installed over the rows of simulated clients.
+
+    Parameters
+    ----------
+    kind : its name, such as ``"evaluate"`` or that of a kind from another package.
+    columns : role to column, such as ``{"score": "p", "label": "y"}``.
+    data, client, privacy, budget, protection, simulation : as in `evaluate`.
+    parameters : of the task, by their names; unknown ones are refused.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> score = np.linspace(0.05, 0.95, 400)
+    >>> data = {"p": score, "y": (np.arange(400) % 10 < 10 * score).astype(int), "site": np.arange(400) % 4}
+    >>> result = run_task("evaluate", data, columns={"score": "p", "label": "y"}, client="site", thresholds=[0.3])
+    >>> result["thresholds"][0]["threshold"]
+    0.3
+    """
+    terms = Terms.of(privacy, budget, protection, simulation)
+    card = KINDS.named(kind)
+    roles = terms.roles(client, **columns)
+    return terms.simulate(card.name, task_of(card.name, parameters), terms.rows(data, roles), roles)

@@ -8,17 +8,127 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as parquet
+from numpy.typing import NDArray
 
-from fedassay.artefacts.calibrator import Calibrator
-from fedassay.artefacts.reading import Read, read
-from fedassay.artefacts.text_columns import number_types
-from fedassay.artefacts.writing import PARQUET, checked_target, write_batches
+from fedassay.artefacts.reading import Read, number_types, read
+from fedassay.artefacts.stored_calibrator import Calibrator, ClassCalibrator, most_probable
 from fedassay.data.findings import raise_first
-from fedassay.data.schema import Columns
+from fedassay.data.logits import looks_like_probabilities, probabilities_error
+from fedassay.data.numbers import is_list, plain
+from fedassay.data.schema import LOGITS, Columns
 from fedassay.data.sources import Folder, not_read, open_source
 from fedassay.data.tables import NoRows, Table
 from fedassay.errors import DataError, UsageError
+from fedassay.protocol.files import replacement
+
+# --- batches of rows as a Parquet or CSV file that is complete or not there ---------------------------------
+
+PARQUET, CSV = ".parquet", ".csv"
+
+_NO_FIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
+
+
+def checked_target(target: Path, *, overwrite: bool) -> Path:
+    """Refuse a file that cannot be written, or exists and may not be replaced."""
+    if target.suffix.lower() not in (PARQUET, CSV):
+        raise UsageError(f"{target}: got the suffix {target.suffix!r}, expected {PARQUET} or {CSV}.")
+    if not target.absolute().parent.is_dir():
+        raise UsageError(f"{target}: its folder does not exist; create it or give another file.")
+    if target.exists() and not overwrite:
+        raise UsageError(f"{target}: it exists; give another file, or --force to replace it.")
+    return target
+
+
+def write_batches(target: Path, batches: Iterator[Any], *, label: str) -> int:
+    """Write all batches under the types of the first; the number of rows.
+
+    Raises `DataError` if there are none: then, and after any other error, the file is as it was before.
+    """
+    write = _write_csv if target.suffix.lower() == CSV else _write_parquet
+    with replacement(target) as partial:
+        rows = write(partial, batches)
+        if rows == 0:
+            raise DataError(f"{label}: got no rows, expected at least one; export the data again.")
+    return rows
+
+
+def _write_parquet(path: Path, batches: Iterator[Any]) -> int:
+    rows, writer = 0, None
+    try:
+        for batch in batches:
+            if writer is None:
+                writer = parquet.ParquetWriter(path, batch.schema)
+            # As a table: each batch is a row group, and none is kept in memory.
+            writer.write_table(pa.Table.from_batches([_alike(batch, writer.schema)]))
+            rows += len(batch)
+    finally:
+        if writer is not None:
+            writer.close()
+    return rows
+
+
+def _write_csv(path: Path, batches: Iterator[Any]) -> int:
+    rows, writer = 0, None
+    try:
+        for batch in (_flat(batch) for batch in batches):
+            if writer is None:
+                writer, schema = arrow_csv.CSVWriter(path, batch.schema), batch.schema
+            writer.write_batch(_alike(batch, schema))
+            rows += len(batch)
+    finally:
+        if writer is not None:
+            writer.close()
+    return rows
+
+
+def _alike(batch: Any, schema: Any) -> Any:
+    try:
+        return batch.cast(schema)
+    except _NO_FIT as error:
+        raise DataError(
+            f"data: the types of the columns change between files ({str(error).splitlines()[0][:100]}), "
+            "expected the same in every file."
+        ) from error
+
+
+def _flat(batch: Any) -> Any:
+    """Lists as text, because a field of a CSV file is no list."""
+    columns = {}
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            found = plain(array)
+            columns[name] = joined(found) if is_list(found) else found
+            if pa.types.is_nested(columns[name].type):
+                raise pa.ArrowNotImplementedError(str(found.type))
+        except _NO_FIT as error:
+            raise DataError(
+                f"data, column {name!r}: got {str(array.type)[:100]}, expected single values or lists of them; write "
+                f"a {PARQUET} file instead."
+            ) from error
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def joined(lists: Any) -> Any:
+    """The entries of each list as text, with blanks between them; a missing entry is empty, a missing list missing.
+
+    Examples
+    --------
+    >>> joined(pa.array([[0, 2, 3], [], None])).to_pylist()
+    ['0 2 3', '', None]
+    """
+    entries = pc.fill_null(pc.cast(plain(lists.flatten()), pa.string()), "")
+    lengths = pc.fill_null(pc.cast(pc.list_value_length(lists), pa.int64()), 0).to_numpy()
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    text = pc.binary_join(pa.ListArray.from_arrays(offsets, entries), " ")
+    return pc.if_else(lists.is_valid(), text, pa.scalar(None, text.type))
+
+
+# --- apply an artefact to somebody's rows -------------------------------------------------------------------
 
 COLUMN = "calibrated"
 
@@ -127,3 +237,99 @@ def _check_columns(tables: list[Table], columns: Columns, new: Sequence[str]) ->
             raise DataError(
                 f"{table.label}: its columns are not those of {tables[0].label}; expected the same in every file."
             )
+
+
+# --- apply a calibrator of logits to somebody's rows --------------------------------------------------------
+
+PROBABILITIES, PROBABILITY, PREDICTED = "probabilities", "probability", "predicted_class"
+
+
+def apply_class_calibrator(
+    calibrator: ClassCalibrator,
+    data: Any,
+    out: str | os.PathLike[str],
+    *,
+    logits: str | None = None,
+    column: str | None = None,
+    overwrite: bool = False,
+) -> int:
+    """Write all columns of `data`, the calibrated probabilities and the most probable class to a file; the rows.
+
+    In a Parquet file the probabilities of a row are a list, ``probabilities``; in a CSV file each class has a column,
+    ``probability_0`` and so on. The number of the most probable class is ``predicted_class``. Labels are not needed.
+
+    Parameters
+    ----------
+    data, out, overwrite : as for `apply_calibrator`.
+    logits : the column with the logits (lists, or a two-dimensional array of an `.npz` file), or what the names of
+        numbered columns begin with; by default that of the rows that the calibrator was fitted to.
+    column : gives the new columns other names: ``NAME`` or ``NAME_0`` and so on, and ``NAME_class``.
+
+    Raises
+    ------
+    UsageError
+        If `out` exists or has another suffix, or the column of the logits is not known.
+    DataError
+        If the data have no such column, already have a new one, or hold what cannot be used: logits of another number
+        of classes, say, one that is not finite, or probabilities in every row (`looks_like_probabilities`).
+    """
+    name = logits if logits is not None else calibrator.columns.get(LOGITS)
+    if name is None:
+        raise UsageError("logits: the calibrator does not say which column it was fitted to; give --logits.")
+    new, looks = new_columns(calibrator, out, column), _Looks()
+
+    def calibrated(rows: Read) -> dict[str, Any]:
+        p = calibrator.proba_of(rows)
+        looks.add(rows)
+        top = most_probable(calibrator.map, rows.chunk.columns[LOGITS], p).astype(np.int32)
+        found = [pa.array(values) for values in p.T] if _is_csv(out) else [_lists(p)]
+        return dict(zip(new, [*found, pa.array(top)], strict=True))
+
+    columns = Columns(names={LOGITS: name})
+    return write_applied(data, out, columns, calibrated, new=new, overwrite=overwrite, at_end=looks.refuse)
+
+
+def new_columns(
+    calibrator: ClassCalibrator, out: str | os.PathLike[str], column: str | None = None
+) -> tuple[str, ...]:
+    """What `apply_class_calibrator` calls the columns that it adds.
+
+    Examples
+    --------
+    >>> from fedassay.summaries.multiclass.maps import Temperature
+    >>> calibrator = ClassCalibrator(map=Temperature(inverse_temperature=1.0, classes=2), method="temperature")
+    >>> new_columns(calibrator, "out.parquet"), new_columns(calibrator, "out.csv", "q")
+    (('probabilities', 'predicted_class'), ('q_0', 'q_1', 'q_class'))
+    """
+    last = PREDICTED if column is None else f"{column}_class"
+    if not _is_csv(out):
+        return (PROBABILITIES if column is None else column, last)
+    beginning = PROBABILITY if column is None else column
+    return (*(f"{beginning}_{k}" for k in range(calibrator.classes)), last)
+
+
+class _Looks:
+    """Whether all logits so far look like probabilities."""
+
+    def __init__(self) -> None:
+        self._where: tuple[str, str] | None = None  # the first table and its column
+        self._probabilities = True
+
+    def add(self, rows: Read) -> None:
+        self._where = self._where or (rows.table.label, rows.columns.names[LOGITS])
+        self._probabilities = self._probabilities and looks_like_probabilities(rows.chunk.columns[LOGITS])
+
+    def refuse(self) -> None:
+        """A calibrator of logits says nothing true about probabilities."""
+        if self._where is not None and self._probabilities:
+            raise_first([probabilities_error(*self._where)])
+
+
+def _is_csv(out: str | os.PathLike[str]) -> bool:
+    return Path(out).suffix.lower() == CSV
+
+
+def _lists(p: NDArray[np.float64]) -> Any:
+    """A list for each row."""
+    offsets = np.arange(len(p) + 1, dtype=np.int32) * np.int32(p.shape[1])
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(p.reshape(-1)))

@@ -26,16 +26,15 @@ from pathlib import Path
 from typing import Any
 
 from fedassay.artefacts.certificate_ledger import doubts, ledger_of
-from fedassay.artefacts.hashed import content_of, hashed
 from fedassay.artefacts.openings import doubts as opening_doubts
 from fedassay.artefacts.privacy_statement import privacy_statement
-from fedassay.artefacts.stored import LARGEST
+from fedassay.artefacts.stored import LARGEST, content_of, hashed
 from fedassay.crypto.identity import Identity, fingerprint, key_to_text
 from fedassay.errors import UsageError
-from fedassay.files import write_atomically
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import Budget
-from fedassay.result import Result
+from fedassay.protocol.files import write_atomically
+from fedassay.protocol.result import Result
+from fedassay.protocol.vocabulary import Budget
 from fedassay.version import VERSION
 
 FORMAT = 1

@@ -8,8 +8,8 @@ from typing import Any
 
 from fedassay.artefacts.stored import entries, named_entries, number, words
 from fedassay.errors import FedassayError, UsageError
-from fedassay.privacy.ledger import Charge, compose
-from fedassay.protocol import NO_NOISE, Neighbours, Part, Unit
+from fedassay.privacy.ledger.charges import Charge, compose
+from fedassay.protocol.vocabulary import NO_NOISE, Neighbours, Part, Unit
 from fedassay.tasks.card import KINDS
 
 KEYS = ("budget", "delta", "spent", "remaining", "head", "entries")

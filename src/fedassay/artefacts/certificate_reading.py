@@ -16,8 +16,7 @@ from fedassay.artefacts.certificate import (
     MEANING,
     PURPOSE,
 )
-from fedassay.artefacts.hashed import HashedFile
-from fedassay.artefacts.stored import entries, named_entries, number, truth, words
+from fedassay.artefacts.stored import HashedFile, entries, named_entries, number, truth, words
 from fedassay.crypto.identity import fingerprint, key_from_text, key_to_text, verifies
 from fedassay.errors import UsageError
 

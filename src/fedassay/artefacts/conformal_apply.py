@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from fedassay.artefacts.apply import write_applied
 from fedassay.artefacts.conformal import ConformalPredictor
-from fedassay.artefacts.conformal_parts import rows_of_parts, warnings_of
 from fedassay.artefacts.reading import Read
+from fedassay.artefacts.thresholds import rows_of_parts, warnings_of
 from fedassay.data.logits import looks_like_probabilities, probabilities_warning
 from fedassay.data.schema import CLIENT, Columns
 from fedassay.errors import UsageError

@@ -9,7 +9,7 @@ from fedassay.artefacts.stored import column_names, entries, name, number, priva
 from fedassay.artefacts.thresholds import Threshold
 from fedassay.data.schema import CLIENT
 from fedassay.errors import UsageError
-from fedassay.result import Result
+from fedassay.protocol.result import Result
 from fedassay.summaries.quantities import QUANTITIES
 from fedassay.summaries.scored import EVERYONE
 from fedassay.version import VERSION

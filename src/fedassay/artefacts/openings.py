@@ -12,13 +12,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedassay import wire
 from fedassay.artefacts.stored import entries
 from fedassay.crypto.identity import verifies
 from fedassay.errors import FedassayError, UsageError
+from fedassay.protocol import wire
 from fedassay.trust import TRUST_MODELS
-from fedassay.trust.one_shot_messages import ANSWERED, answered_words, digest_of_keys
-from fedassay.trust.one_shot_sizes import Sizes, opening_words
+from fedassay.trust.one_shot.messages import ANSWERED, answered_words, digest_of_keys
+from fedassay.trust.one_shot.sizes import Sizes, opening_words
 
 KEYS = ("exchange", "terms", "keys", "clients", "set", "members", "asked", "needed", "statement")
 

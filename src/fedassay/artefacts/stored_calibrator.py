@@ -11,6 +11,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedassay.artefacts.conformal import check_width, warn_of_probabilities
+from fedassay.artefacts.reading import Read, read_arrays
 from fedassay.artefacts.stored import (
     column_names,
     entries,
@@ -23,7 +28,12 @@ from fedassay.artefacts.stored import (
 )
 from fedassay.data.findings import shown
 from fedassay.errors import DataError, UsageError
-from fedassay.result import Result
+from fedassay.protocol.arrays import Floats, Ints
+from fedassay.protocol.result import Result
+from fedassay.summaries.maps import MAPS, Map, map_from_json
+from fedassay.summaries.multiclass.maps import LOGIT_MAPS, logit_map_from_json
+from fedassay.summaries.multiclass.scaling_maps import LogitMap
+from fedassay.tasks.calibration.methods import FITS
 from fedassay.version import VERSION
 
 FORMAT = 1
@@ -181,3 +191,211 @@ def _check_header(content: object, artefact: str) -> None:
 def _mistaken(what: str, found: str, expected: str, use: str) -> str:
     name, of_what = _OF[found]
     return f"{what} has a calibrator of {of_what}, expected one of {_OF[expected][1]}; use fedassay.{name}.{use}."
+
+
+# --- a fitted calibrator of a binary classifier -------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrator(StoredCalibrator[Map]):
+    """A map from scores to calibrated probabilities, and where it comes from.
+
+    Parameters
+    ----------
+    map : the function.
+    method, parameters : how it was fitted, and the numbers that describe it.
+    columns : the column that played each role when it was fitted, such as ``{"score": "p", "label": "y"}``.
+    recommended, reason : whether it was better than the model on held-out rows, beyond its interval; None if
+        nobody looked.
+    privacy : the `privacy` part of the result that it comes from; None if it was fitted to pooled rows.
+
+    Guarantee: `save` and `load` keep every number bit for bit; loading executes nothing from the file.
+
+    Examples
+    --------
+    >>> from fedassay.summaries.maps import Sigmoid
+    >>> calibrator = Calibrator(map=Sigmoid(a=0.5, b=0.5, c=0.0), method="platt")
+    >>> calibrator.predict([0.2, 0.5, 0.8]).round(3)
+    array([0.333, 0.5  , 0.667])
+    >>> calibrator.predict_proba([0.2]).round(3)
+    array([[0.667, 0.333]])
+    """
+
+    artefact: ClassVar[str] = SCORES
+    kinds: ClassVar[Mapping[str, Any]] = MAPS
+    read_map: ClassVar[Callable[[object], Any]] = staticmethod(map_from_json)
+    roles: ClassVar[tuple[str, ...]] = ("score", "label", "client")
+
+    def __post_init__(self) -> None:
+        if self.method not in FITS:
+            raise UsageError(f"got method {self.method!r}, expected one of {', '.join(FITS)}.")
+
+    # --- use -----------------------------------------------------------------------------------------------
+
+    def predict(self, scores: ArrayLike) -> Floats:
+        """The calibrated probability of the positive class for each score.
+
+        Parameters
+        ----------
+        scores : the model's probabilities in [0, 1], one per row, or with two columns: those of the negative
+            and of the positive class.
+        """
+        return self.map(checked_scores(scores))
+
+    def predict_proba(self, scores: ArrayLike) -> Floats:
+        """The calibrated probabilities of the negative and of the positive class: one row per score."""
+        positive = self.predict(scores)
+        return np.stack([1 - positive, positive], axis=1)
+
+
+def checked_scores(scores: ArrayLike) -> Floats:
+    """Scores as one double per row, or a `DataError` that names the first row that cannot be used.
+
+    Examples
+    --------
+    >>> checked_scores([[0.9, 0.1], [0.4, 0.6]])
+    array([0.1, 0.6])
+    """
+    try:
+        values = np.asarray(scores, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError("scores: got something that is not numbers, expected probabilities.") from error
+    if values.ndim == 2 and values.shape[1] == 2:
+        apart = np.flatnonzero(~(np.abs(values.sum(axis=1) - 1) <= 1e-6))
+        if apart.size:
+            row = int(apart[0])
+            raise DataError(
+                f"scores: row {row} holds {values[row].tolist()}, expected the probabilities of two classes, "
+                "which add up to 1."
+            )
+        values = values[:, 1]
+    elif values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise DataError(
+            f"scores: got an array of shape {values.shape}, expected one probability per row or two columns."
+        )
+    bad = np.flatnonzero(~((values >= 0) & (values <= 1)))
+    if bad.size:
+        row = int(bad[0])
+        raise DataError(f"scores: got {values[row]} in row {row}, expected a number in [0, 1].")
+    return values
+
+
+# --- a fitted calibrator of a model with several classes ----------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassCalibrator(StoredCalibrator[LogitMap]):
+    """A map from logits to calibrated probabilities, and where it comes from.
+
+    Parameters
+    ----------
+    map : the function.
+    method, solver, parameters : how it was fitted, and the numbers that describe it.
+    columns : the column that played each role when it was fitted, such as ``{"logits": "z", "label": "y"}``.
+    recommended, reason : whether it was better than the model on held-out rows, beyond its interval, without losing
+        accuracy; None if nobody looked.
+    privacy : the `privacy` part of the result that it comes from; None if it was fitted to pooled rows.
+
+    Guarantee: every row of logits gets probabilities that add up to one; a map that keeps the order of the classes
+    (`keeps_order`) never changes which class is predicted. `save` and `load` keep every number bit for bit; loading
+    executes nothing from the file.
+
+    Examples
+    --------
+    >>> from fedassay.summaries.multiclass.maps import Temperature
+    >>> calibrator = ClassCalibrator(map=Temperature(inverse_temperature=2.0, classes=3), method="temperature")
+    >>> logits = np.log([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]])
+    >>> calibrator.predict_proba(logits).round(3)
+    array([[0.667, 0.167, 0.167],
+           [0.015, 0.015, 0.97 ]])
+    >>> calibrator.predict(logits)
+    array([0, 2])
+    """
+
+    artefact: ClassVar[str] = CLASSES
+    kinds: ClassVar[Mapping[str, Any]] = LOGIT_MAPS
+    read_map: ClassVar[Callable[[object], Any]] = staticmethod(logit_map_from_json)
+    roles: ClassVar[tuple[str, ...]] = ("logits", "label", "client")
+    more: ClassVar[tuple[str, ...]] = ("solver",)
+
+    solver: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.map, LogitMap):
+            raise UsageError(f"map: got a {type(self.map).__name__}, expected a map of logits.")
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return self.map.width
+
+    # --- use -------------------------------------------------------------------------------------------------
+
+    def predict_proba(self, logits: ArrayLike) -> Floats:
+        """The calibrated probabilities of all classes: n x c, each row adds up to one.
+
+        Parameters
+        ----------
+        logits : n x c, of the same classes in the same order as in the calibration: an array, a frame, or a column of
+            lists. A `UserWarning` is given if they look like probabilities.
+
+        Raises `DataError` for another number of classes, and names the first row that holds something else than finite
+        numbers.
+        """
+        rows = read_arrays("predict_proba", {"logits": logits}, ("logits",))
+        found = [self.proba_of(one) for one in rows]
+        warn_of_probabilities(rows)
+        return np.concatenate([np.empty((0, self.classes)), *found])
+
+    def predict(self, logits: ArrayLike) -> Ints:
+        """The most probable class of each row, as its number; of equally probable ones the first."""
+        rows = read_arrays("predict", {"logits": logits}, ("logits",))
+        found = [most_probable(self.map, one.chunk.columns["logits"], self.proba_of(one)) for one in rows]
+        warn_of_probabilities(rows)
+        return np.concatenate([np.empty(0, dtype=np.int64), *found])
+
+    def proba_of(self, rows: Read) -> Floats:
+        """As `predict_proba`, of rows that have been read."""
+        check_width(rows, self.classes)
+        return self.map.predict_proba(rows.chunk.columns["logits"])
+
+
+def most_probable(found: LogitMap, logits: ArrayLike, probabilities: Floats) -> Ints:
+    """The most probable class of each row.
+
+    If the map keeps the order of the classes, that is the class of the largest logit, also where floating point cannot
+    tell the probabilities of two classes apart: no prediction changes by rounding.
+
+    Examples
+    --------
+    >>> from fedassay.summaries.multiclass.maps import Temperature
+    >>> flat = Temperature(inverse_temperature=1e-6, classes=2)
+    >>> z = np.array([[0.0, 1e-12]])
+    >>> flat.predict_proba(z)
+    array([[0.5, 0.5]])
+    >>> most_probable(flat, z, flat.predict_proba(z))
+    array([1])
+    """
+    by = np.asarray(logits) if found.keeps_order else probabilities
+    return np.asarray(by.argmax(axis=1), dtype=np.int64)
+
+
+# --- the calibrator in a file -------------------------------------------------------------------------------
+
+
+def load_calibrator(path: str | os.PathLike[str]) -> Calibrator | ClassCalibrator:
+    """The calibrator in a file that `fedassay calibrate --out` or `save` has written.
+
+    A `Calibrator` if it is one of scores, a `ClassCalibrator` if it is one of logits. Anything else is refused with
+    one sentence (`UsageError`).
+    """
+    return load_artefact(path, calibrator_from_json)
+
+
+def calibrator_from_json(content: object) -> Calibrator | ClassCalibrator:
+    """What `to_json` was called on; anything else is refused."""
+    if isinstance(content, dict) and content.get("artefact") == ClassCalibrator.artefact:
+        return ClassCalibrator.from_json(content)
+    return Calibrator.from_json(content)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+import numpy as np
+
+from fedassay.artefacts.reading import Read
 from fedassay.artefacts.stored import entries, number, truth, words
+from fedassay.data.findings import listed, shown, value_at
+from fedassay.data.schema import CLIENT
 from fedassay.errors import DataError, UsageError
+from fedassay.protocol.arrays import Floats, Ints
+from fedassay.summaries.grouped_histogram import OTHER, group_of
+from fedassay.summaries.scored import EVERYONE, checked_condition
 
 GUARANTEES = ("marginal", "training-conditional", "none")
 _KEYS = ("threshold", "infinite", "reason", "guarantee")
@@ -119,3 +128,121 @@ class Threshold:
             guarantee=Guarantee.from_json(given["guarantee"]),
             reason=given["reason"],
         )
+
+
+# --- which threshold belongs to which row -------------------------------------------------------------------
+
+BY = ("", "class", "group", CLIENT)
+_MOST_LISTED = 5
+
+
+def check_parts(by: str, names: Sequence[str]) -> None:
+    """Refuse thresholds of parts that rows cannot be told apart by.
+
+    Examples
+    --------
+    >>> check_parts("group", ["F", "M", "other"]), check_parts("class", ["0", "1"]), check_parts("", ["all"])
+    (None, None, None)
+    """
+    if by not in BY:
+        raise UsageError(f"by: got {by!r}, expected class, group, client or nothing.")
+    if by == "" and tuple(names) != (EVERYONE,):
+        raise UsageError(
+            f"thresholds: got {len(names)} of them by nothing, expected one called {EVERYONE!r}."
+        )
+    if by == CLIENT and not (names and all(names)):
+        raise UsageError("thresholds: got a client without a name or no client, expected one for each.")
+    if by == "class":
+        checked_condition(by, names)
+    if by == "group":
+        checked_condition(by, [name for name in names if name != OTHER])
+
+
+def limits(by: str, thresholds: Mapping[str, float], rows: Read) -> Floats:
+    """The threshold of each row, or the one for all (no dimension); by class, that of the true class of each row.
+
+    Raises `DataError` for a row of a class, group or client that has none. Groups that were not declared have that of
+    ``other``, if there is one.
+    """
+    if by == "":
+        return np.array(thresholds[EVERYONE])
+    names = _ordered(by, thresholds)
+    return np.array([thresholds[name] for name in names])[_places(by, names, rows)]
+
+
+def rows_of_parts(by: str, thresholds: Mapping[str, Threshold], rows: Read) -> Counter[str]:
+    """How many of these rows have which threshold, by its name."""
+    names = _ordered(by, thresholds)
+    counts = np.bincount(_places(by, names, rows), minlength=len(names))
+    return Counter(dict(zip(names, counts.tolist(), strict=True)))
+
+
+def _ordered(by: str, names: Iterable[str]) -> list[str]:
+    return sorted(names, key=lambda name: by == "group" and name == OTHER)  # other comes last
+
+
+def _places(by: str, names: list[str], rows: Read) -> Ints:
+    """The place in `names` of the part that each row belongs to."""
+    if by == "class":
+        places = rows.chunk.columns["class"]
+    elif by == "group":
+        places = group_of(rows.chunk.columns["group"], tuple(name for name in names if name != OTHER))
+    else:
+        places = _client_places(names, rows)
+    unknown = places >= len(names)
+    if unknown.any():
+        row = int(np.argmax(unknown))
+        got = shown(rows.site) if by == CLIENT and rows.chunk.clients is None else value_at(rows.raw(by), row)
+        raise DataError(
+            f"{rows.table.label}, {by}: got {got}, which has no threshold, expected one of "
+            f"{listed(names, most=_MOST_LISTED)}; leave these rows out."
+        )
+    return places
+
+
+def _client_places(names: list[str], rows: Read) -> Ints:
+    """The place in `names` of each row's client; past the last if it is none of them."""
+    clients = rows.chunk.clients
+    known = {name: place for place, name in enumerate(names)}
+    if clients is not None:
+        found = [known.get(name, len(names)) for name in clients.names.to_pylist()]
+        return np.array(found, dtype=np.int64)[clients.codes]
+    if rows.site is None:
+        raise UsageError("client column: the artefact does not say which one it is; give --client.")
+    return np.full(rows.chunk.length, known.get(rows.site, len(names)), dtype=np.int64)
+
+
+def warnings_of(
+    by: str, thresholds: Mapping[str, Threshold], rows: Mapping[str, int] | None = None
+) -> tuple[str, ...]:
+    """Thresholds that promise nothing, and those with which sets hold everything: a sentence each.
+
+    `rows` says how many rows have each threshold, where that is known; an infinite one that none has does no harm.
+    """
+    unpromising = {name: one for name, one in thresholds.items() if one.guarantee.kind == "none"}
+    infinite = {
+        name: one for name, one in thresholds.items() if one.infinite and (rows is None or rows.get(name, 0))
+    }
+    found = []
+    if unpromising:
+        found.append(f"No coverage is guaranteed{_whom(by, unpromising)}{_why(unpromising)}.")
+    if infinite and by == "class":
+        found.append(
+            f"The threshold is infinite{_whom(by, infinite)}, so that every set holds it{_why(infinite)}."
+        )
+    elif infinite:
+        number = 0 if rows is None else sum(rows.get(name, 0) for name in infinite)
+        many = f" ({number:,} row{'s' * (number != 1)})" if number else ""
+        whom = _whom(by, infinite) + many
+        found.append(f"The threshold is infinite, so that sets hold everything{whom}{_why(infinite)}.")
+    return tuple(found)
+
+
+def _whom(by: str, chosen: Mapping[str, Threshold]) -> str:
+    return f" for {by} {listed(list(chosen), most=_MOST_LISTED)}" if by else ""
+
+
+def _why(chosen: Mapping[str, Threshold]) -> str:
+    """The reason, if all have the same."""
+    reasons = list(dict.fromkeys(one.reason for one in chosen.values() if one.reason is not None))
+    return f": {reasons[0]}" if len(reasons) == 1 else ""

@@ -12,8 +12,7 @@ from fedassay.artefacts import openings
 from fedassay.artefacts.certificate import CERTIFICATE, KEY_OF_THE_STUDY, RESULT, asked_of
 from fedassay.artefacts.certificate_ledger import doubts
 from fedassay.artefacts.certificate_reading import PROMISED, Certificate, parsed_result
-from fedassay.artefacts.hashed import HashedFile, content_of, hashed
-from fedassay.artefacts.stored import LARGEST
+from fedassay.artefacts.stored import LARGEST, HashedFile, content_of, hashed
 from fedassay.crypto.identity import fingerprint, key_to_text
 from fedassay.data.findings import shown
 from fedassay.errors import UsageError

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import itertools
 
-from fedassay.audit.cases import Case
-from fedassay.audit.catalogue_trust import SHARED
-from fedassay.audit.rows import (
+from fedassay.audit.cases import (
     MIXED,
+    Case,
     Columns,
     attack,
     classed,
@@ -20,14 +19,14 @@ from fedassay.audit.rows import (
     repeated,
     without,
 )
-from fedassay.protocol import Neighbours, Protection, Sample, Sum, Unit
-from fedassay.summaries.multiclass.class_histograms import ClassHistograms
+from fedassay.audit.catalogue_trust import SHARED
+from fedassay.protocol.vocabulary import Neighbours, Protection, Sample, Sum, Unit
 from fedassay.summaries.multiclass.class_statistics import ClassStatistics
 from fedassay.summaries.multiclass.client_profiles import ClientProfiles
 from fedassay.summaries.multiclass.clipped_updates import ClippedUpdates
+from fedassay.summaries.multiclass.histograms import ClassHistograms, ProbabilityHistograms
 from fedassay.summaries.multiclass.loss_curves import LossCurves
 from fedassay.summaries.multiclass.map_changes import MapChanges
-from fedassay.summaries.multiclass.probability_histograms import ProbabilityHistograms
 from fedassay.summaries.multiclass.scaling_sums import ScalingSums
 from fedassay.summaries.regression.clipped_round import ClippedRound
 

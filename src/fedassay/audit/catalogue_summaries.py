@@ -6,20 +6,28 @@ from typing import Any
 
 import numpy as np
 
-from fedassay.audit.cases import Case
-from fedassay.audit.rows import MIXED, attack, farthest, grouped, largest, scored, valued, versus, without
-from fedassay.estimation.site_estimate import SMALLEST_CLASS
-from fedassay.protocol import Neighbours, Protection, Sum
+from fedassay.audit.cases import (
+    MIXED,
+    Case,
+    attack,
+    farthest,
+    grouped,
+    largest,
+    scored,
+    valued,
+    versus,
+    without,
+)
+from fedassay.estimation.heterogeneity import SMALLEST_CLASS
+from fedassay.protocol.vocabulary import Neighbours, Protection, Sum
 from fedassay.summaries.coverage_counts import CoverageCounts
+from fedassay.summaries.distribution.path import ScorePath, ValuePath
+from fedassay.summaries.distribution.roots import ValueRoots
+from fedassay.summaries.distribution.tree import ValueTree
 from fedassay.summaries.group_statistics import AllGroupStatistics, GroupStatistics
 from fedassay.summaries.grouped_histogram import GroupedHistogram
-from fedassay.summaries.paired_histograms import PairedHistograms, VersusHistogram
-from fedassay.summaries.paired_moments import PairedMoments, packed
-from fedassay.summaries.score_path import ScorePath
+from fedassay.summaries.paired_models import PairedHistograms, PairedMoments, VersusHistogram, packed
 from fedassay.summaries.site_sums import EligibleSites, SiteSums
-from fedassay.summaries.value_path import ValuePath
-from fedassay.summaries.value_roots import ValueRoots
-from fedassay.summaries.value_tree import ValueTree
 
 REPLACED = Protection(neighbours=Neighbours.REPLACE_ONE)
 ANOTHER, ADDED = "another row", "one row, or none"

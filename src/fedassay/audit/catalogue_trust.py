@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from fedassay.audit.cases import Case, StreamCase
-from fedassay.audit.rows import MIXED, PURE, attack, joined, repeated, scored, valued, without
+from fedassay.audit.cases import (
+    MIXED,
+    PURE,
+    Case,
+    StreamCase,
+    attack,
+    joined,
+    repeated,
+    scored,
+    valued,
+    without,
+)
 from fedassay.privacy.continual_noise import Factorised, Mechanism, Path, Tree
-from fedassay.protocol import Budget, Neighbours, Points, Protection, Select, Sum, Unit
-from fedassay.summaries.quantile_losses import QuantileLosses
+from fedassay.protocol.vocabulary import Budget, Neighbours, Points, Protection, Select, Sum, Unit
+from fedassay.summaries.distribution.path import LARGEST_MULTIPLIER, ValuePath
+from fedassay.summaries.local_quantiles import QuantileLosses
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.summaries.value_path import LARGEST_MULTIPLIER, ValuePath
 from fedassay.trust import DistributedDP, LocalDP, Shuffle, TwoServer
 
 TREE = ScoreHistogram(transform="uniform", height=2, widths=(1, 2))

@@ -21,13 +21,12 @@ from fedassay.audit.bound import clopper_pearson_high, clopper_pearson_low
 from fedassay.audit.findings import CONFIDENCE, Progress
 from fedassay.data.federation import load
 from fedassay.errors import UsageError
-from fedassay.privacy.ledger import MemoryLedger
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import Budget, Protection, Setting, TrustModel
-from fedassay.run import Job, run
+from fedassay.protocol.vocabulary import Budget, Protection, Setting, TrustModel
 from fedassay.runtimes.in_process import Aggregate
-from fedassay.tasks.card import KINDS
-from fedassay.tasks.catalogue import task_of
+from fedassay.tasks.card import KINDS, task_of
 from fedassay.tasks.promise import Promise
 from fedassay.trust import SecureSum, ServerDP
 

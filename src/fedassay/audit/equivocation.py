@@ -19,23 +19,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay import envelope, sealing
-from fedassay.client import Client, Site
 from fedassay.crypto.field61 import PRIME
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
 from fedassay.crypto.keys import KeyPair
 from fedassay.crypto.packed import Packing
-from fedassay.crypto.pads import total
-from fedassay.crypto.prekeys import DAY
-from fedassay.endpoint import Endpoint
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll
+from fedassay.crypto.prekeys import DAY, total
+from fedassay.kernel import envelope
+from fedassay.kernel import envelope as sealing
+from fedassay.kernel.client import Client, Site
+from fedassay.kernel.endpoint import Endpoint
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import COORDINATOR, Batch, Message, Plan, Randomness, Request
-from fedassay.protocol import Exchange as Asked
-from fedassay.tasks.catalogue import DEFAULT
+from fedassay.protocol.vocabulary import COORDINATOR, Batch, Message, Plan, Randomness, Request
+from fedassay.protocol.vocabulary import Exchange as Asked
+from fedassay.tasks.card import DEFAULT
 from fedassay.trust import TRUST_MODELS
-from fedassay.trust.one_shot_messages import NamedSet, Spoken, Terms, read_answer, read_spoken
+from fedassay.trust.one_shot.messages import NamedSet, Spoken, Terms, read_answer, read_spoken
 
 Names = frozenset[str]
 Told = Mapping[str, Names]

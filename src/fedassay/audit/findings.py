@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedassay.audit.attacks import scores
-from fedassay.audit.bound import LowerBound, Scores, lower_bound
+from fedassay.audit.bound import LowerBound, Scores, lower_bound, scores
 from fedassay.audit.cases import Case
 from fedassay.errors import UsageError
 from fedassay.privacy.randomness import SecureRandomness

@@ -20,10 +20,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedassay.audit.equivocation import Exchange, Liar, Names, Opened, is_one_total, liar_among, three_blocks
-from fedassay.protocol import Budget, Plan, Protection, Randomness, Setting, Sum
+from fedassay.protocol.vocabulary import Budget, Plan, Protection, Randomness, Setting, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust import DistributedDP, SecureSum
-from fedassay.trust.one_shot_sizes import Sizes
+from fedassay.trust.one_shot.sizes import Sizes
 
 SITES = 8
 FEW, MANY = 6, 40
@@ -161,7 +161,7 @@ def tried(case: SecrecyCase, *, randomness: Randomness) -> Secrecy:
 @contextmanager
 def _expected_refusals() -> Iterator[None]:
     """Sites warn of each request that they refuse; here these are counted, and hundreds are meant to be refused."""
-    log = logging.getLogger("fedassay.endpoint")
+    log = logging.getLogger("fedassay.kernel.endpoint")
     before = log.level
     log.setLevel(logging.ERROR)
     try:

@@ -27,14 +27,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.client import Client, Site
 from fedassay.crypto.prekeys import DAY
-from fedassay.envelope import MOST_QUERIES, TrustModels
 from fedassay.errors import FederationError, TooFewClients
-from fedassay.helper import Helper
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll
-from fedassay.protocol import (
+from fedassay.kernel.client import Client, Site
+from fedassay.kernel.envelope import MOST_QUERIES, TrustModels
+from fedassay.kernel.helper import Helper
+from fedassay.kernel.run import Errand
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.policy.judgement import AllowAll
+from fedassay.protocol.vocabulary import (
     LARGEST_ROWS_PER_CLIENT,
     NO_NOISE,
     Batch,
@@ -50,15 +51,13 @@ from fedassay.protocol import (
     Setting,
     Vector,
 )
-from fedassay.run import Errand
 from fedassay.runtimes.in_process import Faithful
 from fedassay.runtimes.simulated import SERVERS
 from fedassay.trust import TRUST_MODELS, DistributedDP, TwoServer
 from fedassay.trust.card import TRUST_CARDS
-from fedassay.trust.local_reports import Question, Report
-from fedassay.trust.one_shot_sizes import Sizes
-from fedassay.trust.shuffle_texts import from_text
-from fedassay.trust.unary_encoding import assigned
+from fedassay.trust.local_reports import Question, Report, assigned
+from fedassay.trust.one_shot.sizes import Sizes
+from fedassay.trust.shuffle.messages import from_text
 
 Views = NDArray[Any]
 """What the attacker has seen: runs x messages x numbers. A release ends with how many clients it covers."""

@@ -67,7 +67,7 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
 
     from fedassay.cli.command import forget_options, in_options, misread
     from fedassay.errors import UsageError
-    from fedassay.files import FULL, unwritable
+    from fedassay.protocol.files import FULL, unwritable
 
     words = list(sys.argv[1:] if arguments is None else arguments)
     forget_options()

@@ -9,19 +9,16 @@ from typing import Annotated, Any
 from rich.console import Console
 from rich.markup import escape
 
-from fedassay.agenda import STUDY
-from fedassay.artefacts.apply import COLUMN, apply_calibrator
-from fedassay.artefacts.calibrator import Calibrator
-from fedassay.artefacts.calibrators import calibrator_from_json
-from fedassay.artefacts.class_apply import apply_class_calibrator, new_columns
-from fedassay.artefacts.class_calibrator import ClassCalibrator
+from fedassay.artefacts.apply import COLUMN, apply_calibrator, apply_class_calibrator, new_columns
 from fedassay.artefacts.conformal import ConformalPredictor
 from fedassay.artefacts.conformal_apply import OPTIONS, apply_conformal
 from fedassay.artefacts.conformal_file import KIND
 from fedassay.artefacts.stored import errors_of, read_artefact
+from fedassay.artefacts.stored_calibrator import Calibrator, ClassCalibrator, calibrator_from_json
 from fedassay.cli import options
 from fedassay.cli.command import Argument, Option, takes
 from fedassay.errors import UsageError
+from fedassay.kernel.agenda import STUDY
 from fedassay.tasks.card import KINDS
 
 Columns = Mapping[str, str | None]

@@ -21,12 +21,57 @@ from fedassay.audit.coverage import RUNS, CoverageCase, Covered, coverage_cases,
 from fedassay.audit.findings import CONFIDENCE, SAMPLES, Finding, attacked, each_confidence
 from fedassay.audit.findings import Progress as OnProgress
 from fedassay.audit.secrecy import Secrecy, SecrecyCase, secrecy_cases, tried
-from fedassay.audit.table import Row, coverage_row, privacy_row, secrecy_row
 from fedassay.cli import options, output
 from fedassay.cli.command import Option, command
 from fedassay.errors import UsageError
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.version import VERSION
+
+# --- findings as rows of words ------------------------------------------------------------------------------
+
+Row = dict[str, str]
+
+
+def privacy_row(finding: Finding) -> Row:
+    """One line of the table of claims."""
+    case = finding.case
+    return {
+        "case": case.name,
+        "mechanism": case.mechanism,
+        "trust model": case.trust_model,
+        "claimed": f"{case.budget.epsilon:.3g}",
+        "delta": f"{case.budget.delta:.3g}",
+        "audited": f"{finding.bound.epsilon:.3g}",
+        "moved": f"{finding.moved:.0%}",
+        "violated": "YES" if finding.violated else "no",
+    }
+
+
+def coverage_row(found: Covered) -> Row:
+    """One line of the table of promises."""
+    return {
+        "case": found.case.name,
+        "statement": found.case.promise.statement,
+        "promised": f"{found.case.promise.level:.3g}",
+        "covered": f"{found.share:.3f}",
+        "between": f"{found.low:.3f} to {found.high:.3f}",
+        "violated": "YES" if found.violated else "no",
+    }
+
+
+def secrecy_row(found: Secrecy) -> Row:
+    """One line of the table of what a lying coordinator opens."""
+    verdict = "as it must be" if found.case.broken else "no"
+    return {
+        "case": found.case.name,
+        "claimed": "nothing: weakened" if found.case.broken else found.case.statement,
+        "opened": found.words,
+        "refusals": f"{found.refused:,}",
+        "violated": "YES" if found.violated else verdict,
+    }
+
+
+# --- `fedassay audit` ---------------------------------------------------------------------------------------
 
 FOUND = 5
 """The exit code if a claim is violated: neither a wrong use (2) nor a federation that failed (4)."""

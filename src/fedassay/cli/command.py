@@ -21,7 +21,7 @@ from annotated_types import Interval
 from cyclopts import exceptions
 
 from fedassay.errors import FedassayError, ParameterError, UsageError
-from fedassay.parameters import Parameter, meant, parameters
+from fedassay.protocol.parameters import Parameter, meant, parameters
 
 T = TypeVar("T")
 Given = dict[str, Any]
@@ -308,7 +308,7 @@ def flag_of(parameter: Parameter) -> str:
 
     Examples
     --------
-    >>> from fedassay.protocol import Budget
+    >>> from fedassay.protocol.vocabulary import Budget
     >>> [flag_of(one) for one in parameters(Budget)]
     ['--epsilon', '--delta']
     """

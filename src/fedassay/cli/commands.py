@@ -32,7 +32,7 @@ COMMANDS: dict[str, str | dict[str, str]] = {
     },
     "flower": {
         "": "Run between machines on Flower: app, submit, site.",
-        "site": "flower_site:site",
+        "site": "flower:site",
         "app": "flower:app_command",
         "submit": "flower:submit_command",
     },

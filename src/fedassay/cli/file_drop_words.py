@@ -14,11 +14,11 @@ from rich.table import Table
 
 from fedassay.crypto.identity import fingerprint
 from fedassay.errors import PolicyRefusal
-from fedassay.privacy.disclosure import Disclosure
-from fedassay.protocol import COORDINATOR
+from fedassay.kernel.sites import SiteFile
+from fedassay.privacy.policy.disclosure import Disclosure
+from fedassay.protocol.vocabulary import COORDINATOR
 from fedassay.runtimes.file_drop import Announcement, Asked, Over
 from fedassay.runtimes.file_drop.participant import announcement_fingerprint
-from fedassay.sites import SiteFile
 
 _SHOWN = 12
 """Values of an array that are printed; --json writes all of them."""

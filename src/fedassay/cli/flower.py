@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.console import Console
+from rich.prompt import Prompt
 
-from fedassay.agenda import Agenda
 from fedassay.cli import options, output
 from fedassay.cli.command import Argument, Option, command, takes
 from fedassay.cli.study import Wanted, wanted
-from fedassay.errors import UsageError
-from fedassay.protocol import Setting
-from fedassay.runtimes.flower.app_bundle import write_app
-from fedassay.runtimes.flower.coordinator_file import VARIABLE, write_coordinator
-from fedassay.runtimes.flower.deployment import watched
+from fedassay.crypto.identity import Identity, fingerprint, key_from_text, key_to_text
+from fedassay.data.schema import ROLES, Columns
+from fedassay.data.sources import source_named
+from fedassay.data.sql import Database
+from fedassay.errors import PolicyRefusal, UsageError
+from fedassay.kernel.agenda import Agenda
+from fedassay.kernel.sites import SiteFile
+from fedassay.privacy.randomness import SecureRandomness
+from fedassay.protocol.files import write_atomically
+from fedassay.protocol.vocabulary import COORDINATOR, Setting
+from fedassay.runtimes.flower.coordinator import VARIABLE, write_coordinator
 from fedassay.runtimes.flower.study import Study
-from fedassay.runtimes.flower.submission import Connection
-from fedassay.tasks.catalogue import DEFAULT, TASKS
+from fedassay.runtimes.flower.submission import Connection, to_toml, watched, write_app
+from fedassay.tasks.card import DEFAULT, TASKS
+from fedassay.trust import TRUST_MODELS
 
 
 @command
@@ -89,3 +97,156 @@ def submit_command(
     with delivery.progress() as progress:
         result = watched(folder, asked, reached, progress=progress, warn=output.warning(quiet=delivery.quiet))
     wanted.deliver(result, delivery)
+
+
+# --- `fedassay flower site` ---------------------------------------------------------------------------------
+
+
+@command
+def site(
+    out: Annotated[Path, Option(help="The site's file to write.")] = Path("site.toml"),
+    name: Annotated[str | None, Option(help="This site's name, as in the roster.")] = None,
+    data: Annotated[str | None, Option(help="The data: .parquet, .csv or .npz, or a database URL.")] = None,
+    query: Annotated[str | None, Option(help="With a database URL: the SELECT whose rows are used.")] = None,
+    dataset: Annotated[
+        str | None, Option(help="What the ledger calls these rows. Default: NAME/FILE.")
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        Option(help=f"ROLE=COLUMN, such as score=p; may be repeated. Roles: {', '.join(ROLES)}."),
+    ] = None,
+    trust_model: Annotated[
+        list[str] | None, Option(help="A trust model that this site allows; may be repeated.")
+    ] = None,
+    smallest_cohort: Annotated[int, Option(help="The fewest sites with which this site adds up.")] = 3,
+    epsilon: Annotated[
+        float | None, Option(help="Privacy budget of these rows, in total; none: no noisy queries.")
+    ] = None,
+    delta: Annotated[float, Option(help="The delta of that budget.")] = 0.0,
+    key: Annotated[Path | None, Option(help="This site's private key; made if it is not there.")] = None,
+    state: Annotated[Path | None, Option(help="Private folder for the ledger and the state of runs.")] = None,
+    roster: Annotated[
+        Path | None, Option(help="Names and public keys of all (roster.toml), from the coordinator.")
+    ] = None,
+    superlink: Annotated[str, Option(help="The SuperLink, HOST:PORT, for the printed command.")] = (
+        "SUPERLINK:8000"
+    ),
+) -> None:
+    """Write a site's file: what it holds, what it allows, whom it believes. Asks for what is not given."""
+    if out.exists():
+        raise UsageError(f"{out}: exists already; a site's rules are not overwritten, give another file.")
+    name = name or Prompt.ask("Name of this site, as in the roster")
+    data = data or Prompt.ask("Data file (.parquet, .csv, .npz)")
+    source = source_named(data, query)
+    columns = _columns(column or _asked_columns())
+    allowed = trust_model or [Prompt.ask("Trust model that this site allows", default="secure-sum")]
+    key = key or Path(Prompt.ask("Private key (made if it is not there)", default=f"{name}.key"))
+    roster = roster or Path(Prompt.ask("Roster with everybody's public keys", default="roster.toml"))
+    unknown = sorted(set(allowed) - set(TRUST_MODELS))
+    if unknown:
+        raise UsageError(f"trust model: got {unknown[0]!r}, expected one of {', '.join(TRUST_MODELS)}.")
+    identity = _identity(key)
+    keys = _roster(roster, name, identity)
+    policy: dict[str, Any] = {"trust_models": list(allowed), "smallest_cohort": smallest_cohort}
+    sections: dict[str, dict[str, Any]] = {"columns": columns, "policy": policy}
+    if epsilon is not None:
+        sections["policy.total"] = {"epsilon": epsilon, "delta": delta}
+    sections["roster"] = {who: key_to_text(public) for who, public in keys.items()}
+    head = {
+        "name": name,
+        "dataset": dataset or f"{name}/{source.name}",
+        **_where(source),
+        "key": str(key.absolute()),
+        "state": str((state or out.absolute().parent / f"{name}-state").absolute()),
+    }
+    write_atomically(out, _toml(head, sections))
+    try:
+        SiteFile.read(out).policy.now()  # refuses what `client_app` would refuse
+    except PolicyRefusal as error:
+        raise UsageError(str(error)) from error
+    _next_steps(out, identity, superlink)
+
+
+def _where(source: Path | Database) -> dict[str, str]:
+    if isinstance(source, Database):
+        return {
+            "data": source.url if source.file is None else f"sqlite:///{source.file}",
+            "query": source.query,
+        }
+    return {"data": str(source.absolute())}
+
+
+def _toml(head: dict[str, Any], sections: dict[str, dict[str, Any]]) -> str:
+    lines = ["# This site's own rules. Nothing that a study sends can change or read them."]
+    lines += [f"{entry} = {to_toml(value)}" for entry, value in head.items()]
+    for section, table in sections.items():
+        lines += [
+            "",
+            f"[{section}]",
+            *(f"{to_toml(entry)} = {to_toml(value)}" for entry, value in table.items()),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _asked_columns() -> list[str]:
+    score = Prompt.ask("Column with the model's probabilities")
+    label = Prompt.ask("Column with the true labels")
+    return [f"score={score}", f"label={label}"]
+
+
+def _columns(given: list[str]) -> dict[str, str]:
+    columns = {}
+    for text in given:
+        role, equals, column = text.partition("=")
+        if not (role and equals and column):
+            raise UsageError(f"--column: got {text!r}, expected ROLE=COLUMN, such as score=p.")
+        if role in columns:
+            raise UsageError(f"--column: got {role} twice, expected one column for each role; leave one out.")
+        columns[role] = column
+    return dict(Columns(names=columns).names)  # refuses what cannot be read before anything is written
+
+
+def _identity(key: Path) -> Identity:
+    if key.exists():
+        return Identity.load(key)
+    identity = Identity.draw(SecureRandomness())
+    identity.save(key)
+    return identity
+
+
+def _roster(path: Path, name: str, identity: Identity) -> dict[str, bytes]:
+    """Everybody's public keys; this site's own and the coordinator's must be among them."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8")).get("roster")
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be read ({error.strerror}); the coordinator sends the roster. This site's line in "
+            f'it is {name} = "{key_to_text(identity.public)}".'
+        ) from error
+    except ValueError as error:
+        raise UsageError(f"{path}: is not TOML ({error}); correct the line it names.") from error
+    if not isinstance(content, dict):
+        raise UsageError(f"{path}: expected a section [roster] with names and public keys.")
+    keys = {str(who): key_from_text(text, whose=str(who)) for who, text in content.items()}
+    if keys.get(name) != identity.public:
+        raise UsageError(
+            f"{path}: does not have this site's key; its line must be "
+            f'{name} = "{key_to_text(identity.public)}".'
+        )
+    if COORDINATOR not in keys:
+        raise UsageError(f"{path}: does not have the key of {COORDINATOR}, whom this site is to answer.")
+    return keys
+
+
+def _next_steps(out: Path, identity: Identity, superlink: str) -> None:
+    console = Console()
+    config = f"site={to_toml(str(out.absolute()))}"
+    for text in (
+        f"Written: {out}",
+        f"Fingerprint of this site's key, to be read to the others: {fingerprint(identity.public)}",
+        "Next: check the data with fedassay check, then start the node:",
+        f"  flower-supernode --superlink {superlink} --root-certificates ca.crt "
+        f"--auth-supernode-private-key node.pem --node-config '{config}'",
+        "Whoever may submit runs to that SuperLink can run programs on this machine: see docs/how-to/flower.md.",
+    ):
+        console.print(text, highlight=False, soft_wrap=True, markup=False)

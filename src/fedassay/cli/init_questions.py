@@ -15,7 +15,7 @@ from rich.table import Table
 
 from fedassay.data.schema import ROLES
 from fedassay.errors import UsageError
-from fedassay.study.guess import MODELS, Look, candidates, guess_clients, guess_model
+from fedassay.study.column_roles import MODELS, Look, candidates, guess_clients, guess_model
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.card import TRUST_CARDS
 

@@ -9,9 +9,9 @@ from typing import Annotated
 from fedassay.cli.command import Argument, command
 from fedassay.crypto.identity import Credentials, Identity, fingerprint, key_to_text
 from fedassay.crypto.prekeys import DAY, DAYS_NAMED
-from fedassay.member_store import MemberStore
+from fedassay.kernel.member_store import MemberStore
+from fedassay.kernel.sites import prekeys_of
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.sites import prekeys_of
 
 
 @command

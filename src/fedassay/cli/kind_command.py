@@ -15,8 +15,8 @@ from typing import Annotated, Any
 from fedassay.cli import options, output
 from fedassay.cli.command import Given, Option, OptionsOf, takes
 from fedassay.errors import UsageError
-from fedassay.files import write_atomically
-from fedassay.protocol import Setting
+from fedassay.protocol.files import write_atomically
+from fedassay.protocol.vocabulary import Setting
 from fedassay.tasks.card import KINDS, KindCard
 from fedassay.tasks.command import ARTEFACT_FILE, CommandCard, Input, StateFile
 from fedassay.version import VERSION
@@ -80,12 +80,12 @@ def _run(card: KindCard, said: CommandCard, run: options.Run, inputs: Given, par
     }
     inputs |= {one.name: _state(one, path) for one, path in states.items()}
     if said.entry_point is None:
-        from fedassay.api.kinds import run_task
+        from fedassay.api.terms import run_task
 
         result = run.ask(partial(run_task, card.name), columns=inputs, **parameters)
     else:
         result = run.ask(said.entry_point.load(), in_rounds=said.in_rounds, **inputs, **parameters)
-    from fedassay.cli.artefact import deliver
+    from fedassay.cli.output import deliver
 
     written = [path for one, path in states.items() if _write_state(one, path, result.results)]
     deliver(result, run.delivery, out=out, also=written)

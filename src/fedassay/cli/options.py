@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fedassay.cli import output
 from fedassay.cli.command import Argument, Given, Option, OptionsOf, takes
 from fedassay.errors import ParameterError, PolicyRefusal, UsageError
-from fedassay.parameters import in_words, made, meant
-from fedassay.privacy.disclosure import PROFILES, Disclosure, profile_named
-from fedassay.protocol import Budget, Protection, TrustModel
+from fedassay.privacy.policy.disclosure import PROFILES, Disclosure, profile_named
+from fedassay.protocol.parameters import in_words, made, meant
+from fedassay.protocol.vocabulary import Budget, Protection, TrustModel
 from fedassay.runtimes.card import DEFAULT, simulation_named, simulations
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.card import TRUST_CARDS
@@ -20,9 +20,9 @@ from fedassay.trust.card import TRUST_CARDS
 if TYPE_CHECKING:
     from fedassay.data.partition import Partition
     from fedassay.data.sql import Database
-    from fedassay.privacy.policy_file import PolicyFile
-    from fedassay.result import Result
-    from fedassay.simulation import Simulation
+    from fedassay.privacy.policy.file import PolicyFile
+    from fedassay.protocol.result import Result
+    from fedassay.study.simulation import Simulation
 
     Source = Path | Database
     """Where rows are."""
@@ -169,8 +169,8 @@ def simulation(
     disclosure: Disclosure | None,
 ) -> Simulation:
     """How to simulate."""
-    from fedassay.simulation import Simulation
-    from fedassay.sites import policy_file
+    from fedassay.kernel.sites import policy_file
+    from fedassay.study.simulation import Simulation
 
     if asker is not None and policy is None:
         raise ParameterError(

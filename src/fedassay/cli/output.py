@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fedassay.cli.command import Option
-from fedassay.errors import UsageError
-from fedassay.files import write_atomically
+from fedassay.documents.kind import card_of
+from fedassay.errors import FedassayError, UsageError
+from fedassay.protocol.files import write_atomically
+from fedassay.protocol.result import Result
+from fedassay.tasks.card import KINDS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fedassay.result import Result
-    from fedassay.runtimes.progress import Progress as OnProgress
+    from fedassay.protocol.result import Result
+    from fedassay.runtimes.simulated import Progress as OnProgress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,3 +177,23 @@ def rounds(*, quiet: bool) -> Iterator[OnProgress]:
             )
 
         yield advance
+
+
+# --- deliver a result of any task ---------------------------------------------------------------------------
+
+
+def deliver(result: Result, delivery: Delivery, *, out: Path | None, also: Sequence[Path] = ()) -> None:
+    """Deliver; write the calibrator or predictor if there should be one, or say why there is none."""
+    if out is None:
+        delivery.deliver(result, also=also)
+        return
+    artefact = card_of(result.to_dict()).artefact
+    if artefact is None:
+        known = ", ".join(dict.fromkeys(card.asked_as for card in KINDS.values() if card.artefact))
+        raise UsageError(f"--out: {result.task} writes no artefact, only {known} do; leave it out.")
+    try:
+        artefact.load()(result).save(out)
+    except FedassayError:
+        delivery.deliver(result)  # it has been paid for
+        raise  # says why there is none
+    delivery.deliver(result, also=[*also, out])

@@ -15,15 +15,15 @@ from typing import Annotated, Any
 
 from rich.console import Console
 
-from fedassay.agenda import Agenda
 from fedassay.cli import options, output
 from fedassay.cli.command import Argument, Given, Option, OptionsOf, command, takes
 from fedassay.cli.plan_terminal import render
 from fedassay.errors import FederationError, ParameterError, UsageError
-from fedassay.parameters import parameters as parameters_of
+from fedassay.kernel.agenda import Agenda
 from fedassay.planning import Expectation, Forecast, PlannedStudy, StudyPlan, plan_study
+from fedassay.protocol.parameters import parameters as parameters_of
 from fedassay.study.file import StudyFile
-from fedassay.study.planned import planned_study
+from fedassay.study.parameters import planned_study
 from fedassay.tasks.card import KINDS, KindCard
 
 StudyTarget = Annotated[

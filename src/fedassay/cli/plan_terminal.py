@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedassay.documents.figures import counted
-from fedassay.metrics import CLASS_METRICS, METRICS
+from fedassay.protocol.metrics import CLASS_METRICS, METRICS
 
 _HELD_OUT = "held_out_"
 

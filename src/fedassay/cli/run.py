@@ -17,20 +17,56 @@ from fedassay.api.study import conduct, finished, finished_on, shares_of
 from fedassay.cli import STOPPED, options, output
 from fedassay.cli.command import Argument, Given, Option, OptionsOf, takes
 from fedassay.cli.file_drop_words import say
-from fedassay.cli.run_promising import require_promising
 from fedassay.crypto.identity import Identity
 from fedassay.documents.terminal import render
-from fedassay.errors import ParameterError, UsageError
-from fedassay.parameters import in_words, parameters
-from fedassay.result import Result
-from fedassay.runtimes.card import RUNTIME_CARDS
-from fedassay.runtimes.parameters import ReleaseParameters
-from fedassay.runtimes.study_run import StudyRun
-from fedassay.study.afford import opened_books, require_affordable
+from fedassay.errors import FedassayError, ParameterError, Refused, UsageError
+from fedassay.planning import Sufficiency, predict_tasks
+from fedassay.protocol.parameters import in_words, parameters
+from fedassay.protocol.result import Result
+from fedassay.runtimes.card import RUNTIME_CARDS, ReleaseParameters
+from fedassay.runtimes.released import StudyRun
+from fedassay.study.affordability import opened_books, require_affordable
 from fedassay.study.file import StudyFile
 from fedassay.study.folder import JOURNAL, Signed, Written, folder_of, prepare, write_folder
-from fedassay.study.parameters import described
+from fedassay.study.parameters import described, planned_study
 from fedassay.study.pre_flight import require_writable
+
+# --- before a budget is spent -------------------------------------------------------------------------------
+
+
+def require_promising(file: StudyFile, console: Console) -> None:
+    """Refuse a study under noise of which the planner expects nothing, and say so of single tasks.
+
+    Only where the file says what it expects of the data: nothing is read for it.
+    """
+    if not file.trust.private or file.expected is None:
+        return
+    try:
+        hopeless = _hopeless(file)
+    except FedassayError:
+        return  # what is wrong is said when it is run
+    if len(hopeless) == len(file.tasks):
+        raise Refused(
+            f"{file.path}: by what [expected] says, noise would leave nothing of any task ({', '.join(hopeless)}), "
+            f"and the budget would be spent for nothing; `fedassay plan study {file.path.name}` says what would be "
+            "enough, --anyway runs it."
+        )
+    for name in hopeless:
+        console.print(
+            f"[yellow]Warning:[/] the plan expects too little of {name}; see `fedassay plan study {file.path.name}`.",
+            highlight=False,
+        )
+
+
+def _hopeless(file: StudyFile) -> list[str]:
+    """The tasks that will not reach what most would ask of them."""
+    study = planned_study(file)
+    agenda = file.agenda(shares=shares_of(file), known=file.expected_parameters(study.expectation.classes))
+    plans = predict_tasks(agenda, study, shares={item.name: item.share for item in agenda.items})
+    return [name for name, plan in plans.items() if plan.verdict is Sufficiency.NOT_ENOUGH]
+
+
+# --- `fedassay run` -----------------------------------------------------------------------------------------
 
 _OPTIONS = {name: card.options for name, card in RUNTIME_CARDS.items() if card.options is not None}
 """Options of this command that only some runtimes have."""
@@ -89,7 +125,7 @@ def run(
         signed = Signed(identity=identity, ledger_head=opened_books(file).head, training=file.training)
         written = write_folder(folder, result, study_text=file.text, signed=signed)
         if mlflow is not None:
-            from fedassay.integrations.mlflow import log_study  # an extra, imported only if asked for
+            from fedassay.study.mlflow import log_study  # an extra, imported only if asked for
 
             log_study(folder, tracking_uri=mlflow)
         _deliver(result, written, json=json, console=console)

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedassay.cli import output
-from fedassay.cli.artefact import deliver
 from fedassay.cli.command import Given, Option, OptionsOf, takes
+from fedassay.cli.output import deliver
 from fedassay.errors import ParameterError
-from fedassay.result import Result
-from fedassay.tasks.card import KINDS
-from fedassay.tasks.catalogue import PARAMETERS
+from fedassay.protocol.result import Result
+from fedassay.tasks.card import KINDS, PARAMETERS
 from fedassay.tasks.command import ARTEFACT_FILE
 from fedassay.tasks.shared_parameters import HOLDOUT
 

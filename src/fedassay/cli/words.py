@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fedassay.cli.command import Argument, command
 from fedassay.errors import UsageError
-from fedassay.glossary import GLOSSARY, words_in
+from fedassay.protocol.glossary import GLOSSARY, words_in
 
 
 @command

@@ -20,7 +20,7 @@ number to add. That would break the rule where the path is left; the *correction
 keys and are applied by the party with t = 1 only, restore it, and make V_0 − V_1 come out as 1 to the right of
 the path, and 0 to the left.
 
-Security: the theorem there, for a pseudorandom generator G; ours and its assumptions are in `fedassay.crypto.prg`
+Security: the theorem there, for a pseudorandom generator G; ours is in `fedassay.crypto.dcf_levels`
 (λ = 128). It uses seeds of all 128 bits: control bits come from bits that the numbers leave free. Numbers are the
 61 lower bits of words, which puts a key of n bits at a statistical distance of at most (2n + 3)·2^-61 < 2^-54 from the
 ideal (`from_bits`), however much is computed.
@@ -37,11 +37,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedassay.crypto.dcf_keys import Keys, check_bits
-from fedassay.crypto.dcf_path import Path
-from fedassay.crypto.dcf_tree import Points, Route, Walker
+from fedassay.crypto.dcf_levels import Path, Points, Route, Walker
 from fedassay.crypto.field61 import Elements, add, sums
 from fedassay.errors import UsageError
-from fedassay.protocol import Randomness
+from fedassay.protocol.vocabulary import Randomness
 
 LARGEST_WHOLE = 24
 

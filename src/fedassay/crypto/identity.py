@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from fedassay.crypto.keys import KEY_BYTES, Secret, context
 from fedassay.errors import UsageError
-from fedassay.files import unwritable
-from fedassay.protocol import COORDINATOR, SECOND_SERVER, Randomness
+from fedassay.protocol.files import unwritable
+from fedassay.protocol.vocabulary import COORDINATOR, SECOND_SERVER, Randomness
 
 
 @dataclass(frozen=True, kw_only=True)

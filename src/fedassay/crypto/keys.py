@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fedassay.errors import ProtocolError
-from fedassay.protocol import Randomness
+from fedassay.protocol.vocabulary import Randomness
 
 KEY_BYTES = 32
 """The length of an X25519 key, private or public, and of a sealing key."""

@@ -37,7 +37,7 @@ honest. But a and c serve for *one* check only: z + a and z' + a, for two seeds,
 d + δ, and then reads the other's second one, learns 2δ times the other's share of a, hence z, hence the value. D.
 Boneh, E. Boyle, H. Corrigan-Gibbs, N. Gilboa, Y. Ishai, Lightweight Techniques for Private Heavy Hitters (IEEE S&P
 2021, Section 4), from which the sketch is taken, prevent it by an authenticated second payload at every level, for
-larger keys. Short of that, do not open P and S: `fedassay.trust.two_server_check` does not.
+larger keys. Short of that, do not open P and S: `fedassay.trust.two_server.check` does not.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedassay.crypto.dcf import in_blocks, whole_domain, whole_numbers
 from fedassay.crypto.dcf_keys import Keys
-from fedassay.crypto.dcf_tree import Points
+from fedassay.crypto.dcf_levels import Generator, Points, Purpose, room
 from fedassay.crypto.field61 import (
     Elements,
     add,
@@ -63,7 +63,6 @@ from fedassay.crypto.field61 import (
     weighted_sums,
 )
 from fedassay.crypto.keys import Secret, context, derive
-from fedassay.crypto.prg import Generator, Purpose, room
 from fedassay.errors import UsageError
 
 SEED_BYTES = 32

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.data.names import RowNames
-from fedassay.data.rows import DerivedRows, PooledRows, batch_length, count_rows, kept
 from fedassay.data.schema import CLIENT
+from fedassay.data.tables import DerivedRows, PooledRows, batch_length, count_rows, kept
 from fedassay.errors import UsageError
-from fedassay.protocol import Batch, Randomness, Rows
+from fedassay.protocol.vocabulary import Batch, Randomness, Rows
 
 Mask = NDArray[np.bool_]
 Whole = NDArray[np.int64]

@@ -13,16 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from fedassay.data.check_classes import ClassesLook
-from fedassay.data.check_features import FeaturesLook
-from fedassay.data.check_numbers import NumbersLook
+from fedassay.data.column_checks import ClassesLook, FeaturesLook, NumbersLook
 from fedassay.data.federation import sites_of
 from fedassay.data.findings import Finding, Severity, error, listed, note, warning
 from fedassay.data.gaps import left_out
 from fedassay.data.logits import Width
-from fedassay.data.profile import BINS, LabelProfile, ScoreProfile
-from fedassay.data.roster import Counts, Roster
-from fedassay.data.scan import Chunk, Scan
+from fedassay.data.names import Counts, Roster
+from fedassay.data.scan import BINS, Chunk, LabelProfile, Scan, ScoreProfile
 from fedassay.data.schema import Columns
 from fedassay.data.sources import Source, not_read, open_source
 from fedassay.data.stores import Site

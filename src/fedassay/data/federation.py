@@ -13,16 +13,15 @@ from numpy.typing import NDArray
 from fedassay.data.findings import Finding, listed, raise_first
 from fedassay.data.gaps import left_out
 from fedassay.data.logits import Width
-from fedassay.data.names import RowNames
+from fedassay.data.names import Roster, RowNames
 from fedassay.data.partition import DealtRows, Partition
-from fedassay.data.roster import Roster
-from fedassay.data.rows import PooledRows
 from fedassay.data.scan import Scan
 from fedassay.data.schema import ROLES, Columns
 from fedassay.data.sources import Folder, Source, not_read, open_source
 from fedassay.data.stores import Gathered, MemoryStore, RowStore, Site, Store, StreamStore
+from fedassay.data.tables import PooledRows
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import Rows
+from fedassay.protocol.vocabulary import Rows
 
 MEMORY_LIMIT = 2**30
 

@@ -17,8 +17,7 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 from numpy.typing import NDArray
 
-from fedassay.data.frames import to_arrow
-from fedassay.data.tables import Table, Unreadable, batch_rows, reading
+from fedassay.data.tables import Table, Unreadable, batch_rows, reading, to_arrow
 from fedassay.errors import DataError
 
 _READ_AHEAD, _LEAST_READ_AHEAD = 2**20, 2**16

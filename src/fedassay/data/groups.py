@@ -18,7 +18,7 @@ from fedassay.data.schema import Columns
 from fedassay.data.sources import Folder, open_source
 from fedassay.data.tables import NoRows, Table, reading
 from fedassay.errors import DataError
-from fedassay.summaries.group_names import LONGEST_NAME, MOST_GROUPS, OTHER
+from fedassay.summaries.grouped_histogram import LONGEST_NAME, MOST_GROUPS, OTHER
 
 
 def reread(data: Any) -> Any:

@@ -15,9 +15,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedassay.data.findings import Finding, Severity, error, value_at, warning
-from fedassay.data.lists import MISSING, Bad, BadRows, Matrix, first_length, lengths_of, matrix_of
+from fedassay.data.lists import (
+    FEWEST_CLASSES,
+    MISSING,
+    ONE_LOGIT,
+    Bad,
+    BadRows,
+    Matrix,
+    first_length,
+    lengths_of,
+    matrix_of,
+)
 from fedassay.data.lists import Width as Width
-from fedassay.data.numbered import FEWEST_CLASSES, ONE_LOGIT
 from fedassay.data.numbers import is_list, plain, to_numbers
 
 SUM_TOLERANCE = 1e-3

@@ -14,11 +14,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedassay.data.names import SortedNames
-from fedassay.data.rows import StreamedRows, batch_length, kept
 from fedassay.data.schema import CLASS, CLIENT
+from fedassay.data.tables import StreamedRows, batch_length, kept
 from fedassay.errors import DataError, UsageError
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
-from fedassay.protocol import Batch, Rows
+from fedassay.protocol.vocabulary import Batch, Rows
 
 MOST_CLIENTS = 1_000_000
 LABELS = (CLASS, "label")

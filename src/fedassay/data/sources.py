@@ -11,10 +11,9 @@ from typing import Any
 
 from fedassay.data.files import OPENERS
 from fedassay.data.findings import Finding, listed, warning
-from fedassay.data.frames import frame_table
 from fedassay.data.gaps import CompleteRows
 from fedassay.data.sql import Database, is_url
-from fedassay.data.tables import NoRows, Table, reading
+from fedassay.data.tables import NoRows, Table, frame_table, reading
 from fedassay.errors import DataError, UsageError
 
 _KNOWN = ", ".join(OPENERS)

@@ -35,10 +35,10 @@ from numpy.typing import NDArray
 from fedassay.data.bounds import numbered
 from fedassay.data.federation import Federation
 from fedassay.data.names import RowNames
-from fedassay.data.rows import DerivedRows, PooledRows, batch_length, kept
 from fedassay.data.schema import CLIENT
+from fedassay.data.tables import DerivedRows, PooledRows, batch_length, kept
 from fedassay.errors import UsageError
-from fedassay.protocol import Batch, Part, Rows, Unit
+from fedassay.protocol.vocabulary import Batch, Part, Rows, Unit
 from fedassay.tasks.shared_parameters import HOLDOUT
 
 _BLOCK = 16

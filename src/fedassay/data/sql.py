@@ -22,8 +22,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from fedassay.data.frames import to_arrow
-from fedassay.data.tables import Table
+from fedassay.data.tables import Table, to_arrow
 from fedassay.errors import DataError, FedassayError, UsageError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from fedassay.documents.blocks import (
     table,
 )
 from fedassay.documents.palette import BLUE, INK, MUTED
-from fedassay.metrics import METRICS, compared
+from fedassay.protocol.metrics import METRICS, compared
 
 MOST = 5
 """Metrics that a table of groups or sites has room for."""

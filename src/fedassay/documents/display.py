@@ -16,7 +16,7 @@ from fedassay.documents import plots
 from fedassay.documents.blocks import CurveBlock, Document, Results
 from fedassay.documents.report import TaskSection, is_study, sections, sub_document
 from fedassay.errors import UsageError
-from fedassay.result import Result
+from fedassay.protocol.result import Result
 
 ResultSource = Result | Mapping[str, Any] | str | os.PathLike[str]
 

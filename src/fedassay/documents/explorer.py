@@ -14,7 +14,7 @@ from typing import Any
 
 from fedassay.documents import figures, markup
 from fedassay.documents.blocks import Cell, Results, table
-from fedassay.metrics import METRICS, of_part
+from fedassay.protocol.metrics import METRICS, of_part
 
 ENDS = ("value", "lower", "upper")
 PER = 1000

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from fedassay.cards import Catalogue
 from fedassay.documents.blocks import Document, DocumentBlock, KeyNumber, Results
-from fedassay.metrics import METRICS, MetricRecord
+from fedassay.protocol.cards import Catalogue
+from fedassay.protocol.metrics import METRICS, MetricRecord
 
 KINDS: Catalogue[Any] = Catalogue("fedassay.kinds", ("fedassay.tasks.*.card",), what="task")
 """The cards of kinds by name. Their class, `tasks.card.KindCard`, is declared above documents and not imported."""

@@ -16,7 +16,7 @@ from importlib import resources
 from fedassay.documents import budget, explorer, markup, report
 from fedassay.documents.blocks import Document, DocumentBlock, ExplorerBlock
 from fedassay.documents.palette import DARK, LIGHT
-from fedassay.glossary import words_in
+from fedassay.protocol.glossary import words_in
 
 PageSection = tuple[str, str, str]
 """The anchor of a section, its heading, and what is below it."""

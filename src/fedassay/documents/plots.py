@@ -16,7 +16,7 @@ import altair as alt
 
 from fedassay.documents.palette import BAND, BAND_OPACITY, BLUE, LIGHT, MUTED, THEME
 from fedassay.errors import UsageError
-from fedassay.files import replacement
+from fedassay.protocol.files import replacement
 
 Chart = TypeVar("Chart", bound=alt.TopLevelMixin)
 

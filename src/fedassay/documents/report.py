@@ -10,7 +10,7 @@ from fedassay.documents import figures
 from fedassay.documents.blocks import Document, DocumentBlock, KeyNumber, Results, VerdictBlock, reasons
 from fedassay.documents.kind import KINDS, KindDocument, NextStep, card_of
 from fedassay.errors import UsageError
-from fedassay.result import STUDY
+from fedassay.protocol.result import STUDY
 
 NEXT_STEPS = "What to do next"
 _HALVES = ("first-fit", "second-fit")

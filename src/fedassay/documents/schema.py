@@ -12,9 +12,9 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from fedassay.documents.kind import KINDS
-from fedassay.metrics import CLASS_METRICS, METRICS, MetricRecord, compared, of_part
-from fedassay.result import STUDY
-from fedassay.result_parts import ResultPart, StudyParameters, StudyResults
+from fedassay.protocol.metrics import CLASS_METRICS, METRICS, MetricRecord, compared, of_part
+from fedassay.protocol.result import STUDY
+from fedassay.protocol.result_parts import ResultPart, StudyParameters, StudyResults
 
 SCHEMA_FILE = Path(__file__).parent / "result.schema.json"
 

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedassay.estimation.evidence import Evidence, Floats
+from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.intervals import Estimate, bounded, combined, quotient, within
 from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator
 from fedassay.estimation.shares import ROWS, Ratio, Weights
-from fedassay.metrics import of_part
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.metrics import of_part
 
 
 class Share(NamedTuple):

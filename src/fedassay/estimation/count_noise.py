@@ -14,11 +14,9 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedassay.estimation.least_squares import LeastSquares
-
-Floats = NDArray[np.float64]
+from fedassay.protocol.arrays import Floats
 
 
 class LeafCovariance(Protocol):

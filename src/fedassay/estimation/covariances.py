@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import irfft, rfft
 
-Floats = NDArray[np.float64]
+from fedassay.protocol.arrays import Floats
 
 _LARGEST_SQUARE = 1 << 11
 """Beyond this size the trace of `RootCovariance` is taken to grow in proportion."""

@@ -7,18 +7,192 @@ leaves, so every point is exact up to sampling and noise. How each band is made 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
-from fedassay.estimation.bands import RateBand, rate_band
-from fedassay.estimation.buckets import Buckets
+from fedassay.estimation.calibration_error import Buckets
 from fedassay.estimation.confusion import Confusion, net_benefit
-from fedassay.estimation.evidence import ENOUGH, Evidence, Floats
-from fedassay.estimation.intervals import share_interval
+from fedassay.estimation.count_noise import LevelReports
+from fedassay.estimation.evidence import ENOUGH, Evidence
+from fedassay.estimation.intervals import share_interval, z_value
 from fedassay.estimation.metric import LEVEL, Undefined
 from fedassay.estimation.ratios import prevalence
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import Noise
+
+# --- simultaneous bands for the two score distributions -----------------------------------------------------
+
+NOISE_SHARE = 0.1
+"""The part of the allowed error that the noise may use."""
+
+_SMALL_SCALE = 0.5
+"""Below this scale, discrete Laplace noise has heavier tails than a continuous one of the same variance."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RateBand:
+    """The share of a class at or above each edge, non-increasing, and a half-width for all edges at once."""
+
+    rates: Floats
+    half_width: float
+
+    @property
+    def lower(self) -> Floats:
+        """The lower ends."""
+        return np.maximum(self.rates - self.half_width, 0.0)
+
+    @property
+    def upper(self) -> Floats:
+        """The upper ends."""
+        return np.minimum(self.rates + self.half_width, 1.0)
+
+
+def rate_band(evidence: Evidence, label: int, *, error: float) -> RateBand:
+    """The band of the class with this label (1 or 0); true at all edges at once but for `error`.
+
+    Under noise the rates are the isotonic regression of the estimates, which moves no point further from a
+    monotone truth than the worst point was before, so that one half-width serves all.
+    """
+    below = evidence.positives_below if label else evidence.negatives_below
+    total = float(below[-1])
+    rates = 1 - below / total
+    if evidence.exact:
+        return RateBand(rates=rates, half_width=dkw_half_width(total, error))
+    law = evidence.count_noise
+    if isinstance(law, LevelReports):
+        variances = law.rate_variances(label, rates)
+        half_width = report_half_width(evidence.noise, float(variances.max()), len(below) - 2, error) / total
+    else:
+        noise = law.positives if label else law.negatives
+        fewest = max(1.0, total - z_value(1 - error) * math.sqrt(noise.total))
+        joint = noise.total - noise.joint
+        # The noise of (rows above the edge)/(all rows): the first minus the rate times the second, over the
+        # total.
+        variance = float((noise.above - 2 * rates * joint + rates**2 * noise.total).max())
+        of_noise = half_width_of(
+            evidence.noise,
+            variance,
+            points=len(below) - 2,
+            error=NOISE_SHARE * error,
+            reach=evidence.fit.reach,
+        )
+        half_width = dkw_half_width(fewest, (1 - NOISE_SHARE) * error) + of_noise / total
+    monotone = np.asarray(isotonic_regression(rates, increasing=False).x)
+    return RateBand(rates=np.clip(monotone, 0.0, 1.0), half_width=half_width)
+
+
+def dkw_half_width(rows: float, error: float) -> float:
+    """sqrt(log(2/error)/(2 rows)): no empirical distribution strays further (Massart 1990).
+
+    Examples
+    --------
+    >>> round(dkw_half_width(100, 0.05), 4)
+    0.1358
+    """
+    return math.sqrt(math.log(2 / error) / (2 * rows))
+
+
+def half_width_of(noise: Noise, variance: float, *, points: int, error: float, reach: float = 1.0) -> float:
+    """`noise_half_width` for the law of a draw.
+
+    `variance` is that of the whole sum, however many draws (`Noise.copies`) the noise of a node amounts to: the
+    cumulants of independent draws add up. `reach` is the largest weight of a draw in the sum: the bounds are for
+    weights up to 1, and sums scale.
+    """
+    if reach != 1.0:
+        return reach * half_width_of(noise, variance / reach**2, points=points, error=error)
+    if noise.law == "discrete-gaussian":
+        # Its generating function is below that of a normal with σ² (Canonne, Kamath, Steinke 2020), of which
+        # the variance falls short if σ is small.
+        excess = noise.copies * noise.scale * noise.scale / noise.variance
+        return noise_half_width(variance * max(1.0, excess), 0.0, points=points, error=error)
+    if noise.law == "skellam":
+        # cosh t - 1 <= (t²/2)/(1 - t²/12), coefficient by coefficient.
+        return noise_half_width(variance, 1 / math.sqrt(12), points=points, error=error)
+    if noise.law == "discrete-laplace" and noise.scale < _SMALL_SCALE:
+        return sharp_half_width(variance, noise.scale, points=points, error=error)
+    return noise_half_width(variance, noise.scale, points=points, error=error)
+
+
+def noise_half_width(variance: float, scale: float, *, points: int, error: float) -> float:
+    """A bound on the largest of `points` noisy sums, each with at most this variance.
+
+    A sum Σ a_i X_i of independent Laplace variables of scale b, |a_i| <= 1, has a cumulant generating
+    function of at most (v/2) t²/(1 - b²t²), v its variance; the same holds for discrete Laplace variables of
+    scale at least ½. Hence P(|sum| > u) <= 2 exp((v/2) t²/(1 - b²t²) - u t) for each t < 1/b, and with t
+    chosen best
+
+        u = min_t (log(2·points/error) + (v/2) t²/(1 - b²t²))/t.
+
+    `scale` 0 is the Gaussian case, u = sqrt(2 v log(2·points/error)).
+
+    Examples
+    --------
+    >>> round(noise_half_width(1.0, 0.0, points=1, error=0.05), 3)
+    2.716
+    >>> round(noise_half_width(150.0, 3.0, points=1023, error=0.05), 1)
+    76.5
+    """
+    x = math.log(2 * points / error)
+    if scale == 0:
+        return math.sqrt(2 * variance * x)
+    t = np.linspace(0, (1 - 1e-9) / scale, 4001)[1:-1]
+    return float(((x + variance / 2 * t**2 / (1 - (scale * t) ** 2)) / t).min())
+
+
+def sharp_half_width(variance: float, scale: float, *, points: int, error: float) -> float:
+    """The same with the exact generating function of discrete Laplace draws, for scales that are small.
+
+    One draw has the cumulant generating function K(t) = -log(1 - v(cosh t - 1)), v its variance, whose
+    cumulants are all positive: K(at) <= a² K(t) for |a| <= 1, so that of the sum is at most (variance/v)·K(t).
+
+    Examples
+    --------
+    >>> sharp_half_width(150.0, 3.0, points=1023, error=0.05) < 76.5
+    True
+    """
+    x = math.log(2 * points / error)
+    one = 0.5 / math.sinh(0.5 / scale) ** 2  # 2a/(1-a)² with a = exp(-1/b)
+    t = np.linspace(0, (1 - 1e-9) / scale, 4001)[1:-1]
+    return float(((x - variance / one * np.log1p(-one * (np.cosh(t) - 1))) / t).min())
+
+
+def bernstein_half_width(variance: float, largest: float, *, points: int, error: float) -> float:
+    """A bound on the largest of `points` sums whose generating functions are at most (v/2) t²/(1 - ct/3).
+
+    Bernstein's: P(|sum| > u) <= 2 exp(-u²/(2(v + cu/3))), solved for u; c is `largest`.
+
+    Examples
+    --------
+    >>> round(bernstein_half_width(1.0, 0.0, points=1, error=0.05), 3)
+    2.716
+    """
+    x = math.log(2 * points / error)
+    shift = largest * x / 3
+    return shift + math.sqrt(shift**2 + 2 * variance * x)
+
+
+def report_half_width(noise: Noise, variance: float, points: int, error: float) -> float:
+    """The same for bits of clients that report on one level each; sampling is in the variance already.
+
+    A client on level k adds Σ_j w_j (bit_j - q)/(½ - q)/f_k to a sum. With x_j = t w_j/(f_k (½ - q)) its generating
+    function is Π_j (1 - q + q e^{x_j}) times the mean of R(x_j) over the cells j that the client may be in, R(x) =
+    ½(1 + e^x)/(1 - q + q e^x): bits that know nothing, and what the row's own bit adds to them. By log R <= R - 1,
+    its logarithm without the linear part is at most Σ_j (K(x_j) + π_j r(x_j)), π_j the probability of cell j, K(x)
+    = log(1 - q + q e^x) - qx, r(x) = R(x) - 1 - (½ - q)x; and K + π r <= (q(1-q)/2 + π(½-q)²) x²/(1 - |x|/3) for all
+    |x| < 3 and π in [0, 1]. So Bernstein's inequality holds with v = Σ_k (M V |w_k|² + 2 Σ n w²)/f_k and c =
+    1/((½ - q) min f_k), because no weight of these sums exceeds 1.
+    """
+    half_minus_q = math.tanh(1 / (2 * noise.scale)) / 2  # ½ - 1/(e^ε + 1)
+    largest = 1 / (half_minus_q * min(noise.reporting))
+    return bernstein_half_width(variance, largest, points=points, error=error)
+
+
+# --- curves with simultaneous bands -------------------------------------------------------------------------
 
 POINTS = 200
 """A curve has at most this many points."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from fedassay.errors import UsageError
@@ -21,9 +20,8 @@ from fedassay.estimation.intervals import Estimate
 from fedassay.estimation.least_squares import LeastSquares, bit_variances, reporting_clients
 from fedassay.estimation.metric import Undefined
 from fedassay.estimation.tree import Tree
-from fedassay.protocol import NO_NOISE, Noise
-
-Floats = NDArray[np.float64]
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import NO_NOISE, Noise
 
 ENOUGH = 4.0
 """A count is evidence if it is at least this many of its noise standard deviations."""

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import digamma
 
-from fedassay.estimation.evidence import ENOUGH, Evidence, Floats, dot
+from fedassay.estimation.evidence import ENOUGH, Evidence, dot
 from fedassay.estimation.intervals import Estimate, bounded
 from fedassay.estimation.metric import LEVEL, Metric, estimator
+from fedassay.protocol.arrays import Floats
 
 
 @estimator

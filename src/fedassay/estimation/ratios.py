@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedassay.estimation.evidence import Evidence, Floats
+from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.intervals import Estimate, bounded, positive, unbounded
 from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator
+from fedassay.protocol.arrays import Floats
 
 EPSILON = float(np.finfo(np.float64).eps)
 """Where scikit-learn's log loss clips probabilities."""

@@ -12,10 +12,11 @@ import math
 import numpy as np
 from scipy.special import expit, logit
 
-from fedassay.estimation.evidence import ENOUGH, Evidence, Floats, dot
+from fedassay.estimation.evidence import ENOUGH, Evidence, dot
 from fedassay.estimation.intervals import unbounded
 from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator
 from fedassay.estimation.ratios import EPSILON
+from fedassay.protocol.arrays import Floats
 
 _STEPS = 60
 _TOLERANCE = 1e-6

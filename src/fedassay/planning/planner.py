@@ -3,23 +3,62 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from fedassay.agenda import Agenda, Item
+import numpy as np
+
+from fedassay.crypto.keys import KeyPair
 from fedassay.errors import FedassayError, UsageError
+from fedassay.kernel import envelope
+from fedassay.kernel.agenda import Agenda, Item
+from fedassay.kernel.envelope import Addressee, sealed
+from fedassay.kernel.run import rehearse
 from fedassay.planning.plan import StudyPlan, TaskPlan
 from fedassay.planning.search import Inverse, inverse_of
 from fedassay.planning.shares import RatioCurve, Uses, best_shares, cheapest_change, equal_shares
-from fedassay.planning.traffic import bytes_of
 from fedassay.planning.trust_table import TrustRow, trust_table
-from fedassay.protocol import Task
-from fedassay.run import rehearse
+from fedassay.privacy.randomness import SimulatedRandomness
+from fedassay.protocol.vocabulary import Plan, Request, Task
 from fedassay.tasks.card import KINDS
 from fedassay.tasks.expectation import PlannedStudy
 from fedassay.tasks.forecast import Details, Forecast
+
+# --- bytes that a client sends and gets for one question that is answered -----------------------------------
+
+_ID = bytes(16)
+_TASK = "calibrate"
+
+
+def bytes_of(plans: Sequence[Plan], study: PlannedStudy) -> int:
+    """The length of a request with these plans, and of its sealed reply.
+
+    Secure sums add their keys and corrections, which are not counted here.
+    """
+    source = SimulatedRandomness(0)
+    own = KeyPair.draw(source)
+    request = Request(
+        exchange=_ID,
+        plans=tuple(plans),
+        cohort=study.expectation.clients,
+        leg=0,
+        recipient="client",
+        message={},
+    )
+    asked = envelope.pack_request(
+        study=_TASK, trust=study.trust, tasks=(_TASK,) * len(plans), request=request, reply_key=own.public
+    )
+    vectors = {"vectors": [np.zeros(plan.measured.length, dtype=np.int64) for plan in plans]}
+    reply = envelope.pack_reply(sender="client", exchange=_ID, leg=0, message=vectors)
+    answered = sealed(
+        reply, Addressee(own.public, asked), sender="client", credentials=None, randomness=source
+    )
+    return len(asked) + len(answered)
+
+
+# --- planner ------------------------------------------------------------------------------------------------
 
 Targets = Mapping[str, Mapping[str, float]]
 """By task, what is small enough by metric."""
@@ -50,8 +89,8 @@ def plan_study(
 
     Examples
     --------
-    >>> from fedassay.agenda import Agenda, Item
-    >>> from fedassay.protocol import Budget
+    >>> from fedassay.kernel.agenda import Agenda, Item
+    >>> from fedassay.protocol.vocabulary import Budget
     >>> from fedassay.tasks.expectation import Expectation
     >>> from fedassay.trust import ServerDP
     >>> agenda = Agenda(items=tuple(Item(name=n, task=n, parameters={}, share=0.5) for n in ("evaluate", "calibrate")))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedassay.protocol import Part
+from fedassay.protocol.vocabulary import Part
 
 SMALLEST_SHARE = 1 / 64
 """No task gets less: with hardly any budget predictions are not worth much."""

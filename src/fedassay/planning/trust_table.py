@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedassay.errors import FedassayError
-from fedassay.protocol import Budget, Protection, Sum, TrustModel, Unit
-from fedassay.run import rehearse
+from fedassay.kernel.run import rehearse
+from fedassay.protocol.vocabulary import Budget, Protection, Sum, TrustModel, Unit
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.expectation import PlannedStudy

@@ -24,10 +24,14 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import attr
 import numpy as np
+from dp_accounting import DpEvent
 
 from fedassay.errors import UnsupportedQuery, UsageError
-from fedassay.privacy import renyi, samplers, sampling, shares
+from fedassay.privacy import amplification as sampling
+from fedassay.privacy import noise_shares as shares
+from fedassay.privacy import renyi, samplers
 from fedassay.privacy.laws import (
     CHOICE,
     GAUSSIAN,
@@ -41,7 +45,7 @@ from fedassay.privacy.laws import (
     noise_of,
 )
 from fedassay.privacy.renyi import Reals, root
-from fedassay.protocol import NO_NOISE, Budget, Noise, Sensitivity
+from fedassay.protocol.vocabulary import NO_NOISE, Budget, Noise, Sensitivity
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -247,8 +251,6 @@ def event(
     from dp_accounting import NonPrivateDpEvent, ZCDpEvent  # late: this import takes half a second
     from dp_accounting.dp_event import DiscreteLaplaceDpEvent
 
-    from fedassay.privacy.events import ShuffledDpEvent, SkellamDpEvent
-
     if shuffled is not None:
         local = event(noise, sensitivity)
         return ShuffledDpEvent(local=local, epsilon=shuffled.epsilon, delta=shuffled.delta)
@@ -386,3 +388,41 @@ def _pld_epsilon(counts: Counter[Any], delta: float) -> float:
         accountant.compose(SelfComposedDpEvent(one, n))
     # A little less delta, for rounding in its Fourier transforms (1e-16, far below 1e-3·delta).
     return float(accountant.get_epsilon(0.999 * delta))
+
+
+# --- releases that dp-accounting has no event for -----------------------------------------------------------
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class SkellamDpEvent(DpEvent):  # type: ignore[misc]
+    """Skellam noise, independent in each coordinate, on a vector of whole numbers.
+
+    Attributes
+    ----------
+    variance : μ of the noise in each coordinate, the difference of two Poisson draws of mean μ/2.
+    l1, l2_squared : how far one unit can move the vector, in L1 and in squared L2.
+
+    Examples
+    --------
+    >>> SkellamDpEvent(variance=100.0, l1=3, l2_squared=3)
+    SkellamDpEvent(variance=100.0, l1=3, l2_squared=3)
+    """
+
+    variance: float
+    l1: int
+    l2_squared: int
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class ShuffledDpEvent(DpEvent):  # type: ignore[misc]
+    """Messages of many clients in random order, each private by itself.
+
+    Attributes
+    ----------
+    local : what one message is to whoever knows who sent it.
+    epsilon, delta : what all messages are, shuffled, to whoever does not.
+    """
+
+    local: DpEvent
+    epsilon: float
+    delta: float

@@ -14,7 +14,14 @@ import numpy as np
 from fedassay.errors import UsageError
 from fedassay.privacy import accounting
 from fedassay.privacy.continual_noise import LONGEST_FACTORISED, MECHANISMS, Mechanism, candidates
-from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, Budget, Message, Noise, Randomness, Sensitivity
+from fedassay.protocol.vocabulary import (
+    LARGEST_ROWS_PER_CLIENT,
+    Budget,
+    Message,
+    Noise,
+    Randomness,
+    Sensitivity,
+)
 
 _VERSION = 1
 

@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
 from fedassay.privacy import accounting
-from fedassay.protocol import Budget, Message, Noise, Protection, Sensitivity, Unit
-from fedassay.summaries.value_grid import power_of_two
-from fedassay.summaries.value_path import LARGEST_MULTIPLIER, ValuePath
-from fedassay.summaries.value_roots import ValueRoots, column_norms
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import Budget, Message, Noise, Protection, Sensitivity, Unit
+from fedassay.summaries.distribution.grid import power_of_two
+from fedassay.summaries.distribution.path import LARGEST_MULTIPLIER, ValuePath
+from fedassay.summaries.distribution.roots import ValueRoots, column_norms
 
 LONGEST = 1 << 20
 LONGEST_FACTORISED = 1 << 14
@@ -36,7 +37,6 @@ LONGEST_FACTORISED = 1 << 14
 
 _WIDEST_FAN_OUT = 64
 
-Floats = NDArray[np.float64]
 Draw = Callable[[int], list[int]]
 
 

@@ -19,8 +19,9 @@ from fractions import Fraction
 import numpy as np
 
 from fedassay.errors import UsageError
-from fedassay.privacy import samplers, shares
-from fedassay.protocol import NO_NOISE, Noise, Randomness, Vector
+from fedassay.privacy import noise_shares as shares
+from fedassay.privacy import samplers
+from fedassay.protocol.vocabulary import NO_NOISE, Noise, Randomness, Vector
 
 LAPLACE = "discrete-laplace"
 GAUSSIAN = "discrete-gaussian"

@@ -24,9 +24,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.privacy.coins import CHUNK, Flags, below, fair, fill, rational
-from fedassay.privacy.samplers import discrete_laplace
-from fedassay.protocol import Randomness, Vector
+from fedassay.privacy.samplers import CHUNK, Flags, below, discrete_laplace, fair, fill, rational
+from fedassay.protocol.vocabulary import Randomness, Vector
 
 Reals = NDArray[np.float64]
 

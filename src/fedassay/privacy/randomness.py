@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
-from fedassay.protocol import Randomness
+from fedassay.protocol.vocabulary import Randomness
 
 _BULK = 4096
 """From this many bytes on, a cipher stream is faster than the operating system's generator."""

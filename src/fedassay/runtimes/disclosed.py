@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedassay.errors import UsageError
-from fedassay.journal import Journal
-from fedassay.privacy.disclosure import Disclosure, profile_named
-from fedassay.protocol import Part, Plan, Query, Released, TrustModel
-from fedassay.run import Errand, Runtime
+from fedassay.kernel.journal import Journal
+from fedassay.kernel.run import Errand, Runtime
+from fedassay.privacy.policy.disclosure import Disclosure, profile_named
+from fedassay.protocol.vocabulary import Part, Plan, Query, Released, TrustModel
 
 _KIND = "disclosure"
 

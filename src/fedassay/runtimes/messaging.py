@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedassay import envelope, sealing
 from fedassay.crypto.keys import KeyPair
 from fedassay.crypto.prekeys import DAY, Prekey
-from fedassay.envelope import Refusal, Reply
 from fedassay.errors import ProtocolError
-from fedassay.protocol import Credentials, Message, Party, Released, Request, Round
-from fedassay.run import DAYS_OPEN, Errand
+from fedassay.kernel import envelope
+from fedassay.kernel import envelope as sealing
+from fedassay.kernel.envelope import Refusal, Reply
+from fedassay.kernel.run import DAYS_OPEN, Errand
+from fedassay.protocol.vocabulary import Credentials, Message, Party, Released, Request, Round
 
 
 @dataclass(kw_only=True)

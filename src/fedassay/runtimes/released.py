@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
-from fedassay.agenda import Agenda, Run
-from fedassay.journal import Journal
-from fedassay.privacy.disclosure import Disclosure
-from fedassay.privacy.ledger import Charge
-from fedassay.protocol import Setting
-from fedassay.result import Result, describe_cohort, describe_privacy
+from fedassay.kernel.agenda import Agenda, Run
+from fedassay.kernel.journal import Journal
+from fedassay.privacy.ledger.charges import Charge, Ledger
+from fedassay.privacy.policy.disclosure import Disclosure
+from fedassay.protocol.result import Result, describe_cohort, describe_privacy
+from fedassay.protocol.vocabulary import Budget, Protection, Setting, TrustModel
 from fedassay.runtimes import disclosed
 from fedassay.runtimes.messaging import MessagingRuntime
-from fedassay.tasks.catalogue import rows_of
+from fedassay.runtimes.simulated import Progress
+from fedassay.tasks.card import rows_of
 
 
 def released(
@@ -61,3 +64,40 @@ def released(
         },
         warnings=disclosed.warnings(profile),
     )
+
+
+# --- a study between sites ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRun:
+    """One call of `fedassay run` for a study between sites: it begins the study, or goes on with it.
+
+    Parameters
+    ----------
+    name, agenda, trust, budget, protection : what is asked, under which name and terms.
+    ledger, dataset : where the coordinator records what is spent, if its ledger is on this machine.
+    require_affordable : call it with the number of sites before anything is announced; it may refuse.
+    options : those of the card that were given, as an object of its `options`.
+    again : the command that goes on with the study.
+    say, warn : tell the person at the terminal.
+    progress : makes a progress bar.
+    """
+
+    name: str
+    agenda: Agenda
+    trust: TrustModel
+    budget: Budget | None
+    protection: Protection
+    ledger: Ledger
+    dataset: str
+    require_affordable: Callable[[int], None]
+    options: Any
+    again: str
+    say: Callable[[str], None]
+    warn: Callable[[str], None]
+    progress: Callable[[], AbstractContextManager[Progress]]
+
+    def setting(self, clients: int) -> Setting:
+        """The setting of the whole study; 0 clients where nobody knows yet how many there are."""
+        return Setting(trust=self.trust, protection=self.protection, budget=self.budget, clients=clients)

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from fedassay.client import Client, Site
 from fedassay.data.federation import Federation
-from fedassay.data.holdings import Holdings
-from fedassay.envelope import Refusal
-from fedassay.helper import Helper
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll, Policy
+from fedassay.data.stores import Holdings
+from fedassay.kernel.client import Client, Site
+from fedassay.kernel.envelope import Refusal
+from fedassay.kernel.helper import Helper
+from fedassay.kernel.run import Runtime
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.ledger.database import MemoryRecords
+from fedassay.privacy.policy.judgement import AllowAll, Policy
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
-from fedassay.privacy.records import MemoryRecords
-from fedassay.protocol import Rows
-from fedassay.run import Runtime
+from fedassay.protocol.vocabulary import Rows
 from fedassay.runtimes.messaging import Traffic
-from fedassay.runtimes.progress import Progress, silent
+
+# --- how far a run has come ---------------------------------------------------------------------------------
+
+Progress = Callable[[int, int, int], None]
+"""Called with the leg, the clients done and the clients in all."""
+
+
+def silent(leg: int, done: int, total: int) -> None:
+    """No progress."""
+
+
+# --- what a runtime that simulates clients is given ---------------------------------------------------------
 
 SERVERS = ("first-server", "second-server")
 """The helpers of a simulation, for trust models that have two servers."""

@@ -6,9 +6,9 @@ Reading order: `file` (what a study file says), `sections` and `asked` (its part
 
 from __future__ import annotations
 
-from fedassay.study.asked import StudyTask
 from fedassay.study.file import StudyFile
 from fedassay.study.sections import DataSection
+from fedassay.study.tasks import StudyTask
 
 __all__ = [
     "DataSection",

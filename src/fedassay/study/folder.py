@@ -15,17 +15,16 @@ from typing import Any
 
 from fedassay.artefacts.certificate import CERTIFICATE, RESULT, certify
 from fedassay.artefacts.certificate_reading import Certificate
-from fedassay.artefacts.hashed import content_of, hashed
-from fedassay.artefacts.stored import LARGEST
+from fedassay.artefacts.stored import LARGEST, content_of, hashed
 from fedassay.crypto.identity import Identity, key_to_text
 from fedassay.documents.blocks import Document
 from fedassay.documents.model_card import model_card
 from fedassay.documents.page import page
 from fedassay.errors import DataError, UsageError
-from fedassay.files import Lock, unwritable, write_atomically
-from fedassay.journal import lock_of
-from fedassay.protocol import Budget
-from fedassay.result import Result
+from fedassay.kernel.journal import lock_of
+from fedassay.protocol.files import Lock, unwritable, write_atomically
+from fedassay.protocol.result import Result
+from fedassay.protocol.vocabulary import Budget
 from fedassay.study.file import StudyFile
 from fedassay.tasks.card import KINDS
 

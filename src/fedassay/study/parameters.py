@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fedassay.planning import Expectation, PlannedStudy
 from fedassay.study.file import StudyFile
 
 
@@ -39,3 +41,17 @@ def _public_path(path: str) -> str:
         scheme, _, rest = path.partition("://")
         return f"{scheme}://{rest.rpartition('@')[2]}"
     return Path(path).name
+
+
+# --- a study file as the planner sees it --------------------------------------------------------------------
+
+
+def planned_study(file: StudyFile, expected: Mapping[str, Any] | None = None) -> PlannedStudy:
+    """The terms of a study and what it expects of the data; `expected` goes before what the file says."""
+    return PlannedStudy(
+        expectation=Expectation.of({**(file.expected or {}), **(expected or {})}),
+        trust=file.trust,
+        budget=file.budget,
+        protection=file.protection,
+        holdout=file.holdout,
+    )

@@ -16,17 +16,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.agenda import Agenda
 from fedassay.documents import markup
 from fedassay.documents.page import page
 from fedassay.documents.terminal import render
 from fedassay.errors import FedassayError, UnsupportedQuery, UsageError
-from fedassay.protocol import Budget, Protection, TrustModel
-from fedassay.result import Result
-from fedassay.simulation import Simulation, simulate
+from fedassay.kernel.agenda import Agenda
+from fedassay.protocol.result import Result
+from fedassay.protocol.vocabulary import Budget, Protection, TrustModel
 from fedassay.study.file import StudyFile
 from fedassay.study.folder import FILES, Signed, write_folder
 from fedassay.study.parameters import described
+from fedassay.study.simulation import Simulation, simulate
 from fedassay.tasks.card import KINDS
 from fedassay.trust.plain import Plain
 

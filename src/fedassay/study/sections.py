@@ -11,8 +11,8 @@ from fedassay.data.gaps import Missing
 from fedassay.data.partition import Partition
 from fedassay.data.schema import Columns
 from fedassay.errors import ParameterError, UsageError
-from fedassay.parameters import INTERNAL, Checked, Fraction, Interval, meant
-from fedassay.protocol import Budget, Neighbours, Protection, TrustModel, Unit
+from fedassay.protocol.parameters import INTERNAL, Checked, Fraction, Interval, meant
+from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, TrustModel, Unit
 from fedassay.tasks.shared_parameters import HOLDOUT
 from fedassay.trust import TRUST_MODELS
 

@@ -6,33 +6,28 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from fedassay.protocol import Summary
+from fedassay.protocol.vocabulary import Summary
 from fedassay.summaries.coverage_counts import CoverageCounts, MeanWidth, SiteCoverage
+from fedassay.summaries.distribution.path import ScorePath, ValuePath
+from fedassay.summaries.distribution.roots import ValueRoots
+from fedassay.summaries.distribution.tree import ValueTree
 from fedassay.summaries.group_statistics import AllGroupStatistics, GroupStatistics
 from fedassay.summaries.grouped_histogram import GroupedHistogram
-from fedassay.summaries.local_quantile import LocalQuantile
-from fedassay.summaries.multiclass.class_histograms import ClassHistograms
+from fedassay.summaries.local_quantiles import LocalQuantile, QuantileLosses, QuantileVotes
 from fedassay.summaries.multiclass.class_statistics import ClassStatistics
 from fedassay.summaries.multiclass.client_profiles import ClientProfiles
 from fedassay.summaries.multiclass.clipped_updates import ClippedUpdates
+from fedassay.summaries.multiclass.histograms import ClassHistograms, ProbabilityHistograms
 from fedassay.summaries.multiclass.loss_curves import LossCurves
 from fedassay.summaries.multiclass.map_changes import MapChanges
-from fedassay.summaries.multiclass.probability_histograms import ProbabilityHistograms
 from fedassay.summaries.multiclass.scaling_sums import ScalingSums
-from fedassay.summaries.paired_histograms import PairedHistograms, VersusHistogram
-from fedassay.summaries.paired_moments import PairedMoments
-from fedassay.summaries.quantile_losses import QuantileLosses
-from fedassay.summaries.quantile_votes import QuantileVotes
+from fedassay.summaries.paired_models import PairedHistograms, PairedMoments, VersusHistogram
 from fedassay.summaries.regression.clipped_round import ClippedRound
 from fedassay.summaries.regression.moments import RegressionMoments
 from fedassay.summaries.regression.newton_sums import NewtonSums
 from fedassay.summaries.regression.rounds import ClientSpread, RegressionRound
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.summaries.score_path import ScorePath
 from fedassay.summaries.site_sums import EligibleSites, SiteSums
-from fedassay.summaries.value_path import ValuePath
-from fedassay.summaries.value_roots import ValueRoots
-from fedassay.summaries.value_tree import ValueTree
 
 _SUMMARIES: tuple[type[Summary[Any]], ...] = (
     ScoreHistogram,

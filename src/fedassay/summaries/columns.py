@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedassay.errors import DataError
-from fedassay.protocol import Batch
+from fedassay.protocol.vocabulary import Batch
 
 
 def column(batch: Batch, role: str) -> NDArray[Any]:

@@ -8,16 +8,23 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
-from fedassay.protocol import UNBOUNDED, Batch, Memory, Protection, Rows, Sensitivity, Total, Vector
+from fedassay.protocol.arrays import Ints
+from fedassay.protocol.vocabulary import (
+    UNBOUNDED,
+    Batch,
+    Memory,
+    Protection,
+    Rows,
+    Sensitivity,
+    Total,
+    Vector,
+)
 from fedassay.summaries.columns import column
 from fedassay.summaries.fixed_point import SUMS
 from fedassay.summaries.quantities import QUANTITIES, sets_of, widths
 from fedassay.summaries.scored import MOST_CLASSES, Thresholded, condition_columns, whole
-
-Ints = NDArray[np.int64]
 
 _PART = 4
 """A rest is written as a whole multiple of 2^-32."""

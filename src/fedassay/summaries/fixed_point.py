@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedassay.protocol import Total, Vector
-
-Floats = NDArray[np.float64]
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import Total, Vector
 
 LIMB = 32
 

@@ -13,7 +13,134 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
-from fedassay.summaries.locate import TRANSFORMS, Cells, locate_unmoved, unmoved_edges
+
+# --- which bin a score falls into ---------------------------------------------------------------------------
+
+TRANSFORMS = ("uniform", "logit", "mixed")
+
+
+def unmoved_edges(transform: str, height: int, reach: float) -> NDArray[np.float64]:
+    """The 2^height - 1 interior edges of a grid without thresholds, strictly increasing.
+
+    Examples
+    --------
+    >>> unmoved_edges("uniform", 2, 24)
+    array([0.25, 0.5 , 0.75])
+    >>> unmoved_edges("mixed", 2, 24).round(6)
+    array([6.00000e-06, 5.00000e-01, 9.99994e-01])
+    """
+    if transform == "uniform":
+        return _uniform_edges(height)
+    upper = _upper_logit_edges(transform, height, reach)
+    if transform == "logit":
+        return np.concatenate([(1 - upper)[::-1], [0.5], upper])
+    return np.sort(np.concatenate([_uniform_edges(height - 1), 1 - upper, upper]))
+
+
+def locate_unmoved(
+    scores: NDArray[np.float64], transform: str, height: int, reach: float
+) -> NDArray[np.int64]:
+    """The leaf of each score in a grid without thresholds: the number of interior edges that it reaches.
+
+    Examples
+    --------
+    >>> locate_unmoved(np.array([0.0, 1e-6, 0.5, 1.0]), "mixed", 2, 24)
+    array([0, 0, 2, 3])
+    """
+    if transform == "uniform":
+        return _uniform_rank(scores, height)
+    if transform == "logit":
+        return _table(transform, height, reach).rank(scores)
+    return _uniform_rank(scores, height - 1) + _table(transform, height, reach).rank(scores)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cells:
+    """2^height uniform cells over [0, 1]: which edges lie before each, and which hold more than one."""
+
+    height: int
+    before: NDArray[np.int64]
+    crowded: NDArray[np.bool_]
+    edges: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, edges: NDArray[np.float64], *, height: int) -> Cells:
+        """The cells for these interior edges."""
+        starts = np.arange((1 << height) + 1) / (1 << height)  # the last cell is the score 1 alone
+        before = np.searchsorted(edges, starts, side="right")
+        inside = np.append(np.searchsorted(edges, starts[1:], side="left"), before[-1]) - before
+        return cls(height=height, before=before, crowded=inside > 1, edges=np.append(edges, np.inf))
+
+    def locate(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+        """The leaf of each score, and the places of those for which it may be wrong: the crowded cells."""
+        cell = (scores * (1 << self.height)).astype(np.int64)
+        leaf = self.before.take(cell)
+        leaf += scores >= self.edges.take(leaf)
+        return leaf, np.flatnonzero(self.crowded.take(cell))
+
+
+def _uniform_edges(height: int) -> NDArray[np.float64]:
+    return np.arange(1, 1 << height) / (1 << height)
+
+
+def _uniform_rank(scores: NDArray[np.float64], height: int) -> NDArray[np.int64]:
+    # s·2^h is exact, so truncation is the floor of the real product; 1.0 belongs to the last leaf.
+    return np.minimum((scores * (1 << height)).astype(np.int64), (1 << height) - 1)
+
+
+def _upper_logit_edges(transform: str, height: int, reach: float) -> NDArray[np.float64]:
+    """The edges above 0.5. Half of a mixed grid sits at half steps, so that 0.5 is not an edge twice."""
+    if transform == "logit":
+        steps = np.arange(1, 1 << (height - 1)) * (2 * reach / (1 << height))
+    else:
+        steps = (np.arange(1 << (height - 2)) + 0.5) * (2 * reach / (1 << (height - 1)))
+    return np.asarray(1 / (1 + np.exp(-steps)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _LogitTable:
+    """Ranks among edges that are symmetric around 0.5, by the leading bits of the score.
+
+    `edge_bits` are the bits of the edges below 0.5, closed by a sentinel; `below[c]` is the number of edges
+    in cells before c; `top` is the rank of 1.0.
+    """
+
+    edge_bits: NDArray[np.int64]
+    below: NDArray[np.int64]
+    shift: int
+    top: int
+
+    def rank(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The number of edges that each score reaches."""
+        mirrored = 1 - scores
+        upper = scores >= 0.5
+        bits = np.minimum(scores, mirrored).view(np.int64)
+        # s reaches the upper edge 1 - l exactly if 1 - s <= l: count the edges strictly below 1 - s, those at
+        # most the double before it. The floor puts all scores below the first edge, -0.0 too, into cell 0.
+        first = (int(self.edge_bits[0]) >> self.shift) << self.shift
+        bits = np.maximum(bits - upper, first - 1)
+        rank = self.below[(bits >> self.shift) - (first >> self.shift) + 1]
+        rank += bits >= self.edge_bits[rank]
+        return np.asarray(np.where(upper, self.top - rank, rank), dtype=np.int64)
+
+
+@lru_cache(maxsize=16)
+def _table(transform: str, height: int, reach: float) -> _LogitTable:
+    upper = _upper_logit_edges(transform, height, reach)
+    bits = np.sort(1 - upper).view(np.int64)
+    shift = 51
+    while np.any(np.diff(bits >> shift) == 0):
+        shift -= 1
+    cells = (bits >> shift) - (bits[0] >> shift) + 1  # cell 0 is everything before the first edge's cell
+    half = int(np.array([0.5]).view(np.int64)[0])
+    last = (half >> shift) - int(bits[0] >> shift) + 1
+    below = np.searchsorted(cells, np.arange(last + 1), side="left")
+    top = 2 * len(upper) + (1 if transform == "logit" else 0)
+    sentinel = np.iinfo(np.int64).max
+    return _LogitTable(edge_bits=np.append(bits, sentinel), below=below, shift=shift, top=top)
+
+
+# --- the public grid of score bins that every client counts on ----------------------------------------------
 
 LOWEST, HIGHEST = 2, 18
 """The heights a grid can have."""

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
-from fedassay.protocol import (
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import (
     LARGEST_ROWS_PER_CLIENT,
     TOTAL_BITS,
     Memory,
@@ -31,8 +32,6 @@ MOST_GROUPS = 1000
 
 _BLOCK = 1 << 17
 """Rows per pass: temporary arrays stay small, and sums of them are exact in floats."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

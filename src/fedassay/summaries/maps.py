@@ -12,16 +12,37 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from fedassay.errors import UsageError
-from fedassay.summaries.kinds import one_of
+from fedassay.protocol.arrays import Floats
 
-Floats = NDArray[np.float64]
+# --- an object of one of several kinds ----------------------------------------------------------------------
+
+M = TypeVar("M")
+
+
+def one_of(kinds: Mapping[str, type[M]], content: object) -> M:
+    """The map of one of these kinds that a JSON object describes."""
+    if not isinstance(content, Mapping) or content.get("kind") not in tuple(kinds):
+        raise UsageError(f"map: expected an object whose kind is one of {', '.join(kinds)}.")
+    fields = {name: value for name, value in content.items() if name != "kind"}
+    kind = kinds[content["kind"]]
+    try:
+        return kind(**fields)
+    except TypeError:
+        expected = ", ".join(kind.__dataclass_fields__)  # type: ignore[attr-defined]
+        raise UsageError(
+            f"map of kind {content['kind']}: got {', '.join(map(str, fields)) or 'nothing'}, expected {expected}."
+        ) from None
+
+
+# --- what a calibrator does to a score ----------------------------------------------------------------------
+
 
 EPSILON = float(np.finfo(np.float64).eps)
 """Logarithms of scores are taken no closer to 0 and 1 than this, as in scikit-learn's log loss."""

@@ -26,17 +26,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fedassay.errors import DataError, ParameterError, UsageError
-from fedassay.protocol import Batch
-from fedassay.summaries import softmax_scores
-from fedassay.summaries.binary_scores import CLASSES, binary, binary_sets
+from fedassay.protocol.arrays import Bools, Floats
+from fedassay.protocol.vocabulary import Batch
+from fedassay.summaries import class_scores as softmax_scores
+from fedassay.summaries.class_scores import CLASSES, binary, binary_sets
 from fedassay.summaries.columns import column
 from fedassay.summaries.maps import map_from_numbers
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Compute = Callable[[Batch, tuple[float, ...]], Floats]
 
 LARGEST_PENALTY = 1000.0

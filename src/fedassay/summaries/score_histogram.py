@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.least_squares import least_squares
 from fedassay.estimation.tree import Tree
-from fedassay.protocol import (
+from fedassay.protocol.vocabulary import (
     LARGEST_ROWS_PER_CLIENT,
     Memory,
     Noise,
@@ -47,7 +47,7 @@ class LabelledHistogram:
 
         Examples
         --------
-        >>> from fedassay.protocol import NO_NOISE
+        >>> from fedassay.protocol.vocabulary import NO_NOISE
         >>> summary = ScoreHistogram(transform="uniform", height=2)
         >>> evidence = summary.read(np.array([0, 1, 2, 3, 4, 0, 1, 0])).evidence(NO_NOISE)
         >>> evidence.positive_rows, evidence.negative_rows
@@ -187,3 +187,32 @@ def _count(grid: Grid, scores: NDArray[np.float64], labels: NDArray[np.integer])
     code <<= 1
     code += checked_labels(labels)
     return np.bincount(code, minlength=2 * grid.leaves)
+
+
+# --- summaries that are made of score histograms carry the fields of one ------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class LikeHistogram:
+    """The fields of a `ScoreHistogram`, under their own names: only plain values travel."""
+
+    transform: str
+    height: int
+    thresholds: tuple[float, ...] = ()
+    widths: tuple[int, ...] = (1,)
+    multipliers: tuple[int, ...] = ()
+    reach: float = LARGEST_REACH
+
+    def __post_init__(self) -> None:
+        for name in ("thresholds", "widths", "multipliers"):
+            object.__setattr__(self, name, getattr(self.histogram, name))
+
+    @classmethod
+    def like(cls, histogram: ScoreHistogram, **others: Any) -> Self:
+        """With the fields of this histogram, and its own."""
+        return cls(**{field.name: getattr(histogram, field.name) for field in fields(histogram)}, **others)
+
+    @property
+    def histogram(self) -> ScoreHistogram:
+        """The histogram that these fields describe."""
+        return ScoreHistogram(**{field.name: getattr(self, field.name) for field in fields(ScoreHistogram)})

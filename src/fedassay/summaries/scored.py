@@ -8,17 +8,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import Batch, Rows, Summary
+from fedassay.protocol.arrays import Bools, Floats, Ints
+from fedassay.protocol.vocabulary import Batch, Rows, Summary
 from fedassay.summaries.columns import column
-from fedassay.summaries.group_names import OTHER, checked_groups, group_of
+from fedassay.summaries.grouped_histogram import OTHER, checked_groups, group_of
 from fedassay.summaries.quantities import QUANTITIES, checked_quantity, scores_of
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 S = TypeVar("S")
 
 CONDITIONS = ("", "class", "group")

@@ -14,10 +14,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fedassay.errors import UsageError
-from fedassay.estimation.heterogeneity import LARGEST_TAU2, WeightedSums
-from fedassay.estimation.site_estimate import SiteEstimate, site_estimate
-from fedassay.metrics import compared
-from fedassay.protocol import NO_NOISE, Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
+from fedassay.estimation.heterogeneity import LARGEST_TAU2, SiteEstimate, WeightedSums, site_estimate
+from fedassay.protocol.metrics import compared
+from fedassay.protocol.vocabulary import (
+    NO_NOISE,
+    Memory,
+    Protection,
+    Rows,
+    Sensitivity,
+    Summary,
+    Total,
+    Vector,
+)
 from fedassay.summaries.fixed_point import SUMS
 from fedassay.summaries.grid import LARGEST_REACH
 from fedassay.summaries.score_histogram import ScoreHistogram

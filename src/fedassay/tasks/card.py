@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fedassay.cards import Catalogue, Named
+from fedassay.protocol.cards import Catalogue, Loaded, Named
+from fedassay.protocol.parameters import made, values_of
+from fedassay.protocol.vocabulary import Task
 
 if TYPE_CHECKING:
     from fedassay.documents.kind import KindDocument
     from fedassay.tasks.command import CommandCard
     from fedassay.tasks.promise import Promise
     from fedassay.tasks.study_rules import StudyRules
-
 
 NO_RULES: Named[Any] = Named("fedassay.tasks.study_rules:StudyRules")
 
@@ -115,3 +116,51 @@ KINDS: Catalogue[KindCard] = Catalogue(
     what="task",
 )
 """Every kind of task that is installed."""
+
+
+# --- every task that can be asked for by name ---------------------------------------------------------------
+
+DEFAULT = "evaluate"
+"""The task that is run where none is named."""
+
+TASKS: Mapping[str, type[Any]] = Loaded(lambda: {name: card.task for name, card in KINDS.items()})
+"""Name to task. A task is a frozen dataclass whose fields are plain values; all of them have defaults."""
+
+PARAMETERS: Mapping[str, type[Any]] = Loaded(lambda: {name: card.declared for name, card in KINDS.items()})
+"""Name to the class that declares the parameters of a task: for faces, which do not run it."""
+
+
+def task_of(name: str, given: Mapping[str, Any]) -> Task[dict[str, Any]]:
+    """A task from its name and parameters as JSON has them (lists become tuples).
+
+    Examples
+    --------
+    >>> task_of("evaluate", {"thresholds": [0.2]}).thresholds
+    (0.2,)
+    >>> task_of("calibrate", {"thresholds": [0.2]})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    fedassay.errors.ParameterError: thresholds: unknown parameter of calibrate; expected method, bins, ...
+    """
+    task: Task[dict[str, Any]] = made(KINDS.named(name).task.load(), given, of=name)
+    return task
+
+
+def with_defaults(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """All parameters of a task as JSON values: those that are given, what follows from them, and defaults."""
+    values = values_of(task_of(name, given))
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+
+
+def rows_of(kind: str, results: Mapping[str, Any]) -> float | None:
+    """Number of rows that results are about; of a study that of the first task, in the order of reports, that tells.
+
+    Examples
+    --------
+    >>> rows_of("evaluate", {"histogram": {"rows": 400.0}}), rows_of("conformal", {"rows": None})
+    (400.0, None)
+    """
+    if "tasks" in results:
+        tasks = sorted(results["tasks"].values(), key=lambda entry: KINDS[entry["task"]].order)
+        known = (rows_of(entry["task"], entry["results"]) for entry in tasks)
+        return next((rows for rows in known if rows is not None), None)
+    return KINDS[kind].study_rules.rows(results)

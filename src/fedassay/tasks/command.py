@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fedassay.cards import Named
+from fedassay.protocol.cards import Named
 
 LAST = 1_000
 """Place in the list of commands after all others."""

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from fedassay.errors import UsageError
-from fedassay.protocol import Budget, Part, Plan, Protection, Query, Setting, TrustModel, Unit
+from fedassay.protocol.vocabulary import Budget, Part, Plan, Protection, Query, Setting, TrustModel, Unit
 from fedassay.summaries.multiclass.probabilities import checked_classes
 from fedassay.tasks.shared_parameters import HOLDOUT
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from fedassay.parameters import Checked, Fraction, Interval
+from fedassay.protocol.parameters import Checked, Fraction, Interval
 
 Transform = Literal["auto", "uniform", "logit", "mixed"]
 

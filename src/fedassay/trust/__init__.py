@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from fedassay.cards import Loaded, names_of
-from fedassay.protocol import TrustModel
+from fedassay.protocol.cards import Loaded, names_of
+from fedassay.protocol.vocabulary import TrustModel
 from fedassay.trust.card import TRUST_CARDS
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fedassay.trust.plain import Plain
     from fedassay.trust.secure_sum import SecureSum
     from fedassay.trust.server_dp import ServerDP
-    from fedassay.trust.shuffle import Shuffle
-    from fedassay.trust.two_server import TwoServer
+    from fedassay.trust.shuffle.model import Shuffle
+    from fedassay.trust.two_server.model import TwoServer
 
 __getattr__ = names_of(
     __name__,
@@ -30,8 +30,8 @@ __getattr__ = names_of(
         "DistributedDP": "distributed_dp",
         "LocalDP": "local_dp",
         "ServerDP": "server_dp",
-        "TwoServer": "two_server",
-        "Shuffle": "shuffle",
+        "TwoServer": "two_server.model",
+        "Shuffle": "shuffle.model",
     },
 )
 

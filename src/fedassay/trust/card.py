@@ -3,10 +3,111 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fedassay.cards import Catalogue, Named
-from fedassay.protocol import TrustModel
+from fedassay.errors import UnsupportedQuery
+from fedassay.protocol.cards import Catalogue, Named
+from fedassay.protocol.parameters import Checked, Interval
+from fedassay.protocol.vocabulary import Neighbours, Points, Protection, Query, TrustModel, Unit
+
+# --- parameters of trust models -----------------------------------------------------------------------------
+
+Encoding = Literal["auto", "unary", "noise"]
+"""``auto``: unary where clients have one row (``rows_per_client=1``) and the summary has partitions, else noise."""
+
+Share = Annotated[float, Interval(ge=0, lt=1)]
+
+SMALLEST_COHORT = 3
+"""With two clients, each would read the other's vector off the total."""
+
+
+SMALLEST_SHUFFLE = 2
+"""One message cannot be hidden among none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CohortParameters(Checked):
+    """Parameters of trust models in which clients hide each other."""
+
+    dropout: Share = 0.2
+    """Share of the clients (of a secure sum: and of the members) that may fall silent."""
+    collusion: Share = 0.1
+    """Share of the sites that may work for the coordinator; a secure sum rounds up to whole sites."""
+    minimum_cohort: Annotated[int, Interval(ge=SMALLEST_COHORT)] = SMALLEST_COHORT
+    """Fewest clients over which there is a release."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneShotParameters(CohortParameters):
+    """Parameters of `SecureSum` and `DistributedDP`."""
+
+    members: tuple[str, ...] = ()
+    """Names of the sites that open totals. Default: all sites, up to 1,000."""
+    same_set: bool = False
+    """Open exact totals only over the same set of clients as all earlier ones; it waits for clients that are silent."""
+    cohort_difference: Annotated[int, Interval(ge=0)] = 0
+    """Open exact totals only over sets that equal each earlier one or differ by at least this many clients."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalParameters(Checked):
+    """Parameters of `LocalDP`."""
+
+    encoding: Encoding = "auto"
+    """Encoding of messages: randomised bits (unary), noise on a vector, or what the number of rows allows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShuffleParameters(LocalParameters, CohortParameters):
+    """Parameters of `Shuffle`."""
+
+    dropout: Share = 0.1
+    minimum_cohort: Annotated[int, Interval(ge=SMALLEST_SHUFFLE)] = SMALLEST_COHORT
+
+
+# --- words that the statements of several trust models share ------------------------------------------------
+
+
+def refuse_points(query: Query[Any]) -> None:
+    """Refuse to go on with points later: nobody keeps what clients have sent."""
+    if isinstance(query, Points):
+        raise UnsupportedQuery(
+            f"Points of {query.of.name}: only two servers keep what clients have sent, so that points can be asked for "
+            "later; use two-server, or ask for the whole curve at once (ecdf)."
+        )
+
+
+def protected(protection: Protection) -> str:
+    """Who is protected, and which data sets look alike.
+
+    Examples
+    --------
+    >>> protected(Protection())
+    'one example (row): it is nearly as likely with and without it (add-remove)'
+    """
+    whom = {
+        Unit.EXAMPLE: "one example (row)",
+        Unit.CLIENT: f"everything that one client contributes (at most {protection.rows_per_unit} rows)",
+    }[protection.unit]
+    neighbours = {
+        Neighbours.ADD_REMOVE: "with and without it",
+        Neighbours.REPLACE_ONE: "with it and with another in its place",
+    }[protection.neighbours]
+    return f"{whom}: it is nearly as likely {neighbours} ({protection.neighbours})"
+
+
+def exactly(number: float) -> str:
+    """A number as it is: rounding an epsilon down would promise more than holds.
+
+    Examples
+    --------
+    >>> exactly(1.0), exactly(1e-6)
+    ('1', '1e-06')
+    """
+    return str(number).removesuffix(".0")
+
+
+# --- the card of a trust model ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ import numpy as np
 
 from fedassay.errors import UsageError
 from fedassay.privacy import accounting
-from fedassay.protocol import (
+from fedassay.protocol.vocabulary import (
     Budget,
     Exchange,
     Measure,
@@ -43,11 +43,11 @@ from fedassay.protocol import (
     Setting,
     Vector,
 )
-from fedassay.trust.local_noise import spread
-from fedassay.trust.one_shot import OneShot, measured
-from fedassay.trust.one_shot_messages import require
-from fedassay.trust.one_shot_sizes import Sizes
-from fedassay.trust.words import exactly, protected
+from fedassay.trust.card import exactly, protected
+from fedassay.trust.local_reports import spread
+from fedassay.trust.one_shot.exchange import OneShot, measured
+from fedassay.trust.one_shot.messages import require
+from fedassay.trust.one_shot.sizes import Sizes
 
 
 @dataclass(frozen=True, kw_only=True)

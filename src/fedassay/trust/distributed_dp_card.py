@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fedassay.cards import Named
+from fedassay.protocol.cards import Named
 from fedassay.trust.card import TrustCard
 
 DISTRIBUTED_DP = TrustCard(
     name="distributed-dp",
     order=30,
     model=Named("fedassay.trust.distributed_dp:DistributedDP"),
-    parameters=Named("fedassay.trust.parameters:OneShotParameters"),
+    parameters=Named("fedassay.trust.card:OneShotParameters"),
     server_learns="noisy totals (ε, δ)",
     readers_learn="the same",
     rests_on="enough clients are honest and add their share of the noise",

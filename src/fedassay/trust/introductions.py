@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fedassay.crypto.keys import KeyPair, context, is_usable
 from fedassay.errors import ProtocolError
-from fedassay.protocol import SECOND_SERVER, Credentials, Message, Randomness
+from fedassay.protocol.vocabulary import SECOND_SERVER, Credentials, Message, Randomness
 
 SIGNATURE_BYTES = 64
 INTRODUCTION = frozenset({"servers", "keys", "signatures"})

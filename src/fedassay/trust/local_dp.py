@@ -20,7 +20,7 @@ import numpy as np
 from fedassay.errors import ProtocolError, TooFewClients, UnsupportedQuery, UsageError
 from fedassay.privacy import accounting
 from fedassay.privacy.accounting import UNARY
-from fedassay.protocol import (
+from fedassay.protocol.vocabulary import (
     Budget,
     Collect,
     Exchange,
@@ -45,16 +45,22 @@ from fedassay.protocol import (
     Unit,
     Vector,
 )
-from fedassay.trust.local_noise import several, spread, sum_of_draws
-from fedassay.trust.local_reports import LIMIT, Question, Report, estimated, largest_report, reported
-from fedassay.trust.parameters import LocalParameters
-from fedassay.trust.unary_encoding import (
+from fedassay.trust.card import LocalParameters, exactly, protected, refuse_points
+from fedassay.trust.local_reports import (
+    LIMIT,
     SMALLEST_SCALE,
+    Question,
+    Report,
     UnaryEncoding,
     assigned,
+    estimated,
+    largest_report,
+    reported,
+    several,
     simulated_partition,
+    spread,
+    sum_of_draws,
 )
-from fedassay.trust.words import exactly, protected, refuse_points
 
 _ONE = Sensitivity(l1=1.0, l2=1.0)
 """Randomised response of ε is charged like a discrete Laplace draw of scale 1/ε for a change of one."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fedassay.cards import Named
+from fedassay.protocol.cards import Named
 from fedassay.trust.card import TrustCard
 
 LOCAL_DP = TrustCard(
     name="local-dp",
     order=40,
     model=Named("fedassay.trust.local_dp:LocalDP"),
-    parameters=Named("fedassay.trust.parameters:LocalParameters"),
+    parameters=Named("fedassay.trust.card:LocalParameters"),
     server_learns="noisy messages (ε, δ)",
     readers_learn="the same",
     rests_on="nobody else; the client's own machine",

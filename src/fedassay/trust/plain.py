@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fedassay.errors import UnsupportedQuery, UsageError
-from fedassay.protocol import (
+import numpy as np
+
+from fedassay.errors import ProtocolError, TooFewClients, UnsupportedQuery, UsageError
+from fedassay.protocol.vocabulary import (
     NO_NOISE,
     Collect,
     Exchange,
@@ -26,8 +28,94 @@ from fedassay.protocol import (
     TrustModel,
     Vector,
 )
-from fedassay.trust import clear
-from fedassay.trust.words import refuse_points
+from fedassay.trust.card import refuse_points
+
+# --- vectors in the clear -----------------------------------------------------------------------------------
+
+Answers = Mapping[str, tuple[Vector, ...]]
+"""Client to its vectors, one per plan, in the order of the cohort."""
+
+
+def check_no_wrap(query: Query[Any], setting: Setting, *, limit: int) -> None:
+    """Prove that no total over all clients reaches `limit`, or raise `UnsupportedQuery`."""
+    if setting.clients * query.of.largest >= limit:
+        raise UnsupportedQuery(
+            f"{query.of.name}: {setting.clients:,} clients with entries of up to {query.of.largest:,} could "
+            f"reach {limit:.3g}, where sums wrap; expected a summary with smaller entries, or fewer clients."
+        )
+
+
+def ask(exchange: Exchange) -> Generator[Round, Replies, Answers]:
+    """Server half: ask every client of the cohort once; who does not answer properly is left out."""
+    replies = yield Round(requests={name: {} for name in exchange.cohort})
+    answers = {}
+    for name in exchange.cohort:
+        vectors = _opened(replies.get(name), exchange.plans)
+        if vectors is not None:
+            answers[name] = vectors
+    if not answers:
+        raise TooFewClients(f"release: none of {len(exchange.cohort)} clients answered, expected at least 1.")
+    return answers
+
+
+def answer(request: Request, measure: Measure) -> Message:
+    """Client half: the measured vectors; for a `Select`, a one at the smallest loss (the first, if tied)."""
+    if request.leg != 0:
+        raise ProtocolError(f"request: got leg {request.leg}, expected only leg 0.")
+    return {
+        "vectors": [
+            one_hot(vector) if isinstance(plan.query, Select) else vector
+            for plan, vector in zip(request.plans, measure(), strict=True)
+        ]
+    }
+
+
+def total(vectors: Sequence[Vector], plan: Plan, *, limit: int) -> Vector:
+    """The sum over clients, proven not to wrap by the number that really answered."""
+    if len(vectors) * plan.query.of.largest >= limit:
+        raise ProtocolError(f"{plan.query.of.name}: more clients answered than the plan allows for.")
+    result = np.zeros(plan.query.of.length, dtype=np.int64)
+    for vector in vectors:
+        result += vector
+    return result
+
+
+def one_hot(losses: Vector) -> Vector:
+    """A one at the smallest loss, zeros elsewhere.
+
+    Examples
+    --------
+    >>> one_hot(np.array([3, 1, 1]))
+    array([0, 1, 0])
+    """
+    chosen = np.zeros(losses.size, dtype=np.int64)
+    chosen[np.argmin(losses)] = 1
+    return chosen
+
+
+def _opened(reply: Any, plans: Sequence[Plan]) -> tuple[Vector, ...] | None:
+    """The vectors of a reply, or None if it is not what an honest client could have sent."""
+    if not isinstance(reply, dict) or set(reply) != {"vectors"}:
+        return None
+    vectors = reply["vectors"]
+    if not isinstance(vectors, list | tuple) or len(vectors) != len(plans):
+        return None
+    if not all(_fits(vector, plan) for vector, plan in zip(vectors, plans, strict=True)):
+        return None
+    return tuple(vectors)
+
+
+def _fits(vector: Any, plan: Plan) -> bool:
+    summary = plan.query.of
+    if not isinstance(vector, np.ndarray) or vector.dtype != np.int64 or vector.shape != (summary.length,):
+        return False
+    if isinstance(plan.query, Select):
+        return bool(((vector == 0) | (vector == 1)).all() and vector.sum() == 1)
+    # Not np.abs: the absolute value of -2^63 is negative.
+    return vector.size == 0 or bool(vector.max() <= summary.largest and vector.min() >= -summary.largest)
+
+
+# --- plain --------------------------------------------------------------------------------------------------
 
 LIMIT = 2**63
 """Totals stay below: they are int64."""
@@ -55,14 +143,14 @@ class Plain(TrustModel):
         if not isinstance(query, Sum | Collect | Select):
             raise UnsupportedQuery(f"{type(query).__name__}: plain answers Sum, Collect and Select.")
         if isinstance(query, Sum):
-            clear.check_no_wrap(query, setting, limit=LIMIT)
+            check_no_wrap(query, setting, limit=LIMIT)
         return Plan(query=query, setting=setting, sensitivity=query.of.sensitivity(setting.protection))
 
     def exchange(
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
         """Server half: one round, then add (or keep apart) what came."""
-        answers = yield from clear.ask(exchange)
+        answers = yield from ask(exchange)
         return tuple(
             Released(value=_gather(column, plan), noise=NO_NOISE, clients=len(answers))
             for plan, column in zip(exchange.plans, zip(*answers.values(), strict=True), strict=True)
@@ -72,7 +160,7 @@ class Plain(TrustModel):
         self, request: Request, measure: Measure, state: Message, randomness: Randomness
     ) -> tuple[Message, Message]:
         """Client half: the exact vectors."""
-        return clear.answer(request, measure), {}
+        return answer(request, measure), {}
 
     def aggregate(
         self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
@@ -94,4 +182,4 @@ class Plain(TrustModel):
 
 
 def _gather(column: Sequence[Vector], plan: Plan) -> Vector | tuple[Vector, ...]:
-    return clear.total(column, plan, limit=LIMIT) if isinstance(plan.query, Sum) else tuple(column)
+    return total(column, plan, limit=LIMIT) if isinstance(plan.query, Sum) else tuple(column)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedassay.crypto.keys import context
-from fedassay.protocol import Plan
+from fedassay.protocol.vocabulary import Plan
 
 
 def question(plans: Sequence[Plan]) -> bytes:
@@ -49,3 +49,12 @@ def canonical(value: Any) -> bytes:
     if isinstance(value, np.generic):
         value = value.item()
     return context(type(value).__name__, value if isinstance(value, bytes) else repr(value))
+
+
+# --- exchanges that may have served to test a guess about somebody's rows -----------------------------------
+
+DOUBT = "doubt"
+"""The entry of a state; absent if all is well."""
+
+MOST_DOUBTS = 3
+"""Few, as each may have told a server that lies something; more than none, as machines fail and clients cheat."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fedassay.errors import UsageError
-from fedassay.protocol import NO_NOISE, Plan, Query, Randomness, Released, Setting, Vector
-from fedassay.trust.one_shot import OneShot
+from fedassay.protocol.vocabulary import NO_NOISE, Plan, Query, Randomness, Released, Setting, Vector
+from fedassay.trust.one_shot.exchange import OneShot
 
 
 @dataclass(frozen=True, kw_only=True)

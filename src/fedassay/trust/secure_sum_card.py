@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fedassay.cards import Named
+from fedassay.protocol.cards import Named
 from fedassay.trust.card import TrustCard
 
 SECURE_SUM = TrustCard(
     name="secure-sum",
     order=20,
     model=Named("fedassay.trust.secure_sum:SecureSum"),
-    parameters=Named("fedassay.trust.parameters:OneShotParameters"),
+    parameters=Named("fedassay.trust.card:OneShotParameters"),
     server_learns="exact totals over clients",
     readers_learn="the exact result",
     rests_on="enough clients are honest; totals are not noisy, and no promise is made about them",

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from fedassay.errors import ProtocolError, UnsupportedQuery, UsageError
 from fedassay.privacy import accounting
-from fedassay.privacy.sampling import amplifies, calibrate_sampled
-from fedassay.protocol import (
+from fedassay.privacy.amplification import amplifies, calibrate_sampled
+from fedassay.protocol.vocabulary import (
     Budget,
     Exchange,
     Measure,
@@ -29,9 +29,9 @@ from fedassay.protocol import (
     TrustModel,
     Vector,
 )
-from fedassay.trust import clear
-from fedassay.trust.local_noise import room_beside, spread
-from fedassay.trust.words import exactly, protected, refuse_points
+from fedassay.trust import plain as clear
+from fedassay.trust.card import exactly, protected, refuse_points
+from fedassay.trust.local_reports import room_beside, spread
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,10 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fedassay.cards import Named
 from fedassay.documents.blocks import Document, DocumentBlock
 from fedassay.documents.kind import KindDocument
-from fedassay.protocol import Setting, Step, Sum
+from fedassay.protocol.cards import Named
+from fedassay.protocol.vocabulary import Setting, Step, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.card import KindCard
 from fedassay.trust.card import TrustCard

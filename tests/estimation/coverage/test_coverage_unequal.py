@@ -25,9 +25,8 @@ from fedassay.estimation.coverage import (
     too_small,
 )
 from fedassay.estimation.coverage.law import largest_miss
-from fedassay.estimation.coverage.poisson_binomial import upper_tails
 from fedassay.estimation.coverage.ranks import SHIFTS, shifted_ranks
-from fedassay.estimation.coverage.senders import Senders
+from fedassay.estimation.coverage.senders import Senders, upper_tails
 from stated import Verify
 
 EXACT = 1e-12
@@ -81,7 +80,7 @@ def test_memory_is_used_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     p, counts, k = rng.random((17, 40)), np.ones(40, dtype=np.int64), np.arange(41)
     whole = upper_tails(p, counts, k)
-    monkeypatch.setattr("fedassay.estimation.coverage.poisson_binomial._AT_ONCE", 5000)
+    monkeypatch.setattr("fedassay.estimation.coverage.senders._AT_ONCE", 5000)
     assert (upper_tails(p, counts, k) == whole).all()
 
 

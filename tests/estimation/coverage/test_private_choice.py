@@ -14,8 +14,8 @@ from scipy.special import betainc, expit
 
 from fedassay.errors import UsageError
 from fedassay.estimation.coverage import ChoiceLaw, CoverageLaw
-from fedassay.estimation.coverage.chosen import cdf_after_gain, kept_at_most, lost_at_least
-from fedassay.estimation.coverage.panels import mean_and_variance
+from fedassay.estimation.coverage.choice import cdf_after_gain, kept_at_most, lost_at_least
+from fedassay.estimation.coverage.law import mean_and_variance
 from private_choices import chances, losses, published_losses
 
 CLOSE = 1e-10

@@ -11,8 +11,8 @@ from scipy.special import betainc
 from fedassay.errors import DataError, UsageError
 from fedassay.estimation.coverage import ChoiceLaw, CoverageLaw, best_choice, best_pair, published_choice
 from fedassay.estimation.coverage.best_choice import SLOPES
-from fedassay.estimation.coverage.chosen import cdf_after_gain
-from fedassay.estimation.coverage.panels import mean_and_variance
+from fedassay.estimation.coverage.choice import cdf_after_gain
+from fedassay.estimation.coverage.law import mean_and_variance
 from fedassay.estimation.coverage.published_choice import correction_of
 
 SETTINGS = [(10, 100, 1.0), (10, 100, 5.0), (20, 110, 2.0), (50, 20, 5.0), (5, 500, 1.0), (1, 200, 2.0)]

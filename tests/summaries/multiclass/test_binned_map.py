@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import softmax
 
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import DataError, UsageError
 from fedassay.summaries.multiclass.binned_map import Binned, BinnedChanged
+from fedassay.summaries.multiclass.histograms import ProbabilityHistograms
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS, logit_map_from_json
-from fedassay.summaries.multiclass.probability_histograms import ProbabilityHistograms
 from multiclass_rows import drawn
 
 BOTH = (Binned, BinnedChanged)

@@ -13,9 +13,9 @@ from hypothesis.extra import numpy as hnp
 from scipy.special import softmax
 
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import Budget, Neighbours, Protection, Setting, Sum, Summary, Unit
-from fedassay.summaries.multiclass.class_histograms import ClassHistograms
+from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Setting, Sum, Summary, Unit
 from fedassay.summaries.multiclass.class_statistics import LARGEST_LOSS, ClassStatistics
+from fedassay.summaries.multiclass.histograms import ClassHistograms
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust import TRUST_MODELS
 from softmax_rows import SoftmaxPopulation, rows_of

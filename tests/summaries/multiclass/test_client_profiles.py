@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from fedassay.data.rows import ArrayRows
-from fedassay.protocol import Neighbours, Protection, Unit
+from fedassay.data.tables import ArrayRows
+from fedassay.protocol.vocabulary import Neighbours, Protection, Unit
 from fedassay.summaries.multiclass.client_profiles import (
     LARGEST_MOMENTS,
     PARTS,

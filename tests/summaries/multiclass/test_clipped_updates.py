@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from conformal_drive import setting_of
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import DataError, UnsupportedQuery, UsageError
-from fedassay.protocol import UNBOUNDED, Neighbours, Protection, Sum, Unit
+from fedassay.protocol.vocabulary import UNBOUNDED, Neighbours, Protection, Sum, Unit
 from fedassay.summaries.multiclass import clipped_updates
 from fedassay.summaries.multiclass.clipped_updates import RADIUS, WEIGHTS, ClippedUpdates, clipped
 from fedassay.summaries.multiclass.local_fits import AVERAGED, local_fit

@@ -13,9 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax, softmax
 
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import DataError, UnsupportedQuery, UsageError
-from fedassay.protocol import UNBOUNDED, Budget, Neighbours, Protection, Sensitivity, Setting, Sum, Unit
+from fedassay.protocol.vocabulary import (
+    UNBOUNDED,
+    Budget,
+    Neighbours,
+    Protection,
+    Sensitivity,
+    Setting,
+    Sum,
+    Unit,
+)
 from fedassay.summaries.multiclass.loss_curves import BOUNDS, CLIENT, NONE, ROW, ROW_NORM, UNITS, LossCurves
 from fedassay.trust.server_dp import ServerDP
 from multiclass_rows import Columns, dirichlet, drawn

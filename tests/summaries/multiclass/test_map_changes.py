@@ -14,13 +14,12 @@ from hypothesis.extra import numpy as hnp
 from scipy.special import log_softmax, softmax
 
 from fedassay.errors import UsageError
-from fedassay.protocol import Budget, Neighbours, Protection, Setting, Sum, Summary, Unit
+from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Setting, Sum, Summary, Unit
 from fedassay.summaries.multiclass.class_statistics import LARGEST_LOSS, ClassStatistics
-from fedassay.summaries.multiclass.logit_map import LogitMap
 from fedassay.summaries.multiclass.map_changes import COUNTS, MapChanges
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
 from fedassay.summaries.multiclass.probabilities import predicted
-from fedassay.summaries.multiclass.scaling_maps import MatrixScaling, OrderPreserving, Temperature
+from fedassay.summaries.multiclass.scaling_maps import LogitMap, MatrixScaling, OrderPreserving, Temperature
 from fedassay.trust import TRUST_MODELS
 from softmax_rows import SoftmaxPopulation, rows_of
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import Budget, Neighbours, Protection, Sensitivity, Setting, Sum, Unit
-from fedassay.summaries.multiclass.probability_histograms import UNITS, ClassCounts, ProbabilityHistograms
+from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Sensitivity, Setting, Sum, Unit
+from fedassay.summaries.multiclass.histograms import UNITS, ClassCounts, ProbabilityHistograms
 from fedassay.trust import TRUST_MODELS
 from multiclass_rows import Columns, dirichlet, drawn
 

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from class_calibrators import some_map
-from fedassay.protocol import Batch, Protection, Summary
+from fedassay.protocol.vocabulary import Batch, Protection, Summary
 from fedassay.summaries.multiclass.class_statistics import ClassStatistics
+from fedassay.summaries.multiclass.histograms import ProbabilityHistograms
 from fedassay.summaries.multiclass.isotonic_map import Isotonic
 from fedassay.summaries.multiclass.loss_curves import LossCurves
 from fedassay.summaries.multiclass.losses import padded
 from fedassay.summaries.multiclass.map_changes import MapChanges
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
 from fedassay.summaries.multiclass.probabilities import predicted
-from fedassay.summaries.multiclass.probability_histograms import ProbabilityHistograms
 from multiclass_rows import drawn
 
 CLASSES = 20

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import Protection, Setting, Sum
+from fedassay.protocol.vocabulary import Protection, Setting, Sum
 from fedassay.summaries.fixed_point import SUMS
 from fedassay.summaries.multiclass.losses import FAMILIES, LARGEST_PARAMETER, loss_sums
 from fedassay.summaries.multiclass.scaling_sums import LARGEST_SUM, ScalingSums

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from conformal_drive import Columns, setting_of
-from fedassay.client import NoRows
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import UsageError
-from fedassay.protocol import Memory, Neighbours, Protection, Sum, Unit
+from fedassay.kernel.client import NoRows
+from fedassay.protocol.vocabulary import Memory, Neighbours, Protection, Sum, Unit
 from fedassay.summaries.regression import clipped_round
 from fedassay.summaries.regression.clipped_round import SLOPES, UNITS, ClippedRound, derivative, shortened
 from fedassay.summaries.regression.local_work import LOCAL

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from fedassay.protocol.arrays import Floats
 from fedassay.summaries.regression.local_work import (
     CORRECTED,
     FIXED,
@@ -16,7 +17,7 @@ from fedassay.summaries.regression.local_work import (
     Work,
     local_work,
 )
-from fedassay.summaries.regression.losses import Design, Floats, LogLoss, SmoothLoss, SquaredError
+from fedassay.summaries.regression.losses import Design, LogLoss, SmoothLoss, SquaredError
 
 MODELS = [SquaredError(), LogLoss()]
 named = pytest.mark.parametrize("loss", MODELS, ids=lambda loss: loss.name)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fedassay.errors import UsageError
+from fedassay.protocol.arrays import Floats
 from fedassay.summaries.regression.losses import (
     Design,
-    Floats,
     IndexLoss,
     LogLoss,
     SmoothLoss,

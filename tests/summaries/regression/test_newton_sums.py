@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedassay.data.rows import ArrayRows, StreamedRows
-from fedassay.envelope import describe, rebuild
+from fedassay.data.tables import ArrayRows, StreamedRows
 from fedassay.errors import ProtocolError, UsageError
+from fedassay.kernel.envelope import describe, rebuild
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.regression.losses import loss_of
+from fedassay.summaries.regression.moments import Standard
 from fedassay.summaries.regression.newton_sums import MEATS, DerivativeSums, NewtonSums
-from fedassay.summaries.regression.standard import Standard
 
 THETA = (0.3, -0.5, 0.2)
 STANDARD = Standard(features=2, centres=(1.0, -2.0), scales=(2.0, 0.5), offset=True)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedassay.data.rows import ArrayRows, StreamedRows
-from fedassay.envelope import describe, rebuild
+from fedassay.data.tables import ArrayRows, StreamedRows
 from fedassay.errors import UsageError
+from fedassay.kernel.envelope import describe, rebuild
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.fixed_point import FixedPoint
 from fedassay.summaries.regression.moments import LARGEST_VALUE, Moments, RegressionMoments, standard_from

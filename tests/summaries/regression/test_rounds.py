@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedassay import envelope, wire
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import UsageError
-from fedassay.protocol import UNBOUNDED, Batch, Memory, Protection
+from fedassay.kernel import envelope
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import UNBOUNDED, Batch, Memory, Protection
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.regression.local_work import LOCAL, Steps, local_work
 from fedassay.summaries.regression.losses import Design
+from fedassay.summaries.regression.moments import Standard
 from fedassay.summaries.regression.rounds import (
     LARGEST_ENTRY,
     LARGEST_THETA,
@@ -25,7 +27,6 @@ from fedassay.summaries.regression.rounds import (
     RegressionRound,
     Turn,
 )
-from fedassay.summaries.regression.standard import Standard
 
 
 class Batches:

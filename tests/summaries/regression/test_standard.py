@@ -9,7 +9,7 @@ import pytest
 
 from fedassay.errors import DataError, UsageError
 from fedassay.summaries.regression.losses import LogLoss
-from fedassay.summaries.regression.standard import MOST_FEATURES, Standard
+from fedassay.summaries.regression.moments import MOST_FEATURES, Standard
 
 STANDARDS = {
     "plain": Standard(features=3),

@@ -12,11 +12,10 @@ from binormal import NoisyServer, Population, release
 from calibration_rows import crooked
 from fedassay.errors import UsageError
 from fedassay.estimation.metric import Metric, undefined
-from fedassay.protocol import Part, Sum
+from fedassay.protocol.vocabulary import Part, Sum
 from fedassay.summaries.maps import map_from_json
 from fedassay.tasks.calibration import METHODS, Calibrate
-from fedassay.tasks.calibration.losses import BRIER, LOG
-from fedassay.tasks.calibration.verdict import verdict
+from fedassay.tasks.calibration.calibrate import BRIER, LOG, verdict
 
 METRICS = {
     *("roc_auc", "brier_score", "log_loss", "expected_calibration_error"),

@@ -12,10 +12,10 @@ from scipy.stats import truncnorm
 
 from binormal import NoisyServer, Population, release
 from calibration_rows import GRID, crooked, evidence_of
-from fedassay.estimation.buckets import equi_depth_edges
+from fedassay.estimation.calibration_error import equi_depth_edges
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.metric import Undefined
-from fedassay.protocol import NO_NOISE, Sum
+from fedassay.protocol.vocabulary import NO_NOISE, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration import Calibrate
 from fedassay.tasks.calibration.binning import (

@@ -13,19 +13,19 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 from binormal import NoisyServer
 from calibration_rows import crooked, evidence_of
 from fedassay.estimation.evidence import Evidence
-from fedassay.protocol import Sum
+from fedassay.protocol.vocabulary import Sum
 from fedassay.summaries.maps import Map, Points, Sigmoid, Steps
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration import Calibrate, fit
-from fedassay.tasks.calibration import losses as after
-from fedassay.tasks.calibration.discrimination import roc_auc
-from fedassay.tasks.calibration.recalibrated import Recalibrated
+from fedassay.tasks.calibration import calibrate as after
 from fedassay.tasks.calibration.reliability import (
+    Recalibrated,
     calibration_intercept,
     calibration_slope,
     expected_calibration_error,
     expected_calibration_error_uniform,
     reliability_curve,
+    roc_auc,
 )
 from fedassay.tasks.evaluation import Evaluate
 

@@ -15,16 +15,14 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 from calibration_rows import GRID, binned_rows, crooked, evidence_of
-from fedassay.estimation.buckets import equi_depth_edges
+from fedassay.estimation.calibration_error import equi_depth_edges
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.metric import Undefined
-from fedassay.protocol import NO_NOISE
+from fedassay.protocol.vocabulary import NO_NOISE
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration import fit
 from fedassay.tasks.calibration.bbq import bbq, bucket_numbers
-from fedassay.tasks.calibration.histogram import histogram_binning
-from fedassay.tasks.calibration.isotonic import isotonic
-from fedassay.tasks.calibration.sigmoids import beta, platt
+from fedassay.tasks.calibration.methods import beta, histogram_binning, isotonic, platt
 
 PEERS = json.loads((Path(__file__).parents[2] / "vectors" / "calibration_peers.json").read_text())
 X = np.linspace(0.001, 0.999, 999)

@@ -15,7 +15,7 @@ import fedassay
 from conformal_drive import drive, setting_of
 from fedassay.errors import UsageError
 from fedassay.summaries.maps import Map, Points, Sigmoid, Steps, numbers_of
-from fedassay.tasks.catalogue import task_of
+from fedassay.tasks.card import task_of
 from fedassay.tasks.conformal import Conformal
 from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, Shuffle, TwoServer
 

@@ -15,12 +15,11 @@ from fedassay.errors import UnsupportedQuery
 from fedassay.estimation.coverage import CoverageLaw, best_pair
 from fedassay.planning import PlannedStudy, StudyPlan
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Protection, Select, Sum, TrustModel
-from fedassay.summaries.quantile_losses import QuantileLosses
-from fedassay.summaries.values import ValueSummary
+from fedassay.protocol.vocabulary import Protection, Select, Sum, TrustModel
+from fedassay.summaries.distribution.tree import ValueSummary
+from fedassay.summaries.local_quantiles import QuantileLosses
 from fedassay.tasks.conformal import Conformal
-from fedassay.tasks.conformal.accuracy import CHOICE_DRAWS, POOLED_DRAWS
-from fedassay.tasks.conformal.rehearsal import Rehearsal, rehearse
+from fedassay.tasks.conformal.rehearsal import CHOICE_DRAWS, POOLED_DRAWS, Rehearsal, rehearse
 from fedassay.trust import DistributedDP, LocalDP, SecureSum, ServerDP
 from single_plans import KEYS, forecast, metrics_of, rows_of
 

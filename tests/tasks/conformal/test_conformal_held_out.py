@@ -14,10 +14,10 @@ from conformal_artefacts import class_rows, regression_rows
 from fedassay.data.federation import load
 from fedassay.data.split import select_pooled_part
 from fedassay.estimation.coverage.law import split_rank
-from fedassay.protocol import NO_NOISE, Noise, Part, Unit
+from fedassay.protocol.vocabulary import NO_NOISE, Noise, Part, Unit
 from fedassay.summaries.coverage_counts import CoverageOf
 from fedassay.tasks.conformal import Conformal
-from fedassay.tasks.conformal.judged import _Judged
+from fedassay.tasks.conformal.held_out_judge import _Judged
 
 SITES = 6
 REGRESSION = {

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from conformal_drive import answer, setting_of
-from fedassay.protocol import Unit
+from fedassay.protocol.vocabulary import Unit
 from fedassay.tasks.conformal import Conformal
-from fedassay.tasks.conformal.pooled_noise import reported_moments, tail_at_points, tail_of_rows
+from fedassay.tasks.conformal.pooled import reported_moments, tail_at_points, tail_of_rows
 from fedassay.tasks.distribution.curve import Curve, curve_of
 from fedassay.tasks.distribution.stored import Release
 from fedassay.trust import DistributedDP, LocalDP, ServerDP, TwoServer

@@ -10,18 +10,18 @@ import pytest
 
 import fedassay
 from conformal_drive import setting_of
-from fedassay.client import Client, Site
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import TooFewClients
 from fedassay.estimation.coverage import best_server_rank
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll
+from fedassay.kernel.client import Client, Site
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Setting
-from fedassay.run import Job, run
+from fedassay.protocol.vocabulary import Setting
 from fedassay.runtimes.in_process import Faithful
-from fedassay.simulation import LARGEST_FAITHFUL
-from fedassay.summaries.local_quantile import local_rank
+from fedassay.study.simulation import LARGEST_FAITHFUL
+from fedassay.summaries.local_quantiles import local_rank
 from fedassay.tasks.conformal import Conformal
 from fedassay.tasks.conformal.held_out import MOST_SITES
 from fedassay.trust import LocalDP, SecureSum

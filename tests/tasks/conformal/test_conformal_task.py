@@ -11,13 +11,11 @@ import pytest
 
 from conformal_drive import drive, setting_of
 from fedassay.errors import FedassayError, UnsupportedQuery, UsageError
-from fedassay.protocol import Collect, Part, Select, Sum
-from fedassay.summaries.local_quantile import LocalQuantile
-from fedassay.summaries.quantile_losses import QuantileLosses
-from fedassay.summaries.quantile_votes import QuantileVotes
-from fedassay.summaries.value_tree import ValueTree
+from fedassay.protocol.vocabulary import Collect, Part, Select, Sum
+from fedassay.summaries.distribution.tree import ValueTree
+from fedassay.summaries.local_quantiles import LocalQuantile, QuantileLosses, QuantileVotes
 from fedassay.tasks.conformal import Conformal
-from fedassay.tasks.conformal.found import Found
+from fedassay.tasks.conformal.threshold import Found
 from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, Shuffle, TwoServer
 
 RANGE = (0.0, 4.0)

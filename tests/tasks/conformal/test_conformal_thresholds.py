@@ -12,8 +12,7 @@ from scipy.stats import beta
 from conformal_drive import drive, setting_of
 from fedassay.estimation.coverage import best_server_rank
 from fedassay.estimation.coverage.law import split_rank
-from fedassay.summaries.local_quantile import local_rank
-from fedassay.summaries.quantile_votes import ladder
+from fedassay.summaries.local_quantiles import ladder, local_rank
 from fedassay.tasks.conformal import Conformal
 from fedassay.trust import Plain, SecureSum
 

@@ -8,12 +8,12 @@ import pytest
 from drawn_values import leaves
 from fedassay.estimation.count_noise import LeafCovariance
 from fedassay.estimation.covariances import RootCovariance
-from fedassay.protocol import Noise
-from fedassay.summaries.value_path import ValuePath
-from fedassay.summaries.value_roots import ValueRoots
-from fedassay.summaries.values import Distribution, ValueSummary
-from fedassay.tasks.distribution.accuracy import mean_variance
+from fedassay.protocol.vocabulary import Noise
+from fedassay.summaries.distribution.path import ValuePath
+from fedassay.summaries.distribution.roots import ValueRoots
+from fedassay.summaries.distribution.tree import Distribution, ValueSummary
 from fedassay.tasks.distribution.curve import curve_of
+from fedassay.tasks.distribution.precision import mean_variance
 
 NOISE = Noise(law="discrete-gaussian", scale=3.0, variance=9.0)
 

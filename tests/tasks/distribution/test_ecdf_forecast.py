@@ -15,7 +15,7 @@ import single_plans as single
 from fedassay.cli import run_command
 from fedassay.errors import UsageError
 from fedassay.planning import PlannedStudy, StudyPlan
-from fedassay.protocol import Budget, Protection, TrustModel
+from fedassay.protocol.vocabulary import Budget, Protection, TrustModel
 from fedassay.trust import TRUST_MODELS, Plain, SecureSum, ServerDP
 from single_plans import KEYS, forecast, metrics_of, rows_of
 

@@ -9,16 +9,15 @@ import pytest
 
 from drawn_values import PLAIN, leaves, server, setting_of
 from fedassay.errors import UnsupportedQuery
-from fedassay.estimation.least_squares import LeastSquares
+from fedassay.estimation.least_squares import LeastSquares, mean_prefix_variance
 from fedassay.estimation.tree import Tree
-from fedassay.estimation.widths import mean_prefix_variance
-from fedassay.protocol import Neighbours, Plan, Query, Setting, Sum
-from fedassay.summaries.value_path import ValuePath, steepest
-from fedassay.summaries.value_roots import ValueRoots, column_norms
-from fedassay.summaries.value_tree import ValueTree
-from fedassay.tasks.distribution.accuracy import mean_variance
+from fedassay.protocol.vocabulary import Neighbours, Plan, Query, Setting, Sum
+from fedassay.summaries.distribution.path import ValuePath, steepest
+from fedassay.summaries.distribution.roots import ValueRoots, column_norms
+from fedassay.summaries.distribution.tree import ValueTree
 from fedassay.tasks.distribution.mechanisms import best_path, best_tree, chosen, name_of
-from fedassay.tasks.evaluation.resolution import slopes
+from fedassay.tasks.distribution.precision import mean_variance
+from fedassay.tasks.evaluation.evaluate import slopes
 from fedassay.trust.local_dp import LocalDP
 from fedassay.trust.server_dp import ServerDP
 

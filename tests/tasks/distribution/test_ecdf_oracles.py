@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from statsmodels.distributions.empirical_distribution import ECDF
 
 from drawn_values import PLAIN, drive
-from fedassay.summaries.value_grid import ValueGrid
+from fedassay.summaries.distribution.grid import ValueGrid
 from fedassay.tasks.distribution import Ecdf, area_between, quantile_at, value_at
 
 GRIDS: dict[str, dict[str, Any]] = {

@@ -11,12 +11,10 @@ import pytest
 from drawn_values import PLAIN, drive, server
 from fedassay.errors import UsageError
 from fedassay.estimation.metric import Undefined
-from fedassay.protocol import LARGEST_EPSILON, Neighbours, Protection, Setting, Sum
+from fedassay.protocol.vocabulary import LARGEST_EPSILON, Neighbours, Protection, Setting, Sum
 from fedassay.tasks.distribution import Ecdf, quantile_at, value_at
-from fedassay.tasks.distribution.curve import Curve
-from fedassay.tasks.distribution.described import MOST_LISTED
-from fedassay.tasks.distribution.quantile_grid import FIRST_SHARE, quantile_points
-from fedassay.tasks.distribution.shown import spread_out
+from fedassay.tasks.distribution.curve import Curve, spread_out
+from fedassay.tasks.distribution.ecdf import FIRST_SHARE, MOST_LISTED, quantile_points
 from fedassay.tasks.distribution.stored import Release, packed, unpacked
 from fedassay.trust.server_dp import ServerDP
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from drawn_values import setting_of
-from fedassay.agenda import Alone
 from fedassay.data.federation import load
-from fedassay.privacy.ledger import MemoryLedger
+from fedassay.kernel.agenda import Alone
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Protection, TrustModel, Unit
-from fedassay.run import Job, run
-from fedassay.simulation import Simulation, simulate
+from fedassay.protocol.vocabulary import Budget, Protection, TrustModel, Unit
+from fedassay.study.simulation import Simulation, simulate
 from fedassay.tasks.distribution import Ecdf, SearchQuantiles, quantile_at
 from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, TwoServer
 from simulated_clients import clients_of

@@ -15,18 +15,31 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from binormal import Population, measure
-from fedassay.agenda import Alone
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.estimation.calibration_error import hosmer_lemeshow
+from fedassay.kernel.agenda import Alone
+from fedassay.kernel.run import rehearse
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import NO_NOISE, Budget, Neighbours, Noise, Protection, Released, Setting, Unit
-from fedassay.run import rehearse
-from fedassay.simulation import Simulation, simulate
+from fedassay.protocol.vocabulary import (
+    NO_NOISE,
+    Budget,
+    Neighbours,
+    Noise,
+    Protection,
+    Released,
+    Setting,
+    Unit,
+)
+from fedassay.study.simulation import Simulation, simulate
 from fedassay.summaries.group_statistics import ONE
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.tasks.distribution.calibration_groups import CalibrationGroups, from_evidence
+from fedassay.tasks.distribution.calibration_groups import (
+    CalibrationGroups,
+    fourth_cumulant,
+    from_evidence,
+    upper_tail,
+)
 from fedassay.tasks.distribution.hosmer_lemeshow import METHODS, HosmerLemeshow
-from fedassay.tasks.distribution.null_with_noise import fourth_cumulant, upper_tail
 from fedassay.tasks.distribution.score_groups import ScoreCurve, enough_rows
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.distributed_dp import DistributedDP

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from drawn_values import Servers
 from fedassay.errors import UsageError
-from fedassay.protocol import Budget, Protection, Setting
+from fedassay.protocol.vocabulary import Budget, Protection, Setting
 from fedassay.tasks.distribution.search import SearchQuantiles, inverse_by_search, search
 from fedassay.trust.plain import Plain
 

@@ -10,7 +10,7 @@ from scipy.optimize import linprog, nnls
 from sklearn.isotonic import IsotonicRegression
 
 from fedassay.errors import UsageError
-from fedassay.tasks.distribution.smoothing import Smoothed, isotonic, l1, l2
+from fedassay.tasks.distribution.smoothing.curves import Smoothed, isotonic, l1, l2
 
 EXACT = 1e-12
 

@@ -8,16 +8,21 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fedassay.tasks.distribution import smoothing, smoothing_flow, smoothing_l1, smoothing_l2
-from fedassay.tasks.distribution.dyadic import Increments, levels_of
-from fedassay.tasks.distribution.smoothing import isotonic, l1, l2
-from fedassay.tasks.distribution.smoothing_certificate import (
+from fedassay.tasks.distribution.smoothing import curves as smoothing
+from fedassay.tasks.distribution.smoothing import least_absolute as smoothing_flow
+from fedassay.tasks.distribution.smoothing import least_absolute as smoothing_l1
+from fedassay.tasks.distribution.smoothing import least_squares as smoothing_l2
+from fedassay.tasks.distribution.smoothing.curves import (
     across,
     corrected,
+    isotonic,
     isotonic_residual,
+    l1,
     l1_residual,
+    l2,
     l2_residual,
 )
+from fedassay.tasks.distribution.smoothing.dyadic import Increments, levels_of
 
 EXACT = 1e-12
 ROWS = 100_000

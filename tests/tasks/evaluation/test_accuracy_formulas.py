@@ -7,8 +7,8 @@ import pytest
 
 from fedassay.errors import UsageError
 from fedassay.estimation.ranking import auc_binning_bound, auc_influence, auc_noise_trace, roc_auc
-from fedassay.metrics import targets
-from fedassay.protocol import Noise
+from fedassay.protocol.metrics import targets
+from fedassay.protocol.vocabulary import Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation.accuracy import (
     balancing_buckets,

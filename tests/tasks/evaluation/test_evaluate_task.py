@@ -8,7 +8,7 @@ import pytest
 
 from binormal import NoisyServer, Population, release
 from fedassay.errors import UsageError
-from fedassay.protocol import Released, Sum
+from fedassay.protocol.vocabulary import Released, Sum
 from fedassay.summaries.score_histogram import LabelledHistogram
 from fedassay.tasks.evaluation import Evaluate, metrics_at
 

@@ -13,10 +13,10 @@ import fedassay
 from binormal import NoisyServer, Population
 from fedassay.data.federation import load
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import Budget, Noise, Released, Sum
+from fedassay.protocol.vocabulary import Budget, Noise, Released, Sum
 from fedassay.summaries.grouped_histogram import GroupedHistogram
 from fedassay.tasks.evaluation import Evaluate
-from fedassay.tasks.evaluation.groups import MOST_NUMBERS, whole
+from fedassay.tasks.evaluation.evaluate import MOST_NUMBERS, whole
 from fedassay.trust import TRUST_MODELS
 
 NAMES = ("F", "M", "X")

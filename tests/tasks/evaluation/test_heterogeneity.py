@@ -16,10 +16,9 @@ from statsmodels.stats.meta_analysis import combine_effects
 import fedassay
 from binormal import Population
 from fedassay.errors import UnsupportedQuery, UsageError
-from fedassay.estimation.heterogeneity import Spread, pooled, weighted_sums
-from fedassay.estimation.site_estimate import SiteEstimate
-from fedassay.metrics import compared
-from fedassay.protocol import Budget
+from fedassay.estimation.heterogeneity import SiteEstimate, Spread, pooled, weighted_sums
+from fedassay.protocol.metrics import compared
+from fedassay.protocol.vocabulary import Budget
 from fedassay.trust import TRUST_MODELS
 
 PRIVATE = sorted(name for name, kind in TRUST_MODELS.items() if kind.private)

@@ -19,9 +19,9 @@ from command_line import call
 from fedassay.documents.page import page
 from fedassay.documents.terminal import render
 from fedassay.errors import DataError, FedassayError, UsageError
-from fedassay.protocol import Budget, Protection, Setting, Unit
-from fedassay.tasks.catalogue import task_of
-from fedassay.tasks.evaluation.class_gaps import SHARED_ROWS, Gaps, calibration_error
+from fedassay.protocol.vocabulary import Budget, Protection, Setting, Unit
+from fedassay.tasks.card import task_of
+from fedassay.tasks.evaluation.class_evidence import SHARED_ROWS, Gaps, calibration_error
 from fedassay.tasks.evaluation.multiclass import MOST_NUMBERS, EvaluateMulticlass
 from softmax_rows import SoftmaxPopulation, binned_error
 

@@ -10,10 +10,10 @@ import pytest
 
 from binormal import NoisyServer, Population, release
 from fedassay.estimation.evidence import Evidence
-from fedassay.metrics import of_part
-from fedassay.protocol import NO_NOISE, Sum
+from fedassay.protocol.metrics import of_part
+from fedassay.protocol.vocabulary import NO_NOISE, Sum
 from fedassay.tasks.evaluation import Evaluate
-from fedassay.tasks.evaluation.operating_points import THRESHOLDS, operating_points
+from fedassay.tasks.evaluation.evaluate import THRESHOLDS, operating_points
 from fedassay.tasks.evaluation.stored import evidence_from_json, threshold_entry
 
 POPULATION = Population(0.3, shift=0.2, stretch=1.2)

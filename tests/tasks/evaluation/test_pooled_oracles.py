@@ -14,10 +14,10 @@ from sklearn import metrics as oracle
 
 import fedassay
 from binormal import Population, release
-from fedassay.estimation.buckets import equi_depth_edges
+from fedassay.estimation.calibration_error import equi_depth_edges
 from fedassay.estimation.confusion import Confusion, decision_metrics
 from fedassay.estimation.evidence import Evidence
-from fedassay.protocol import Protection, Setting, TrustModel
+from fedassay.protocol.vocabulary import Protection, Setting, TrustModel
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust.plain import Plain
 from stated import Verify

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedassay
-from fedassay.tasks.evaluation.score_distribution import BUCKETS, score_distribution
+from fedassay.tasks.evaluation.evaluate import BUCKETS, score_distribution
 from fedassay.tasks.evaluation.stored import evidence_from_json
 
 

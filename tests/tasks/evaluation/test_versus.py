@@ -11,10 +11,9 @@ import pytest
 
 import fedassay
 from fedassay.errors import UnsupportedQuery, UsageError
-from fedassay.protocol import Budget, Plan, Protection, Query, Setting, Sum
+from fedassay.protocol.vocabulary import Budget, Plan, Protection, Query, Setting, Sum
 from fedassay.summaries.grid import Grid
-from fedassay.summaries.paired_histograms import PairedHistograms
-from fedassay.summaries.paired_moments import ONE, PairedMoments, packed
+from fedassay.summaries.paired_models import ONE, PairedHistograms, PairedMoments, packed
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation.accuracy import expected_auc_noise
 from fedassay.tasks.evaluation.versus import HISTOGRAMS_SHARE, MOMENTS_SHARE

@@ -17,8 +17,8 @@ from fedassay.documents.page import page
 from fedassay.documents.report import key_numbers, unknown
 from fedassay.documents.terminal import render
 from fedassay.errors import DataError
-from fedassay.tasks.inference.arrival import distance
-from fedassay.tasks.inference.display import CoefficientsDisplay
+from fedassay.tasks.inference.document import CoefficientsDisplay
+from fedassay.tasks.inference.online import distance
 
 SCHEMA = json.loads((files("fedassay.documents") / "result.schema.json").read_text(encoding="utf-8"))
 ROWS = 6000

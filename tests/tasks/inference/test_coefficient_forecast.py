@@ -14,8 +14,8 @@ import single_plans as single
 from fedassay.api.terms import Terms
 from fedassay.errors import UsageError
 from fedassay.planning import PlannedStudy, StudyPlan
-from fedassay.protocol import Protection, TrustModel, Unit
-from fedassay.simulation import Simulation
+from fedassay.protocol.vocabulary import Protection, TrustModel, Unit
+from fedassay.study.simulation import Simulation
 from fedassay.tasks.inference.coefficient_error import Regression, coefficient_error
 from fedassay.tasks.inference.private_rounds import HIDDEN
 from fedassay.trust import DistributedDP, SecureSum, ServerDP

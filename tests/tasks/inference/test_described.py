@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 
 from fedassay.errors import UsageError
-from fedassay.summaries.regression.moments import Moments
-from fedassay.summaries.regression.standard import Standard
-from fedassay.tasks.inference.described import normal, parsed, scale_of, streamed
-from fedassay.tasks.inference.estimate import Estimate
+from fedassay.summaries.regression.moments import Moments, Standard
+from fedassay.tasks.inference.estimate import Estimate, Normal
 from fedassay.tasks.inference.infer import Infer
-from fedassay.tasks.inference.laws import Normal
 from fedassay.tasks.inference.online import Course, Seen
 from fedassay.tasks.inference.path import Path, StepSizes
+from fedassay.tasks.inference.result_values import normal, parsed, scale_of, streamed
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import linprog
 
 from fedassay.errors import DataError
-from fedassay.summaries.regression.standard import Standard
+from fedassay.summaries.regression.moments import Standard
 from fedassay.tasks.inference.diagnosis import dependent
 from fedassay.tasks.inference.newton import fit_newton
 from regression_rows import dealt, driven, fitted, made

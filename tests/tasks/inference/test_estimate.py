@@ -10,7 +10,7 @@ import pytest
 from scipy import integrate, stats
 
 from fedassay.errors import UsageError
-from fedassay.summaries.regression.standard import Standard
+from fedassay.summaries.regression.moments import Standard
 from fedassay.tasks.inference.estimate import Estimate, Law, Normal, RandomScaling, StudentT
 
 LEVELS = (0.5, 0.9, 0.95, 0.99)

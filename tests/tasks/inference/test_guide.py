@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedassay.tasks.inference.guide import DAMPING, LEAST, LONGEST, Guide
+from fedassay.tasks.inference.path import DAMPING, LEAST, LONGEST, Guide
 from fedassay.tasks.inference.sums import Sums
 
 P = 2

@@ -17,10 +17,9 @@ import statsmodels.api as sm
 import fedassay
 from conformal_drive import setting_of
 from fedassay.errors import UsageError
-from fedassay.protocol import Draw
-from fedassay.summaries.regression.moments import RegressionMoments
+from fedassay.protocol.vocabulary import Draw
+from fedassay.summaries.regression.moments import MOST_FEATURES, RegressionMoments
 from fedassay.summaries.regression.rounds import ClientSpread, RegressionRound
-from fedassay.summaries.regression.standard import MOST_FEATURES
 from fedassay.tasks.inference.infer import Infer, default_rounds
 from fedassay.tasks.inference.online import INTERVALS
 from fedassay.tasks.inference.parameters import MOST_ROUNDS

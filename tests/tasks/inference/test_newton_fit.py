@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from conformal_drive import Columns
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import Step, TrustModel
+from fedassay.protocol.vocabulary import Step, TrustModel
 from fedassay.summaries.regression.losses import IndexLoss, lent
-from fedassay.summaries.regression.standard import Standard
+from fedassay.summaries.regression.moments import Standard
 from fedassay.tasks.inference.newton import RegressionFit, fit_newton
 from fedassay.tasks.inference.parameters import Variance
 from fedassay.trust.plain import Plain

@@ -12,11 +12,10 @@ import pytest
 import statsmodels.api as sm
 
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import NO_NOISE, All, Draw, Released
+from fedassay.protocol.vocabulary import NO_NOISE, All, Draw, Released
+from fedassay.summaries.regression.moments import Standard
 from fedassay.summaries.regression.rounds import ClientSpread, RegressionRound, RoundSums, SpreadSums
-from fedassay.summaries.regression.standard import Standard
-from fedassay.tasks.inference.estimate import Estimate
-from fedassay.tasks.inference.laws import Normal, RandomScaling, StudentT
+from fedassay.tasks.inference.estimate import Estimate, Normal, RandomScaling, StudentT
 from fedassay.tasks.inference.online import INTERVALS, Course, Seen, infer_rounds, run_rounds
 from fedassay.tasks.inference.path import Path, StepSizes
 from regression_rows import made, pooled

@@ -15,23 +15,23 @@ from dp_accounting.pld import PLDAccountant
 import fedassay
 from conformal_drive import Columns, setting_of
 from fedassay.api.terms import Terms
-from fedassay.client import Client, Site
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import BudgetExceeded, UnsupportedQuery, UsageError
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll
+from fedassay.kernel.client import Client, Site
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import All, Budget, Neighbours, Protection, Sample, Setting, Sum, Unit
-from fedassay.run import Job, run
+from fedassay.protocol.vocabulary import All, Budget, Neighbours, Protection, Sample, Setting, Sum, Unit
 from fedassay.runtimes.in_process import Faithful
-from fedassay.simulation import Simulation
+from fedassay.study.simulation import Simulation
 from fedassay.summaries.regression.clipped_round import ClippedRound, ClippedSums
 from fedassay.summaries.regression.losses import Design, loss_of
+from fedassay.summaries.regression.moments import Standard
 from fedassay.summaries.regression.rounds import RegressionRound
-from fedassay.summaries.regression.standard import Standard
 from fedassay.tasks.inference import private_rounds
+from fedassay.tasks.inference.estimate import RandomScaling, StudentT
 from fedassay.tasks.inference.infer import FEWEST_ROUNDS, Infer
-from fedassay.tasks.inference.laws import RandomScaling, StudentT
 from fedassay.tasks.inference.path import Path
 from fedassay.tasks.inference.private_rounds import (
     PrivateCourse,
@@ -169,7 +169,7 @@ def test_half_of_the_clients_count_for_half() -> None:
     assert isinstance(query, Sum)
     noise = setting.noise(query)
     sums = ClippedSums(gradient=np.full(4, 50.0), slopes=50 * np.eye(4), units=(1e-3, 2e-3))
-    released = fedassay.protocol.Released(value=sums, noise=noise, clients=100)
+    released = fedassay.protocol.vocabulary.Released(value=sums, noise=noise, clients=100)
     for _ in range(11):
         assert isinstance(flow.send(released), Sum)
     with pytest.raises(StopIteration) as stop:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.least_squares import least_squares
-from fedassay.protocol import Sum
+from fedassay.protocol.vocabulary import Sum
 from fedassay.tasks.expectation import PlannedStudy
 from fedassay.tasks.forecast import Forecast, Prediction
 from fedassay_stability.index import stability_index

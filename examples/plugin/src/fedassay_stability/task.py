@@ -6,8 +6,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from fedassay.parameters import Checked, Fraction, Interval
-from fedassay.protocol import Released, Setting, Step, Sum
+from fedassay.protocol.parameters import Checked, Fraction, Interval
+from fedassay.protocol.vocabulary import Released, Setting, Step, Sum
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
 from fedassay_stability.index import stability_index
 

@@ -11,8 +11,7 @@ from fedassay.estimation.coverage.choice import ChoiceLaw
 from fedassay.estimation.coverage.law import CoverageLaw
 from fedassay.estimation.coverage.noise_tail import NoiseTail
 from fedassay.estimation.coverage.pairs import Rule, best_pair, scores_needed
-from fedassay.estimation.coverage.pooled import PooledLaw
-from fedassay.estimation.coverage.pooled_margin import fewest_rows, pooled_margin
+from fedassay.estimation.coverage.pooled import PooledLaw, fewest_rows, pooled_margin
 from fedassay.estimation.coverage.published_choice import PublishedChoice, published_choice
 from fedassay.estimation.coverage.ranks import best_ranks, best_server_rank
 from fedassay.estimation.coverage.unequal import TooSmall, UnequalLaw, split_ranks, too_small

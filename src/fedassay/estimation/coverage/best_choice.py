@@ -24,20 +24,22 @@ import numpy as np
 from scipy.special import betainc
 
 from fedassay.errors import DataError, UsageError
-from fedassay.estimation.coverage.choice import ChoiceLaw, lowest_moments
-from fedassay.estimation.coverage.chosen import (
+from fedassay.estimation.coverage.choice import (
+    ChoiceLaw,
     Floats,
-    Ints,
     binomial,
     cdf_after_gain,
     cdf_after_loss,
+    enough_epsilon,
+    enough_rows,
     kept_at_most,
     lost_at_least,
+    lowest_moments,
+    would_do,
 )
-from fedassay.estimation.coverage.enough import enough_epsilon, enough_rows, would_do
-from fedassay.estimation.coverage.law import largest_miss
-from fedassay.estimation.coverage.pairs import SAME, Bools, check_request, smallest, told
-from fedassay.estimation.coverage.panels import mean_and_variance
+from fedassay.estimation.coverage.law import largest_miss, mean_and_variance
+from fedassay.estimation.coverage.pairs import SAME, check_request, smallest, told
+from fedassay.protocol.arrays import Bools, Ints
 
 SLOPES = ((1, 2), (1, 1), (2, 1), (4, 1), (8, 1))
 """What is tried for (below, above)."""

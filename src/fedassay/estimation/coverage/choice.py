@@ -15,17 +15,162 @@ Reference: docs/explanation/private-conformal.md. Symbols are those of `law.py`.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import betainc, betaincc
+from scipy.special import betainc, betaincc, expit, gammaln, xlog1py, xlogy
 
 from fedassay.errors import UsageError
-from fedassay.estimation.coverage.chosen import Floats, Ints, cdf_after_loss
-from fedassay.estimation.coverage.law import FromMoments
-from fedassay.estimation.coverage.panels import mean_and_variance
+from fedassay.estimation.coverage.law import FromMoments, mean_and_variance
+from fedassay.protocol.arrays import Ints
+
+# --- where no choice is valid -------------------------------------------------------------------------------
+
+
+def enough_rows(possible: Callable[[int], bool], rows: int) -> int:
+    """The fewest rows that are enough, if `rows` are not; more must not be worse.
+
+    Examples
+    --------
+    >>> enough_rows(lambda n: n >= 137, 100)
+    137
+    """
+    low, high = rows, 2 * rows
+    while not possible(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if possible(middle) else (middle, high)
+    return high
+
+
+def enough_epsilon(possible: Callable[[float], bool], epsilon: float) -> float | None:
+    """An ε of three digits that is enough, if `epsilon` is not; None if none is.
+
+    Examples
+    --------
+    >>> enough_epsilon(lambda value: value >= math.pi, 1.0), enough_epsilon(lambda value: False, 1.0)
+    (3.15, None)
+    """
+    if not possible(math.inf):
+        return None
+    low, high = epsilon, 2 * epsilon
+    while not possible(high):
+        low, high = high, 2 * high
+    while high > low * 1.001:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if possible(middle) else (middle, high)
+    unit = 10.0 ** (math.floor(math.log10(high)) - 2)
+    rounded = round(math.ceil(high / unit) * unit, 12)
+    return rounded if possible(rounded) else rounded + unit
+
+
+def would_do(rows: int, epsilon: float | None) -> str:
+    """In words.
+
+    Examples
+    --------
+    >>> would_do(137, 3.15)
+    'expected at least 137 rows each at this ε, or ε = 3.15 with these rows'
+    """
+    either = f"expected at least {rows} rows each at this ε"
+    return either if epsilon is None else f"{either}, or ε = {epsilon:.3g} with these rows"
+
+
+# --- the law of what a client's private choice covers -------------------------------------------------------
+
+Floats = NDArray[np.floating[Any]]
+
+LEFT_OUT = 1e-17
+"""The part of a binomial law that is left out; the rest is scaled up to one."""
+
+_AT_ONCE = 1 << 21
+"""Probabilities in memory at a time."""
+
+
+def lost_at_least(d: ArrayLike, candidates: int, rate: float) -> Floats:
+    """P(D >= d) = (B-1)e^(-rd)/(1 + (B-1)e^(-rd)) for d >= 1, and 1 below; r is `rate`.
+
+    D is about log(B-1)/r, give or take a logistic variable of scale 1/r.
+
+    Examples
+    --------
+    >>> lost_at_least([0, 1, 5, 10], 100, 1.0).round(4)
+    array([1.    , 0.9733, 0.4001, 0.0045])
+    """
+    d = np.asarray(d, dtype=np.float64)
+    if rate == math.inf:
+        return np.where(d <= 0, 1.0, 0.0)
+    return np.where(d <= 0, 1.0, expit(math.log(candidates - 1) - rate * np.maximum(d, 0)))
+
+
+def kept_at_most(d: ArrayLike, candidates: int, rate: float) -> Floats:
+    """P(D <= d) = 1 - P(D >= d+1), accurate relative to itself.
+
+    Examples
+    --------
+    >>> kept_at_most([-1, 0, 4, 9], 100, 1.0).round(4)
+    array([0.    , 0.0267, 0.5999, 0.9955])
+    """
+    d = np.asarray(d, dtype=np.float64)
+    if rate == math.inf:
+        return np.where(d < 0, 0.0, 1.0)
+    return np.where(d < 0, 0.0, expit(rate * (np.maximum(d, 0) + 1) - math.log(candidates - 1)))
+
+
+def cdf_after_loss(s: Floats, rows: int, targets: Ints, candidates: int, rate: float) -> Floats:
+    """G(s) = P(Bin(n, s) + D >= t) for each s and its t: the law of the coverage of one client, at its smallest."""
+    return _mixed(s, rows, lambda c, i: lost_at_least(targets[i, None] - c, candidates, rate))
+
+
+def cdf_after_gain(s: Floats, rows: int, targets: Ints, candidates: int, rate: float) -> Floats:
+    """P(Bin(n, s) - E >= t): the law of the coverage at its largest, but for the width of a candidate.
+
+    The (t+E)-th smallest score, which is +∞ for t + E > n.
+    """
+    return _mixed(s, rows, lambda c, i: kept_at_most(c - targets[i, None], candidates, rate))
+
+
+def _mixed(s: Floats, rows: int, weight: Callable[[Ints, Ints], Floats]) -> Floats:
+    """E weight(Bin(n, s), i) for each s_i: all but `LEFT_OUT` of the law lies in a window (Bernstein's inequality)."""
+    reach = math.log(2 / LEFT_OUT)
+    half = reach / 3 + np.sqrt(reach**2 / 9 + 2 * reach * rows * s * (1 - s))
+    start = np.maximum(0, np.floor(rows * s - half)).astype(np.int64)
+    end = np.minimum(rows, np.ceil(rows * s + half)).astype(np.int64)
+    length = int((end - start).max(initial=0)) + 1
+    start = np.minimum(start, rows + 1 - length)
+    found = np.empty(len(s))
+    step = max(1, _AT_ONCE // length)
+    for first in range(0, len(s), step):
+        i = np.arange(first, min(len(s), first + step))
+        c = start[i, None] + np.arange(length)
+        p = binomial(s[i, None], c, rows)
+        found[i] = (p * weight(c, i)).sum(axis=1) / p.sum(axis=1)
+    return found.clip(0, 1)
+
+
+def binomial(s: Floats, c: Ints, rows: int) -> Floats:
+    """P(Bin(n, s) = c), within 1e-11 of itself for n up to 10^5; a common factor is off by most of that."""
+    p: Floats = np.exp(_log_binomial(rows)[c] + xlogy(c, s) + xlog1py(rows - c, -s))
+    return p
+
+
+@lru_cache(maxsize=8)
+def _log_binomial(rows: int) -> Floats:
+    """The logarithm of n over c, for c = 0..n."""
+    c = np.arange(rows + 1.0)
+    table: Floats = gammaln(rows + 1.0) - gammaln(c + 1) - gammaln(rows - c + 1)
+    table.flags.writeable = False
+    return table
+
+
+# --- how well a quantile of quantiles covers where each client chooses its ----------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,10 +30,9 @@ from fedassay.estimation.coverage.law import (
     mirrored_moments,
     split_rows,
 )
+from fedassay.protocol.arrays import Bools, Ints
 
 Floats = NDArray[np.floating[Any]]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Rule = Literal["spread", "paper"]
 
 SAME = 1e-9

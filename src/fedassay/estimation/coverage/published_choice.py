@@ -22,8 +22,7 @@ from functools import lru_cache
 import numpy as np
 
 from fedassay.errors import DataError, UsageError
-from fedassay.estimation.coverage.choice import ChoiceLaw
-from fedassay.estimation.coverage.enough import enough_epsilon, enough_rows, would_do
+from fedassay.estimation.coverage.choice import ChoiceLaw, enough_epsilon, enough_rows, would_do
 from fedassay.estimation.coverage.law import CoverageLaw, largest_miss, mirrored_moments
 from fedassay.estimation.coverage.pairs import _Search, best_of, best_pair, check_request, scores_needed, told
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainc, betaln, xlog1py, xlogy
 
 from fedassay.errors import DataError
@@ -19,8 +18,7 @@ from fedassay.estimation.coverage.law import largest_miss, split_rows
 from fedassay.estimation.coverage.pairs import Rule, best_of, best_pair, check_request, scores_needed, told
 from fedassay.estimation.coverage.senders import Senders
 from fedassay.estimation.coverage.unequal import UnequalLaw, split_ranks
-
-Ints = NDArray[np.int64]
+from fedassay.protocol.arrays import Ints
 
 SHIFTS = tuple(np.linspace(-1.5, 1.5, 61).round(2).tolist())
 """How far local ranks are moved from (1-α)(n_j+1), in standard deviations of a client's own coverage."""

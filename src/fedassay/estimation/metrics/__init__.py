@@ -1,5 +1,5 @@
-"""Metrics of a binary classifier: one module for each, with its record and its estimator.
+"""Metrics of a binary classifier: their records and estimators, by what they are about.
 
-A module is found by its name: `recall` has the record `RECALL`. It imports no arrays when it is loaded; estimators that
-need them import them when they are called, or stand in modules such as `ranking`, which the record names.
+A record is found by being in one of these modules. They import no arrays when they are loaded; estimators that need
+them import them when they are called, or stand in modules such as `estimation.ranking`, which the record names.
 """

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedassay.cards import names_of
+from fedassay.protocol.cards import names_of
 
 if TYPE_CHECKING:
     from fedassay.runtimes.file_drop.announcement import Announcement
-    from fedassay.runtimes.file_drop.parameters import FileDrop
+    from fedassay.runtimes.file_drop.card import FileDrop
     from fedassay.runtimes.file_drop.participant import Asked, Over, Participant
     from fedassay.runtimes.file_drop.runtime import FileDropRuntime, Waiting
     from fedassay.runtimes.file_drop.study import Study
@@ -23,7 +23,7 @@ __getattr__ = names_of(
     {
         "Announcement": "announcement",
         "Asked": "participant",
-        "FileDrop": "parameters",
+        "FileDrop": "card",
         "FileDropRuntime": "runtime",
         "Over": "participant",
         "Participant": "participant",

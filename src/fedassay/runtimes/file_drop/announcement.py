@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedassay import envelope, wire
-from fedassay.agenda import Agenda
 from fedassay.crypto.keys import is_usable
-from fedassay.envelope import Envelope, TrustModels
 from fedassay.errors import FedassayError, ProtocolError, UsageError
-from fedassay.protocol import (
+from fedassay.kernel import envelope
+from fedassay.kernel.agenda import Agenda
+from fedassay.kernel.envelope import Envelope, TrustModels
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import (
     COORDINATOR,
     Budget,
     Message,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from fedassay.crypto.identity import Identity
 from fedassay.errors import UsageError
-from fedassay.result import Result
-from fedassay.runtimes.file_drop import folders, notices
-from fedassay.runtimes.file_drop.conclusion import conclude
-from fedassay.runtimes.file_drop.parameters import FileDrop
+from fedassay.protocol.result import Result
+from fedassay.runtimes.file_drop import letters as folders
+from fedassay.runtimes.file_drop import outcome as notices
+from fedassay.runtimes.file_drop.card import FileDrop
+from fedassay.runtimes.file_drop.outcome import conclude
 from fedassay.runtimes.file_drop.proposal import Proposal, opened_study, require_folder
 from fedassay.runtimes.file_drop.runtime import FileDropRuntime, Waiting
-from fedassay.runtimes.study_run import StudyRun
+from fedassay.runtimes.released import StudyRun
 
 
 def carry(parameters: FileDrop, study: StudyRun) -> Result | None:

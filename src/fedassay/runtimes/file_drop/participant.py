@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedassay import envelope, wire
 from fedassay.crypto.identity import Credentials, fingerprint, key_to_text
-from fedassay.endpoint import Endpoint
-from fedassay.envelope import Envelope, Summaries, TrustModels
 from fedassay.errors import FedassayError, ProtocolError, UsageError
-from fedassay.protocol import COORDINATOR
-from fedassay.runtimes.file_drop import folders
+from fedassay.kernel import envelope
+from fedassay.kernel.endpoint import Endpoint
+from fedassay.kernel.envelope import Envelope, Summaries, TrustModels
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import COORDINATOR
+from fedassay.runtimes.file_drop import letters as folders
 from fedassay.runtimes.file_drop.announcement import LARGEST_ANNOUNCEMENT, Announcement
 from fedassay.runtimes.file_drop.letters import EVERYONE, Kind, Letter, check_name, open_letter
 from fedassay.summaries import CATALOGUE

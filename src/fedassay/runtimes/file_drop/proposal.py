@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedassay.agenda import Agenda
 from fedassay.crypto.identity import Identity, key_from_text
 from fedassay.crypto.prekeys import Prekey
 from fedassay.errors import UsageError
-from fedassay.privacy.disclosure import Disclosure
+from fedassay.kernel.agenda import Agenda
+from fedassay.privacy.policy.disclosure import Disclosure
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import COORDINATOR, Budget, Protection, Setting, TrustModel
+from fedassay.protocol.vocabulary import COORDINATOR, Budget, Protection, Setting, TrustModel
 from fedassay.runtimes import disclosed
-from fedassay.runtimes.file_drop import notices
+from fedassay.runtimes.file_drop import outcome as notices
 from fedassay.runtimes.file_drop.announcement import Announcement
-from fedassay.runtimes.file_drop.notices import Say
+from fedassay.runtimes.file_drop.outcome import Say
 from fedassay.runtimes.file_drop.study import Study
-from fedassay.tasks.catalogue import TASKS
+from fedassay.tasks.card import TASKS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,14 +11,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fedassay import sealing, wire
 from fedassay.crypto.identity import Credentials, key_to_text
-from fedassay.envelope import Refusal
 from fedassay.errors import FedassayError, ProtocolError, UsageError
-from fedassay.journal import FileJournal
-from fedassay.protocol import COORDINATOR, Message, Party, Released
-from fedassay.run import Errand
-from fedassay.runtimes.file_drop import folders
+from fedassay.kernel import envelope as sealing
+from fedassay.kernel.envelope import Refusal
+from fedassay.kernel.journal import FileJournal
+from fedassay.kernel.run import Errand
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import COORDINATOR, Message, Party, Released
+from fedassay.runtimes.file_drop import letters as folders
 from fedassay.runtimes.file_drop.letters import Kind, open_letter
 from fedassay.runtimes.file_drop.study import Study
 from fedassay.runtimes.messaging import MessagingRuntime

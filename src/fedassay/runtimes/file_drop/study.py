@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedassay import wire
-from fedassay.agenda import Agenda
 from fedassay.crypto.identity import Identity
 from fedassay.crypto.keys import KeyPair, Secret
-from fedassay.endpoint import write_durably
-from fedassay.envelope import TrustModels
 from fedassay.errors import ProtocolError, UsageError
-from fedassay.protocol import COORDINATOR, Budget, Protection, Randomness, TrustModel
-from fedassay.runtimes.file_drop import folders
+from fedassay.kernel.agenda import Agenda
+from fedassay.kernel.endpoint import write_durably
+from fedassay.kernel.envelope import TrustModels
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import COORDINATOR, Budget, Protection, Randomness, TrustModel
+from fedassay.runtimes.file_drop import letters as folders
 from fedassay.runtimes.file_drop.announcement import LARGEST_ANNOUNCEMENT, Announcement
 from fedassay.runtimes.file_drop.letters import EVERYONE, Kind, Letter, check_name, open_letter
 from fedassay.trust import TRUST_MODELS

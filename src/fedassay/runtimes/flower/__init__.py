@@ -2,7 +2,7 @@
 
 The parts, from the outside in: `app_bundle`, `submission` (what the coordinator's person starts), `server_app`
 (runs a study next to the SuperLink), `client_app` (runs at a site), `simulation` (both in one process, on Ray);
-under them `runtime` (the `Runtime` that `fedassay.run` drives), `directory` (which node is which site),
+under them `runtime` (the `Runtime` that `fedassay.kernel.run` drives), `directory` (which node is which site),
 `post` (messages out, replies back) and `frames` (signed bytes in a Flower message).
 
 Nothing else of fedassay imports this package unless Flower is asked for. Flower and Ray report usage over the

@@ -13,14 +13,14 @@ from typing import Any
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedassay import envelope
 from fedassay.crypto.identity import key_to_text
-from fedassay.envelope import Refusal
 from fedassay.errors import ProtocolError
-from fedassay.protocol import COORDINATOR
+from fedassay.kernel import envelope
+from fedassay.kernel.envelope import Refusal
+from fedassay.protocol.vocabulary import COORDINATOR
 from fedassay.runtimes.flower.directory import answer_hello
-from fedassay.runtimes.flower.frames import HELLO, REQUEST, Frame, opened_request, signed_reply
 from fedassay.runtimes.flower.nodes import Node, read_node
+from fedassay.runtimes.flower.post import HELLO, REQUEST, Frame, opened_request, signed_reply
 
 log = logging.getLogger("fedassay.flower")
 

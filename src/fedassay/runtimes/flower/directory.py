@@ -7,11 +7,10 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from fedassay import wire
 from fedassay.errors import ProtocolError
-from fedassay.protocol import Credentials, Message, Randomness
-from fedassay.runtimes.flower.frames import HELLO, Frame, opened_reply
-from fedassay.runtimes.flower.post import Letter, Out, Post
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Credentials, Message, Randomness
+from fedassay.runtimes.flower.post import HELLO, Frame, Letter, Out, Post, opened_reply
 
 log = logging.getLogger("fedassay.flower")
 

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from fedassay.crypto.identity import Credentials, Identity, key_from_text
-from fedassay.endpoint import Endpoint, FileStore
-from fedassay.envelope import MOST_PREKEYS
 from fedassay.errors import UsageError
-from fedassay.helper import Helper
+from fedassay.kernel.endpoint import Endpoint, FileStore
+from fedassay.kernel.envelope import MOST_PREKEYS
+from fedassay.kernel.helper import Helper, ServerStore
+from fedassay.kernel.sites import SiteFile
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.server_store import ServerStore
-from fedassay.sites import SiteFile
 
 _HELPER_ENTRIES = {"name", "key", "state", "roster"}
 

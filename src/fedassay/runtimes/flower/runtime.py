@@ -1,4 +1,4 @@
-"""The Flower runtime: what `fedassay.run` drives, over any Flower grid."""
+"""The Flower runtime: what `fedassay.kernel.run` drives, over any Flower grid."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from fedassay.crypto.keys import KeyPair
-from fedassay.endpoint import Endpoint
 from fedassay.errors import FederationError
-from fedassay.protocol import Party
+from fedassay.kernel.endpoint import Endpoint
+from fedassay.protocol.vocabulary import Party
 from fedassay.runtimes.flower.directory import Directory
-from fedassay.runtimes.flower.frames import REQUEST
-from fedassay.runtimes.flower.post import Letter
+from fedassay.runtimes.flower.post import REQUEST, Letter
 from fedassay.runtimes.messaging import MessagingRuntime
-from fedassay.runtimes.progress import Progress, silent
+from fedassay.runtimes.simulated import Progress, silent
 
 log = logging.getLogger("fedassay.flower")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,29 +13,89 @@ from queue import Queue
 from threading import Event, Thread
 from typing import Any
 
+import numpy as np
 from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
+from numpy.typing import NDArray
 
-from fedassay import wire
-from fedassay.client import Client, Site
 from fedassay.crypto.keys import KeyPair
-from fedassay.endpoint import Endpoint
-from fedassay.envelope import MOST_PREKEYS, Envelope
+from fedassay.data.federation import Federation
+from fedassay.data.tables import ArrayRows, batch_length
 from fedassay.errors import FederationError, UsageError
-from fedassay.helper import Helper
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll
+from fedassay.kernel.client import Client, Site
+from fedassay.kernel.endpoint import Endpoint
+from fedassay.kernel.envelope import MOST_PREKEYS, Envelope
+from fedassay.kernel.helper import Helper
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
-from fedassay.protocol import Message as WireMessage
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Message as WireMessage
+from fedassay.runtimes import flower
+from fedassay.runtimes.flower.card import FlowerSimulation
 from fedassay.runtimes.flower.directory import Directory, answer_hello
-from fedassay.runtimes.flower.frames import HELLO, REQUEST, Frame
-from fedassay.runtimes.flower.post import Letter, Out, Post
+from fedassay.runtimes.flower.post import HELLO, REQUEST, Frame, Letter, Out, Post
 from fedassay.runtimes.flower.runtime import LEG_TIMEOUT, FlowerRuntime
-from fedassay.runtimes.flower.spool import Spool
-from fedassay.runtimes.progress import Progress, silent
-from fedassay.runtimes.simulated import SERVERS, SimulatedFederation
+from fedassay.runtimes.simulated import SERVERS, Progress, SimulatedFederation, SimulatedRuntime, silent
+
+# --- the rows of a simulation on disk -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spool:
+    """Where the rows of each client begin and end, in the columns of a folder."""
+
+    folder: Path
+    places: Mapping[str, tuple[int, int]] = field(repr=False)
+
+    @classmethod
+    def write(cls, federation: Federation, folder: Path) -> Spool:
+        """Write all rows, client by client."""
+        ends = np.cumsum(federation.rows_per_client).tolist()
+        places = {
+            name: (end - int(rows), end)
+            for name, rows, end in zip(federation.clients, federation.rows_per_client, ends, strict=True)
+        }
+        columns: dict[str, NDArray[Any]] = {}
+        for name, (start, _) in places.items():
+            for batch in federation.rows_of(name).batches():
+                stop = start + batch_length(batch)
+                for role, values in batch.items():
+                    if role not in columns:
+                        columns[role] = np.lib.format.open_memmap(
+                            folder / f"{role}.npy",
+                            mode="w+",
+                            dtype=values.dtype,
+                            shape=(federation.row_count, *values.shape[1:]),
+                        )
+                    columns[role][start:stop] = values
+                start = stop
+        for column in columns.values():
+            column.flush()  # type: ignore[attr-defined]
+        return cls(folder=folder, places=places)
+
+    def rows_of(self, client: str) -> ArrayRows:
+        """The rows of one client, mapped from the disk."""
+        start, stop = self.places[client]
+        return ArrayRows(
+            columns={
+                path.stem: np.load(path, mmap_mode="r", allow_pickle=False)[start:stop]
+                for path in sorted(self.folder.glob("*.npy"))
+            }
+        )
+
+    def note(self, client: str) -> Path:
+        """Where a client notes how many rows it left out."""
+        return self.folder / f"{self.places[client][0]}-{self.places[client][1]}.truncated"
+
+    def noted(self) -> int:
+        """The rows that all clients left out, in their latest measurements."""
+        return sum(int(path.read_text(encoding="ascii")) for path in self.folder.glob("*.truncated"))
+
+
+# --- flower's simulation on Ray -----------------------------------------------------------------------------
 
 MOST_CLIENTS = 1000
 """A node costs about 10 ms of processor time a round: more than this is a task for the in-process runtime."""
@@ -304,3 +364,15 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+# --- the clients of a simulation on Flower ------------------------------------------------------------------
+
+
+def start(
+    parameters: FlowerSimulation, federation: SimulatedFederation
+) -> AbstractContextManager[SimulatedRuntime]:
+    """See `RuntimeCard`; Flower and Ray are an extra."""
+    flower.require("flwr", "ray")
+
+    return simulated_federation(federation)

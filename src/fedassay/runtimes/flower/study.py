@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from fedassay.agenda import Agenda
 from fedassay.errors import UsageError
-from fedassay.protocol import Budget, Neighbours, Protection, Setting, TrustModel, Unit
-from fedassay.tasks.catalogue import DEFAULT
+from fedassay.kernel.agenda import Agenda
+from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Setting, TrustModel, Unit
+from fedassay.tasks.card import DEFAULT
 from fedassay.trust import TRUST_MODELS
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -2,21 +2,161 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from fedassay.errors import FedassayError, FederationError, Refused, UsageError
+from fedassay.errors import FedassayError, FederationError, ProtocolError, Refused, UsageError
+from fedassay.protocol.files import write_atomically
+from fedassay.protocol.result import Result
 from fedassay.runtimes.flower import QUIET, require
-from fedassay.runtimes.flower.app_bundle import to_toml
-from fedassay.runtimes.flower.events import Event, Inbox, event_in
+from fedassay.runtimes.flower.card import FlowerDeployment
 from fedassay.runtimes.flower.study import Study
+from fedassay.runtimes.released import StudyRun
+from fedassay.runtimes.simulated import Progress
+from fedassay.version import VERSION
+
+# --- the Flower app of fedassay -----------------------------------------------------------------------------
+
+COMPONENTS = {
+    "serverapp": "fedassay.runtimes.flower.server_app:app",
+    "clientapp": "fedassay.runtimes.flower.client_app:app",
+}
+
+
+def write_app(folder: Path, *, components: dict[str, str] | None = None) -> Path:
+    """Write the app. It names no file of any machine: whoever submits it could change what it names."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be created ({error.strerror}).") from error
+    path = folder / "pyproject.toml"
+    if path.exists() and "fedassay" not in path.read_text(encoding="utf-8"):
+        raise UsageError(f"{path}: exists and is not an app of fedassay; give another folder.")
+    config = Study(name="study").to_config()
+    lines = [
+        "# Written by `fedassay flower app`. fedassay must be installed on the SuperLink's machine,",
+        "# on every node, and where `fedassay flower submit` is called.",
+        "[project]",
+        'name = "fedassay-app"',
+        f"version = {to_toml(VERSION)}",
+        'description = "Federated evaluation under formal privacy"',
+        'license = "Apache-2.0"',
+        "dependencies = []",
+        "",
+        "[tool.flwr.app]",
+        'publisher = "fedassay"',
+        "",
+        "[tool.flwr.app.components]",
+        *(f"{name} = {to_toml(value)}" for name, value in (components or COMPONENTS).items()),
+        "",
+        "[tool.flwr.app.config] # every entry can be overridden when the app is submitted",
+        *(f"{name} = {to_toml(value)}" for name, value in config.items()),
+        "",
+    ]
+    write_atomically(path, "\n".join(lines))
+    return path
+
+
+def to_toml(value: str | int | float | list[str]) -> str:
+    r"""A value as TOML; JSON's spelling is TOML's too, for these types.
+
+    Examples
+    --------
+    >>> to_toml('{"thresholds": [0.5]}'), to_toml(0.0)
+    ('"{\\"thresholds\\": [0.5]}"', '0.0')
+    """
+    return json.dumps(value, ensure_ascii=False)
+
+
+# --- what a ServerApp tells the person who submitted it -----------------------------------------------------
+
+MARK = "FEDASSAY "
+_PART = 24_000
+_LARGEST = 1 << 28
+
+Event = dict[str, Any]
+
+
+def line(kind: str, **fields: Any) -> str:
+    """An event as a line of a log."""
+    return MARK + json.dumps({"event": kind, **fields})
+
+
+def event_in(text: str) -> Event | None:
+    """The event in a line of a log, if there is one."""
+    _, mark, content = text.partition(MARK)
+    if not mark:
+        return None
+    try:
+        event = json.loads(content)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
+
+
+def result_lines(document: str, *, path: str) -> Iterator[str]:
+    """The lines that carry a result: its parts, then its hash and where it lies at the coordinator."""
+    packed = base64.b64encode(zlib.compress(document.encode())).decode()
+    parts = [packed[start : start + _PART] for start in range(0, len(packed), _PART)]
+    for index, part in enumerate(parts):
+        yield line("part", index=index, data=part)
+    digest = hashlib.sha256(document.encode()).hexdigest()
+    yield line("result", parts=len(parts), sha256=digest, path=path)
+
+
+@dataclass
+class Inbox:
+    """Puts a result together from the events of a log.
+
+    Examples
+    --------
+    >>> inbox = Inbox()
+    >>> for text in result_lines("the result", path="/somewhere"):
+    ...     inbox.add(event_in("INFO: " + text))
+    >>> inbox.document
+    'the result'
+    """
+
+    document: str | None = None
+    _parts: dict[int, str] = field(default_factory=dict, repr=False)
+
+    def add(self, event: Event | None) -> None:
+        """Take one event; `document` is there once the result is complete, or `ProtocolError`."""
+        if event is None:
+            return
+        if event["event"] == "part":
+            self._parts[int(event["index"])] = str(event["data"])
+        elif event["event"] == "result":
+            self.document = self._complete(event)
+
+    def _complete(self, event: Event) -> str:
+        try:
+            packed = "".join(self._parts[index] for index in range(int(event["parts"])))
+            unpacking = zlib.decompressobj()
+            data = unpacking.decompress(base64.b64decode(packed), _LARGEST)
+        except (KeyError, ValueError, zlib.error):
+            data = b""
+        if hashlib.sha256(data).hexdigest() != event.get("sha256"):
+            raise ProtocolError(
+                f"result: what came through the log is not what was written; fetch {event.get('path')} from "
+                f"the coordinator's machine and compare its SHA-256 with {event.get('sha256')}."
+            )
+        return data.decode()
+
+
+# --- submits the app to a SuperLink with Flower's own command and brings ------------------------------------
 
 _CONNECTION = "fedassay"
 _ERRORS: dict[int, type[FedassayError]] = {2: UsageError, 3: Refused, 4: FederationError}
@@ -128,3 +268,39 @@ def _flwr() -> str:
     if found is None:
         raise UsageError("flower: the command flwr is not installed; run `pip install 'fedassay[flower]'`.")
     return found
+
+
+# --- a study on a SuperLink ---------------------------------------------------------------------------------
+
+
+def carry(parameters: FlowerDeployment, study: StudyRun) -> Result:
+    """Submit the study and bring its result back; the same name goes on with what broke off."""
+    asked = Study.under(
+        study.name,
+        study.agenda,
+        study.setting(clients=0),
+        timeout=parameters.timeout,
+        wait=parameters.wait,
+    )
+    connection = Connection(
+        address=parameters.address,
+        root_certificates=parameters.root_certificates,
+        insecure=parameters.insecure,
+        name=parameters.connection,
+    )
+    with study.progress() as progress:
+        return watched(parameters.app, asked, connection, progress=progress, warn=study.warn)
+
+
+def watched(
+    app: Path, study: Study, connection: Connection, *, progress: Progress, warn: Callable[[str], None]
+) -> Result:
+    """Submit a study, tell how it goes, and read the document that comes back."""
+
+    def heard(event: Event) -> None:
+        if event["event"] == "progress":
+            progress(int(event["leg"]), int(event["done"]), int(event["total"]))
+        elif event["event"] == "warning":
+            warn(str(event.get("message")))
+
+    return Result.from_json(submit(app, study, connection, heard=heard))

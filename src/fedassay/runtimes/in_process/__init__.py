@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedassay.cards import names_of
+from fedassay.protocol.cards import names_of
 
 if TYPE_CHECKING:
     from fedassay.runtimes.in_process.aggregate import Aggregate
+    from fedassay.runtimes.in_process.card import InProcess
     from fedassay.runtimes.in_process.faithful import Faithful
-    from fedassay.runtimes.in_process.parameters import InProcess
 
 __all__ = ["Aggregate", "Faithful", "InProcess"]
 
@@ -24,6 +24,6 @@ __getattr__ = names_of(
     {
         "Aggregate": "aggregate",
         "Faithful": "faithful",
-        "InProcess": "parameters",
+        "InProcess": "card",
     },
 )

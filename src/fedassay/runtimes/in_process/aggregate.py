@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from fedassay.client import NoRows, bounded, takes_part
 from fedassay.data.bounds import limit_pooled, limit_rows
 from fedassay.data.federation import Federation
 from fedassay.data.split import select_part, select_pooled_part
-from fedassay.envelope import Refusal
 from fedassay.errors import UnsupportedQuery
-from fedassay.protocol import (
+from fedassay.kernel.client import NoRows, bounded, takes_part
+from fedassay.kernel.envelope import Refusal
+from fedassay.kernel.run import Errand
+from fedassay.protocol.vocabulary import (
     Draw,
     Exchange,
     Memory,
@@ -27,7 +28,6 @@ from fedassay.protocol import (
     Sum,
     Vector,
 )
-from fedassay.run import Errand
 from fedassay.runtimes.messaging import Traffic
 from fedassay.runtimes.simulated import SERVERS
 

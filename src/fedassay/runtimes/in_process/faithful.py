@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
-from fedassay.client import Client
 from fedassay.crypto.keys import KeyPair
-from fedassay.helper import Helper
+from fedassay.kernel.client import Client
+from fedassay.kernel.helper import Helper
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol import Party
+from fedassay.protocol.vocabulary import Party
+from fedassay.runtimes.in_process.aggregate import Aggregate
+from fedassay.runtimes.in_process.card import InProcess
 from fedassay.runtimes.messaging import MessagingRuntime
-from fedassay.runtimes.progress import Progress, silent
+from fedassay.runtimes.simulated import Progress, SimulatedFederation, silent
 
 
 def _nobody(name: str, leg: int) -> bool:
@@ -87,3 +90,31 @@ class Faithful(MessagingRuntime):
 
     def keep(self, name: str, prekeys: Sequence[bytes]) -> None:
         """Fresh ones can be had at any time."""
+
+
+# --- the clients of a simulation in this process ------------------------------------------------------------
+
+
+def start(
+    parameters: InProcess, federation: SimulatedFederation
+) -> AbstractContextManager[Faithful | Aggregate]:
+    """See `RuntimeCard`. Nothing has to be closed."""
+    single = federation.single and parameters.mode == "auto"
+    passes = parameters.passes_messages(federation.rows.client_count, policy=federation.policy is not None)
+    if single or passes:
+        return nullcontext(
+            Faithful(
+                federation.clients(),
+                helpers=federation.servers(),
+                progress=federation.progress,
+                asker=federation.asker,
+            )
+        )
+    return nullcontext(
+        Aggregate(
+            federation.rows,
+            randomness=federation.randomness.child("limit"),
+            split_key=federation.split_key,
+            holdout=federation.holdout,
+        )
+    )

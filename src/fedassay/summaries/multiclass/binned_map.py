@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fedassay.errors import UsageError
-from fedassay.summaries.multiclass.logit_map import Floats, LogitMap, as_many, numbers
-from fedassay.summaries.multiclass.probability_histograms import TALLEST, bins_of
+from fedassay.protocol.arrays import Floats
+from fedassay.summaries.multiclass.histograms import TALLEST, bins_of
+from fedassay.summaries.multiclass.scaling_maps import LogitMap, as_many, numbers
 from fedassay.summaries.scored import MOST_CLASSES, whole
 
 

@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedassay.protocol import (
+from fedassay.protocol.arrays import Floats, Ints
+from fedassay.protocol.vocabulary import (
     LARGEST_ROWS_PER_CLIENT,
     Memory,
     Protection,
@@ -25,9 +26,9 @@ from fedassay.protocol import (
     Total,
     Vector,
 )
-from fedassay.summaries.multiclass.carried_map import carried_map, carried_theta
 from fedassay.summaries.multiclass.losses import padded
-from fedassay.summaries.multiclass.probabilities import Floats, Ints, Predicted, checked_classes, predicted
+from fedassay.summaries.multiclass.maps import carried_map, carried_theta
+from fedassay.summaries.multiclass.probabilities import Predicted, checked_classes, predicted
 from fedassay.summaries.scored import whole
 
 EPSILON = float(np.finfo(np.float64).eps)
@@ -53,7 +54,7 @@ weighs so much under noise. Squares only serve standard errors."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Part:
+class ScaledTotals:
     """Totals of one kind. Noise of variance σ² in each entry of the vector is `factor`·σ² here, independent.
 
     Each row was rounded down by less than `resolution`.
@@ -74,9 +75,9 @@ class ClassTotals:
 
     classes: int
     bins: int
-    sums: Mapping[str, Part]
-    top: Mapping[str, Part]
-    cells: Mapping[str, Part]
+    sums: Mapping[str, ScaledTotals]
+    top: Mapping[str, ScaledTotals]
+    cells: Mapping[str, ScaledTotals]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,9 +202,9 @@ class ClassStatistics(Summary[ClassTotals]):
         ends = np.cumsum([len(SUMS), len(TOP) * self.bins])
         sums, top, cells = np.split(values, ends)
 
-        def parts(names: Mapping[str, float], numbers: Any) -> dict[str, Part]:
+        def parts(names: Mapping[str, float], numbers: Any) -> dict[str, ScaledTotals]:
             return {
-                name: Part(value=value / w, factor=factor / w**2, resolution=float(scales[-1]) / w)
+                name: ScaledTotals(value=value / w, factor=factor / w**2, resolution=float(scales[-1]) / w)
                 for (name, w), value in zip(names.items(), numbers, strict=True)
             }
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
-from fedassay.protocol import (
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import (
     Memory,
     Neighbours,
     Protection,
@@ -30,8 +30,6 @@ from fedassay.protocol import (
 from fedassay.summaries.multiclass.loss_curves import CLIENT, UNITS, Curves, LossCurves
 from fedassay.summaries.multiclass.probabilities import predicted
 from fedassay.summaries.multiclass.scaling_maps import Temperature
-
-Floats = NDArray[np.float64]
 
 PARTS = (0.5, 0.5)
 """Of the squared norm: for the curve and for the moments."""

@@ -12,7 +12,8 @@ from typing import ClassVar
 import numpy as np
 
 from fedassay.errors import UsageError
-from fedassay.protocol import (
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import (
     LARGEST_ROWS_PER_CLIENT,
     UNBOUNDED,
     Memory,
@@ -27,7 +28,6 @@ from fedassay.protocol import (
 )
 from fedassay.summaries.columns import column
 from fedassay.summaries.multiclass.local_fits import AVERAGED, LARGEST_UPDATE, RIDGE, Averaged, local_fit
-from fedassay.summaries.multiclass.losses import Floats
 from fedassay.summaries.scored import MOST_CLASSES, whole
 
 WEIGHTS = ("clients", "rows", "fixed")

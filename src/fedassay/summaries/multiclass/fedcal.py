@@ -27,10 +27,11 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from fedassay.errors import UsageError
-from fedassay.summaries.multiclass.logit_map import Floats, LogitMap, numbers
-from fedassay.summaries.multiclass.losses import Ints, LossSums, blocks, falling_gaps, suffix_sums
+from fedassay.protocol.arrays import Floats, Ints
+from fedassay.summaries.class_scores import checked_labels
+from fedassay.summaries.multiclass.losses import LossSums, blocks, falling_gaps, suffix_sums
+from fedassay.summaries.multiclass.scaling_maps import LogitMap, numbers
 from fedassay.summaries.scored import MOST_CLASSES, whole
-from fedassay.summaries.softmax_scores import checked_labels
 
 HIDDEN = 64
 LARGEST_INPUT = 50.0

@@ -24,6 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
+from fedassay.protocol.arrays import Floats, Ints
+from fedassay.summaries.class_scores import checked_labels
 from fedassay.summaries.multiclass.fedcal import (
     FedCal,
     Sorted,
@@ -32,17 +34,9 @@ from fedassay.summaries.multiclass.fedcal import (
     loss_and_gradient,
     ranked,
 )
-from fedassay.summaries.multiclass.logit_map import LogitMap
-from fedassay.summaries.multiclass.losses import (
-    FAMILIES,
-    LARGEST_PARAMETER,
-    Floats,
-    Ints,
-    blocks,
-    loss_sums,
-)
+from fedassay.summaries.multiclass.losses import FAMILIES, LARGEST_PARAMETER, blocks, loss_sums
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
-from fedassay.summaries.softmax_scores import checked_labels
+from fedassay.summaries.multiclass.scaling_maps import LogitMap
 
 RIDGE = 1e-2
 ITERATIONS = 50

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
-from fedassay.protocol import (
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import (
     LARGEST_ROWS_PER_CLIENT,
     UNBOUNDED,
     Batch,
@@ -34,15 +35,13 @@ from fedassay.protocol import (
     Unit,
     Vector,
 )
+from fedassay.summaries.class_scores import checked_labels
 from fedassay.summaries.columns import column
 from fedassay.summaries.fixed_point import SUMS
 from fedassay.summaries.multiclass.losses import blocks, loss_sums, padded
 from fedassay.summaries.multiclass.probabilities import checked_classes
 from fedassay.summaries.multiclass.scaling_sums import LARGEST_SUM
 from fedassay.summaries.scored import whole
-from fedassay.summaries.softmax_scores import checked_labels
-
-Floats = NDArray[np.float64]
 
 MOST_POINTS = 256
 FEWEST_BITS, MOST_BITS = 4, 24

@@ -29,10 +29,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedassay.errors import DataError, UsageError
-from fedassay.summaries.softmax_scores import checked_labels
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from fedassay.protocol.arrays import Floats, Ints
+from fedassay.summaries.class_scores import checked_labels
 
 LARGEST_LOGIT = 2.0**20
 LARGEST_PARAMETER = 2.0**20

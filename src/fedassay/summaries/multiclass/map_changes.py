@@ -11,7 +11,8 @@ from typing import ClassVar
 import numpy as np
 
 from fedassay.errors import UsageError
-from fedassay.protocol import (
+from fedassay.protocol.arrays import Floats, Ints
+from fedassay.protocol.vocabulary import (
     LARGEST_ROWS_PER_CLIENT,
     Memory,
     Protection,
@@ -21,17 +22,17 @@ from fedassay.protocol import (
     Total,
     Vector,
 )
-from fedassay.summaries.multiclass.carried_map import carried_map, carried_theta
 from fedassay.summaries.multiclass.class_statistics import (
     LARGEST_BRIER,
     LARGEST_LOSS,
     MOST_BITS,
-    Part,
+    ScaledTotals,
     losses_of,
     right_of,
 )
-from fedassay.summaries.multiclass.logit_map import LogitMap
-from fedassay.summaries.multiclass.probabilities import Floats, Ints, Predicted, checked_classes, predicted
+from fedassay.summaries.multiclass.maps import carried_map, carried_theta
+from fedassay.summaries.multiclass.probabilities import Predicted, checked_classes, predicted
+from fedassay.summaries.multiclass.scaling_maps import LogitMap
 from fedassay.summaries.scored import whole
 
 COUNTS: Mapping[str, float] = MappingProxyType({"rows": 0.5, "wrong": 0.25})
@@ -52,9 +53,9 @@ class Change:
     A row counts at most ±`bound`.
     """
 
-    first: Part
-    second: Part
-    third: Part | None
+    first: ScaledTotals
+    second: ScaledTotals
+    third: ScaledTotals | None
     bound: float
 
 
@@ -62,8 +63,8 @@ class Change:
 class ChangeTotals:
     """What `MapChanges` says: rows, those that the model itself has wrong, and changes (after less before) by name."""
 
-    rows: Part
-    wrong: Part
+    rows: ScaledTotals
+    wrong: ScaledTotals
     changes: Mapping[str, Change]
 
 
@@ -218,9 +219,9 @@ class MapChanges(Summary[ChangeTotals]):
         scales = 2.0 ** (-self.bits * np.arange(1, self.digits + 1))
         values, factor, finest = scales @ digits, float((scales**2).sum()), float(scales[-1])
 
-        def part(place: int, unit: float = 1.0) -> Part:
+        def part(place: int, unit: float = 1.0) -> ScaledTotals:
             times = unit / float(self._weights[place])
-            return Part(
+            return ScaledTotals(
                 value=np.asarray(values[place] * times), factor=factor * times**2, resolution=finest * times
             )
 

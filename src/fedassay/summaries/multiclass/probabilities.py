@@ -6,17 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedassay.errors import DataError
-from fedassay.protocol import Batch
+from fedassay.protocol.arrays import Floats, Ints
+from fedassay.protocol.vocabulary import Batch
 from fedassay.summaries.columns import column
-from fedassay.summaries.multiclass.logit_map import LogitMap
 from fedassay.summaries.multiclass.losses import padded
+from fedassay.summaries.multiclass.scaling_maps import LogitMap
 from fedassay.summaries.scored import MOST_CLASSES, whole
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 FEWEST_CLASSES = 2
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedassay.errors import UsageError
-from fedassay.protocol import Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
+from fedassay.protocol.vocabulary import Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
 from fedassay.summaries.columns import column
 from fedassay.summaries.fixed_point import SUMS
 from fedassay.summaries.multiclass.losses import FAMILIES, LARGEST_PARAMETER, LossSums, loss_sums

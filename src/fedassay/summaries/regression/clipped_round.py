@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
-from fedassay.protocol import (
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import (
     Memory,
     Neighbours,
     Protection,
@@ -30,8 +30,6 @@ from fedassay.protocol import (
     Vector,
 )
 from fedassay.summaries.regression.rounds import RoundFields
-
-Floats = NDArray[np.float64]
 
 UNITS = 1 << 24
 """Whole numbers per unit of norm: rounding takes less than one of them from an entry."""

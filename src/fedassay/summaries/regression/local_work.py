@@ -19,11 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedassay.protocol.arrays import Floats
 from fedassay.summaries.regression.losses import Design, SmoothLoss
-
-Floats = NDArray[np.float64]
 
 CORRECTED, FIXED, PUBLISHED = "corrected", "fixed", "published"
 LOCAL = (CORRECTED, FIXED, PUBLISHED)

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from fedassay.errors import UsageError
-
-Floats = NDArray[np.float64]
+from fedassay.protocol.arrays import Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -11,16 +11,24 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
-from fedassay.protocol import UNBOUNDED, Batch, Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import (
+    UNBOUNDED,
+    Batch,
+    Memory,
+    Protection,
+    Rows,
+    Sensitivity,
+    Summary,
+    Total,
+    Vector,
+)
 from fedassay.summaries.fixed_point import FixedPoint
 from fedassay.summaries.regression.losses import Design, SmoothLoss, SquaredError, loss_of
-from fedassay.summaries.regression.standard import MOST_FEATURES, Standard
+from fedassay.summaries.regression.moments import MOST_FEATURES, Standard
 from fedassay.summaries.scored import whole
-
-Floats = NDArray[np.float64]
 
 NO_MEAT, BY_ROW, BY_CLIENT = "none", "rows", "clients"
 MEATS = (NO_MEAT, BY_ROW, BY_CLIENT)

@@ -15,16 +15,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
-from fedassay.protocol import UNBOUNDED, Batch, Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import (
+    UNBOUNDED,
+    Batch,
+    Memory,
+    Protection,
+    Rows,
+    Sensitivity,
+    Summary,
+    Total,
+    Vector,
+)
 from fedassay.summaries.columns import column
 from fedassay.summaries.fixed_point import FixedPoint
 from fedassay.summaries.regression.local_work import CORRECTED, LOCAL, Steps, Work, local_work
 from fedassay.summaries.regression.losses import Design, SmoothLoss, SquaredError, loss_of
+from fedassay.summaries.regression.moments import Standard
 from fedassay.summaries.regression.newton_sums import fields_of, symmetric
-from fedassay.summaries.regression.standard import Standard
 from fedassay.summaries.scored import whole
-
-Floats = NDArray[np.float64]
 
 BY_ROWS, BY_CLIENTS = "rows", "clients"
 WEIGHTS = (BY_ROWS, BY_CLIENTS)

@@ -15,8 +15,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from fedassay.estimation.evidence import Evidence, Floats
-from fedassay.protocol import NO_NOISE, Noise
+from fedassay.estimation.evidence import Evidence
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import NO_NOISE, Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration.binning import Indices, binning_of, finest_number, supported_scores
 from fedassay.tasks.calibration.logistic import Logistic

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from fedassay.estimation.evidence import Evidence, Floats
+from fedassay.estimation.evidence import Evidence
+from fedassay.protocol.arrays import Floats
 from fedassay.summaries.maps import Steps
 from fedassay.tasks.calibration.binning import (
     Binning,
@@ -28,7 +29,7 @@ from fedassay.tasks.calibration.binning import (
     finest_number,
     prefix_of,
 )
-from fedassay.tasks.calibration.fitted import Fitted
+from fedassay.tasks.calibration.logistic import Fitted
 
 PRIOR_ROWS = 2.0
 """N': the rows that the prior of a whole binning is worth."""

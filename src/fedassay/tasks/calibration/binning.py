@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from scipy.special import log_ndtr
 
-from fedassay.estimation.evidence import ENOUGH, Evidence, Floats
+from fedassay.estimation.evidence import ENOUGH, Evidence
 from fedassay.estimation.metric import Undefined
+from fedassay.protocol.arrays import Floats
 from fedassay.summaries.maps import EPSILON
 
 Indices = NDArray[np.int64]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedassay.cards import Named
+from fedassay.protocol.cards import Named
 from fedassay.tasks.card import KindCard
 from fedassay.tasks.command import ARTEFACT_FILE, CLASSIFIER_COLUMNS, CommandCard
 
@@ -27,9 +27,9 @@ CALIBRATE = KindCard(
     results=Named("fedassay.tasks.calibration.results:CalibrationResults"),
     forecast=Named("fedassay.tasks.calibration.forecast:CalibrationForecast"),
     forecast_of="a calibration: how far the fitted map will be from the truth; with --classes, that of logits",
-    artefact=Named("fedassay.artefacts.calibrator:Calibrator.of"),
+    artefact=Named("fedassay.artefacts.stored_calibrator:Calibrator.of"),
     artefact_file="calibrator.json",
-    rules=Named("fedassay.tasks.calibration.study_rules:CalibrationRules"),
+    rules=Named("fedassay.tasks.calibration.parameters:CalibrationRules"),
     in_first_study=True,
 )
 
@@ -47,8 +47,8 @@ CALIBRATE_CLASSES = KindCard(
     document=Named("fedassay.tasks.calibration.multiclass.document:ClassCalibrationDocument"),
     results=Named("fedassay.tasks.calibration.multiclass.results:ClassCalibrationResults"),
     forecast=Named("fedassay.tasks.calibration.multiclass.forecast:ClassCalibrationForecast"),
-    artefact=Named("fedassay.artefacts.class_calibrator:ClassCalibrator.of"),
+    artefact=Named("fedassay.artefacts.stored_calibrator:ClassCalibrator.of"),
     artefact_file="calibrator.json",
-    rules=Named("fedassay.tasks.calibration.study_rules:ClassCalibrationRules"),
+    rules=Named("fedassay.tasks.calibration.parameters:ClassCalibrationRules"),
     example={"classes": 10},
 )

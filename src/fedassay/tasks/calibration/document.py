@@ -22,7 +22,7 @@ from fedassay.documents.blocks import (
 )
 from fedassay.documents.kind import INDEPENDENT_ROWS, ON_HELD_OUT_ROWS, KindDocument, NextStep
 from fedassay.documents.reliability import change, drawn_parts
-from fedassay.metrics import METRICS
+from fedassay.protocol.metrics import METRICS
 
 SHOWN = (
     "log_loss",

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from fedassay.estimation.metric import Undefined
-from fedassay.metrics import METRICS
-from fedassay.protocol import Noise, Part, Sum
+from fedassay.protocol.metrics import METRICS
+from fedassay.protocol.vocabulary import Noise, Part, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration.accuracy import PREDICTED, MapError, best_buckets, predict_map
 from fedassay.tasks.calibration.calibrate import Calibrate

@@ -8,14 +8,19 @@ leaves its gradient unbiased. The influence of one more row in a leaf is A^{-1} 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
-from fedassay.estimation.evidence import Evidence, Floats
+from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.metric import Undefined
+from fedassay.protocol.arrays import Floats
+from fedassay.summaries.maps import EPSILON, Map
+from fedassay.tasks.calibration.binning import supported_scores
 
 _STEPS = 100
 _TOLERANCE = 1e-7
@@ -150,3 +155,30 @@ def require_overlap(evidence: Evidence) -> None:
     positives, negatives = np.flatnonzero(evidence.positives), np.flatnonzero(evidence.negatives)
     if positives[0] >= negatives[-1] or negatives[0] >= positives[-1]:
         raise Undefined("the scores separate the classes, so the likelihood has no maximum")
+
+
+# --- what fitting a calibrator gives ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """A map with the name of its method and the numbers that describe it.
+
+    `optimism` is by how much the log-likelihood of the rows it was fitted to is expected to exceed that of as
+    many new rows: the number of fitted parameters, each counted as often as noise adds to its variance
+    (Akaike 1973; Takeuchi 1976 for models that are only approximately true).
+    """
+
+    method: str
+    map: Map
+    parameters: Mapping[str, Any]
+    optimism: float = field(repr=False)
+
+    def log_probabilities(self, evidence: Evidence) -> tuple[Floats, Floats] | None:
+        """The logarithms of c and 1 - c per leaf; None if the map says 0 or 1 to rows: some row will contradict it."""
+        calibrated = self.map(supported_scores(evidence))
+        claimed = calibrated[evidence.counts != 0]
+        if claimed.min() <= 0 or claimed.max() >= 1:
+            return None
+        calibrated = np.clip(calibrated, EPSILON, 1 - EPSILON)
+        return np.log(calibrated), np.log1p(-calibrated)

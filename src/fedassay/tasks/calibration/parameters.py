@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from fedassay.parameters import Fraction, Interval
+from fedassay.protocol.parameters import Fraction, Interval
 from fedassay.tasks.shared_parameters import HOLDOUT, Buckets, Classes, Intervals, Participation, ScoreBins
+from fedassay.tasks.study_rules import Given, HistogramRules, missing_classes, same_holdout
 
 Method = Literal["auto", "histogram", "bbq", "isotonic", "platt", "beta"]
 ClassMethod = Literal[
@@ -57,3 +59,28 @@ class CalibrateMulticlassParameters(Classes, Participation, Buckets, Intervals):
     holdout: Fraction = HOLDOUT
     """Share of the units (rows, or whole clients) that is kept to judge the result."""
     buckets: Annotated[int, Interval(ge=1, le=200)] = 15
+
+
+# --- what a study file implies for calibrations -------------------------------------------------------------
+
+
+class CalibrationRules(HistogramRules):
+    """A calibrator is judged on held-out rows."""
+
+    def holds_out(self, parameters: Given) -> bool:
+        """See `StudyRules`."""
+        return True
+
+
+class ClassCalibrationRules(CalibrationRules):
+    """The held-out share is that of the study, and the number of classes is looked up."""
+
+    implied_names: ClassVar[tuple[str, ...]] = ("holdout",)
+
+    def implied(self, given: Given, columns: Mapping[str, str] | None, holdout: float) -> dict[str, Any]:
+        """See `StudyRules`."""
+        return same_holdout(given, holdout) if columns is not None or "holdout" in given else {}
+
+    def looked_up(self, parameters: Given) -> tuple[str, ...]:
+        """See `StudyRules`."""
+        return missing_classes(parameters)

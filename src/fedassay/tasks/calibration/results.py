@@ -6,7 +6,7 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from fedassay.result_parts import Anything, MetricPart, NonEmpty, declared
+from fedassay.protocol.result_parts import Anything, MetricPart, NonEmpty, declared
 
 
 class HeldOutMetrics(TypedDict):

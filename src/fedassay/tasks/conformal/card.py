@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedassay.cards import Named
+from fedassay.protocol.cards import Named
 from fedassay.tasks.card import KindCard
 from fedassay.tasks.command import ARTEFACT_FILE, CommandCard, Input
 
@@ -45,7 +45,7 @@ CONFORMAL = KindCard(
     forecast_of="prediction sets: the ranks to use, what they will cover, and what pooling would give",
     promises=Named("fedassay.tasks.conformal.promises:PROMISES"),
     artefact=Named("fedassay.artefacts.conformal:ConformalPredictor.of"),
-    rules=Named("fedassay.tasks.conformal.study_rules:ConformalRules"),
+    rules=Named("fedassay.tasks.conformal.parameters:ConformalRules"),
     in_first_study=True,
     example={"score_range": [0.0, 1.0]},
     variants={

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedassay.estimation.coverage import scores_needed
-from fedassay.summaries.group_names import OTHER
+from fedassay.summaries.grouped_histogram import OTHER
 from fedassay.tasks.conformal.conformal import Conformal
 
 MOST_NAMED = 5

@@ -14,10 +14,10 @@ from fedassay.errors import DataError
 from fedassay.estimation.coverage import best_pair, scores_needed
 from fedassay.estimation.intervals import Estimate, bounded
 from fedassay.tasks.conformal.conformal import Conformal
-from fedassay.tasks.conformal.found import Law
 from fedassay.tasks.conformal.held_out import Asked
-from fedassay.tasks.conformal.judged import CLEAR
+from fedassay.tasks.conformal.held_out_judge import CLEAR
 from fedassay.tasks.conformal.rehearsal import Rehearsal, rehearse
+from fedassay.tasks.conformal.threshold import Law
 from fedassay.tasks.expectation import PlannedStudy
 from fedassay.tasks.forecast import Details, DetailTable, Forecast, Prediction
 

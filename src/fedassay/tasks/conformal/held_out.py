@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedassay.protocol import Collect, Noise, Part, Query, Released, Setting, Step, Sum
+from fedassay.protocol.vocabulary import Collect, Noise, Part, Query, Released, Setting, Step, Sum
 from fedassay.summaries.coverage_counts import (
     CoverageCounts,
     CoverageOf,
@@ -20,7 +20,7 @@ from fedassay.summaries.coverage_counts import (
 from fedassay.summaries.quantities import QUANTITIES
 from fedassay.summaries.scored import EVERYONE
 from fedassay.tasks.conformal.heterogeneity import CoverageSums, Differences
-from fedassay.tasks.conformal.ways import answers
+from fedassay.tasks.conformal.methods import answers
 
 if TYPE_CHECKING:
     from fedassay.tasks.conformal.conformal import Conformal

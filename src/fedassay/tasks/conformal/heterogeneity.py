@@ -24,10 +24,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainc, betainccinv, betaincinv, gammaincc, ndtri
 
-Floats = NDArray[np.float64]
+from fedassay.protocol.arrays import Floats
 
 FEWEST_CLIENTS = 2
 QQ = ("qq", "qq-paper")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from fedassay.parameters import Fraction, Interval, Listed
+from fedassay.errors import UsageError
+from fedassay.protocol.parameters import Fraction, Interval, Listed
+from fedassay.summaries.quantities import QUANTITIES
 from fedassay.tasks.shared_parameters import Classes, Groups
+from fedassay.tasks.study_rules import Given, RangeOf, StudyRules, missing_classes, same_holdout
 
 Method = Literal["auto", "qq", "qq-paper", "average", "pooled", "weighted", "local"]
 Sets = Literal["conformity", "absolute", "normalised", "cqr", "lac", "aps", "raps", "binary"]
@@ -42,3 +46,113 @@ class ConformalParameters(Groups, Classes):
     """Share of the units (rows, or whole clients) that is kept to judge the result."""
     report_level: Fraction = 0.95
     """Confidence level of the intervals of measured coverage."""
+
+
+# --- what a study file implies for prediction sets ----------------------------------------------------------
+
+DERIVED = ("conformity", "cqr", "normalised", "absolute", "lac", "binary")
+"""The conformity scores that columns can stand for; of several for the same columns, the first."""
+
+UNBOUNDED = ("conformity", "cqr", "normalised", "absolute")
+"""Conformity scores whose range has to be stated."""
+
+
+class ConformalRules(StudyRules):
+    """Columns stand for a conformity score; coverage is measured on the held-out rows of the study."""
+
+    implied_names: ClassVar[tuple[str, ...]] = ("sets", "holdout")
+    builds_on: ClassVar[str] = "calibrate"
+    needs_level: ClassVar[bool] = True
+
+    def roles(self, parameters: Given) -> tuple[str, ...]:
+        """See `StudyRules`."""
+        grouped = ("group",) if parameters.get("conditional") == "group" else ()
+        return (*QUANTITIES[parameters.get("sets", "conformity")].columns, *grouped)
+
+    def implied(self, given: Given, columns: Mapping[str, str] | None, holdout: float) -> dict[str, Any]:
+        """See `StudyRules`."""
+        return {**same_holdout(given, holdout, besides=(0,)), "sets": _sets(given, columns)}
+
+    def looked_up(self, parameters: Given) -> tuple[str, ...]:
+        """See `StudyRules`."""
+        softmax = getattr(QUANTITIES.get(parameters.get("sets", "")), "is_softmax", False)
+        return missing_classes(parameters) if softmax else ()
+
+    def stand_in(self, parameters: Given) -> dict[str, Any]:
+        """See `StudyRules`. Any number of classes stands for one that is looked up later."""
+        by_class = parameters.get("conditional") == "class" and "groups" not in parameters
+        return {"classes": 2, **parameters} if by_class else dict(parameters)
+
+    def column_sets(self) -> tuple[frozenset[str], ...]:
+        """See `StudyRules`."""
+        return tuple(frozenset(one.columns) for name, one in QUANTITIES.items() if name != "value")
+
+    def first_entries(
+        self, columns: Given, level: float | None, classes: int | None, range_of: RangeOf
+    ) -> dict[str, Any]:
+        """See `StudyRules`."""
+        found: dict[str, Any] = {"level": 0.9 if level is None else level}
+        unbounded = (name for name in UNBOUNDED if columns.keys() >= set(QUANTITIES[name].columns))
+        quantity = next(unbounded, None)
+        binary = quantity is None and columns.keys() >= set(QUANTITIES["binary"].columns)
+        if binary or ("logits" in columns and classes == 2):
+            found["conditional"] = "class"
+        return found if quantity is None else {**found, "score_range": range_of(quantity)}
+
+    def warnings(self, task: Any, results: Given) -> tuple[str, ...]:
+        """See `StudyRules`."""
+        from fedassay.tasks.conformal.cautions import (
+            warnings_about,
+        )  # with all of the task; the command line reads rules
+
+        return warnings_about(results, task)
+
+    def holds_out(self, parameters: Given) -> bool:
+        """See `StudyRules`."""
+        return bool(parameters["holdout"])
+
+    def can_build(self, parameters: Given) -> bool:
+        """See `StudyRules`. Sets of a binary classifier, without a calibrator of their own."""
+        return _on_scores(parameters) and not parameters.get("score_parameters")
+
+    def require_base(self, name: str, base: str, parameters: Given) -> None:
+        """See `StudyRules`."""
+        if not _on_scores(parameters):
+            raise UsageError(
+                f"{name}: only prediction sets of a binary classifier (score and label, with held-out rows) can "
+                f"build on a calibration; leave out after = {base!r}."
+            )
+        if parameters.get("score_parameters"):
+            raise UsageError(
+                f"{name}: its scores have a calibrator of their own (parameters), expected none where it builds "
+                f"on {base!r}; leave one of them out."
+            )
+
+    def informed(self, task: Any, results: Given) -> Any:
+        """See `StudyRules`. Sets on calibrated scores, if the calibrator is one to use."""
+        if not results["recommended"] or results["calibrator"] is None:
+            return task
+        return task.calibrated(results["calibrator"])
+
+
+def _on_scores(parameters: Given) -> bool:
+    return bool(parameters.get("sets") == "binary" and parameters.get("holdout"))
+
+
+def _sets(given: Given, columns: Mapping[str, str] | None) -> str:
+    """The conformity score that the columns stand for."""
+    if "sets" in given:
+        return str(given["sets"])
+    if columns is None:
+        raise UsageError(
+            f"needs sets, because sites name their own columns; expected one of {', '.join(DERIVED)}."
+        )
+    fitting = [name for name in DERIVED if columns.keys() >= set(QUANTITIES[name].columns)]
+    if "normalised" in fitting:
+        fitting.remove("absolute")
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise UsageError(f"needs sets: the columns would do for {' and for '.join(fitting)}; name one.")
+    wanted = "; ".join(" and ".join(QUANTITIES[name].columns) for name in DERIVED)
+    raise UsageError(f"needs columns for a conformity score; give in [data.columns] {wanted}.")

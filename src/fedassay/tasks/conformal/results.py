@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from annotated_types import Len
 from typing_extensions import TypedDict
 
-from fedassay.result_parts import Anything, MetricPart, NonEmpty, Positive, declared
+from fedassay.protocol.result_parts import Anything, MetricPart, NonEmpty, Positive, declared
 
 
 class GuaranteePart(TypedDict):

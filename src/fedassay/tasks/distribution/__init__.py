@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedassay.cards import names_of
+from fedassay.protocol.cards import names_of
 
 if TYPE_CHECKING:
+    from fedassay.tasks.distribution.curve import area_between
     from fedassay.tasks.distribution.ecdf import Ecdf
-    from fedassay.tasks.distribution.roc import area_between
     from fedassay.tasks.distribution.search import SearchQuantiles, inverse_by_search
     from fedassay.tasks.distribution.stored import quantile_at, value_at
 
@@ -18,7 +18,7 @@ __getattr__ = names_of(
     __name__,
     {
         "Ecdf": "ecdf",
-        "area_between": "roc",
+        "area_between": "curve",
         "SearchQuantiles": "search",
         "inverse_by_search": "search",
         "quantile_at": "stored",

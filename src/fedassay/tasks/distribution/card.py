@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedassay.cards import Named
+from fedassay.protocol.cards import Named
 from fedassay.tasks.card import KindCard
 from fedassay.tasks.command import CommandCard, Input
 
@@ -36,7 +36,7 @@ ECDF = KindCard(
     forecast_of="a distribution function: noise, band and quantile errors of each mechanism",
     promises=Named("fedassay.tasks.distribution.promises:PROMISES"),
     columns=("value",),
-    rules=Named("fedassay.tasks.distribution.study_rules:DistributionRules"),
+    rules=Named("fedassay.tasks.distribution.parameters:DistributionRules"),
     in_first_study=True,
     variants={"--label": {"labelled": True}},
 )
@@ -60,7 +60,7 @@ QUANTILES = KindCard(
     forecast=Named("fedassay.tasks.distribution.forecast:QuantilesForecast"),
     forecast_of="quantiles by search: the widest of their intervals",
     columns=("value",),
-    rules=Named("fedassay.tasks.distribution.study_rules:DistributionRules"),
+    rules=Named("fedassay.tasks.distribution.parameters:DistributionRules"),
 )
 
 HOSMER_LEMESHOW = KindCard(
@@ -80,11 +80,11 @@ HOSMER_LEMESHOW = KindCard(
     ),
     task=Named("fedassay.tasks.distribution.hosmer_lemeshow:HosmerLemeshow"),
     parameters=Named("fedassay.tasks.distribution.parameters:HosmerLemeshowParameters"),
-    document=Named("fedassay.tasks.distribution.hosmer_lemeshow_document:HosmerLemeshowDocument"),
+    document=Named("fedassay.tasks.distribution.document:HosmerLemeshowDocument"),
     results=Named("fedassay.tasks.distribution.results:HosmerLemeshowResults"),
     forecast=Named("fedassay.tasks.distribution.forecast:GroupTestForecast"),
     forecast_of="a Hosmer-Lemeshow test: the gap in a group that can be told from none",
     columns=("score", "label"),
-    rules=Named("fedassay.tasks.distribution.study_rules:GroupTestRules"),
+    rules=Named("fedassay.tasks.distribution.parameters:GroupTestRules"),
     variants={f"--method {method}": {"method": method} for method in ("corrected", "published")},
 )

@@ -10,21 +10,24 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
-from fedassay.estimation.bands import NOISE_SHARE, dkw_half_width, half_width_of, report_half_width
+from fedassay.errors import UsageError
+from fedassay.estimation import curves
 from fedassay.estimation.count_noise import LeafCovariance, LevelReports, NodeNoise, PrefixNoise
-from fedassay.estimation.evidence import enough, plausible
+from fedassay.estimation.curves import NOISE_SHARE, dkw_half_width, half_width_of, report_half_width
+from fedassay.estimation.evidence import Evidence, enough, plausible
 from fedassay.estimation.intervals import z_value
 from fedassay.estimation.least_squares import LeastSquares, bit_variances, reporting_clients
-from fedassay.protocol import Noise
-from fedassay.summaries.value_grid import ValueGrid
-from fedassay.tasks.distribution.smoothing import isotonic
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from fedassay.estimation.metric import Undefined
+from fedassay.estimation.ranking import roc_auc
+from fedassay.protocol.arrays import Floats, Ints
+from fedassay.protocol.vocabulary import Noise
+from fedassay.summaries.distribution.grid import ValueGrid
+from fedassay.tasks.distribution.smoothing.curves import isotonic, l1, l2
 
 _STEPS = 40
 """Half-widths are computed for so many variances, and each point takes the next larger one."""
@@ -165,3 +168,221 @@ def curve_of(grid: ValueGrid, sums: Floats, fit: LeafCovariance, noise: Noise, *
         counts=np.stack([counts, np.zeros_like(counts)]),
     )
     return Curve(grid=grid, sums=sums, law=reports.positives, noise=noise, reports=reports)
+
+
+# --- a distribution function as it is shown -----------------------------------------------------------------
+
+SMOOTHINGS = ("none", "isotonic", "l1", "l2")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Shown:
+    """The values of a distribution function at some places of its grid."""
+
+    places: Ints
+    values: Floats
+
+    @classmethod
+    def of(cls, curve: Curve, *, smoothing: str, smoothed_points: int | None) -> Shown:
+        """The curve after smoothing; without it, or without noise, only cut off at 0 and 1.
+
+        With `smoothed_points`, only so many of the points are smoothed and shown. Raises `Undefined` if there are too
+        few rows.
+        """
+        rows, sums = curve.require_rows(), curve.sums[1:]
+        places = shown_places(curve.grid, smoothed_points)
+        some = places if smoothed_points is not None else np.arange(len(sums))
+        if curve.exact or smoothing == "none":
+            values = np.clip(sums[some] / rows, 0.0, 1.0)
+        elif smoothing == "isotonic":
+            values = isotonic(sums[some], top=rows).curve / rows
+        else:
+            tree = {"l1": l1, "l2": l2}[smoothing]
+            values = tree(sums, top=rows, points=some).curve / rows
+        return cls(places=places, values=np.minimum(values[: len(places)], 1.0))
+
+    def first_above(self, share: float) -> int | None:
+        """The place of the first value that is not below a share, rounding aside; None if all are."""
+        reached = self.values >= share - 1e-12
+        return int(self.places[int(np.argmax(reached))]) if reached.any() else None
+
+
+def shown_places(grid: ValueGrid, smoothed_points: int | None) -> Ints:
+    """The places of the points that are shown."""
+    return spread_out(grid.named, smoothed_points)
+
+
+def spread_out(count: int, most: int | None) -> Ints:
+    """At most so many of the numbers below `count`, evenly spread, the last one among them.
+
+    Examples
+    --------
+    >>> spread_out(8, 4)
+    array([1, 3, 5, 7])
+    >>> spread_out(3, None)
+    array([0, 1, 2])
+    """
+    if most is None or most >= count:
+        return np.arange(count)
+    return np.arange(1, most + 1) * count // most - 1
+
+
+def point_of(grid: ValueGrid, place: int) -> float:
+    """The point at a place."""
+    return float(grid.threshold(np.array([place]))[0])
+
+
+# --- quantiles of a released distribution -------------------------------------------------------------------
+
+Entry = dict[str, Any]
+
+
+def checked_quantile(quantile: float) -> float:
+    """The quantile as a number; refused unless between 0 and 1."""
+    try:
+        number = float(quantile)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 < number < 1:
+        raise UsageError(f"quantile: got {quantile}, expected a number above 0 and below 1, such as 0.5.")
+    return number
+
+
+def quantile_entry(curve: Curve, shown: Shown, quantile: float, *, level: float) -> Entry:
+    """The smallest point at which the shown distribution function reaches the quantile, and its interval.
+
+    The value is that of ``numpy.quantile(method="inverted_cdf")``, rounded up to a point of the grid.
+
+    Interval: all values that a test at this level does not reject. Let the quantile lie in leaf j, between the points
+    j-1 and j, so that F is below q at the first and not at the second. It is rejected if F̂ is too far below q at point
+    j or too far above at point j-1. How far is too far: the binomial quantile of the rows (exact without noise) and
+    the normal quantile of the noise of F̂, that in the number of rows included, in quadrature. F̂ is the isotonic
+    regression of the release: one that is not monotone would let noise far away widen the interval.
+
+    Edge cases: values outside the range count as its ends. A quantile in an end leaf has a `reason` that says so;
+    behind the last of given points it has no value, and an open interval has null as its end.
+    """
+    rows, places = curve.require_rows(), len(curve.monotone)
+    below, above = binomial_margins(quantile, rows, level=level)
+    noise = z_value(level) * np.sqrt(curve.share_variances(quantile))
+    not_too_low = curve.monotone >= quantile - np.hypot(below, noise) - 1e-12
+    not_too_high = curve.monotone < quantile + np.hypot(above, noise) + 1e-12
+    first = int(np.argmax(not_too_low)) if not_too_low.any() else places - 1
+    last = places - int(np.argmax(not_too_high[::-1])) if not_too_high.any() else 0
+    place = shown.first_above(quantile)
+    return entry_at(
+        curve.grid,
+        quantile,
+        places - 1 if place is None else place,
+        ends=(first, min(last, places - 1)),
+        level=level,
+    )
+
+
+def binomial_margins(quantile: float, rows: float, *, level: float) -> tuple[float, float]:
+    """How far the share of rows up to the quantile may be below and above it: binomial quantiles, never too narrow."""
+    from scipy.stats import binom  # takes longer to import than most commands do
+
+    n, tail = max(1, math.floor(rows)), (1 - level) / 2
+    return quantile - float(binom.ppf(tail, n, quantile)) / n, float(
+        binom.isf(tail, n, quantile)
+    ) / n - quantile
+
+
+def undefined_entry(quantile: float, reason: Undefined, *, level: float) -> Entry:
+    """A quantile that has no value, and why."""
+    return {
+        "quantile": quantile,
+        "value": None,
+        "interval": None,
+        "level": level,
+        "reason": str(reason),
+    }
+
+
+def entry_at(grid: ValueGrid, quantile: float, place: int, *, ends: tuple[int, int], level: float) -> Entry:
+    """The entry of a quantile whose value is in this leaf, and surely between these two."""
+    value = point_of(grid, place) if place < grid.named else None
+    first, last = min(ends[0], place), max(ends[1], place)
+    low = grid.lower if grid.spacing != "given" else None
+    if first > 0:
+        low = point_of(grid, min(first, grid.named) - 1)
+    high = point_of(grid, last) if last < grid.named else None
+    entry: Entry = {"quantile": quantile, "value": value, "interval": [low, high], "level": level}
+    reason = _end_leaf(grid, place)
+    return entry if reason is None else {**entry, "reason": reason}
+
+
+def _end_leaf(grid: ValueGrid, place: int) -> str | None:
+    if place == 0:
+        also = "" if grid.spacing == "given" else f", where all values below {grid.lower:g} are counted too"
+        return f"at or below {point_of(grid, 0):g}, in the first cell{also}"
+    if grid.spacing == "given":
+        return f"above {grid.upper:g}, the last of the given points" if place >= grid.named else None
+    if place == grid.points - 1:
+        return (
+            f"above {point_of(grid, place - 1):g}, in the last cell, where all values above {grid.upper:g} are counted "
+            "too"
+        )
+    return None
+
+
+# --- from two released distributions ------------------------------------------------------------------------
+
+
+def ranking_results(evidence: Evidence, *, level: float) -> dict[str, Any]:
+    """``roc_curve`` and ``roc_auc``, as in an evaluation; ``value > threshold`` predicts positive."""
+    return {
+        "roc_curve": curves.roc_curve(evidence, level=level),
+        "roc_auc": roc_auc(evidence, level=level).to_json(),
+    }
+
+
+def area_between(fpr: ArrayLike, tpr: ArrayLike, other_fpr: ArrayLike, other_tpr: ArrayLike) -> float:
+    """The area between two ROC curves, each a broken line from (0, 0) to (1, 1) that never turns back.
+
+    Exact: ∫ |R(x) - S(x)| dx over all pieces on which both are linear, cut where they cross. It is zero only for equal
+    curves, unlike the difference of two areas under curves.
+
+    Examples
+    --------
+    >>> area_between([0, 0, 1], [0, 1, 1], [0, 1], [0, 1])  # perfect, and no better than chance
+    0.5
+    >>> area_between([0, 0.5, 1], [0, 0.25, 1], [0, 0.5, 1], [0, 0.75, 1])
+    0.25
+    """
+    one, two = _checked_curve(fpr, tpr), _checked_curve(other_fpr, other_tpr)
+    x = np.unique(np.concatenate([one[0], two[0]]))
+    # At a vertical piece a curve leaves to the right from its upper end and arrives from the left at its lower end.
+    left = _at(one, x[:-1], side="right") - _at(two, x[:-1], side="right")
+    right = _at(one, x[1:], side="left") - _at(two, x[1:], side="left")
+    size = np.abs(left) + np.abs(right)
+    crossing = (left**2 + right**2) / np.where(size > 0, 2 * size, 1.0)
+    heights = np.where(left * right >= 0, size / 2, crossing)
+    return float((np.diff(x) * heights).sum())
+
+
+def _checked_curve(fpr: ArrayLike, tpr: ArrayLike) -> tuple[Floats, Floats]:
+    x, y = np.asarray(fpr, dtype=np.float64), np.asarray(tpr, dtype=np.float64)
+    if x.ndim != 1 or x.shape != y.shape or len(x) < 2 or not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise UsageError(
+            "ROC curve: expected as many false as true positive rates, two at least, all finite."
+        )
+    if (np.diff(x) < 0).any() or (np.diff(y) < 0).any() or (x[0], y[0], x[-1], y[-1]) != (0, 0, 1, 1):
+        raise UsageError("ROC curve: expected rates that never decrease, from (0, 0) to (1, 1).")
+    return x, y
+
+
+def _at(curve: tuple[Floats, Floats], x: Floats, *, side: str) -> Floats:
+    """The curve's height just to one side of x."""
+    xs, ys = curve
+    if side == "right":  # the last corner at or before x, and the one after it
+        start = np.searchsorted(xs, x, side="right") - 1
+        end = np.minimum(start + 1, len(xs) - 1)
+    else:
+        end = np.searchsorted(xs, x, side="left")
+        start = np.maximum(end - 1, 0)
+    width = xs[end] - xs[start]
+    share = np.where(width > 0, (x - xs[start]) / np.where(width > 0, width, 1.0), 0.0)
+    flat = ys[start] if side == "right" else ys[end]
+    return np.asarray(np.where(width > 0, ys[start] + share * (ys[end] - ys[start]), flat))

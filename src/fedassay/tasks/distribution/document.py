@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from fedassay.documents import curves, figures, plots
+from fedassay.documents import curves, figures, goodness, plots
 from fedassay.documents.blocks import (
     CurveBlock,
     Document,
@@ -18,7 +18,7 @@ from fedassay.documents.blocks import (
     reasons,
     table,
 )
-from fedassay.documents.kind import KindDocument
+from fedassay.documents.kind import FROZEN_MODEL, INDEPENDENT_ROWS, ON_ALL_ROWS, KindDocument
 from fedassay.documents.palette import BAND_OPACITY, BLUE, INK, MUTED, RED
 
 ALL_SHOWN = 16
@@ -267,3 +267,29 @@ def thinned(count: int, most: int) -> list[int]:
     if count <= most:
         return list(range(count))
     return [round(step * (count - 1) / (most - 1)) for step in range(most)]
+
+
+# --- what a document shows of a Hosmer-Lemeshow test --------------------------------------------------------
+
+
+class HosmerLemeshowDocument(KindDocument):
+    """Hosmer-Lemeshow test of a binary classifier."""
+
+    def blocks(self, document: Document) -> Iterator[DocumentBlock]:
+        """Observed beside expected rates, then the groups and what the test means."""
+        return goodness.goodness_blocks(document)
+
+    def key_numbers(self, results: Results) -> Iterator[KeyNumber]:
+        """The p-value."""
+        test = results["hosmer_lemeshow"]
+        label = f"Hosmer-Lemeshow test {ON_ALL_ROWS}"
+        if test["value"] is None or test["p_value"] is None:
+            yield KeyNumber(label=label, text="", reason=str(test["reason"]))
+            return
+        detail = goodness.THIN if goodness.is_thin(test) else ""
+        yield KeyNumber(label=label, text=figures.p_equals(test["p_value"]), detail=detail)
+
+    def assumptions(self, results: Results) -> Iterator[str]:
+        """Independent rows and a frozen model."""
+        yield INDEPENDENT_ROWS
+        yield FROZEN_MODEL

@@ -11,23 +11,21 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedassay.errors import FedassayError
-from fedassay.estimation.buckets import Buckets, equi_depth_edges
+from fedassay.estimation.calibration_error import Buckets, equi_depth_edges
 from fedassay.estimation.intervals import z_value
 from fedassay.estimation.metric import Undefined
-from fedassay.protocol import Noise, Points, Sum
-from fedassay.summaries.value_grid import power_of_two
-from fedassay.summaries.value_tree import ValueTree
-from fedassay.summaries.values import ValueSummary
-from fedassay.tasks.distribution.accuracy import (
+from fedassay.protocol.vocabulary import Noise, Points, Sum
+from fedassay.summaries.distribution.grid import power_of_two
+from fedassay.summaries.distribution.tree import ValueSummary, ValueTree
+from fedassay.tasks.distribution.ecdf import FIRST_SHARE, Ecdf
+from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
+from fedassay.tasks.distribution.mechanisms import MECHANISMS, chosen, name_of
+from fedassay.tasks.distribution.precision import (
     expected_curve,
     mean_variance,
     noise_half_width,
     quantile_errors,
 )
-from fedassay.tasks.distribution.ecdf import Ecdf
-from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
-from fedassay.tasks.distribution.mechanisms import MECHANISMS, chosen, name_of
-from fedassay.tasks.distribution.quantile_grid import FIRST_SHARE
 from fedassay.tasks.distribution.search import SearchQuantiles
 from fedassay.tasks.evaluation.accuracy import expected_evidence
 from fedassay.tasks.evaluation.evaluate import Evaluate

@@ -10,15 +10,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 from fedassay.errors import UnsupportedQuery
-from fedassay.estimation.least_squares import least_squares
+from fedassay.estimation.least_squares import least_squares, mean_prefix_variance, ranked_widths
 from fedassay.estimation.tree import Tree
-from fedassay.estimation.widths import mean_prefix_variance, ranked_widths
-from fedassay.protocol import Noise, Setting, Sum
-from fedassay.summaries.value_path import LARGEST_MULTIPLIER, ValuePath
-from fedassay.summaries.value_roots import ValueRoots
-from fedassay.summaries.value_tree import ValueTree
-from fedassay.summaries.values import ValueSummary
-from fedassay.tasks.distribution.accuracy import mean_variance
+from fedassay.protocol.vocabulary import Noise, Setting, Sum
+from fedassay.summaries.distribution.path import LARGEST_MULTIPLIER, ValuePath
+from fedassay.summaries.distribution.roots import ValueRoots
+from fedassay.summaries.distribution.tree import ValueSummary, ValueTree
+from fedassay.tasks.distribution.precision import mean_variance
 
 MECHANISMS = ("tree", "path", "factorised")
 

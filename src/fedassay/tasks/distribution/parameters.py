@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fedassay.errors import ParameterError
-from fedassay.parameters import Checked, Fraction, Interval, Stated
-from fedassay.protocol import Neighbours, Setting
+from fedassay.protocol.parameters import Checked, Fraction, Interval, Stated
+from fedassay.protocol.vocabulary import Neighbours, Setting
 from fedassay.tasks.shared_parameters import Intervals, ScoreBins
+from fedassay.tasks.study_rules import Given, HistogramRules, RangeOf, StudyRules
 
 Spacing = Literal["uniform", "logarithmic", "quantile"]
 SearchSpacing = Literal["uniform", "logarithmic"]
@@ -117,3 +118,41 @@ def check_ecdf(given: Mapping[str, Any], setting: Setting) -> None:
             "a row that is added or removed takes its label with it, so that this changes nothing; leave it out, or "
             'give `neighbours="replace-one"`.',
         )
+
+
+# --- what a study file implies for distribution functions and quantiles -------------------------------------
+
+
+class DistributionRules(StudyRules):
+    """The range is public and has to be stated."""
+
+    def roles(self, parameters: Given) -> tuple[str, ...]:
+        """See `StudyRules`."""
+        return ("value", "label") if parameters.get("labelled") else ("value",)
+
+    def implied(self, given: Given, columns: Mapping[str, str] | None, holdout: float) -> dict[str, Any]:
+        """See `StudyRules`."""
+        self.require_public(given)
+        return {}
+
+    def require_public(self, parameters: Given) -> None:
+        """See `StudyRules`."""
+        check_range(parameters)
+
+    def first_entries(
+        self, columns: Given, level: float | None, classes: int | None, range_of: RangeOf
+    ) -> dict[str, Any]:
+        """See `StudyRules`."""
+        low, high = range_of("value")
+        return {"lower": low, "upper": high}
+
+
+class GroupTestRules(HistogramRules):
+    """Rows are those of the groups where no histogram is released."""
+
+    def rows(self, results: Given) -> float | None:
+        """See `StudyRules`."""
+        groups = results["hosmer_lemeshow"].get("groups")
+        counted = sum(group["rows"] for group in groups) if isinstance(groups, list) else None
+        rows = super().rows(results)
+        return counted if rows is None else rows

@@ -17,10 +17,16 @@ from typing import Any
 import numpy as np
 
 from fedassay.estimation.metric import Undefined
-from fedassay.protocol import Noise
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import Noise
 from fedassay.summaries.group_statistics import ONE, GroupTotals
-from fedassay.tasks.distribution.calibration_groups import CalibrationGroups, table
-from fedassay.tasks.distribution.null_with_noise import DRAWS, Floats, noise_like, simulated_tail
+from fedassay.tasks.distribution.calibration_groups import (
+    DRAWS,
+    CalibrationGroups,
+    noise_like,
+    simulated_tail,
+    table,
+)
 from fedassay.tasks.distribution.score_groups import ScoreCurve
 
 TELLING = 2.0

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NotRequired
 from annotated_types import Ge, Len
 from typing_extensions import TypedDict
 
-from fedassay.result_parts import (
+from fedassay.protocol.result_parts import (
     IF_EMPTY,
     IF_NULL,
     Anything,

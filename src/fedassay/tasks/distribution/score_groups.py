@@ -6,13 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from fedassay.estimation.evidence import ENOUGH
+from fedassay.protocol.arrays import Floats
 from fedassay.tasks.distribution.search import inverse_by_search
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

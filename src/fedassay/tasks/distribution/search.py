@@ -15,11 +15,11 @@ from fedassay.errors import ParameterError
 from fedassay.estimation.evidence import enough
 from fedassay.estimation.intervals import Estimate, unbounded, z_value
 from fedassay.estimation.metric import Undefined
-from fedassay.protocol import Noise, Points, Released, Setting, Step
-from fedassay.summaries.value_grid import power_of_two
-from fedassay.summaries.value_path import ValuePath
+from fedassay.protocol.vocabulary import Noise, Points, Released, Setting, Step
+from fedassay.summaries.distribution.grid import power_of_two
+from fedassay.summaries.distribution.path import ValuePath
+from fedassay.tasks.distribution.curve import Entry, binomial_margins, entry_at, undefined_entry
 from fedassay.tasks.distribution.parameters import SearchQuantilesParameters
-from fedassay.tasks.distribution.quantiles import Entry, binomial_margins, entry_at, undefined_entry
 
 
 def search(

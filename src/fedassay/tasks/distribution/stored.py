@@ -22,15 +22,22 @@ from fedassay.estimation.count_noise import LeafCovariance, LevelReports
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.intervals import Estimate, bounded
 from fedassay.estimation.metric import Undefined, undefined
-from fedassay.protocol import Noise, Total
-from fedassay.summaries.value_grid import MOST_POINTS
-from fedassay.summaries.value_path import ValuePath
-from fedassay.summaries.value_roots import ValueRoots
-from fedassay.summaries.value_tree import ValueTree
-from fedassay.summaries.values import Distribution, ValueSummary
-from fedassay.tasks.distribution.curve import Curve, Floats, curve_of
-from fedassay.tasks.distribution.quantiles import checked_quantile, quantile_entry, undefined_entry
-from fedassay.tasks.distribution.shown import SMOOTHINGS, Shown, point_of
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import Noise, Total
+from fedassay.summaries.distribution.grid import MOST_POINTS
+from fedassay.summaries.distribution.path import ValuePath
+from fedassay.summaries.distribution.roots import ValueRoots
+from fedassay.summaries.distribution.tree import Distribution, ValueSummary, ValueTree
+from fedassay.tasks.distribution.curve import (
+    SMOOTHINGS,
+    Curve,
+    Shown,
+    checked_quantile,
+    curve_of,
+    point_of,
+    quantile_entry,
+    undefined_entry,
+)
 
 _KINDS: Mapping[str, Callable[..., ValueSummary]] = {
     kind.name: kind for kind in (ValueTree, ValuePath, ValueRoots)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedassay.cards import names_of
+from fedassay.protocol.cards import names_of
 
 if TYPE_CHECKING:
     from fedassay.tasks.evaluation.evaluate import Evaluate

@@ -23,8 +23,8 @@ from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.least_squares import least_squares
 from fedassay.estimation.metric import LEVEL, Metric
 from fedassay.estimation.ranking import auc_influence, auc_noise_trace, expected_auc_noise_variance
-from fedassay.metrics import METRICS, MetricRecord, Part, planned, targets
-from fedassay.protocol import NO_NOISE, Noise
+from fedassay.protocol.metrics import METRICS, MetricRecord, Part, planned, targets
+from fedassay.protocol.vocabulary import NO_NOISE, Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
 
 Quantity = Literal["decision", "roc_auc", "calibration"]

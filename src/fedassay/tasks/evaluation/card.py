@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedassay.cards import Named
+from fedassay.protocol.cards import Named
 from fedassay.tasks.card import KindCard
 from fedassay.tasks.command import CLASSIFIER_COLUMNS, CommandCard, Input
 
@@ -40,7 +40,7 @@ EVALUATE = KindCard(
     forecast=Named("fedassay.tasks.evaluation.forecast:EvaluationForecast"),
     forecast_of="an evaluation: every metric's error and interval, and the resolution to use",
     promises=Named("fedassay.tasks.evaluation.promises:PROMISES"),
-    rules=Named("fedassay.tasks.evaluation.study_rules:EvaluationRules"),
+    rules=Named("fedassay.tasks.evaluation.parameters:EvaluationRules"),
     in_first_study=True,
     variants={
         "--by": {"groups": ["a", "b"]},
@@ -63,6 +63,6 @@ EVALUATE_CLASSES = KindCard(
     document=Named("fedassay.tasks.evaluation.classes_document:ClassEvaluationDocument"),
     results=Named("fedassay.tasks.evaluation.results:ClassEvaluationResults"),
     forecast=Named("fedassay.tasks.evaluation.forecast:ClassEvaluationForecast"),
-    rules=Named("fedassay.tasks.evaluation.study_rules:ClassRules"),
+    rules=Named("fedassay.tasks.evaluation.parameters:ClassRules"),
     example={"classes": 10},
 )

@@ -23,7 +23,7 @@ from fedassay.documents.blocks import (
 )
 from fedassay.documents.kind import ON_ALL_ROWS, KindDocument
 from fedassay.documents.reliability import known, reliability
-from fedassay.metrics import CLASS_METRICS, MetricRecord
+from fedassay.protocol.metrics import CLASS_METRICS, MetricRecord
 from fedassay.tasks.evaluation.document import ERRORS, EvaluationDocument
 
 MOST_CLASSES = 40

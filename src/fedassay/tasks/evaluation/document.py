@@ -27,7 +27,7 @@ from fedassay.documents.blocks import (
 from fedassay.documents.kind import FROZEN_MODEL, INDEPENDENT_ROWS, ON_ALL_ROWS, KindDocument
 from fedassay.documents.reliability import reliability, why_not
 from fedassay.documents.score_distribution import score_distribution
-from fedassay.metrics import MetricRecord, of_part
+from fedassay.protocol.metrics import MetricRecord, of_part
 
 _MOST = 6
 """Metrics of a table of thresholds, so that it fits 80 characters."""

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from fedassay.errors import FedassayError
 from fedassay.estimation.intervals import z_value
 from fedassay.estimation.metric import Metric, Undefined
-from fedassay.metrics import CLASS_METRICS, METRICS, planned
-from fedassay.protocol import Noise, Query, Setting, Sum
+from fedassay.protocol.metrics import CLASS_METRICS, METRICS, planned
+from fedassay.protocol.vocabulary import Noise, Query, Setting, Sum
 from fedassay.summaries.grouped_histogram import GroupedHistogram
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration.binning import finest_number

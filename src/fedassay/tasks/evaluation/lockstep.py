@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from fedassay.protocol import Query, Step
+from fedassay.protocol.vocabulary import Query, Step
 
 Flow = Generator[Step, Any, dict[str, Any]]
 """A part of a task: yields steps as a task does and returns its part of the results."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
-from fedassay.parameters import Interval
+from fedassay.protocol.parameters import Interval
 from fedassay.tasks.shared_parameters import Buckets, Classes, Groups, Intervals, ScoreBins
+from fedassay.tasks.study_rules import Given, HistogramRules, StudyRules, missing_classes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,3 +30,29 @@ class EvaluateMulticlassParameters(Classes, Buckets, Intervals):
     buckets: Annotated[int, Interval(ge=1, le=200)] = 15
     height: Annotated[int, Interval(ge=0, le=18)] | None = None
     """2^height bins for the ranking of each class; 0 for no ranking. Default: 10, or 8 under noise."""
+
+
+# --- what a study file implies for evaluations --------------------------------------------------------------
+
+
+class EvaluationRules(HistogramRules):
+    """A second model is compared with where there is a column of its scores."""
+
+    implied_names: ClassVar[tuple[str, ...]] = ("versus",)
+
+    def roles(self, parameters: Given) -> tuple[str, ...]:
+        """See `StudyRules`."""
+        more = (("versus", "versus"), ("group", "groups"))
+        return (*self.columns, *(role for role, entry in more if parameters.get(entry)))
+
+    def implied(self, given: Given, columns: Mapping[str, str] | None, holdout: float) -> dict[str, Any]:
+        """See `StudyRules`."""
+        return {} if columns is None else {"versus": "versus" in columns}
+
+
+class ClassRules(StudyRules):
+    """The number of classes is looked up."""
+
+    def looked_up(self, parameters: Given) -> tuple[str, ...]:
+        """See `StudyRules`."""
+        return missing_classes(parameters)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NotRequired
 from annotated_types import Len
 from typing_extensions import TypedDict
 
-from fedassay.result_parts import (
+from fedassay.protocol.result_parts import (
     Anything,
     Count,
     Interval,

@@ -13,11 +13,11 @@ from fedassay.estimation.heterogeneity import (
     WeightedSums,
     not_pooled,
     pooled,
+    site_estimate,
     weighted_sums,
 )
-from fedassay.estimation.site_estimate import site_estimate
-from fedassay.metrics import compared
-from fedassay.protocol import NO_NOISE, Collect, Query, Released, Setting, Sum
+from fedassay.protocol.metrics import compared
+from fedassay.protocol.vocabulary import NO_NOISE, Collect, Query, Released, Setting, Sum
 from fedassay.summaries.score_histogram import LabelledHistogram
 from fedassay.summaries.site_sums import EligibleSites, SiteSums
 from fedassay.tasks.evaluation.lockstep import Flow

@@ -15,7 +15,7 @@ from fedassay.estimation.confusion import Confusion, decision_metrics
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.metric import LEVEL
 from fedassay.estimation.tree import Tree
-from fedassay.protocol import Noise, Total, Vector
+from fedassay.protocol.vocabulary import Noise, Total, Vector
 from fedassay.summaries.grid import Grid
 from fedassay.summaries.score_histogram import LabelledHistogram
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from fedassay.protocol import Batch, Query, Released, Setting, Summary, Vector
+from fedassay.protocol.vocabulary import Batch, Query, Released, Setting, Summary, Vector
 from fedassay.tasks.expectation import Expectation
 
 _MOST_ROWS, _FEWEST_ROWS, _MOST_LOGITS = 4_000, 1_000, 1_000_000

@@ -17,14 +17,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from fedassay.estimation.evidence import Evidence, Floats
+from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.intervals import Estimate, z_value
 from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator
 from fedassay.estimation.ranking import auc_binning_bound, auc_influence, auc_privacy_variance
 from fedassay.estimation.ratios import brier_score
-from fedassay.protocol import Released, Setting, Step, Sum
-from fedassay.summaries.paired_histograms import Both, PairedHistograms, VersusHistogram
-from fedassay.summaries.paired_moments import ONE, Moments, PairedMoments, capacity_for, packed
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import Released, Setting, Step, Sum
+from fedassay.summaries.paired_models import (
+    ONE,
+    Both,
+    Moments,
+    PairedHistograms,
+    PairedMoments,
+    VersusHistogram,
+    capacity_for,
+    packed,
+)
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
 from fedassay.tasks.evaluation.lockstep import Flow
 

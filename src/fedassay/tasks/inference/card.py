@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedassay.cards import Named
+from fedassay.protocol.cards import Named
 from fedassay.tasks.card import KindCard
 from fedassay.tasks.command import CommandCard, Input, StateFile
 
@@ -52,6 +52,6 @@ INFER = KindCard(
     forecast_of="a regression: errors and intervals of a coefficient, and the smallest effect that will be seen",
     promises=Named("fedassay.tasks.inference.promises:PROMISES"),
     columns=("features", "target"),
-    rules=Named("fedassay.tasks.inference.study_rules:RegressionRules"),
+    rules=Named("fedassay.tasks.inference.parameters:RegressionRules"),
     in_first_study=True,
 )

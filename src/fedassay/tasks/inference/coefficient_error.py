@@ -20,18 +20,17 @@ from typing import Any, cast
 import numpy as np
 
 from fedassay.errors import DataError, UsageError
-from fedassay.parameters import made
-from fedassay.protocol import NO_NOISE, Draw, Noise, Released, Sum
+from fedassay.protocol.parameters import made
+from fedassay.protocol.vocabulary import NO_NOISE, Draw, Noise, Released, Sum
 from fedassay.summaries.regression.clipped_round import ClippedRound
 from fedassay.summaries.regression.losses import LogLoss, SquaredError
-from fedassay.summaries.regression.moments import Moments
+from fedassay.summaries.regression.moments import MOST_FEATURES, Moments
 from fedassay.summaries.regression.newton_sums import BY_ROW, NewtonSums
 from fedassay.summaries.regression.rounds import RoundFields
-from fedassay.summaries.regression.standard import MOST_FEATURES
 from fedassay.summaries.scored import whole
 from fedassay.tasks.expectation import Expectation, PlannedStudy
+from fedassay.tasks.inference.estimate import Law, Normal, StudentT
 from fedassay.tasks.inference.infer import NEWTON, Infer
-from fedassay.tasks.inference.laws import Law, Normal, StudentT
 from fedassay.tasks.inference.online import ROUND
 from fedassay.tasks.inference.path import ENOUGH_ROWS, LEFT_OUT, MARKS, Path
 from fedassay.tasks.inference.private_rounds import PrivatePath

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedassay.errors import DataError
+from fedassay.protocol.arrays import Floats
 from fedassay.summaries.regression.losses import LogLoss, SquaredError
-from fedassay.summaries.regression.moments import LARGEST_VALUE, Moments
-from fedassay.summaries.regression.standard import INTERCEPT
-
-Floats = NDArray[np.float64]
+from fedassay.summaries.regression.moments import INTERCEPT, LARGEST_VALUE, Moments
 
 SINGULAR = 1e-11
 """Columns depend on each other if a combination of them, each scaled to variance 1, has this part of the largest

@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, get_args
 
 from fedassay.errors import DataError, ParameterError, UsageError
-from fedassay.protocol import Setting, Step
+from fedassay.protocol.vocabulary import Setting, Step
 from fedassay.summaries.regression.losses import LogLoss, SquaredError, loss_of
-from fedassay.summaries.regression.moments import Moments
+from fedassay.summaries.regression.moments import INTERCEPT, MOST_FEATURES, Moments, Standard
 from fedassay.summaries.regression.rounds import BY_ROWS
-from fedassay.summaries.regression.standard import INTERCEPT, MOST_FEATURES, Standard
-from fedassay.tasks.inference import described
+from fedassay.tasks.inference import result_values as described
 from fedassay.tasks.inference.diagnosis import Separation, may_be_certain
 from fedassay.tasks.inference.newton import (
     MODEL,

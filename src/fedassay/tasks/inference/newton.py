@@ -20,12 +20,12 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import Part, Released, Step, Sum
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import Part, Released, Step, Sum
 from fedassay.summaries.regression.losses import LogLoss, SquaredError, loss_of
-from fedassay.summaries.regression.moments import Moments, RegressionMoments, standard_from
+from fedassay.summaries.regression.moments import Moments, RegressionMoments, Standard, standard_from
 from fedassay.summaries.regression.newton_sums import (
     BY_CLIENT,
     BY_ROW,
@@ -35,7 +35,6 @@ from fedassay.summaries.regression.newton_sums import (
     DerivativeSums,
     NewtonSums,
 )
-from fedassay.summaries.regression.standard import Standard
 from fedassay.tasks.inference.diagnosis import (
     check_moments,
     dependent,
@@ -44,10 +43,7 @@ from fedassay.tasks.inference.diagnosis import (
     separated,
     singular,
 )
-from fedassay.tasks.inference.estimate import Estimate
-from fedassay.tasks.inference.laws import Law, Normal, StudentT
-
-Floats = NDArray[np.float64]
+from fedassay.tasks.inference.estimate import Estimate, Law, Normal, StudentT
 
 ROW, SITE, MODEL = "row", "site", "model"
 

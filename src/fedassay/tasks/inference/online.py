@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol import All, Draw, Part, Released, Step, Sum
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import All, Draw, Part, Released, Step, Sum
 from fedassay.summaries.regression.local_work import CORRECTED
 from fedassay.summaries.regression.losses import loss_of
+from fedassay.summaries.regression.moments import Standard
 from fedassay.summaries.regression.rounds import (
     BY_ROWS,
     LARGEST_THETA,
@@ -26,14 +27,103 @@ from fedassay.summaries.regression.rounds import (
     RoundSums,
     SpreadSums,
 )
-from fedassay.summaries.regression.standard import Standard
-from fedassay.tasks.inference import arrival
 from fedassay.tasks.inference.diagnosis import is_singular, singular
-from fedassay.tasks.inference.estimate import Estimate
-from fedassay.tasks.inference.laws import Law, Normal, RandomScaling, StudentT
+from fedassay.tasks.inference.estimate import Estimate, Law, Normal, RandomScaling, StudentT
 from fedassay.tasks.inference.path import ENOUGH_ROWS, Path, StepSizes
 
-Floats = NDArray[np.float64]
+# --- whether rounds have arrived at the optimum -------------------------------------------------------------
+
+
+LEVEL = 0.95
+"""Of the intervals by which the errors of laws are compared."""
+
+MEAN = 1.0
+"""In standard errors: a mean of iterates further than this from the one-step estimate has no intervals."""
+
+UNDER_NOISE = 2.0
+"""The same for the one-step estimate of rounds under noise: there the mean of few iterates is itself uncertain."""
+
+ON_THE_WAY = 0.5
+"""In standard errors (`Path.unsettled`): a one-step estimate that its path may move further has no intervals."""
+
+_WITHHELD = "standard errors, intervals and p-values are withheld"
+
+HIDDEN = (
+    "noise hides the curvature of the loss in some direction, and random scaling cannot tell how far rounds have to "
+    f"go, so that {_WITHHELD}; use more clients or a larger epsilon, or take the method round-plug-in"
+)
+"""Why random scaling gets no intervals where noise hides the curvature."""
+
+
+def distance(one: Floats, other: Floats, *covariances: Floats) -> Floats:
+    """By how many standard errors two estimates differ, coefficient by coefficient; the smaller errors count.
+
+    Arrays may have leading axes, as those of a `Path`.
+
+    Examples
+    --------
+    >>> distance(np.array([1.0, 2.0]), np.array([1.0, 5.0]), np.diag([1.0, 4.0]), np.diag([1.0, 9.0]))
+    array([0. , 1.5])
+    """
+    smallest = np.min([np.diagonal(each, axis1=-2, axis2=-1) for each in covariances], axis=0)
+    errors, apart = np.sqrt(np.maximum(0.0, smallest)), np.abs(one - other)
+    far = np.divide(apart, errors, out=np.where(apart > 0, math.inf, 0.0), where=errors > 0)
+    return np.where(np.isfinite(apart), far, math.inf)
+
+
+def from_mean(mean: Floats, covariance: Floats, law: Law, path: Path, *, quadratic: bool) -> Floats:
+    """The distance of the mean of the iterates, whose intervals follow this law, from the one-step estimate.
+
+    Errors of random scaling are not standard errors: what counts is half of an interval, in those of a normal law.
+    """
+    errors = covariance * (law.critical(LEVEL) / Normal().critical(LEVEL)) ** 2
+    return distance(mean, path.one_step(quadratic=quadratic), errors, path.sandwich(path.spread))
+
+
+def of_mean(
+    mean: Floats, covariance: Floats, law: Law, path: Path, names: Sequence[str], *, quadratic: bool = False
+) -> str:
+    """Why the mean of the iterates gets no intervals; empty if it has arrived."""
+    apart = from_mean(mean, covariance, law, path, quadratic=quadratic)
+    return _apart(apart, names, most=MEAN, fix="ask for more rounds, or take the method round-plug-in")
+
+
+def of_one_step(path: Path) -> str:
+    """Why the one-step estimate gets no intervals; empty if it has arrived, as it always has for a parabola."""
+    moved = float(path.unsettled)
+    if moved <= ON_THE_WAY:
+        return ""
+    far = f"by {moved:.2g} standard errors" if math.isfinite(moved) else "by more than can be told"
+    return (
+        f"the rounds have not arrived (the estimate counts some that may move it {far}, as they were far from the "
+        f"optimum), so that {_WITHHELD}; ask for more rounds, or for more rows in each, or take the method newton"
+    )
+
+
+def under_noise(path: Path, names: Sequence[str]) -> str:
+    """Why the one-step estimate of rounds under noise gets no intervals; empty if they have arrived."""
+    step = path.one_step(quadratic=False)
+    apart = distance(path.mean, step, path.sandwich(path.spread))
+    fix = "ask for more rounds, or give scales with which coefficients are smaller"
+    return _apart(apart, names, most=UNDER_NOISE, fix=fix)
+
+
+def _apart(apart: Floats, names: Sequence[str], *, most: float, fix: str) -> str:
+    place = int(apart.argmax())
+    if apart[place] <= most:
+        return ""
+    many = (
+        f"by {apart[place]:.2g} standard errors"
+        if math.isfinite(apart[place])
+        else "by more than can be told"
+    )
+    return (
+        f"the rounds have not arrived (the mean of the iterates and the one-step estimate differ {many} in "
+        f"{names[place]!r}), so that {_WITHHELD}; {fix}"
+    )
+
+
+# --- rounds of rescaled federated averaging -----------------------------------------------------------------
 
 ROUND: Final = "round-plug-in"
 SEPARATED: Final = "separated-plug-in"
@@ -239,7 +329,7 @@ def infer_rounds(
             value=_value(path, course),
             covariance=path.sandwich(path.spread),
             law=StudentT(dof=float(path.freedom)),
-            withheld="" if quadratic else arrival.of_one_step(path),
+            withheld="" if quadratic else of_one_step(path),
         )
     law: Law = RandomScaling()
     if course.intervals == SCALING:
@@ -249,7 +339,7 @@ def infer_rounds(
             of=ClientSpread(parameters=len(names)), share=1 / (2 * course.rounds + 2), part=part
         )
         law, covariance = Normal(), path.sandwich(_separated(released.value, course, clients))
-    withheld = arrival.of_mean(path.averaged, covariance, law, path, names, quadratic=quadratic)
+    withheld = of_mean(path.averaged, covariance, law, path, names, quadratic=quadratic)
     return Estimate(
         names=tuple(names), value=path.averaged, covariance=covariance, law=law, withheld=withheld
     )

@@ -21,22 +21,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
-from fedassay.protocol import All, Released, Sample, Setting, Step, Sum
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import All, Released, Sample, Setting, Step, Sum
 from fedassay.summaries.regression.clipped_round import ClippedRound, ClippedSums
 from fedassay.summaries.regression.local_work import FIXED
 from fedassay.summaries.regression.losses import LogLoss
+from fedassay.summaries.regression.moments import Standard
 from fedassay.summaries.regression.rounds import BY_CLIENTS
-from fedassay.summaries.regression.standard import Standard
-from fedassay.tasks.inference import arrival
-from fedassay.tasks.inference.estimate import Estimate
-from fedassay.tasks.inference.laws import RandomScaling, StudentT
+from fedassay.tasks.inference import online as arrival
+from fedassay.tasks.inference.estimate import Estimate, RandomScaling, StudentT
 from fedassay.tasks.inference.path import Path
 from fedassay.tasks.inference.sums import newton_step, times
-
-Floats = NDArray[np.float64]
 
 ON_THE_WAY = 0.25
 """The part of the rounds that is not part of the estimate."""

@@ -7,7 +7,15 @@ from typing import Annotated, Literal, NotRequired
 from annotated_types import Len
 from typing_extensions import TypedDict
 
-from fedassay.result_parts import Anything, Interval, Level, NotNegative, Positive, Proportion, declared
+from fedassay.protocol.result_parts import (
+    Anything,
+    Interval,
+    Level,
+    NotNegative,
+    Positive,
+    Proportion,
+    declared,
+)
 
 
 @declared(is_open=True)

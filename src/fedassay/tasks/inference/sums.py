@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from fedassay.protocol.arrays import Floats, Ints
 
 FLAT = 0.1
 """Curvature below this part of the mean over directions is taken to be this."""

@@ -13,7 +13,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from conformal_drive import answer, setting_of
 from fedassay.errors import UsageError
-from fedassay.protocol import Part, Setting, Sum
+from fedassay.protocol.vocabulary import Part, Setting, Sum
 from fedassay.summaries.multiclass.isotonic_map import Isotonic
 from fedassay.summaries.multiclass.maps import logit_map_from_json
 from fedassay.summaries.multiclass.scaling_maps import Temperature

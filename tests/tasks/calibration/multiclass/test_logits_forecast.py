@@ -15,9 +15,9 @@ import fedassay
 from conformal_drive import answer
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.planning import Expectation, PlannedStudy, StudyPlan, Sufficiency
-from fedassay.planning.traffic import bytes_of
-from fedassay.protocol import Noise, Protection, Query, TrustModel, Unit
-from fedassay.simulation import Simulation
+from fedassay.planning.planner import bytes_of
+from fedassay.protocol.vocabulary import Noise, Protection, Query, TrustModel, Unit
+from fedassay.study.simulation import Simulation
 from fedassay.summaries.multiclass.client_profiles import ClientProfiles
 from fedassay.summaries.multiclass.map_changes import MapChanges
 from fedassay.summaries.multiclass.maps import logit_map_from_json
@@ -31,7 +31,7 @@ from fedassay.tasks.calibration.multiclass.forecast_methods import (
     planned_method,
     sampled_rounds,
 )
-from fedassay.tasks.calibration.multiclass.judged import Judging
+from fedassay.tasks.calibration.multiclass.held_out_judge import Judging
 from fedassay.tasks.calibration.multiclass.rehearsal import LogitsStudy, judgement, temperature_error
 from fedassay.tasks.evaluation.typical_model import TypicalClients, TypicalModel
 from fedassay.trust import DistributedDP, LocalDP, SecureSum, ServerDP, TwoServer

@@ -15,22 +15,33 @@ from hypothesis.extra.numpy import arrays
 from scipy.special import gammaln, softmax
 
 from conformal_drive import answer, setting_of
-from fedassay.client import Client, Site
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import UsageError
-from fedassay.privacy.ledger import MemoryLedger
-from fedassay.privacy.policy import AllowAll
+from fedassay.kernel.client import Client, Site
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import NO_NOISE, All, Part, Query, Released, Sample, Setting, Step, TrustModel, Unit
-from fedassay.run import Job, run
+from fedassay.protocol.vocabulary import (
+    NO_NOISE,
+    All,
+    Part,
+    Query,
+    Released,
+    Sample,
+    Setting,
+    Step,
+    TrustModel,
+    Unit,
+)
 from fedassay.runtimes.in_process import Faithful
 from fedassay.summaries.multiclass.binned_map import Binned, BinnedChanged
-from fedassay.summaries.multiclass.probability_histograms import UNITS, ClassCounts
-from fedassay.tasks.calibration.multiclass.binned_flow import fit_binned
-from fedassay.tasks.calibration.multiclass.binning import (
+from fedassay.summaries.multiclass.histograms import UNITS, ClassCounts
+from fedassay.tasks.calibration.multiclass.binned_flow import (
     BINNINGS,
     Merged,
     fit_bbq,
+    fit_binned,
     fit_histogram,
     weights_of_noise,
     weights_of_rows,

@@ -9,7 +9,7 @@ import pytest
 
 from conformal_drive import setting_of
 from fedassay.errors import FedassayError, UnsupportedQuery, UsageError
-from fedassay.protocol import Part, Sample, Setting, Unit
+from fedassay.protocol.vocabulary import Part, Sample, Setting, Unit
 from fedassay.tasks.calibration.multiclass.choice import BINNINGS, COUNTED, METHODS, ROUNDS, SOLVERS, Choice
 from fedassay.tasks.calibration.multiclass.fedavg import CLIP
 from fedassay.trust import TRUST_MODELS

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from conformal_drive import answer, setting_of
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import UsageError
-from fedassay.protocol import NO_NOISE, Part, Query, Released, Setting, Step, Sum, TrustModel
+from fedassay.protocol.vocabulary import NO_NOISE, Part, Query, Released, Setting, Step, Sum, TrustModel
 from fedassay.summaries.multiclass.losses import FAMILIES, LEAST_SLOPE
 from fedassay.tasks.calibration.multiclass import LOGIT_MAPS, RIDGE, Fit, fit_exact
 from fedassay.tasks.calibration.multiclass.exact import GRADIENT_SUMS, NEWTON_SUMS

@@ -14,7 +14,7 @@ from scipy.special import softmax
 
 from conformal_drive import answer, setting_of
 from fedassay.errors import UsageError
-from fedassay.protocol import All, Part, Query, Released, Sample, Setting, Step, Sum, TrustModel
+from fedassay.protocol.vocabulary import All, Part, Query, Released, Sample, Setting, Step, Sum, TrustModel
 from fedassay.summaries.multiclass.local_fits import AVERAGED, RIDGE
 from fedassay.summaries.multiclass.losses import LEAST_SLOPE
 from fedassay.tasks.calibration.multiclass.exact import Fit, fit_exact

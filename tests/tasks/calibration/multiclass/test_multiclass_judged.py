@@ -12,24 +12,25 @@ from scipy.special import softmax
 from sklearn.metrics import accuracy_score, log_loss
 
 from conformal_drive import answer, setting_of
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import UsageError
 from fedassay.estimation.intervals import Estimate
 from fedassay.estimation.metric import Metric
-from fedassay.protocol import NO_NOISE, TOTAL_BITS, Part, Setting, Unit
+from fedassay.protocol.vocabulary import NO_NOISE, TOTAL_BITS, Part, Setting, Unit
 from fedassay.summaries.multiclass.binned_map import Binned
 from fedassay.summaries.multiclass.class_statistics import MOST_BITS
-from fedassay.summaries.multiclass.logit_map import LogitMap
-from fedassay.summaries.multiclass.scaling_maps import OrderPreserving, Temperature, VectorScaling
-from fedassay.tasks.calibration.multiclass.judged import METRICS, WORTH, Judging
-from fedassay.tasks.calibration.multiclass.paired import (
+from fedassay.summaries.multiclass.scaling_maps import LogitMap, OrderPreserving, Temperature, VectorScaling
+from fedassay.tasks.calibration.multiclass.held_out_judge import (
+    METRICS,
     ORDER_KEPT,
+    WORTH,
+    Judging,
     Paired,
     accuracy_change,
     log_loss_change,
     skewed_interval,
+    verdict,
 )
-from fedassay.tasks.calibration.multiclass.verdict import verdict
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.server_dp import ServerDP
 from multiclass_rows import Columns, dirichlet, drawn

@@ -15,11 +15,11 @@ import fedassay
 from fedassay.data.federation import Federation, load
 from fedassay.data.split import select_pooled_part
 from fedassay.errors import UsageError
-from fedassay.privacy.ledger import MemoryLedger
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import Budget, Part, Protection, Setting, TrustModel, Unit
-from fedassay.run import Job, run
-from fedassay.simulation import Simulation
+from fedassay.protocol.vocabulary import Budget, Part, Protection, Setting, TrustModel, Unit
+from fedassay.study.simulation import Simulation
 from fedassay.summaries.multiclass.maps import logit_map_from_json
 from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
 from fedassay.tasks.calibration.multiclass.choice import METHODS

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 from conformal_drive import answer, setting_of
 from fedassay.data.federation import load
-from fedassay.data.rows import ArrayRows
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import BudgetExceeded, UsageError
-from fedassay.privacy.ledger import Charge, MemoryLedger
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import Charge, MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol import (
+from fedassay.protocol.vocabulary import (
     TOTAL_BITS,
     Budget,
     Part,
@@ -31,7 +32,6 @@ from fedassay.protocol import (
     TrustModel,
     Unit,
 )
-from fedassay.run import Job, run
 from fedassay.summaries.multiclass.loss_curves import CLIENT, NONE, ROW, LossCurves
 from fedassay.summaries.multiclass.losses import loss_sums
 from fedassay.summaries.multiclass.scaling_maps import Temperature

@@ -10,13 +10,12 @@ import pytest
 from scipy.special import softmax
 
 from conformal_drive import answer
-from fedassay.protocol import Budget, Protection, Setting, Unit
+from fedassay.protocol.vocabulary import Budget, Protection, Setting, Unit
 from fedassay.summaries.multiclass.client_profiles import LARGEST_MOMENTS, Profiles
 from fedassay.summaries.multiclass.loss_curves import Curves
 from fedassay.summaries.multiclass.scaling_maps import Temperature, VectorScaling
-from fedassay.tasks.calibration.multiclass.curve_minimum import BEYOND
 from fedassay.tasks.calibration.multiclass.exact import Fit
-from fedassay.tasks.calibration.multiclass.shifted import fit_shifted, shifts_of
+from fedassay.tasks.calibration.multiclass.one_shot import BEYOND, fit_shifted, shifts_of
 from fedassay.trust.server_dp import ServerDP
 from multiclass_rows import Columns
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedassay.errors import ParameterError
-from fedassay.parameters import values_of
-from fedassay.protocol import Setting, Step
+from fedassay.protocol.parameters import values_of
+from fedassay.protocol.vocabulary import Setting, Step
 from fedassay.summaries.multiclass.scaling_maps import Temperature
 from fedassay.tasks.calibration.multiclass.choice import BINNINGS, ONE_SHOT, Choice
 from fedassay.tasks.calibration.multiclass.exact import Fit
-from fedassay.tasks.calibration.multiclass.judged import Judging
+from fedassay.tasks.calibration.multiclass.held_out_judge import Judging
 from fedassay.tasks.calibration.parameters import CalibrateMulticlassParameters
 
 

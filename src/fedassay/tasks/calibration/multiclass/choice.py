@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal, get_args
 
 from fedassay.errors import ParameterError
-from fedassay.parameters import Interval, in_words
-from fedassay.protocol import Part, Setting, Step, Unit
+from fedassay.protocol.parameters import Interval, in_words
+from fedassay.protocol.vocabulary import Part, Setting, Step, Unit
 from fedassay.tasks.calibration.multiclass.binned_flow import (
     NEGATIVE_CLIP,
     POSITIVE_CLIP,
@@ -23,8 +23,7 @@ from fedassay.tasks.calibration.multiclass.fedavg import (
     fit_fedavg,
 )
 from fedassay.tasks.calibration.multiclass.isotonic_fit import fit_isotonic
-from fedassay.tasks.calibration.multiclass.one_shot import FEW_ROWS, fit_one_shot, has_directions
-from fedassay.tasks.calibration.multiclass.shifted import fit_shifted
+from fedassay.tasks.calibration.multiclass.one_shot import FEW_ROWS, fit_one_shot, fit_shifted, has_directions
 from fedassay.tasks.calibration.parameters import CalibrateMulticlassParameters, ClassMethod, Solver
 from fedassay.tasks.shared_parameters import MOST_CLASSES
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 
-Floats = NDArray[np.float64]
+from fedassay.protocol.arrays import Floats
 
 _KEPT = 20
 """Pairs of steps and changes of the gradient that are remembered."""

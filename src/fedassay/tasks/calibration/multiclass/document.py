@@ -18,7 +18,7 @@ from fedassay.documents.blocks import (
     table,
 )
 from fedassay.documents.reliability import BEFORE_AFTER
-from fedassay.metrics import CLASS_METRICS, MetricRecord
+from fedassay.protocol.metrics import CLASS_METRICS, MetricRecord
 from fedassay.tasks.calibration.document import CalibrationDocument
 from fedassay.tasks.calibration.multiclass import document_plots as plots
 from fedassay.tasks.evaluation.classes_document import doubtful

@@ -17,17 +17,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
-from fedassay.protocol import Part, Released, Step, Sum
-from fedassay.summaries.multiclass.logit_map import LogitMap
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import Part, Released, Step, Sum
 from fedassay.summaries.multiclass.losses import FAMILIES, LARGEST_PARAMETER, Family, LossSums
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
+from fedassay.summaries.multiclass.scaling_maps import LogitMap
 from fedassay.summaries.multiclass.scaling_sums import MOST_NEWTON, ScalingSums
 from fedassay.tasks.calibration.multiclass.directions import Curvature, Direction, Hessians, Pairs, Scale
-
-Floats = NDArray[np.float64]
 
 RIDGE = 1e-6
 """Per row: small against the curvature of any direction that rows say something about."""

@@ -18,10 +18,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedassay.errors import ParameterError, UnsupportedQuery, UsageError
-from fedassay.protocol import TOTAL_BITS, All, Budget, Noise, Part, Released, Sample, Setting, Step, Sum
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import (
+    TOTAL_BITS,
+    All,
+    Budget,
+    Noise,
+    Part,
+    Released,
+    Sample,
+    Setting,
+    Step,
+    Sum,
+)
 from fedassay.summaries.multiclass.clipped_updates import ClippedUpdates, UpdateSums
 from fedassay.summaries.multiclass.local_fits import AVERAGED, LARGEST_UPDATE, RIDGE, Averaged
-from fedassay.summaries.multiclass.losses import Floats
 from fedassay.summaries.scored import whole
 from fedassay.tasks.calibration.multiclass.exact import Fit
 

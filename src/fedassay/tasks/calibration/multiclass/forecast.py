@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from fedassay.protocol import Unit
+from fedassay.protocol.vocabulary import Unit
 from fedassay.summaries.multiclass.client_profiles import ClientProfiles
 from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
 from fedassay.tasks.calibration.multiclass.choice import ONE_SHOT, Choice

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from fedassay.errors import UnsupportedQuery
-from fedassay.protocol import NO_NOISE, Noise, Plan, Query, Released
+from fedassay.protocol.vocabulary import NO_NOISE, Noise, Plan, Query, Released
 from fedassay.summaries.multiclass.clipped_updates import ClippedUpdates
 from fedassay.summaries.multiclass.scaling_sums import MOST_NEWTON, ScalingSums
 from fedassay.tasks.calibration.multiclass.choice import (

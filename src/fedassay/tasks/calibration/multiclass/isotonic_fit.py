@@ -15,20 +15,18 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from fedassay.errors import UsageError
-from fedassay.protocol import Part, Released, Setting, Step, Sum
-from fedassay.summaries.multiclass.class_histograms import ClassHistograms
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import Part, Released, Setting, Step, Sum
+from fedassay.summaries.multiclass.histograms import ClassHistograms
 from fedassay.summaries.multiclass.isotonic_map import Isotonic
 from fedassay.summaries.multiclass.loss_curves import Curves, LossCurves
 from fedassay.summaries.multiclass.scaling_maps import Temperature
 from fedassay.summaries.score_histogram import LabelledHistogram
 from fedassay.tasks.calibration.multiclass.exact import Fit
 from fedassay.tasks.calibration.multiclass.one_shot import EXACT_GRID, exact_fit
-
-Floats = NDArray[np.float64]
 
 HEIGHT, REACH = 8, 16.0
 """256 bins of logits within ±16; fewer for many classes."""

@@ -12,30 +12,114 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.interpolate import KroghInterpolator
 from scipy.optimize import brentq
 
-from fedassay.protocol import LARGEST_ROWS_PER_CLIENT, TOTAL_BITS, Part, Released, Setting, Step, Sum, Unit
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.vocabulary import (
+    LARGEST_ROWS_PER_CLIENT,
+    TOTAL_BITS,
+    Part,
+    Released,
+    Setting,
+    Step,
+    Sum,
+    Unit,
+)
+from fedassay.summaries.multiclass.client_profiles import LARGEST_MOMENTS, PARTS, ClientProfiles, Profiles
 from fedassay.summaries.multiclass.loss_curves import (
     CLIENT,
     FEWEST_BITS,
     MOST_BITS,
     ROW,
+    UNITS,
     Curves,
     LossCurves,
 )
-from fedassay.summaries.multiclass.scaling_maps import Temperature
-from fedassay.tasks.calibration.multiclass.curve_minimum import (
-    BEYOND,
-    beyond,
-    grid_around,
-    grid_from,
-    lowest_point,
-)
+from fedassay.summaries.multiclass.scaling_maps import Temperature, VectorScaling
 from fedassay.tasks.calibration.multiclass.exact import RIDGE, Fit
 
-Floats = NDArray[np.float64]
+# --- where the mean curve of the log loss is lowest ---------------------------------------------------------
+
+
+STEP = math.log(2) / 4
+POINTS = 9
+LOWEST = -13 * math.log(2) / 8
+"""Nine points, log s from -1.13 to 0.26. Narrow, because noise is for the whole curve: models that are calibrated after
+the fact are mostly too sure of themselves, with s between 0.4 and 1."""
+
+PRIOR_MEAN = np.array([0.0, 2.0, -1.0])
+PRIOR_SD = np.array([1.5, 0.5, 0.5])
+"""Of the coefficients of t, t², t³ in the mean curve, in units of its norm per point. The mean is lowest at t = 0."""
+
+MISFIT = 0.03
+"""What a cubic does not describe of a mean curve, as a standard deviation per point."""
+
+STANDS_OUT = 1.0
+"""The gain that a temperature promises must be one standard deviation of it; else there is none."""
+
+
+_ROUNDING = 1e-9
+
+BEYOND = "the best temperature is beyond the grid"
+"""The reason of a fit that ends where its grid does."""
+
+
+def grid_from(lowest: float = LOWEST) -> tuple[float, ...]:
+    """The inverse temperatures of a curve under noise, rising from this log s."""
+    return tuple(math.exp(lowest + STEP * place) for place in range(POINTS))
+
+
+def grid_around(t: float) -> tuple[float, ...]:
+    """The same, with this log s in the middle."""
+    return grid_from(t - POINTS // 2 * STEP)
+
+
+def lowest_point(curves: Curves, deviation: float, *, around: float = 0.0) -> float:
+    """Log s where the mean curve is lowest, within the grid; `around` where noise leaves nothing to see.
+
+    Parameters
+    ----------
+    deviation : of the noise in each of `curves.losses`.
+    around : where the curve is expected to be lowest.
+
+    The curve itself says how long it is: clients that have few rows, or disagree, add up to less than their number. As
+    noise makes it longer, it is believed only by the part of its squared length that noise does not explain (the
+    positive part, as in James and Stein, 1961).
+    """
+    points = len(curves.grid)
+    heights = curves.losses - curves.losses.mean()
+    size = float(np.linalg.norm(heights))
+    if size <= math.sqrt(points - 1) * deviation:
+        return around
+    believed = 1 - (points - 1) * (deviation / size) ** 2
+    scale = math.sqrt(points) / size
+    t = np.log(curves.grid) - around
+    b, spread = _cubic(t, scale * heights, scale * deviation)
+    b = PRIOR_MEAN + believed * (b - PRIOR_MEAN)
+    fine = np.linspace(t[0], t[-1], 801)
+    best = float(fine[int(np.argmin(b[0] * fine + b[1] * fine**2 + b[2] * fine**3))])
+    powers = np.array([best, best**2, best**3])
+    gain, unsure = -float(b @ powers), math.sqrt(max(0.0, float(powers @ spread @ powers)))
+    return around + (best if gain > STANDS_OUT * unsure else 0.0)
+
+
+def beyond(curves: Curves, t: float) -> str:
+    """`BEYOND` if this lowest point is an end of the grid, up to rounding; else empty."""
+    ends = np.log(curves.grid[[0, -1]])
+    return BEYOND if float(np.abs(ends - t).min()) < _ROUNDING else ""
+
+
+def _cubic(t: Floats, heights: Floats, deviation: float) -> tuple[Floats, Floats]:
+    """The posterior mean of the coefficients, and their covariance. Only the shape of a curve counts, not its level."""
+    powers = np.stack([t, t**2, t**3], axis=1)
+    design, prior = powers - powers.mean(axis=0), np.diag(PRIOR_SD**2)
+    v = design @ prior @ design.T + (deviation**2 + MISFIT**2) * np.eye(len(t))
+    gain = np.linalg.solve(v, design @ prior).T
+    return PRIOR_MEAN + gain @ (heights - design @ PRIOR_MEAN), prior - gain @ design @ prior
+
+
+# --- the temperature from one release -----------------------------------------------------------------------
 
 EXACT_GRID = tuple(2.0 ** (k / 2) for k in range(-10, 11))
 """Without noise: inverse temperatures from 1/32 to 32, two for each doubling."""
@@ -176,3 +260,104 @@ def _described(released: Released[Curves], clients: float | None) -> dict[str, A
         "law": released.noise.law,
         **({"rows": deviation} if clients is None else {"relative": deviation / clients}),
     }
+
+
+# --- a temperature and shifts of the classes from one release -----------------------------------------------
+
+LARGEST_SHIFT = 1.0
+"""Of a logit: a factor of e in the odds of a class. More is never done for so little evidence."""
+
+LOUDEST = 0.25
+"""Noise may be as long as this part of a vector that all clients agree on. Clients with few rows, or with few classes,
+agree by less than that."""
+
+LOUDEST_CURVE = 0.05
+"""Nor may the noise in each entry be more than this part of all clients: the temperature shares the norm."""
+
+UNSURE = 0.5
+"""Standard deviations of Q that are added to it."""
+
+
+def fit_shifted(
+    classes: int, setting: Setting, *, clients: float, part: Part = Part.FIT
+) -> Generator[Step, Released[Any], Fit]:
+    """The map, from one release, or from two where the budget is large. Tasks `yield from` it.
+
+    Guarantee: shares of the budget add up to one. The map is a `Temperature`, which keeps the order of classes, unless
+    shifts of the classes are longer than noise makes them; then it is softmax(s z + b). Where noise would drown shifts,
+    which is public, nobody is asked for them: the whole budget goes to the temperature (`fit_one_shot`).
+
+    Parameters
+    ----------
+    clients : about how many clients have rows in this part; public.
+    """
+    profiles = ClientProfiles(classes=classes, grid=grid_from())
+    halved = math.sqrt(setting.noise(Sum(of=profiles, share=0.5, part=part)).variance)
+    twice = halved <= NARROW * clients * UNITS
+    share = 0.5 if twice else 1.0
+    deviation = math.sqrt(setting.noise(Sum(of=profiles, share=share, part=part)).variance)
+    if _drowned(deviation, classes, clients):
+        fit: Fit = yield from fit_one_shot(classes, setting, clients=clients, part=part)
+        return fit
+    around = 0.0
+    if twice:
+        curve = LossCurves(classes=classes, grid=grid_from(), bound=CLIENT)
+        first = yield Sum(of=curve, share=0.5, part=part)
+        around = lowest_point(first.value, math.sqrt(first.noise.variance) * first.value.unit)
+        profiles = ClientProfiles(classes=classes, grid=grid_around(around), at=math.exp(around))
+    released = yield Sum(of=profiles, share=share, part=part)
+    deviation = math.sqrt(released.noise.variance)
+    curves = released.value.curves
+    t = lowest_point(curves, deviation * released.value.units[0], around=around)
+    s = math.exp(t)
+    shifts = shifts_of(released.value, deviation, clients)
+    shifted = VectorScaling(slopes=(s,) * classes, intercepts=tuple(shifts.tolist()))
+    return Fit(
+        map=shifted if shifts.any() else Temperature(inverse_temperature=s, classes=classes),
+        clients=released.clients,
+        sums=2 if twice else 1,
+        reason=beyond(curves, t),
+        noise={"law": released.noise.law, "relative": deviation / UNITS / clients},
+    )
+
+
+def _drowned(deviation: float, classes: int, clients: float) -> bool:
+    """Whether noise of this deviation in each entry leaves too little to see."""
+    if deviation > LOUDEST_CURVE * clients * UNITS:
+        return True
+    unit = LARGEST_MOMENTS / (UNITS * math.sqrt(PARTS[1]))
+    return _squares(classes, unit * deviation / clients, clients) > (LOUDEST * LARGEST_MOMENTS) ** 2
+
+
+def _squares(classes: int, deviation: float, clients: float) -> float:
+    """What the squared length of the mean excess is expected to be where there is none.
+
+    Clients differ, too: the mean of as many vectors varies by at most their squared norm, divided by their number.
+    """
+    return (classes - 1) * deviation**2 + LARGEST_MOMENTS**2 / clients
+
+
+def shifts_of(profiles: Profiles, deviation: float, clients: float) -> Floats:
+    """The shifts that released profiles speak for, with noise of this deviation in each entry; zeros if it may be all.
+
+    Examples
+    --------
+    >>> from fedassay.summaries.multiclass.loss_curves import Curves
+    >>> seen = Profiles(curves=Curves(grid=np.ones(1), losses=np.zeros(1)), excess=np.array([2.0, -1.0, -1.0]),
+    ...     spread=np.array([10.0, 10.0, 10.0]), units=(1.0, 1.0, 1.0))
+    >>> shifts_of(seen, 2.0, 100.0), shifts_of(seen, 0.01, 100.0).round(3)
+    (array([0., 0., 0.]), array([-0.096,  0.048,  0.048]))
+    """
+    classes = len(profiles.excess)
+    excess = (profiles.excess - profiles.excess.mean()) / clients
+    squares = float(excess @ excess)
+    noise = _squares(classes, deviation * profiles.units[1] / clients, clients)
+    if not squares > noise:
+        return np.zeros(classes)
+    weights = excess**2 / squares
+    unsure = deviation * profiles.units[2] / clients * float(np.linalg.norm(weights))
+    curvature = max(0.0, float(weights @ profiles.spread) / clients) + UNSURE * unsure
+    direction = -(1 - noise / squares) * excess
+    longest = float(np.abs(direction).max())
+    # Written so that no curvature, which is possible without noise, is as little.
+    return np.asarray(direction / max(2 * curvature, longest / LARGEST_SHIFT))

@@ -14,14 +14,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedassay.protocol import NO_NOISE, Noise, Part, Query, Released, Setting, Step, Unit, Vector
-from fedassay.summaries.multiclass.logit_map import LogitMap
+from fedassay.protocol.vocabulary import NO_NOISE, Noise, Part, Query, Released, Setting, Step, Unit, Vector
 from fedassay.summaries.multiclass.loss_curves import LossCurves
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
-from fedassay.summaries.multiclass.scaling_maps import Temperature
+from fedassay.summaries.multiclass.scaling_maps import LogitMap, Temperature
 from fedassay.tasks.calibration.multiclass.choice import AUTO, ONE_SHOT, Choice
 from fedassay.tasks.calibration.multiclass.exact import Fit
-from fedassay.tasks.calibration.multiclass.judged import Judging
+from fedassay.tasks.calibration.multiclass.held_out_judge import Judging
 from fedassay.tasks.calibration.multiclass.one_shot import EXACT_GRID, exact_fit
 from fedassay.tasks.calibration.parameters import ClassMethod
 from fedassay.tasks.evaluation.typical_model import (

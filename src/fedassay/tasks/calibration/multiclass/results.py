@@ -7,7 +7,15 @@ from typing import Annotated, Any, Literal, NotRequired
 from annotated_types import Len
 from typing_extensions import TypedDict
 
-from fedassay.result_parts import Anything, Count, MetricPart, NonEmpty, NotNegative, Proportion, declared
+from fedassay.protocol.result_parts import (
+    Anything,
+    Count,
+    MetricPart,
+    NonEmpty,
+    NotNegative,
+    Proportion,
+    declared,
+)
 from fedassay.tasks.evaluation.results import TopLabelCurve
 
 

@@ -1,0 +1,318 @@
+"""Noise for releases that each client enters by chance: amplification by Poisson sampling.
+
+A client takes part in a release with probability q, by a secret coin of its own; otherwise it answers as a client
+without rows does. Whoever sees only the noisy totals cannot tell the two apart, so that less noise is needed. Whoever
+sees the coins (a server that gets exact vectors, say) gains nothing by them: for him every release counts in full.
+
+The argument (docs/explanation/sampling.md has it in full):
+
+1. *One release* of a vector that one client moves by at most Δ in L2 from what it is without the client's rows: the
+   output is q·N(v, σ²) + (1-q)·N(0, σ²) with the client and N(0, σ²) without, |v| <= Δ. By symmetry of the Gaussian
+   only |v| matters, and the privacy loss distribution for |v| = Δ dominates (dp-accounting's `PoissonSampledDpEvent`).
+   That "taking part without rows" and "not taking part" are the same message is what this rests on: the protected unit
+   must be the client, added or removed.
+2. *T releases* compose by convolution, whatever later questions depend on; dp-accounting rounds losses up.
+3. *Whole numbers.* Noise is discrete Gaussian, drawn exactly. Its probabilities and those of a rounded Gaussian, which
+   is the Gaussian mechanism with rounding after it, differ by at most a factor exp(±η), η = (|k|²/σ² + d)/(24 σ²) for
+   an outcome k in d dimensions; with |k|² <= (4d + 400)σ², beyond which probabilities are below 1e-40. A scale of at
+   least 2^20 makes that negligible, and what is left is taken off the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betainc, betaincc
+
+from fedassay.errors import UsageError
+from fedassay.privacy import samplers
+from fedassay.privacy.laws import GAUSSIAN, noise_of
+from fedassay.protocol.vocabulary import (
+    Budget,
+    Neighbours,
+    Noise,
+    Plan,
+    Protection,
+    Sample,
+    Sensitivity,
+    Unit,
+)
+
+MOST_ROUNDS = 10_000
+FINEST = 1e-10
+"""Smaller deltas are beyond what the Fourier transforms of the accountant resolve."""
+
+LEAST_RATE, MOST_EPSILON, LEAST_EPSILON = 1e-3, 16.0, 1e-3
+"""Beyond these a plan would take minutes: sampling then counts for nothing."""
+
+_RESERVE = 2.0**-19
+"""The part of the budget that is left for whole numbers in the place of real ones."""
+
+_SMALLEST_SCALE = 2.0**20
+_COARSEST, _FINEST_STEP = 1e-3, 1e-6
+"""Losses are rounded to steps well below the spread of one release's loss, which is about rate/multiplier."""
+
+
+def rounds_of(share: float) -> int | None:
+    """T, if the share is that of one of T equal releases."""
+    if not 0 < share <= 1:
+        return None
+    rounds = round(1 / share)
+    return rounds if abs(rounds * share - 1) <= 1e-9 and rounds <= MOST_ROUNDS else None
+
+
+def amplifies(budget: Budget, protection: Protection, cohort: object, share: float) -> bool:
+    """Whether sampling counts for the guarantee: whole clients added or removed, a delta, equal releases."""
+    return (
+        isinstance(cohort, Sample)
+        and LEAST_RATE <= cohort.rate < 1
+        and LEAST_EPSILON <= budget.epsilon <= MOST_EPSILON
+        and protection.unit is Unit.CLIENT
+        and protection.neighbours is Neighbours.ADD_REMOVE
+        and FINEST <= (1 - _RESERVE) * budget.delta < 0.5
+        and rounds_of(share) is not None
+    )
+
+
+def calibrate_sampled(
+    budget: Budget, sensitivity: Sensitivity, *, rate: float, share: float, length: int
+) -> Noise | None:
+    """Discrete Gaussian noise for each of T = 1/share releases that clients enter with probability `rate`.
+
+    Guarantee: T such releases of one task, with sensitivities that have these L2 norms, are together (epsilon,
+    delta)-differentially private for one client added or removed, for whoever does not see who took part. They do not
+    share a budget with other releases: `run.py` holds tasks to that.
+
+    None if the sensitivity is too small a whole number, or the vector too long, for the argument about whole numbers.
+
+    Examples
+    --------
+    >>> noise = calibrate_sampled(
+    ...     Budget(epsilon=1.0, delta=1e-5), Sensitivity(l1=2.0**24, l2=2.0**24), rate=0.1, share=1 / 30, length=1
+    ... )
+    >>> noise.law, round(noise.scale / 2**24, 2)  # 2.41 in units of the sensitivity
+    ('discrete-gaussian', 2.41)
+    """
+    rounds = rounds_of(share)
+    if rounds is None:
+        raise UsageError(f"share of the budget: got {share:.3g}, expected one part of a whole number.")
+    multiplier = _multiplier(budget.epsilon, budget.delta, rate, rounds)
+    scale = samplers.gaussian_scale(Fraction(multiplier) * Fraction(math.ceil(sensitivity.l2)))
+    noise = noise_of(GAUSSIAN, scale)
+    if noise.scale < _SMALLEST_SCALE:
+        return None
+    apart = (5 * length + 400) / (24 * noise.scale**2)
+    if 2 * rounds * apart > _RESERVE * budget.epsilon or 2 * rounds * apart > _RESERVE:
+        return None
+    return noise
+
+
+def epsilon_of(events: Iterable[Any] | Mapping[Any, int], delta: float) -> float:
+    """The epsilon of sampled releases (`PoissonSampledDpEvent` of Gaussian noise) together; a mapping counts them.
+
+    An upper bound, by dp-accounting's privacy loss distributions.
+    """
+    from dp_accounting import NeighboringRelation, SelfComposedDpEvent
+    from dp_accounting.pld import PLDAccountant
+
+    if delta < FINEST:
+        return math.inf
+    counts: Counter[Any] = Counter(events)
+    if not counts:
+        return 0.0
+    step = min(_COARSEST, *(one.sampling_probability / one.event.noise_multiplier / 8 for one in counts))
+    accountant = PLDAccountant(
+        NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=max(step, _FINEST_STEP)
+    )
+    for one, times in counts.items():
+        accountant.compose(SelfComposedDpEvent(one, times))
+    return float(accountant.get_epsilon(0.999 * delta))
+
+
+def event_of(noise: Noise, sensitivity: Sensitivity, rate: float) -> Any:
+    """A sampled release, as dp-accounting sees it."""
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+
+    if noise.law != GAUSSIAN:
+        raise UsageError(f"sampling: got {noise.law} noise, expected {GAUSSIAN}; only that is amplified.")
+    return PoissonSampledDpEvent(rate, GaussianDpEvent(noise.scale / math.ceil(sensitivity.l2)))
+
+
+def cost_in_full(event: Any) -> Any:
+    """The release as it is for whoever sees who took part."""
+    from dp_accounting import ZCDpEvent
+
+    return ZCDpEvent(rho=1 / event.event.noise_multiplier**2 / 2)
+
+
+@lru_cache(maxsize=256)
+def _multiplier(epsilon: float, delta: float, rate: float, rounds: int) -> float:
+    """The smallest noise, in units of the sensitivity, that meets the budget; up to 1e-4 of it."""
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+
+    wanted, delta = epsilon * (1 - _RESERVE), delta * (1 - _RESERVE)
+
+    def affordable(multiplier: float) -> bool:
+        one = PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier))
+        return epsilon_of([one] * rounds, delta) <= wanted
+
+    high = 1.0
+    while not affordable(high):
+        high *= 2
+        if high > 2.0**20:
+            raise UsageError(
+                f"budget: got epsilon {epsilon:.3g} and delta {delta:.3g} for {rounds} sampled releases, expected "
+                "larger ones; these ask for more noise than can be drawn."
+            )
+    low = high / 2
+    while low > 2.0**-6 and affordable(low):
+        low, high = low / 2, low
+    while high > low * (1 + 1e-4):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if affordable(middle) else (middle, high)
+    return high
+
+
+# --- amplification by shuffling -----------------------------------------------------------------------------
+
+LARGEST_LOCAL_EPSILON = 64.0
+"""No larger ε₀ is looked at: a message at ε₀ = 64 says all, and hides among e^63 others at best."""
+
+_STEP = 2.0**-12
+"""Local epsilons are multiples of this: everybody who plans the same query must come to the same number."""
+
+_BLOCKS = 1000
+_WINDOW = 80.0
+"""C is below the window with probability below e^-80; what lies beyond costs accuracy, never privacy."""
+
+_UNDERFLOW = 2.0**-1000
+
+Reals = NDArray[np.float64]
+Wholes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShuffledPlan(Plan):
+    """A plan whose noise and sensitivity are those of one client's message, of which only shuffled ones are seen.
+
+    `cost` is what all messages together cost whoever sees them in random order.
+    """
+
+    cost: Budget
+
+
+def cost_of(plan: Plan) -> Budget | None:
+    """What shuffled messages cost together; None where nothing is shuffled, or shuffling adds nothing."""
+    return plan.cost if isinstance(plan, ShuffledPlan) else None
+
+
+def delta_of(epsilon: float, local_epsilon: float, clients: int) -> float:
+    """A δ for which the shuffled messages of so many clients are (ε, δ)-private, if each message is ε₀-private.
+
+    Guarantee: never below the δ of the theorem, and hardly above (10^-3 of it, up to 10^9 clients).
+
+    Edge cases: from ε = ε₀ on δ is 0. One client hides among nobody: δ = (e^ε₀ - e^ε)/(e^ε₀ + 1).
+
+    Examples
+    --------
+    >>> print(f"{delta_of(0.1, 1.0, 10_000):.2e}")
+    1.77e-18
+    >>> delta_of(1.0, 1.0, 10_000)
+    0.0
+    """
+    _check(epsilon, local_epsilon, clients)
+    if epsilon >= local_epsilon:
+        return 0.0
+    others, chance = clients - 1, 2 / (math.exp(local_epsilon) + 1)
+    ends = _ends(others, chance)
+    hidden = np.minimum.accumulate(_hidden_among(ends, epsilon, local_epsilon))
+    # E[D_C] for a D that falls in steps: each fall counts as often as C has not reached it.
+    falls = hidden[:-1] - hidden[1:]
+    return min(1.0, float(hidden[-1] + falls @ _below(ends[1:], others, chance)) * (1 + 2.0**-40))
+
+
+@lru_cache(maxsize=1024)
+def local_epsilon_for(budget: Budget, clients: int) -> float:
+    """The largest ε₀ for the messages of so many clients, shuffled, to keep a budget; at least its epsilon.
+
+    Guarantee: with any randomiser that is ε₀-private for all that a client holds, what comes out of the shuffler is
+    (epsilon, delta)-differentially private for it. `clients` counts those that follow the protocol, this one included.
+
+    Edge cases: with delta 0, or among too few others, it is epsilon itself: messages that are ε-private one by one are
+    so in any order.
+
+    Examples
+    --------
+    >>> local_epsilon_for(Budget(epsilon=1.0, delta=1e-6), 10_000)
+    5.469970703125
+    >>> local_epsilon_for(Budget(epsilon=1.0), 10_000), local_epsilon_for(Budget(epsilon=1.0, delta=1e-6), 1)
+    (1.0, 1.0)
+    """
+    if budget.delta == 0 or budget.epsilon >= LARGEST_LOCAL_EPSILON:
+        return budget.epsilon
+    # δ grows with ε₀ (a weaker response is a stronger one that lies more), so a bisection finds the last that passes.
+    passes, fails = math.floor(budget.epsilon / _STEP), math.floor(LARGEST_LOCAL_EPSILON / _STEP) + 1
+    while fails - passes > 1:
+        middle = (passes + fails) // 2
+        if delta_of(budget.epsilon, middle * _STEP, clients) <= budget.delta:
+            passes = middle
+        else:
+            fails = middle
+    return max(budget.epsilon, passes * _STEP)
+
+
+def _check(epsilon: float, local_epsilon: float, clients: int) -> None:
+    if not (epsilon >= 0 and 0 < local_epsilon <= LARGEST_LOCAL_EPSILON):
+        raise UsageError(
+            f"shuffling: got epsilon {epsilon:.3g} and local epsilon {local_epsilon:.3g}, expected one of at least 0 "
+            f"and one above 0 and at most {LARGEST_LOCAL_EPSILON:g}."
+        )
+    if clients < 1:
+        raise UsageError(f"shuffling: got {clients} clients, expected at least 1.")
+
+
+def _ends(others: int, chance: float) -> Wholes:
+    """Left ends of the blocks: 0, then the window around the mean of C, in steps of 1 or more."""
+    mean = others * chance
+    # Chernoff: P(C < mean - √(2L·mean)) ≤ e^-L.
+    low = max(0, math.floor(mean - math.sqrt(2 * _WINDOW * mean)))
+    high = min(others, math.ceil(mean + math.sqrt(2 * _WINDOW * mean) + _WINDOW))
+    step = max(1, -(-(high - low) // _BLOCKS))
+    return np.unique(np.concatenate([[0], np.arange(low, high + step, step).clip(max=others)]))
+
+
+def _hidden_among(coins: Wholes, epsilon: float, local_epsilon: float) -> Reals:
+    """D_C for these C, rounded up."""
+    inverse = math.exp(-local_epsilon)
+    gain = -math.expm1(epsilon - local_epsilon) / (1 + inverse)  # (a - t)/(a + 1)
+    loss = (math.exp(epsilon) - inverse) / (1 + inverse)  # (a·t - 1)/(a + 1)
+    k = np.floor((coins + 1.0) * (loss / (gain + loss))) + 1
+    rounding = _rounding(coins)
+    upper = gain * _heads(k - 1, coins) * (1 + rounding) - loss * _heads(k, coins) * (1 - rounding)
+    return np.clip(upper, 0, 1) + _UNDERFLOW
+
+
+def _heads(k: Reals, coins: Wholes) -> Reals:
+    """P(Bin(C, 1/2) ≥ k)."""
+    inside = np.clip(k, 1, np.maximum(coins, 1))
+    tail = betainc(inside, np.maximum(coins, 1) - inside + 1, 0.5)
+    return np.where(k <= 0, 1.0, np.where(k > coins, 0.0, tail))
+
+
+def _below(ends: Wholes, others: int, chance: float) -> Reals:
+    """P(C < end), rounded up; all ends are at least 1 and at most the number of others."""
+    tail = betaincc(ends.astype(np.float64), others - ends + 1.0, chance)
+    return np.minimum(1.0, tail * (1 + _rounding(np.array(others))) + _UNDERFLOW)
+
+
+def _rounding(size: Wholes) -> Reals:
+    """More than the relative error of the incomplete beta function; measured: 10^-14·√size, up to 4·10^9."""
+    return np.asarray(1e-13 * (10 + np.sqrt(size)))

@@ -1,0 +1,1 @@
+"""What everything speaks: queries, released values, noise, settings; messages, results, files, parameters and cards."""

@@ -1,0 +1,164 @@
+"""The text of a first study: what was answered, with a comment on every entry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedassay.data.gaps import Missing
+from fedassay.protocol.parameters import in_words
+from fedassay.runtimes.card import DEFAULT, RUNTIME_CARDS
+from fedassay.tasks.card import KINDS
+from fedassay.trust import TRUST_MODELS
+
+SIMULATED_CLIENTS = 10
+"""Over which rows are dealt where nothing says whose they are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """What a first study is made of.
+
+    Parameters
+    ----------
+    path, query, client, dealt : the rows, relative to the study file; `dealt` says that they are dealt to simulated
+        clients.
+    missing : what is done about rows in which a value is missing.
+    columns : role to column.
+    parameters : by task, entries that it needs.
+    expected : what the file looks like, for plans.
+    """
+
+    name: str
+    path: str
+    query: str | None = None
+    client: str | None = None
+    dealt: bool = False
+    missing: Missing = "refuse"
+    columns: Mapping[str, str]
+    trust: str
+    epsilon: float | None
+    delta: float
+    rows_per_client: int | None = None
+    tasks: tuple[str, ...]
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    expected: Mapping[str, float] = field(default_factory=dict)
+    schema: str | None = None
+
+    def text(self) -> str:
+        """The study file."""
+        parts = [
+            self._heading(),
+            self._data(),
+            self._privacy(),
+            self._runtime(),
+            self._expected(),
+            self._tasks(),
+        ]
+        return "\n".join(line for part in parts for line in (*part, ""))
+
+    def _heading(self) -> list[str]:
+        schema = [] if self.schema is None else [f"#:schema {self.schema}"]
+        return [
+            *schema,
+            "# A study of fedassay: several tasks over one federation under one budget.",
+            "# What will come of it: fedassay plan study FILE. Run it: fedassay run FILE.",
+            _entry("name", self.name),
+            '# title = "What this is about"     # for the report',
+            '# model = "my-model 1.0"           # for the model card',
+        ]
+
+    def _data(self) -> list[str]:
+        lines = [
+            "[data]  # the rows of a simulation; in a real federation sites hold their own",
+            _entry("path", self.path),
+        ]
+        if self.query is not None:
+            lines.append(_entry("query", self.query))
+        if self.client is not None:
+            lines.append(_entry("client", self.client, "the column that says whose row it is"))
+        elif self.dealt:
+            lines.append(
+                _entry("partition", "iid", "no column says whose a row is: they are dealt to so many clients")
+            )
+            lines.append(_entry("clients", SIMULATED_CLIENTS))
+        if self.missing == "report":
+            lines.append(
+                _entry(
+                    "missing", self.missing, 'rows that miss a value are left out and counted; or "refuse"'
+                )
+            )
+        columns = {
+            role: name.split(",") if role == "features" else name for role, name in self.columns.items()
+        }
+        return [*lines, "", "[data.columns]", *(_entry(role, name) for role, name in columns.items())]
+
+    def _privacy(self) -> list[str]:
+        lines = [
+            "[privacy]",
+            _entry("privacy", self.trust, f"or {', '.join(n for n in TRUST_MODELS if n != self.trust)}"),
+        ]
+        if self.epsilon is None:
+            lines.append(
+                "# epsilon = 1.0   # the budget of all tasks together, for trust models that add noise"
+            )
+        else:
+            lines.append(_entry("epsilon", self.epsilon, "the budget of all tasks together"))
+            lines.append(_entry("delta", self.delta, "0 is pure differential privacy"))
+        if self.rows_per_client is not None:
+            lines.append(
+                _entry("rows_per_client", self.rows_per_client, "the most rows of a client that are used")
+            )
+        return [*lines, _entry("unit", "example", "what is protected: one row, or everything of one client")]
+
+    def _runtime(self) -> list[str]:
+        releases = [name for name, card in RUNTIME_CARDS.items() if not card.simulated]
+        return [
+            "[runtime]",
+            _entry("name", DEFAULT, f"a simulation; {in_words(releases, last='and')} are the real thing"),
+            _entry("seed", 1, "the same numbers again at every run; a release takes no seed"),
+            "",
+            "[split]",
+            _entry("holdout", 0.3, "the share of the rows that is kept to judge what is fitted"),
+        ]
+
+    def _expected(self) -> list[str]:
+        if not self.expected:
+            return []
+        return [
+            "[expected]  # for plans: what you would expect of data that nobody may look at",
+            *(
+                _entry(name, value, "a guess" if name == "auc" else None)
+                for name, value in self.expected.items()
+            ),
+        ]
+
+    def _tasks(self) -> list[str]:
+        lines: list[str] = []
+        for task in self.tasks:
+            lines += ["", f"[tasks.{task}]  # {KINDS[task].purpose}"]
+            lines += [
+                _entry(name, value, _COMMENTS.get(name))
+                for name, value in self.parameters.get(task, {}).items()
+            ]
+        if len(self.tasks) > 1 and self.epsilon is not None:
+            lines.append(
+                "# Who wants to divide the budget otherwise than the planner gives every task a share = 0.3, say."
+            )
+        return lines[1:]
+
+
+_COMMENTS = {
+    "score_range": "public: scores above make sets hold everything; from the first rows, check it",
+    "lower": "public: the range of the values; from the first rows, check it",
+    "level": "the share of new rows that sets shall cover",
+    "conditional": 'a guarantee for each class; "none": over all rows together, which may miss the rarer class',
+}
+
+
+def _entry(name: str, value: Any, comment: str | None = None) -> str:
+    """A line of TOML; JSON's spelling is TOML's too, for texts, numbers and lists of them."""
+    line = f"{name} = {json.dumps(value, ensure_ascii=False)}"
+    return line if comment is None else f"{line:<24}  # {comment}"

@@ -1,0 +1,269 @@
+"""QQ where only sums are known: clients vote for the public point above their quantile, and k is found afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+
+from fedassay.errors import ParameterError, UnsupportedQuery, UsageError
+from fedassay.protocol.vocabulary import Collect, Query, Released, Select, Setting, Step, Sum
+from fedassay.summaries.distribution.grid import power_of_two
+from fedassay.summaries.distribution.tree import Distribution, ValueTree
+from fedassay.summaries.local_quantiles import MOST_CLIENTS, LocalQuantile, LocalScores, QuantileVotes, Votes
+from fedassay.summaries.quantities import public_range
+from fedassay.summaries.scored import EVERYONE
+from fedassay.tasks.conformal import local_choice as choice
+from fedassay.tasks.conformal import local_thresholds as collected
+from fedassay.tasks.conformal import pooled
+from fedassay.tasks.conformal.local_thresholds import quantile_of_quantiles
+from fedassay.tasks.conformal.parameters import Method
+from fedassay.tasks.conformal.pooled import MOST_REPORTED_POINTS
+from fedassay.tasks.conformal.threshold import Found, Request
+from fedassay.tasks.distribution.mechanisms import chosen
+from fedassay.tasks.distribution.stored import Release
+
+if TYPE_CHECKING:
+    from fedassay.tasks.conformal.conformal import Conformal
+
+
+def found_from(request: Request, summary: QuantileVotes, votes: Votes) -> Found:
+    """The point that the k-th smallest vote is for; a client counts as one with the rows of its rung."""
+    rows = np.repeat(votes.rungs, np.asarray(votes.rows, dtype=np.int64)).tolist()
+    scores = np.repeat(votes.edges, np.asarray(votes.votes, dtype=np.int64))
+    found = quantile_of_quantiles(
+        request, rows, [summary.rank(n) for n in rows], scores.tolist(), rule="spread", exact=False
+    )
+    step = float(votes.edges[1] - votes.edges[0])
+    return replace(found, details={**found.details, "step": step})
+
+
+# --- the four ways to a threshold ---------------------------------------------------------------------------
+
+AUTO = "auto"
+METHODS = get_args(Method)
+
+Answer = tuple[dict[str, Found], list[dict[str, Any]] | None]
+"""The threshold of each part of the rows, and what single clients said, if they may be seen."""
+
+Way = Callable[["Conformal", str, Setting], Generator[Step, Any, Answer]]
+"""Asks, and makes a threshold of the answer, by the method of this name."""
+
+
+def way_of(task: Conformal, setting: Setting) -> tuple[str, Way]:
+    """The method, and how it is carried out under this trust model; raises `UnsupportedQuery` if it cannot be."""
+    single = _collects(task, setting)
+    if task.method == AUTO:
+        one_row = setting.protection.rows_per_client == 1
+        if single or (not one_row and not task.condition and _selects(task, setting)):
+            return "qq", from_each if single else from_choices
+        return "pooled", from_distribution
+    if task.method == "weighted" and setting.protection.rows_per_client == 1:
+        raise UnsupportedQuery(
+            "weighted: with one row per client nothing can be learnt about the distribution of each, expected several; "
+            'use `method="pooled"`.'
+        )
+    if task.method in ("pooled", "weighted"):
+        return task.method, from_distribution
+    if single:
+        return task.method, from_each
+    return task.method, _way_without_single_clients(task, setting)
+
+
+def _way_without_single_clients(task: Conformal, setting: Setting) -> Way:
+    method, trust = task.method, setting.trust
+    if method in ("average", "local"):
+        raise UnsupportedQuery(
+            f"{method}: it needs the quantile of each client, and here no single one is shown; use "
+            '`privacy="plain"`, or `method="pooled"`.'
+        )
+    if _selects(task, setting):
+        if task.condition:
+            raise UnsupportedQuery(
+                f"{method} by {task.condition}: a client would choose once for each of them, and how many rows it "
+                'has of each is a secret; use `method="pooled"`, or `conditional="none"`.'
+            )
+        return from_choices
+    if trust.private:
+        raise UnsupportedQuery(
+            f"{method}: noise would be added to votes of clients, which one row can move as far as "
+            'they go; use `method="pooled"`.'
+        )
+    if method == "qq-paper":
+        raise UnsupportedQuery(
+            'qq-paper: here only sums of votes are known, which go with ranks of our own; use `method="qq"`, or '
+            '`privacy="plain"`.'
+        )
+    return from_votes
+
+
+# --- the ways -------------------------------------------------------------------------------------------
+
+
+def from_each(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, Answer]:
+    """Each client sends a quantile of its own scores, in the clear."""
+    released: Released[tuple[dict[str, LocalScores], ...]] = yield Collect(
+        of=_quantile(task, method, setting), part=task.part
+    )
+    found = {
+        name: collected.found_from(task.request, method, [client[name] for client in released.value])
+        for name in task.names
+    }
+    if task.condition:
+        return found, None
+    return found, collected.sites_of(task.request, method, [client[EVERYONE] for client in released.value])
+
+
+def from_votes(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, Answer]:
+    """Each client votes for the public point above its quantile; the server sees how many voted for which."""
+    lower, upper = known_range(task)
+    points = power_of_two(pooled.exact_points(len(task.names)) if task.bins is None else task.bins)
+    votes = QuantileVotes(
+        quantity=task.sets,
+        parameters=task.score_parameters,
+        level=task.level,
+        clients=_clients(setting),
+        confidence=task.request.confidence,
+        lower=lower,
+        upper=pooled.stretched(lower, upper, points),
+        points=points,
+        by=task.condition,
+        groups=task.groups,
+    )
+    released: Released[dict[str, Votes]] = yield Sum(of=votes, part=task.part)
+    return {name: found_from(task.request, votes, one) for name, one in released.value.items()}, None
+
+
+def from_choices(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, Answer]:
+    """Each client chooses a public point near its quantile, with differential privacy."""
+    lower, upper = known_range(task)
+    private = choice.PrivateQuantile.of(
+        task.request, method, setting, candidates=choice.CANDIDATES if task.bins is None else task.bins
+    )
+    target = private.target()
+    if isinstance(target, Found):
+        return {EVERYONE: target}, None
+    losses = choice.losses_of(
+        task.sets,
+        task.score_parameters,
+        lower,
+        upper,
+        rows=private.rows,
+        candidates=private.candidates,
+        target=target,
+    )
+    released: Released[tuple[float, ...]] = yield Select(of=losses, part=task.part)
+    return {EVERYONE: private.found(target, released.value, released.noise)}, None
+
+
+def from_distribution(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, Answer]:
+    """The distribution of all scores is released, as for an ecdf."""
+    lower, upper = known_range(task)
+    leaves = _leaves(task, lower, upper, pooled.NOISY_POINTS)
+    noise = setting.noise(Sum(of=leaves, part=task.part))
+    if noise.variance == 0:
+        leaves = _leaves(task, lower, upper, pooled.exact_points(len(task.names)))
+    if noise.reporting:
+        leaves = _leaves(task, lower, upper, pooled.REPORTED_POINTS)
+        _check_reported(method, leaves.points)
+    released: Released[Distribution] = yield Sum(of=chosen(leaves, setting, mechanism="auto"), part=task.part)
+    release = Release.of(released.value, released.noise)
+    reading = pooled.Pooled(
+        request=task.request,
+        test_points=released.clients if method == "weighted" else 1,
+        clients=released.clients,
+    )
+    return {name: reading.found(release, place) for place, name in enumerate(task.names)}, None
+
+
+# --- what is asked --------------------------------------------------------------------------------------
+
+
+def known_range(task: Conformal) -> tuple[float, float]:
+    """The range of the scores: given, or known to everyone."""
+    if task.score_range:
+        return task.score_range[0], task.score_range[1]
+    lower, upper = public_range(task.sets, task.score_parameters, classes=task.classes)
+    if lower is None or upper is None:
+        raise ParameterError(
+            "score_range",
+            "got none, expected one, public and not read from the data: the method only knows public points between "
+            f"which {task.sets} scores lie; give `score_range`.",
+        )
+    return lower, upper
+
+
+def _leaves(task: Conformal, lower: float, upper: float, points: int) -> ValueTree:
+    return pooled.leaves_of(
+        lower,
+        upper,
+        points if task.bins is None else task.bins,
+        quantity=task.sets,
+        parameters=task.score_parameters,
+        by=task.condition,
+        groups=task.groups,
+    )
+
+
+def _check_reported(method: str, points: int) -> None:
+    """Where each client reports on one level, and on one row."""
+    if method == "weighted":
+        raise UnsupportedQuery(
+            "weighted: clients that report on one of their rows say nothing about their own distribution; use "
+            '`method="pooled"`, or the encoding noise.'
+        )
+    if points > MOST_REPORTED_POINTS:
+        raise ParameterError(
+            "bins",
+            f"got {points:,}, expected at most {MOST_REPORTED_POINTS:,} where each client reports on one level.",
+        )
+
+
+def _quantile(task: Conformal, method: str, setting: Setting) -> LocalQuantile:
+    return LocalQuantile(
+        quantity=task.sets,
+        parameters=task.score_parameters,
+        level=task.level,
+        rules=collected.rules_of(method, task.request),
+        clients=1 if method == "local" else _clients(setting),
+        confidence=task.request.confidence,
+        by=task.condition,
+        groups=task.groups,
+    )
+
+
+def _clients(setting: Setting) -> int:
+    """How many clients there are; one where that is not known yet."""
+    if setting.clients > MOST_CLIENTS:
+        raise UsageError(
+            f"clients: got {setting.clients:,}, expected at most {MOST_CLIENTS:,} for a quantile of quantiles; use "
+            '`method="pooled"`.'
+        )
+    return max(1, setting.clients)
+
+
+def _collects(task: Conformal, setting: Setting) -> bool:
+    if setting.clients > MOST_CLIENTS:
+        return False
+    return answers(Collect(of=_quantile(task, "local", setting), part=task.part), setting)
+
+
+def _selects(task: Conformal, setting: Setting) -> bool:
+    """Whether clients choose in private; a choice that is not private would be a worse quantile."""
+    if not setting.trust.private:
+        return False
+    probe = choice.losses_of("conformity", (), 0.0, 1.0, rows=1, candidates=2, target=choice.Target())
+    return answers(Select(of=probe, part=task.part), setting)
+
+
+def answers(query: Query[Any], setting: Setting) -> bool:
+    """Whether the trust model answers such queries; what else is missing is said when it is asked in earnest."""
+    try:
+        setting.plan(query)
+    except UnsupportedQuery:
+        return False
+    except UsageError:
+        return True
+    return True

@@ -1,0 +1,190 @@
+"""What is wanted of a threshold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The coverage, and with which confidence over the calibration rows (None: on average over them)."""
+
+    level: float
+    confidence: float | None = None
+
+
+# --- a threshold --------------------------------------------------------------------------------------------
+
+CURVE_POINTS = 101
+SHOWN_QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+
+IDENTICAL = (
+    "rows of all clients, and the rows to be predicted, come independently from one distribution; the model was not "
+    "trained on these rows"
+)
+EVERYTHING = "The set holds everything, and so covers every new row."
+PARTIAL = (
+    "rows are exchangeable within each client, and a new row comes from client j with probability (n_j+1)/(N+K), for "
+    "n_j of all N rows and K clients"
+)
+
+
+class Law(Protocol):
+    """The law of the coverage, given the calibration rows, or a law that lies below it."""
+
+    @property
+    def mean(self) -> float:
+        """The marginal coverage."""
+        ...
+
+    @property
+    def standard_deviation(self) -> float:
+        """How much it depends on the calibration rows that one happens to have."""
+        ...
+
+    def cdf(self, t: float) -> float:
+        """P(coverage <= t)."""
+        ...
+
+    def quantile(self, p: float) -> float:
+        """The inverse of it."""
+        ...
+
+    def probability_at_least(self, level: float) -> float:
+        """P(coverage >= level)."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """One threshold of a method.
+
+    Parameters
+    ----------
+    threshold : infinite if the set holds everything; None if there is not one for all.
+    law : of the coverage; None if it is not known.
+    promised : the marginal coverage that is guaranteed, if it is not the mean of the law; without either, nothing is.
+    reached : the probability over the calibration rows that the level is reached, if it is not the law's.
+    exact : whether `law` is that of continuous scores itself; otherwise it is a lower bound.
+    pair : (ℓ, k), if all clients have the same ℓ.
+    rows, clients : how many of each it was computed from; rows are estimated under noise.
+    assumption : under which the law holds.
+    reason : why there is no finite threshold, or no promise.
+    details : what else the method says, as JSON.
+    notes : sentences for the user.
+    """
+
+    threshold: float | None
+    law: Law | None = None
+    promised: float | None = None
+    reached: float | None = None
+    exact: bool = True
+    pair: tuple[int, int] | None = None
+    rows: float | None = None
+    clients: int | None = None
+    assumption: str = IDENTICAL
+    reason: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def everything(
+        cls, reason: str, *, rows: float | None, clients: int | None, notes: tuple[str, ...] = ()
+    ) -> Found:
+        """The honest answer where no finite threshold can be had: the set holds everything, and covers everything."""
+        return cls(
+            threshold=math.inf,
+            promised=1.0,
+            reached=1.0,
+            exact=False,
+            rows=rows,
+            clients=clients,
+            reason=reason.removesuffix("."),
+            notes=notes,
+        )
+
+    @property
+    def infinite(self) -> bool:
+        """Whether the set holds everything."""
+        return self.threshold == math.inf
+
+    def to_json(
+        self, *, level: float, confidence: float | None, over_classes: bool = False
+    ) -> dict[str, Any]:
+        """Threshold, guarantee, pair and law, as plain JSON; `over_classes`: the guarantee is not for each class."""
+        return {
+            "threshold": None if self.infinite else self.threshold,
+            "infinite": self.infinite,
+            **({} if self.reason is None else {"reason": self.reason}),
+            "guarantee": self._guarantee(level, confidence, over_classes=over_classes),
+            "pair": None if self.pair is None else list(self.pair),
+            "coverage_law": None if self.law is None else law_to_json(self.law, exact=self.exact),
+            "rows": None if self.rows is None else max(0.0, self.rows),
+            "clients": self.clients,
+            **self.details,
+        }
+
+    def _guarantee(self, level: float, confidence: float | None, *, over_classes: bool) -> dict[str, Any]:
+        mean = self.law.mean if self.law is not None and self.promised is None else self.promised
+        if mean is None:
+            return {
+                "kind": "none",
+                "level": level,
+                "confidence": None,
+                "coverage": None,
+                "probability": None,
+                "assumption": None,
+                "text": f"No coverage is guaranteed: {self.reason}.",
+            }
+        reached = self.reached
+        if self.law is not None and reached is None:
+            reached = self.law.probability_at_least(level)
+        everything = self.infinite and self.law is None
+        words = self._words(level, confidence, mean, reached)
+        if over_classes:
+            words = f"Over all classes together, and not for each: a{words[1:]}"
+        return {
+            "kind": "marginal" if confidence is None else "training-conditional",
+            "level": level,
+            "confidence": confidence,
+            "coverage": mean,
+            "probability": reached,
+            "assumption": None if everything else self.assumption,
+            "text": EVERYTHING if everything else words,
+        }
+
+    def _words(self, level: float, confidence: float | None, mean: float, reached: float | None) -> str:
+        sign, noise = ("is", "") if self.exact else ("is at least", ", whatever noise there is,")
+        text = (
+            f"A new row is covered with probability at least {level:g}, over the calibration rows{noise} and the new "
+            f"one. For continuous scores the probability {sign} {_down(mean)}; ties only make it larger."
+        )
+        if confidence is not None:
+            text += (
+                f" With probability at least {confidence:g} over the calibration rows, the set that was found covers "
+                f"a share of at least {level:g} of all new rows (computed: {_down(reached)})."
+            )
+        return f"{text} Assumed: {self.assumption}."
+
+
+def _down(number: float | None) -> str:
+    """Four digits, never more than the number."""
+    return "unknown" if number is None else f"{math.floor(number * 1e4 + 1e-9) / 1e4:.4f}"
+
+
+def law_to_json(law: Law, *, exact: bool) -> dict[str, Any]:
+    """Mean, spread, quantiles and the distribution function where it rises."""
+    low, high = law.quantile(1e-4), law.quantile(1 - 1e-4)
+    coverage = np.unique(np.linspace(low, high, CURVE_POINTS)).tolist()
+    return {
+        "mean": law.mean,
+        "standard_deviation": law.standard_deviation,
+        "exact": exact,
+        "quantiles": [{"probability": p, "coverage": law.quantile(p)} for p in SHOWN_QUANTILES],
+        "curve": {"coverage": coverage, "cdf": [min(1.0, max(0.0, law.cdf(t))) for t in coverage]},
+    }

@@ -1,0 +1,303 @@
+"""The server halves of `shuffle`: the analyst, who may read letters, and the shuffler, who may open envelopes.
+
+The state is kept by whoever drives this half, and is on the disk before the reply leaves; a leg is answered once. So
+messages are shuffled once, whatever crashes. `step` in the state is what comes next:
+
+==============  ===========  ======================================  ================================================
+step            whose        is told                                 replies
+==============  ===========  ======================================  ================================================
+``hello``       both         who the two servers are                 a public key for this exchange, signed
+``envelopes``   shuffler's   both keys; what clients have sealed     after the last: the letters for each query, in
+                                                                     random order; or that clients were too few
+``letters``     analyst's    both keys; letters                      their texts
+``over``        both         nothing                                 nothing
+==============  ===========  ======================================  ================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedassay.crypto.keys import KeyPair, Secret
+from fedassay.errors import FederationError, ProtocolError, TooFewClients, UnsupportedQuery, UsageError
+from fedassay.protocol.vocabulary import (
+    Exchange,
+    Message,
+    Party,
+    Randomness,
+    Released,
+    Replies,
+    Request,
+    Round,
+)
+from fedassay.trust.introductions import Pair
+from fedassay.trust.local_reports import Question
+from fedassay.trust.shuffle import messages
+from fedassay.trust.shuffle.messages import (
+    ENVELOPE_OVERHEAD,
+    LETTER_OVERHEAD,
+    SIGNED_ENVELOPES,
+    WORDS,
+    Bag,
+    Envelopes,
+    Route,
+    from_bag,
+    from_text,
+    session_of,
+    signed_words,
+    text_bytes,
+    to_bag,
+    told_envelopes,
+    told_letters,
+)
+
+Numbers = Sequence[int]
+"""What hides a client: how many others at least, as `Shuffle.numbers` has it; the first is the fewest survivors."""
+
+Step = Callable[[Request, Message, Numbers, Randomness], tuple[Message, Message]]
+
+
+def assist(
+    request: Request, state: Message, numbers: Numbers, randomness: Randomness
+) -> tuple[Message, Message]:
+    """The reply to one leg, and the state for the next. `ProtocolError` for anything that is off."""
+    step = _STEPS.get(state.get("step", "hello"))
+    if step is None:
+        raise ProtocolError("shuffle: this exchange is over.")
+    return step(request, state, numbers, randomness)
+
+
+def letter_bytes(questions: Sequence[Question]) -> list[int]:
+    """The length of the letters for each query."""
+    return [text_bytes(question) + LETTER_OVERHEAD for question in questions]
+
+
+def envelope_bytes(questions: Sequence[Question]) -> list[int]:
+    """The length of the envelopes for each query."""
+    return [length + ENVELOPE_OVERHEAD for length in letter_bytes(questions)]
+
+
+def permutation(count: int, randomness: Randomness) -> NDArray[np.intp]:
+    """All orders of so many things are equally likely: the order of uniform words, drawn again if two are the same.
+
+    Examples
+    --------
+    >>> from fedassay.privacy.randomness import SecureRandomness
+    >>> sorted(permutation(5, SecureRandomness()).tolist())
+    [0, 1, 2, 3, 4]
+    """
+    while True:
+        words = randomness.words(count)
+        if len(np.unique(words)) == count:
+            return np.argsort(words)
+
+
+def _hello(
+    request: Request, state: Message, numbers: Numbers, randomness: Randomness
+) -> tuple[Message, Message]:
+    servers = WORDS.told_names(request.message, recipient=request.recipient)
+    party = servers.index(request.recipient)
+    session = session_of(exchange=request.exchange, plans=request.plans, numbers=numbers, servers=servers)
+    reply, own = WORDS.introduce(session, party, request.credentials, randomness)
+    return reply, {
+        "step": ("letters", "envelopes")[party],
+        "servers": list(servers),
+        "party": party,
+        "session": session,
+        "private": own.private.data,
+        **({"opened": {}} if party == 1 else {}),
+    }
+
+
+def _envelopes(
+    request: Request, state: Message, numbers: Numbers, randomness: Randomness
+) -> tuple[Message, Message]:
+    """The shuffler: count the clients, open their envelopes, and shuffle the letters for each query by itself."""
+    questions = [Question.of(plan) for plan in request.plans]
+    introduced, envelopes, last = told_envelopes(request.message, lengths=envelope_bytes(questions))
+    own = KeyPair.of(Secret(state["private"]))
+    WORDS.check_other(introduced, own, state, request.credentials)
+    opened = dict(state["opened"])
+    for client, of_client in envelopes:
+        # Who has sent two counts once; the servers themselves, who have keys in the rosters too, do not count.
+        if client in opened or client in introduced.names:
+            continue
+        letters = _letters(client, of_client, own, introduced.keys, state["session"], request)
+        if letters is not None:
+            opened[client] = letters
+    WORDS.require(
+        len(opened) <= request.cohort,
+        f"got envelopes of {len(opened)} clients, expected at most {request.cohort}.",
+    )
+    if not last:
+        return {}, {**state, "keys": list(introduced.keys), "opened": opened}
+    if len(opened) < numbers[0]:
+        return {"too_few": len(opened)}, {"step": "over"}
+    bags = []
+    for place, length in enumerate(letter_bytes(questions)):
+        bag = to_bag([letters[place] for letters in opened.values()], length)
+        bags.append(bag[permutation(len(bag), randomness)])
+    return {"letters": bags}, {"step": "over"}
+
+
+def _letters(
+    client: str, envelopes: Envelopes, own: KeyPair, servers: Pair, session: bytes, request: Request
+) -> list[bytes] | None:
+    """The letters of one client, if it has signed its envelopes and all of them open; else it has sent nothing."""
+    public, sealed, signature = envelopes
+    words = signed_words(session, client, public, sealed)
+    credentials = request.credentials
+    if credentials is not None and not credentials.verifies(client, SIGNED_ENVELOPES, words, signature):
+        return None
+    letters = []
+    for place, one in enumerate(sealed):
+        route = Route(session=session, place=place, servers=servers)
+        letter = route.open_envelope(own, client, public, one)
+        if letter is None:
+            return None
+        letters.append(letter)
+    return letters
+
+
+def _read(
+    request: Request, state: Message, numbers: Numbers, randomness: Randomness
+) -> tuple[Message, Message]:
+    """The analyst: read letters. One that does not open is left out; whoever wrote it has said nothing."""
+    questions = [Question.of(plan) for plan in request.plans]
+    introduced, bags, last = told_letters(request.message, lengths=letter_bytes(questions))
+    own = KeyPair.of(Secret(state["private"]))
+    WORDS.check_other(introduced, own, state, request.credentials)
+    texts = []
+    for place, (bag, question) in enumerate(zip(bags, questions, strict=True)):
+        route = Route(session=state["session"], place=place, servers=introduced.keys)
+        read = [route.open_letter(own, letter) for letter in from_bag(bag)]
+        texts.append(to_bag([text for text in read if text is not None], text_bytes(question)))
+    after = {"step": "over"} if last else {**state, "keys": list(introduced.keys)}
+    return {"texts": texts}, after
+
+
+_STEPS: Mapping[str, Step] = {"hello": _hello, "envelopes": _envelopes, "letters": _read}
+
+
+# --- the relay of `shuffle` ---------------------------------------------------------------------------------
+
+LARGEST_LEG = 1 << 25
+"""Bytes of envelopes or letters in one request: half of what fits into it."""
+
+LARGEST_BAGS = 1 << 27
+"""Bytes of envelopes of one exchange: what the shuffler holds of them, and what it answers, is one message."""
+
+MOST_ENVELOPES = 1 << 14
+"""Clients in one request: each is a mapping with a list, of which a message may have only so many."""
+
+
+def relay(exchange: Exchange, *, fewest: int) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
+    """Ask servers and clients in turn, and read what comes out."""
+    analyst, shuffler = _servers(exchange)
+    questions = [Question.of(plan) for plan in exchange.plans]
+    _check_size(exchange, envelope_bytes(questions))
+    introduction = yield from _introduce(analyst, shuffler)
+    answers = yield Round(requests={name: dict(introduction) for name in exchange.cohort})
+    found = {}
+    for name in sorted(exchange.cohort):
+        envelopes = messages.read_envelopes(answers.get(name), lengths=envelope_bytes(questions))
+        if envelopes is not None:
+            found[name] = envelopes
+    _check_enough(len(found), len(exchange.cohort), fewest)
+    reply: Any = None
+    for message in _envelope_legs(found):
+        reply = yield from _ask(shuffler, {**introduction, **message})
+    opened = messages.read_refusal(reply)
+    if opened is not None:
+        _check_enough(opened, len(exchange.cohort), fewest)
+    lengths = letter_bytes(questions)
+    bags = messages.read_letters(reply, lengths=lengths, server=shuffler)
+    texts: list[list[bytes]] = [[] for _ in questions]
+    for message in _letter_legs(bags, lengths):
+        reply = yield from _ask(analyst, {**introduction, **message})
+        read = messages.read_texts(reply, lengths=list(map(text_bytes, questions)), server=analyst)
+        for some, bag in zip(texts, read, strict=True):
+            some += messages.from_bag(bag)
+    return tuple(
+        _released(question, some, len(exchange.cohort))
+        for question, some in zip(questions, texts, strict=True)
+    )
+
+
+def _servers(exchange: Exchange) -> tuple[str, str]:
+    if len(exchange.helpers) != 2 or exchange.helpers[0] == exchange.helpers[1]:
+        raise UsageError(
+            f"shuffle: got {len(set(exchange.helpers))} servers, expected two; name the second one."
+        )
+    return exchange.helpers[0], exchange.helpers[1]
+
+
+def _check_size(exchange: Exchange, lengths: Sequence[int]) -> None:
+    each, clients = sum(lengths), len(exchange.cohort)
+    if each > LARGEST_LEG or each * clients > LARGEST_BAGS:
+        raise UnsupportedQuery(
+            f"shuffle: {clients:,} clients would send {each:,} bytes each, expected at most {LARGEST_LEG:,} each and "
+            f"{LARGEST_BAGS:,} in all; give fewer points, fewer clients, or use local-dp."
+        )
+
+
+def _check_enough(clients: int, asked: int, fewest: int) -> None:
+    if clients < fewest:
+        raise TooFewClients(
+            f"release: {clients:,} of {asked:,} clients sent envelopes that open, expected at least {fewest:,}: among "
+            "fewer a message would not be hidden as promised."
+        )
+
+
+def _introduce(analyst: str, shuffler: str) -> Generator[Round, Replies, Message]:
+    """Leg 0: both servers' keys."""
+    servers = [analyst, shuffler]
+    replies = yield Round(to=Party.HELPER, requests={name: {"servers": servers} for name in servers})
+    read = [messages.WORDS.read_key(_reply(replies, name), server=name) for name in servers]
+    return {
+        "servers": servers,
+        "keys": [public for public, _ in read],
+        "signatures": [signature for _, signature in read],
+    }
+
+
+def _envelope_legs(found: Mapping[str, Envelopes]) -> Iterator[Message]:
+    """The requests to the shuffler, each small enough."""
+    each = sum(map(len, next(iter(found.values())).sealed))
+    size = max(1, min(MOST_ENVELOPES, LARGEST_LEG // each))
+    envelopes = [messages.as_message(client, one) for client, one in found.items()]
+    for start in range(0, len(envelopes), size):
+        yield {"envelopes": envelopes[start : start + size], "last": start + size >= len(envelopes)}
+
+
+def _letter_legs(bags: Sequence[Bag], lengths: Sequence[int]) -> Iterator[Message]:
+    """The requests to the analyst, each small enough."""
+    size, count = max(1, LARGEST_LEG // sum(lengths)), len(bags[0])
+    for start in range(0, count, size):
+        yield {"letters": [bag[start : start + size] for bag in bags], "last": start + size >= count}
+
+
+def _ask(server: str, request: Message) -> Generator[Round, Replies, Any]:
+    """One leg to one server."""
+    replies = yield Round(to=Party.HELPER, requests={server: request})
+    return _reply(replies, server)
+
+
+def _reply(replies: Replies, server: str) -> Any:
+    if server not in replies:
+        raise FederationError(
+            f"shuffle: {server} did not answer, or refused; both servers are needed. See its log, and run again."
+        )
+    return replies[server]
+
+
+def _released(question: Question, texts: Sequence[bytes], asked: int) -> Released[Any]:
+    """What the letters for one query say together; one that says nonsense has said nothing."""
+    reports = [report for text in texts if (report := from_text(question, text)) is not None]
+    if not reports:
+        raise TooFewClients(f"release: none of {asked:,} clients sent a report that can be read.")
+    return question.release(reports)
