@@ -24,7 +24,7 @@ from scipy.special import expit
 from experiments.common import generator
 from fedassay.summaries.regression.local_work import CORRECTED, Steps, Work, local_work
 from fedassay.summaries.regression.losses import Design, IndexLoss, LogLoss, SquaredError, loss_of
-from fedassay.tasks.inference import online as arrival
+from fedassay.tasks.inference import online
 from fedassay.tasks.inference.estimate import Normal, RandomScaling, StudentT
 from fedassay.tasks.inference.path import ENOUGH_ROWS, Path, StepSizes
 
@@ -348,10 +348,10 @@ def judged(path: Path, within: Within, of: Federations, truth: Floats) -> dict[s
 def _told(name: str, path: Path, value: Floats, covariance: Floats, *, quadratic: bool) -> NDArray[np.bool_]:
     """In which replications intervals are not withheld."""
     if name in (ROUND, NO_RESTARTS, ONE_STEP_SEPARATED):
-        return np.asarray(quadratic | (path.unsettled <= arrival.ON_THE_WAY))
+        return np.asarray(quadratic | (path.unsettled <= online.ON_THE_WAY))
     law = RandomScaling() if name in (SCALING, CORRECTED_SCALING) else Normal()
-    apart = arrival.from_mean(value, covariance, law, path, quadratic=quadratic)
-    return np.asarray(apart.max(axis=1) <= arrival.MEAN)
+    apart = online.from_mean(value, covariance, law, path, quadratic=quadratic)
+    return np.asarray(apart.max(axis=1) <= online.MEAN)
 
 
 def simulate(case: Case, replications: int, snapshots: Iterable[int], rng: np.random.Generator) -> Runs:

@@ -15,10 +15,7 @@ from scipy.special import ndtr
 from conformal_drive import answer, setting_of
 from fedassay.protocol.vocabulary import Setting, TrustModel, Unit
 from fedassay.summaries import local_quantiles as quantile_votes
-from fedassay.tasks.conformal import Conformal, pooled
-from fedassay.tasks.conformal import local_choice as choice
-from fedassay.tasks.conformal import local_thresholds as collected
-from fedassay.tasks.conformal import methods as ways
+from fedassay.tasks.conformal import Conformal, local_choice, local_thresholds, methods, pooled
 from fedassay.tasks.conformal.threshold import Found
 from fedassay.trust import Plain
 
@@ -140,12 +137,12 @@ def remembered(function: Callable[..., Any]) -> Callable[..., Any]:
 def share_public_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work out once what depends on public numbers only, and give votes a short ladder of rows."""
     for module, name in (
-        (ways, "chosen"),
-        (collected, "best_server_rank"),
+        (methods, "chosen"),
+        (local_thresholds, "best_server_rank"),
         (pooled, "pooled_margin"),
-        (choice, "best_choice"),
-        (choice, "published_choice"),
-        (choice, "ChoiceLaw"),
+        (local_choice, "best_choice"),
+        (local_choice, "published_choice"),
+        (local_choice, "ChoiceLaw"),
     ):
         monkeypatch.setattr(module, name, remembered(getattr(module, name)))
     monkeypatch.setattr(quantile_votes, "TALLEST_LADDER", max(UNEQUAL))

@@ -18,7 +18,7 @@ from fedassay.cli import run_command
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
 from fedassay.crypto.keys import KeyPair, Secret
 from fedassay.crypto.prekeys import DAY
-from fedassay.kernel import envelope as sealing
+from fedassay.kernel import envelope
 from fedassay.kernel.member_store import MemberStore
 from fedassay.kernel.sites import SiteFile, prekeys_of
 from fedassay.privacy.randomness import SecureRandomness
@@ -161,7 +161,7 @@ class Town:
         asked = letter_of(self.drop / f"to-{name}" / f"{number}.fedassay")
         reply = letter_of((self.state if kept else self.drop) / f"from-{name}" / f"{number}.fedassay")
         pair = KeyPair.of(Secret((self.state / "reply.key").read_bytes()))
-        data = sealing.opened(
+        data = envelope.opened(
             reply.body, pair, request=asked.body, sender=name, credentials=self.credentials("coordinator")
         )
         return wire.decode(data)
@@ -170,9 +170,9 @@ class Town:
         """These bytes as this site would seal and sign them in answer to a pass."""
         asked = letter_of(self.drop / f"to-{name}" / f"{number}.fedassay")
         announced = Announcement.decode(letter_of(self.drop / "study.fedassay").body, where="")
-        return sealing.sealed(
+        return envelope.sealed(
             reply,
-            sealing.Addressee(announced.reply_key, asked.body),
+            envelope.Addressee(announced.reply_key, asked.body),
             sender=name,
             credentials=self.credentials(name),
             randomness=SecureRandomness(),

@@ -13,7 +13,7 @@ import numpy as np
 
 import asked
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
-from fedassay.kernel import envelope as sealing
+from fedassay.kernel import envelope
 from fedassay.kernel.agenda import Agenda
 from fedassay.kernel.client import Client
 from fedassay.kernel.endpoint import FileStore
@@ -144,7 +144,7 @@ class Transport(ABC):
         reply = self.answer(name, body, number)
         believed = self.sites.credentials(COORDINATOR)
         return wire.decode(
-            sealing.opened(reply, self.reply_pair, request=body, sender=name, credentials=believed)
+            envelope.opened(reply, self.reply_pair, request=body, sender=name, credentials=believed)
         )
 
     @abstractmethod

@@ -24,7 +24,7 @@ EXCEPTIONS = {
     ),
     "artefacts/conformal_file.py": ({"conformal"}, "the word in the file by which an artefact is recognised"),
     "documents/measured.py": ({"quantiles"}, "an entry of the results of distributions"),
-    "planning/traffic.py": ({"calibrate"}, "a stand-in of usual length in a message whose bytes are counted"),
+    "planning/planner.py": ({"calibrate"}, "a stand-in of usual length in a message whose bytes are counted"),
     "privacy/accounting.py": ({"calibrate"}, "a function that finds the scale of noise"),
 }
 """By module, the names that it may hold, and why."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import asked
 from fedassay.crypto.identity import Credentials, Identity
 from fedassay.errors import FedassayError, ProtocolError
-from fedassay.kernel import envelope as sealing
+from fedassay.kernel import envelope
 from fedassay.kernel.run import Job, run
 from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
@@ -90,10 +90,10 @@ class Mutating(Faithful):
         for name, sealed in super().ask(to, requests, leg):
             if leg == self.leg and name == "c":
                 # Both what is sealed and the seal around it are the client's own to make.
-                inner = sealing.opened(
+                inner = envelope.opened(
                     sealed, self.reply_pair, request=requests[name], sender=name, credentials=None
                 )
-                to_coordinator = sealing.Addressee(self.reply_pair.public, requests[name])
+                to_coordinator = envelope.Addressee(self.reply_pair.public, requests[name])
                 yield name, self.replace(inner, sealed, to_coordinator)
             else:
                 yield name, sealed
@@ -112,10 +112,10 @@ def attack_the_server(rounds: settings) -> int:
         runtime = Mutating(place.clients)
         runtime.leg = leg
 
-        def replaced(inner: bytes, sealed: bytes, to: sealing.Addressee) -> bytes:
+        def replaced(inner: bytes, sealed: bytes, to: envelope.Addressee) -> bytes:
             if data.draw(st.booleans()):
                 return data.draw(mutated(sealed))
-            return sealing.sealed(
+            return envelope.sealed(
                 data.draw(mutated(inner)), to, sender="c", credentials=None, randomness=SimulatedRandomness(1)
             )
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fedassay.privacy import samplers as coins
+from fedassay.privacy import samplers
 from fedassay.privacy.randomness import SimulatedRandomness
 
 
@@ -34,20 +34,20 @@ class Scripted:
 def test_a_uniform_integer_owns_equally_many_words(bound: int) -> None:
     width = 2**64 // bound
     edges = [0, width - 1, width, 2 * width - 1, (bound - 1) * width, bound * width - 1]
-    drawn = coins.below(bound, len(edges), Scripted(edges))
+    drawn = samplers.below(bound, len(edges), Scripted(edges))
     assert drawn.tolist() == [0, 0, 1, 1, bound - 1, bound - 1]
 
 
 def test_words_left_over_are_drawn_again() -> None:
     # 2^64 = 3·width + 1: only the last word is left over, twice in a row here.
-    drawn = coins.below(3, 2, Scripted([2**64 - 1, 5, 2**64 - 1, 2**64 - 2]))
+    drawn = samplers.below(3, 2, Scripted([2**64 - 1, 5, 2**64 - 1, 2**64 - 2]))
     assert drawn.tolist() == [2, 0]
 
 
 def test_a_coin_of_exp_minus_zero_is_always_heads() -> None:
     zeros = np.zeros(1000, dtype=np.uint64)
-    assert coins.bernoulli_exp([(zeros, 1)], SimulatedRandomness(1)).all()
-    assert coins.bernoulli_exp([(zeros, 10), (zeros + 1, 1)], SimulatedRandomness(1)).all()
+    assert samplers.bernoulli_exp([(zeros, 1)], SimulatedRandomness(1)).all()
+    assert samplers.bernoulli_exp([(zeros, 10), (zeros + 1, 1)], SimulatedRandomness(1)).all()
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_coin_of_exp_minus_zero_is_always_heads() -> None:
 def test_a_coin_has_the_probability_of_the_product(first: tuple[int, int], second: tuple[int, int]) -> None:
     n = 200_000
     factors = [(np.full(n, top, dtype=np.uint64), bottom) for top, bottom in (first, second)]
-    heads = coins.bernoulli_exp(factors, SimulatedRandomness(2)).sum()
+    heads = samplers.bernoulli_exp(factors, SimulatedRandomness(2)).sum()
     p = math.exp(-(first[0] / first[1]) * (second[0] / second[1]))
     assert abs(heads - n * p) <= 6 * math.sqrt(n * p * (1 - p)) + 1
 
@@ -67,25 +67,25 @@ def test_a_coin_has_the_probability_of_the_product(first: tuple[int, int], secon
 def test_a_rational_coin_is_decided_by_as_many_digits_as_it_takes(probability: Fraction) -> None:
     first, rest = divmod(probability * 2**64, 1)
     second = int(rest * 2**64)
-    assert coins.rational(probability, 1, Scripted([first - 1]))[0]
-    assert not coins.rational(probability, 1, Scripted([first + 1]))[0]
-    assert coins.rational(probability, 1, Scripted([first, second - 1]))[0]
-    assert not coins.rational(probability, 1, Scripted([first, second + 1]))[0]
+    assert samplers.rational(probability, 1, Scripted([first - 1]))[0]
+    assert not samplers.rational(probability, 1, Scripted([first + 1]))[0]
+    assert samplers.rational(probability, 1, Scripted([first, second - 1]))[0]
+    assert not samplers.rational(probability, 1, Scripted([first, second + 1]))[0]
 
 
 @pytest.mark.parametrize("probability", [Fraction(1, 2), Fraction(1, 2**64), Fraction(3, 2**70)])
 def test_a_rational_coin_with_few_digits_ends_where_they_end(probability: Fraction) -> None:
     first, rest = divmod(probability * 2**64, 1)
     if rest == 0:
-        assert not coins.rational(probability, 1, Scripted([first]))[0]
-        assert coins.rational(probability, 1, Scripted([first - 1]))[0]
+        assert not samplers.rational(probability, 1, Scripted([first]))[0]
+        assert samplers.rational(probability, 1, Scripted([first - 1]))[0]
     else:
-        assert coins.rational(probability, 1, Scripted([first, int(rest * 2**64) - 1]))[0]
-        assert not coins.rational(probability, 1, Scripted([first, int(rest * 2**64)]))[0]
+        assert samplers.rational(probability, 1, Scripted([first, int(rest * 2**64) - 1]))[0]
+        assert not samplers.rational(probability, 1, Scripted([first, int(rest * 2**64)]))[0]
 
 
 @pytest.mark.parametrize("probability", [Fraction(1, 3), Fraction(99, 100)])
 def test_rational_coins_are_heads_that_often(probability: Fraction) -> None:
     n, p = 200_000, float(probability)
-    heads = coins.rational(probability, n, SimulatedRandomness(3)).sum()
+    heads = samplers.rational(probability, n, SimulatedRandomness(3)).sum()
     assert abs(heads - n * p) < 6 * math.sqrt(n * p * (1 - p))

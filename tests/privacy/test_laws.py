@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedassay.errors import UsageError
-from fedassay.privacy import laws
-from fedassay.privacy import noise_shares as shares
+from fedassay.privacy import laws, noise_shares
 from fedassay.privacy.accounting import (
     CHOICE,
     GAUSSIAN,
@@ -55,7 +54,7 @@ def test_shares_of_skellam_noise_have_their_part_of_the_exact_variance() -> None
     seen = []
     noise = noise_of(SKELLAM, Fraction(5, 3))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shares, "skellam", lambda count, *, variance, randomness: seen.append(variance))
+        patch.setattr(noise_shares, "skellam", lambda count, *, variance, randomness: seen.append(variance))
         draw_parts(noise, 1, Fraction(2, 7), SimulatedRandomness(1))
     assert seen == [Fraction(2, 7) * Fraction(noise.scale) ** 2]
 

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedassay.errors import UsageError
-from fedassay.privacy import noise_shares as shares
-from fedassay.privacy import poisson, samplers
+from fedassay.privacy import noise_shares, poisson, samplers
 from fedassay.privacy import samplers as coins
 from fedassay.privacy.noise_shares import largest_polya, largest_skellam, polya, skellam, skellam_scale
 from fedassay.privacy.randomness import SimulatedRandomness
@@ -70,7 +69,7 @@ def test_one_part_is_the_discrete_laplace_sampler() -> None:
 
 def test_draws_beyond_the_bound_are_drawn_again() -> None:
     drawn = [np.array([1, -9, 3, 8]), np.array([8, 2]), np.array([-7])]
-    assert shares._within(8, 4, lambda size: drawn.pop(0)).tolist() == [1, -7, 3, 2]
+    assert noise_shares._within(8, 4, lambda size: drawn.pop(0)).tolist() == [1, -7, 3, 2]
 
 
 @pytest.mark.parametrize("parts", [Fraction(0), Fraction(-1, 2)])
@@ -97,7 +96,7 @@ def test_a_scale_whose_shares_could_wrap_is_refused() -> None:
 @given(st.fractions(min_value=Fraction(1, 2**50), max_value=2**40))
 def test_skellam_scales_are_rounded_up_and_their_squares_are_floats(wanted: Fraction) -> None:
     scale = skellam_scale(wanted)
-    assert wanted <= scale <= max(wanted, shares.SMALLEST_SKELLAM) * (1 + Fraction(1, 2**25))
+    assert wanted <= scale <= max(wanted, noise_shares.SMALLEST_SKELLAM) * (1 + Fraction(1, 2**25))
     assert Fraction(float(scale) ** 2) == scale**2
 
 
@@ -106,7 +105,7 @@ def test_a_coin_within_a_block_has_its_probability(j: int) -> None:
     """At the first, middle and last size of a block: heads with probability 2^j/k, 1 at the first."""
     n = 40_000
     for k in {2**j, 2**j + 2**j // 2, 2 ** (j + 1) - 1}:
-        heads = shares._kept_in_block(
+        heads = noise_shares._kept_in_block(
             np.full(n, k, dtype=np.uint64), np.full(n, j, dtype=np.uint64), SimulatedRandomness(5, str(k))
         ).sum()
         p = 2**j / k
@@ -118,7 +117,7 @@ def test_a_coin_within_a_block_has_its_probability(j: int) -> None:
 )
 def test_an_exponential_coin_has_its_probability(k: int, scale: Fraction) -> None:
     n = 200_000
-    heads = shares._exponential(
+    heads = noise_shares._exponential(
         np.full(n, k, dtype=np.uint64), scale.numerator, scale.denominator, SimulatedRandomness(6)
     ).sum()
     p = math.exp(-k / scale)
@@ -128,16 +127,16 @@ def test_an_exponential_coin_has_its_probability(k: int, scale: Fraction) -> Non
 def test_the_proofs_about_64_bits_and_tails() -> None:
     t, s = 2**52, 2**52 - 1
     for numerator, denominator in ((2**51, 1), (t, s), (1, 2**52), (t, 3)):
-        reach = -(-shares._RUN * numerator // denominator)
+        reach = -(-noise_shares._RUN * numerator // denominator)
         blocks = max(1, (reach - 1).bit_length())
         assert 2**blocks >= reach  # nothing below 1024 b is left out
         assert blocks <= 62  # shifts by 63 - j
         assert (2**blocks - 1) * denominator < 2**64  # k·s
-    assert coins.LONGEST_RUN >= shares._RUN
+    assert coins.LONGEST_RUN >= noise_shares._RUN
     assert 2 * math.exp(-700) * 1e4 < 1e-299  # the scale of what follows
-    assert shares._REACH > 700  # exp(-2^11) < 1e-300
+    assert noise_shares._REACH > 700  # exp(-2^11) < 1e-300
     for sigma in (0.0, 0.1, 1.0, 10.0, 1e6, 1e12):
         t_ = float(largest_skellam(Fraction(sigma) ** 2))
         assert t_ * t_ / (2 * (sigma * sigma + t_ / 3)) > 3000
     assert largest_polya(Fraction(2**51)) <= samplers.LARGEST_DRAW
-    assert shares._EVENTS >= 2 * poisson.SMALLEST_CENTRED
+    assert noise_shares._EVENTS >= 2 * poisson.SMALLEST_CENTRED

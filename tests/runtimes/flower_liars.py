@@ -12,12 +12,12 @@ import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedassay.kernel import envelope as sealing
+from fedassay.kernel import envelope
 from fedassay.protocol import wire
 from fedassay.runtimes.flower import client_app
 from fedassay.runtimes.flower.post import HELLO, REQUEST, Frame
 
-_HONEST = sealing.sealed
+_HONEST = envelope.sealed
 LATE = 300.0
 SECRET = "patient 4711"
 
@@ -28,7 +28,7 @@ app.query(HELLO.partition(".")[2])(client_app.app)
 def answer(message: Message, context: Context) -> Message:
     """The honest reply; or one that was spoiled before it was sealed and signed, as a site that lies could do."""
     behaviour = context.node_config.get("behaviour", "honest")
-    with patch.object(sealing, "sealed", partial(_sealed, behaviour)):
+    with patch.object(envelope, "sealed", partial(_sealed, behaviour)):
         reply = client_app.app(message, context)
     if behaviour == "late":
         _wait_until_over(Frame.unpack(message).body, Path(str(context.node_config["site"])).parent)

@@ -22,7 +22,7 @@ from fedassay.kernel.member_store import MemberStore
 from fedassay.kernel.sites import COORDINATOR, SiteFile
 from fedassay.privacy.ledger.database import DatabaseLedger
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.runtimes.flower import submission as events
+from fedassay.runtimes.flower import submission
 from fedassay.runtimes.flower.client_app import app_of
 from fedassay.runtimes.flower.coordinator import Coordinator, CoordinatorFile
 from fedassay.runtimes.flower.nodes import Node, read_node
@@ -72,15 +72,15 @@ def main(grid: Grid, context: Context) -> None:
             for name in PROGRAMMES[study.name]
         }
     except Exception as error:
-        print(events.line("failed", code=4, message=repr(error)), flush=True)
+        print(submission.line("failed", code=4, message=repr(error)), flush=True)
         raise
-    for text in events.result_lines(json.dumps(outcomes), path=""):
+    for text in submission.result_lines(json.dumps(outcomes), path=""):
         print(text, flush=True)
 
 
 def _progress(leg: int, done: int, total: int) -> None:
-    print(events.line("progress", leg=leg, done=done, total=total), flush=True)
+    print(submission.line("progress", leg=leg, done=done, total=total), flush=True)
 
 
 def _warn(message: str) -> None:
-    print(events.line("warning", message=message), flush=True)
+    print(submission.line("warning", message=message), flush=True)

@@ -19,7 +19,7 @@ from fedassay.kernel.journal import FileJournal
 from fedassay.kernel.member_store import MemberStore
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Message
-from fedassay.runtimes.file_drop import letters as folders
+from fedassay.runtimes.file_drop import letters
 from file_drop_town import Town, contents, letter_of
 from ledgers import recorded
 
@@ -279,7 +279,7 @@ def _answer_and_die(town: Town, moment: str) -> None:
 
 
 def _contribute_and_die(town: Town, moment: str) -> None:
-    put, done = folders.put, {"store": ".request", "kept": ".reply", "sent": ".fedassay"}[moment]
+    put, done = letters.put, {"store": ".request", "kept": ".reply", "sent": ".fedassay"}[moment]
 
     def dying(path: Path, data: bytes, *, private: bool = False) -> bool:
         result = False if moment == "store" else put(path, data, private=private)
@@ -287,7 +287,7 @@ def _contribute_and_die(town: Town, moment: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
 
-    folders.put = dying  # type: ignore[assignment]
+    letters.put = dying  # type: ignore[assignment]
     town.contribute("a")
 
 
@@ -304,11 +304,11 @@ def test_a_site_that_was_charged_and_lost_its_answer_stays_silent(town: Town, ca
 
 def test_two_commands_at_once_do_not_answer_twice(town: Town, capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("fedassay.protocol.files.PATIENCE", 0.1)
-    with folders.locked(town.root / "a" / "state"):
+    with letters.locked(town.root / "a" / "state"):
         assert town.contribute("a") == 2
     assert "another process is using it" in capsys.readouterr().err
     assert not (town.drop / "from-a").exists()
-    with folders.locked(town.root / "coordinator" / "fedassay-state"):
+    with letters.locked(town.root / "coordinator" / "fedassay-state"):
         assert town.aggregate() == 2
 
 
@@ -337,7 +337,7 @@ def test_a_coordinator_killed_at_every_write_goes_on(tmp_path: Path) -> None:
 
 
 def _aggregate_and_die(town: Town) -> None:
-    put, append = folders.put, FileJournal.append
+    put, append = letters.put, FileJournal.append
 
     def dying_put(path: Path, data: bytes, *, private: bool = False) -> bool:
         if put(path, data, private=private):
@@ -348,7 +348,7 @@ def _aggregate_and_die(town: Town) -> None:
         append(self, entry)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    folders.put = dying_put  # type: ignore[assignment]
+    letters.put = dying_put  # type: ignore[assignment]
     FileJournal.append = dying_append  # type: ignore[method-assign]
     os._exit(town.aggregate("-q"))
 

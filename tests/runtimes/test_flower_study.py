@@ -20,8 +20,7 @@ import fedassay
 from fedassay.errors import BudgetExceeded, TooFewClients
 from fedassay.kernel.agenda import Agenda, Item
 from fedassay.protocol import wire
-from fedassay.runtimes.flower import client_app, server_app
-from fedassay.runtimes.flower import submission as events
+from fedassay.runtimes.flower import client_app, server_app, submission
 from fedassay.runtimes.flower.coordinator import VARIABLE
 from fedassay.runtimes.flower.post import REQUEST, Frame
 from fedassay.runtimes.flower.study import Study
@@ -73,8 +72,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 def run(lab: Lab, study: Study, there: str, capsys: Any) -> tuple[dict[str, Any], list[str]]:
     """The result as it comes through the log, and the warnings before it."""
     server_app.main(Nodes(lab, there), SimpleNamespace(run_config=study.to_config()))
-    inbox, warnings = events.Inbox(), []
-    for event in map(events.event_in, capsys.readouterr().out.splitlines()):
+    inbox, warnings = submission.Inbox(), []
+    for event in map(submission.event_in, capsys.readouterr().out.splitlines()):
         inbox.add(event)
         if event is not None and event["event"] == "warning":
             warnings.append(event["message"])
@@ -120,7 +119,7 @@ def test_a_site_that_refuses_is_counted_and_named(lab: Lab, capsys: Any) -> None
 def test_a_study_that_fails_has_named_the_lost_first(lab: Lab, capsys: Any) -> None:
     with pytest.raises(TooFewClients):
         run(lab, Study(name="s", wait=0), "ab", capsys)
-    said = [event for text in capsys.readouterr().out.splitlines() if (event := events.event_in(text))]
+    said = [event for text in capsys.readouterr().out.splitlines() if (event := submission.event_in(text))]
     assert [event.get("message") for event in said if event["event"] == "warning"] == [
         "no connected node with a valid prekey answers for c, d: left out."
     ]

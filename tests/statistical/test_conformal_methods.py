@@ -38,8 +38,7 @@ from conformal_cases import (
 from conformal_drive import answer, setting_of
 from fedassay.estimation.coverage import best_pair
 from fedassay.protocol.vocabulary import Select, TrustModel
-from fedassay.tasks.conformal import local_choice as choice
-from fedassay.tasks.conformal import local_thresholds as collected
+from fedassay.tasks.conformal import local_choice, local_thresholds
 from fedassay.tasks.distribution.curve import curve_of
 from fedassay.tasks.distribution.stored import Release
 from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, Shuffle, TwoServer
@@ -161,13 +160,13 @@ def test_in_the_clear_the_law_is_the_one_that_is_stated(method: str, rows: tuple
 def test_a_server_rank_one_too_small_is_rejected(
     trust: TrustModel, rows: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = collected.best_server_rank
+    right = local_thresholds.best_server_rank
 
     def wrong(*args: Any, **named: Any) -> Any:
         law = right(*args, **named)
         return replace(law, server_rank=law.server_rank - 1)
 
-    monkeypatch.setattr(collected, "best_server_rank", wrong)
+    monkeypatch.setattr(local_thresholds, "best_server_rank", wrong)
     assert falls_short(coverages(Case(method="qq", trust=trust, rows=rows, bins=1024), CONTINUOUS))
 
 
@@ -197,8 +196,8 @@ def test_a_quantile_read_off_naively_is_rejected(case: Case) -> None:
 def test_private_choices_with_the_ranks_of_exact_ones_are_rejected(epsilon: float) -> None:
     rng, pair = np.random.default_rng(6), best_pair(10, 100, LEVEL)
     setting = setting_of(LocalDP(), clients=10, epsilon=epsilon, rows_per_client=100)
-    target = choice.Target(rank=pair.local_rank)
-    losses = choice.losses_of("conformity", (), *RANGE, rows=100, candidates=100, target=target)
+    target = local_choice.Target(rank=pair.local_rank)
+    losses = local_choice.losses_of("conformity", (), *RANGE, rows=100, candidates=100, target=target)
     values = []
     for run in range(300):
         clients = [{"conformity": GAP.draw(rng, 100)} for _ in range(10)]

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedassay.privacy import noise_shares as shares
-from fedassay.privacy import poisson
+from fedassay.privacy import noise_shares, poisson
 from fedassay.privacy.accounting import LAPLACE, SKELLAM, calibrate_shared, draw_parts, noise_of
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Budget, Noise, Sensitivity, Vector
@@ -62,7 +61,7 @@ THRESHOLD = ERROR / ACCEPTANCES
 
 
 def polya(scale: Fraction, parts: Fraction, count: int, *path: str) -> Vector:
-    return shares.polya(
+    return noise_shares.polya(
         count,
         numerator=scale.numerator,
         denominator=scale.denominator,
@@ -93,7 +92,7 @@ def test_polya_shares_have_the_stated_law(scale: Fraction, parts: Fraction) -> N
 @pytest.mark.parametrize("variance", [*SKELLAMS, HUGE])
 def test_skellam_draws_have_the_stated_law(variance: Fraction) -> None:
     source = SimulatedRandomness(32, str(variance))
-    draws = shares.skellam(DRAWS, variance=variance, randomness=source)
+    draws = noise_shares.skellam(DRAWS, variance=variance, randomness=source)
     assert p_value(draws, skellam_law(float(variance))) > THRESHOLD
     assert p_value_of_independence(draws) > THRESHOLD
     for factor in (0.8, 1.25):
@@ -246,7 +245,9 @@ def test_five_million_polya_shares_have_the_stated_law(
 def test_five_million_skellam_draws_have_the_stated_law(
     variance: Fraction, verify: Callable[[str, str], None]
 ) -> None:
-    draws = shares.skellam(5_000_000, variance=variance, randomness=SimulatedRandomness(46, str(variance)))
+    draws = noise_shares.skellam(
+        5_000_000, variance=variance, randomness=SimulatedRandomness(46, str(variance))
+    )
     right = p_value(draws, skellam_law(float(variance)))
     wrong = p_value(draws, skellam_law(1.03 * float(variance)))
     verify(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from fedassay.errors import DataError, UsageError
-from fedassay.summaries import class_scores as softmax_scores
+from fedassay.summaries import class_scores
 from fedassay.summaries.class_scores import aps, lac, raps, sets
 
 SCORES = {"lac": lac, "aps": aps, "raps": raps}
@@ -143,14 +143,14 @@ def test_thresholds_that_are_scores_make_no_empty_sets(name: str, k_reg: float) 
 @pytest.mark.parametrize("classes", [2, 10, 100])
 def test_blocks_do_not_matter(name: str, classes: int) -> None:
     """A row has the same score and the same set alone, at the end of a block, and in the middle of one."""
-    rows = 2 * softmax_scores._BLOCK // classes + 5
+    rows = 2 * class_scores._BLOCK // classes + 5
     logits = drawn(rows, classes, seed=3, tied=True)
     labels = np.random.default_rng(4).integers(0, classes, rows)
     scores = score(name, logits, labels)
     threshold = float(np.median(scores))
     found = sets(logits, threshold, name, PARAMETERS[name])
     assert np.array_equal(found[np.arange(rows), labels], scores <= threshold)
-    edge = softmax_scores._BLOCK // classes
+    edge = class_scores._BLOCK // classes
     for row in (0, 1, edge - 1, edge, edge + 1, rows - 1):
         alone = slice(row, row + 1)
         assert score(name, logits[alone], labels[alone]) == scores[row]
@@ -160,7 +160,7 @@ def test_blocks_do_not_matter(name: str, classes: int) -> None:
 def test_both_ways_to_sort_give_the_same_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     logits = drawn(200, 20, seed=5, tied=True)
     network = sets(logits, 0.9, "aps")
-    monkeypatch.setattr(softmax_scores, "_FEW", 0)
+    monkeypatch.setattr(class_scores, "_FEW", 0)
     assert np.array_equal(sets(logits, 0.9, "aps"), network)
 
 
@@ -168,7 +168,7 @@ def test_both_ways_to_sort_give_the_same_sets(monkeypatch: pytest.MonkeyPatch) -
 def test_the_network_sorts(size: int) -> None:
     """It sorts everything if it sorts all zeros and ones."""
     every = (np.arange(2**size) >> np.arange(size)[:, None] & 1).astype(float)
-    assert np.array_equal(softmax_scores._sorted(every), -np.sort(-every, axis=0))
+    assert np.array_equal(class_scores._sorted(every), -np.sort(-every, axis=0))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,7 +12,7 @@ import pytest
 from contract import Numbers, TrustModelContract, Vectors, drive
 
 from fedassay.errors import ProtocolError, TooFewClients, UnsupportedQuery, UsageError
-from fedassay.privacy import samplers as coins
+from fedassay.privacy import samplers
 from fedassay.privacy.accounting import UNARY, calibrate, event, noise_of, spent
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.protocol.vocabulary import (
@@ -205,7 +205,7 @@ def test_noisy_totals_cannot_wrap() -> None:
         LocalDP().plan(Sum(of=Numbers(bound=2**61)), replace(where, clients=4))
     with pytest.raises(UnsupportedQuery, match="wrap"):  # the noise of 2^20 clients alone could
         LocalDP().plan(Sum(of=Numbers(l1=2.0**33)), replace(where, clients=2**20))
-    assert coins.LONGEST_RUN <= 1024  # the draws are as short as the proof says
+    assert samplers.LONGEST_RUN <= 1024  # the draws are as short as the proof says
 
 
 # --- unary encoding -----------------------------------------------------------------------------------------

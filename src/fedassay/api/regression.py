@@ -22,7 +22,7 @@ from fedassay.protocol.arrays import Floats
 from fedassay.protocol.files import write_atomically
 from fedassay.summaries.regression.losses import IndexLoss, LogLoss, SmoothLoss, SquaredError, lent, loss_of
 from fedassay.tasks.inference import document as inference
-from fedassay.tasks.inference import result_values as described
+from fedassay.tasks.inference import result_values
 from fedassay.tasks.inference.diagnosis import is_singular, said_of_certainty, singular
 from fedassay.tasks.inference.estimate import Contrast, Estimate
 from fedassay.tasks.inference.infer import Infer
@@ -225,7 +225,7 @@ class FederatedRegression(Conventions):
     def contrast(self, weights: str | Mapping[str, float], value: float = 0.0) -> Contrast:
         """A weighted sum of coefficients and its test, from ``"a - 2*b = 0.5"`` or ``{"a": 1, "b": -2}, 0.5``."""
         if isinstance(weights, str):
-            weights, value = described.parsed(weights, self.names_)
+            weights, value = result_values.parsed(weights, self.names_)
         return self._sure().contrast(weights, value)
 
     def summary(self) -> str:
@@ -244,7 +244,7 @@ class FederatedRegression(Conventions):
             )
             logistic = self._loss.name == LogLoss.name
             doubt = said_of_certainty(state.seen.path.hessian, self.names_) if logistic else None
-            results = described.streamed(
+            results = result_values.streamed(
                 task, estimate, state.seen, self._course(state), state.standard, None, {}, doubt
             )
         text = io.StringIO()

@@ -34,9 +34,7 @@ from fedassay.privacy.ledger.place import Place
 from fedassay.privacy.policy.disclosure import Disclosure
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import COORDINATOR, Message, Protection
-from fedassay.runtimes.file_drop import Asked, FileDropRuntime, Over, Participant, Waiting
-from fedassay.runtimes.file_drop import letters as folders
-from fedassay.runtimes.file_drop import outcome as notices
+from fedassay.runtimes.file_drop import Asked, FileDropRuntime, Over, Participant, Waiting, letters, outcome
 from fedassay.runtimes.file_drop.outcome import conclude
 from fedassay.runtimes.file_drop.proposal import Proposal, opened_study, require_folder
 from fedassay.tasks.card import TASKS
@@ -194,7 +192,7 @@ def contribute(
         if asked is not None:
             rehearse_answer(participant, asked, file, console, json=json)
         return
-    with folders.locked(file.state):
+    with letters.locked(file.state):
         asked = _what_is_asked(participant, file, console)
         if asked is None:
             return
@@ -255,7 +253,7 @@ def aggregate(
     beside = key.absolute().parent / "fedassay-state"
     state = beside if state is None else state
     say = partial(words.say, delivery.console)
-    with folders.locked(state):
+    with letters.locked(state):
         begun = opened_study(drop, state, identity, proposal, roster, say, profile=disclosure)
         runtime = FileDropRuntime(begun, close=close)
         try:
@@ -266,11 +264,11 @@ def aggregate(
             again = f"fedassay aggregate {drop} --key {key}" + (
                 f" --state {state}" if state != beside else ""
             )
-            notices.waiting(waiting, runtime, again, say)
+            outcome.waiting(waiting, runtime, again, say)
             return
         finally:
             runtime.close()
-    notices.refusals(runtime, say)
+    outcome.refusals(runtime, say)
     wanted.deliver(result, delivery)
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fedassay.cli.command import Option
-from fedassay.documents.kind import card_of
 from fedassay.errors import FedassayError, UsageError
 from fedassay.protocol.files import write_atomically
 from fedassay.protocol.result import Result
@@ -187,6 +186,8 @@ def deliver(result: Result, delivery: Delivery, *, out: Path | None, also: Seque
     if out is None:
         delivery.deliver(result, also=also)
         return
+    from fedassay.documents.kind import card_of  # help and version need no documents
+
     artefact = card_of(result.to_dict()).artefact
     if artefact is None:
         known = ", ".join(dict.fromkeys(card.asked_as for card in KINDS.values() if card.artefact))

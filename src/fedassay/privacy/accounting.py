@@ -24,14 +24,10 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-import attr
 import numpy as np
-from dp_accounting import DpEvent
 
 from fedassay.errors import UnsupportedQuery, UsageError
-from fedassay.privacy import amplification as sampling
-from fedassay.privacy import noise_shares as shares
-from fedassay.privacy import renyi, samplers
+from fedassay.privacy import amplification, noise_shares, renyi, samplers
 from fedassay.privacy.laws import (
     CHOICE,
     GAUSSIAN,
@@ -152,8 +148,8 @@ def calibrate_shared(budget: Budget, sensitivity: Sensitivity, share: float = 1.
     variance = renyi.skellam_variance_of(may_use, order=order, l1=l1, l2_squared=l2_squared)
     skellam = _HEADROOM * root(variance)
     candidates = []
-    if skellam < shares.LARGEST_SKELLAM:
-        candidates.append(noise_of(SKELLAM, shares.skellam_scale(skellam)))
+    if skellam < noise_shares.LARGEST_SKELLAM:
+        candidates.append(noise_of(SKELLAM, noise_shares.skellam_scale(skellam)))
     if laplace <= samplers.LARGEST_SCALE or not candidates:
         candidates.append(noise_of(LAPLACE, samplers.laplace_scale(laplace)))
     return min(candidates, key=lambda noise: noise.variance)
@@ -251,6 +247,8 @@ def event(
     from dp_accounting import NonPrivateDpEvent, ZCDpEvent  # late: this import takes half a second
     from dp_accounting.dp_event import DiscreteLaplaceDpEvent
 
+    from fedassay.privacy.events import ShuffledDpEvent, SkellamDpEvent
+
     if shuffled is not None:
         local = event(noise, sensitivity)
         return ShuffledDpEvent(local=local, epsilon=shuffled.epsilon, delta=shuffled.delta)
@@ -258,7 +256,7 @@ def event(
         return NonPrivateDpEvent()
     check_law(noise.law, noise.scale)
     if sampled < 1:
-        return sampling.event_of(noise, sensitivity, sampled)
+        return amplification.event_of(noise, sensitivity, sampled)
     l1, l2_squared = whole_sensitivity(sensitivity)
     if noise.law == CHOICE:
         return DiscreteLaplaceDpEvent(noise_parameter=l1 / noise.scale, sensitivity=1)
@@ -337,11 +335,11 @@ def _spent_sampled(counts: Counter[Any], delta: float) -> float:
     """Basic composition of the sampled releases and the others; or all of them as if everybody had taken part."""
     drawn, others = _parted(counts, "sampling_probability")
     if not others:
-        return sampling.epsilon_of(drawn, delta)
+        return amplification.epsilon_of(drawn, delta)
     in_full = Counter(others)
     for one, n in drawn.items():
-        in_full[sampling.cost_in_full(one)] += n
-    return min(spent(in_full, delta), sampling.epsilon_of(drawn, delta / 2) + spent(others, delta / 2))
+        in_full[amplification.cost_in_full(one)] += n
+    return min(spent(in_full, delta), amplification.epsilon_of(drawn, delta / 2) + spent(others, delta / 2))
 
 
 def _parted(counts: Counter[Any], attribute: str) -> tuple[Counter[Any], Counter[Any]]:
@@ -388,41 +386,3 @@ def _pld_epsilon(counts: Counter[Any], delta: float) -> float:
         accountant.compose(SelfComposedDpEvent(one, n))
     # A little less delta, for rounding in its Fourier transforms (1e-16, far below 1e-3·delta).
     return float(accountant.get_epsilon(0.999 * delta))
-
-
-# --- releases that dp-accounting has no event for -----------------------------------------------------------
-
-
-@attr.s(frozen=True, slots=True, auto_attribs=True)
-class SkellamDpEvent(DpEvent):  # type: ignore[misc]
-    """Skellam noise, independent in each coordinate, on a vector of whole numbers.
-
-    Attributes
-    ----------
-    variance : μ of the noise in each coordinate, the difference of two Poisson draws of mean μ/2.
-    l1, l2_squared : how far one unit can move the vector, in L1 and in squared L2.
-
-    Examples
-    --------
-    >>> SkellamDpEvent(variance=100.0, l1=3, l2_squared=3)
-    SkellamDpEvent(variance=100.0, l1=3, l2_squared=3)
-    """
-
-    variance: float
-    l1: int
-    l2_squared: int
-
-
-@attr.s(frozen=True, slots=True, auto_attribs=True)
-class ShuffledDpEvent(DpEvent):  # type: ignore[misc]
-    """Messages of many clients in random order, each private by itself.
-
-    Attributes
-    ----------
-    local : what one message is to whoever knows who sent it.
-    epsilon, delta : what all messages are, shuffled, to whoever does not.
-    """
-
-    local: DpEvent
-    epsilon: float
-    delta: float

@@ -19,8 +19,7 @@ from fractions import Fraction
 import numpy as np
 
 from fedassay.errors import UsageError
-from fedassay.privacy import noise_shares as shares
-from fedassay.privacy import samplers
+from fedassay.privacy import noise_shares, samplers
 from fedassay.protocol.vocabulary import NO_NOISE, Noise, Randomness, Vector
 
 LAPLACE = "discrete-laplace"
@@ -32,7 +31,7 @@ CHOICE = "choice"
 _LARGEST = {
     LAPLACE: 2.0**52,
     GAUSSIAN: 2.0**52,
-    SKELLAM: float(shares.LARGEST_SKELLAM),
+    SKELLAM: float(noise_shares.LARGEST_SKELLAM),
     UNARY: 2.0**52,
     CHOICE: 2.0**52,
 }
@@ -120,7 +119,7 @@ def draw_parts(noise: Noise, count: int, parts: Fraction, randomness: Randomness
     check_law(noise.law, noise.scale)
     scale = Fraction(noise.scale)
     if noise.law == LAPLACE:
-        return shares.polya(
+        return noise_shares.polya(
             count,
             numerator=scale.numerator,
             denominator=scale.denominator,
@@ -128,7 +127,7 @@ def draw_parts(noise: Noise, count: int, parts: Fraction, randomness: Randomness
             randomness=randomness,
         )
     if noise.law == SKELLAM:
-        return shares.skellam(count, variance=parts * scale * scale, randomness=randomness)
+        return noise_shares.skellam(count, variance=parts * scale * scale, randomness=randomness)
     raise UsageError(f"noise: got {noise.law}, expected {LAPLACE} or {SKELLAM}; others have no shares.")
 
 
@@ -147,7 +146,7 @@ def largest_share(noise: Noise) -> int:
     check_law(noise.law, noise.scale)
     scale = Fraction(noise.scale)
     if noise.law == LAPLACE:
-        return shares.largest_polya(scale)
+        return noise_shares.largest_polya(scale)
     if noise.law == SKELLAM:
-        return shares.largest_skellam(scale * scale)
+        return noise_shares.largest_skellam(scale * scale)
     raise UsageError(f"noise: got {noise.law}, expected {LAPLACE} or {SKELLAM}; others have no shares.")

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from operator import attrgetter
-from pkgutil import iter_modules
+from pathlib import Path
+from pkgutil import ModuleInfo, iter_modules
 from typing import Any, Generic, TypeVar
 
 from fedassay.errors import UsageError
@@ -141,8 +141,15 @@ def _places(pattern: str) -> Iterator[str]:
         place = f"{package}.{found.name}"
         if not module or (module.startswith("_") and found.name.endswith(module)):
             yield from _in_capitals(place)
-        elif module.startswith(".") and found.ispkg and find_spec(f"{place}{module}") is not None:
+        elif module.startswith(".") and found.ispkg and _has(found, module):
             yield from _in_capitals(f"{place}{module}")
+
+
+def _has(found: ModuleInfo, module: str) -> bool:
+    """Whether a package has this module, without importing the package."""
+    spec = found.module_finder.find_spec(found.name, None)
+    places = (spec and spec.submodule_search_locations) or ()
+    return any((Path(place) / f"{module[1:]}.py").exists() for place in places)
 
 
 def _in_capitals(module: str) -> Iterator[str]:

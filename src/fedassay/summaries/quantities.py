@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 from fedassay.errors import DataError, ParameterError, UsageError
 from fedassay.protocol.arrays import Bools, Floats
 from fedassay.protocol.vocabulary import Batch
-from fedassay.summaries import class_scores as softmax_scores
+from fedassay.summaries import class_scores
 from fedassay.summaries.class_scores import CLASSES, binary, binary_sets
 from fedassay.summaries.columns import column
 from fedassay.summaries.maps import map_from_numbers
@@ -131,15 +131,15 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             ),
             Quantity(name="cqr", columns=("target", "lower", "upper"), compute=_cqr),
             Quantity(
-                name="lac", columns=_CLASSIFIED, compute=_classified(softmax_scores.lac), lower=0.0, upper=1.0
+                name="lac", columns=_CLASSIFIED, compute=_classified(class_scores.lac), lower=0.0, upper=1.0
             ),
             Quantity(
-                name="aps", columns=_CLASSIFIED, compute=_classified(softmax_scores.aps), lower=0.0, upper=1.0
+                name="aps", columns=_CLASSIFIED, compute=_classified(class_scores.aps), lower=0.0, upper=1.0
             ),
             Quantity(
                 name="raps",
                 columns=_CLASSIFIED,
-                compute=_classified(softmax_scores.raps),
+                compute=_classified(class_scores.raps),
                 parameters=("lambda", "k_reg"),
                 defaults=(0.01, 5.0),
                 lower=0.0,
@@ -257,7 +257,7 @@ def sets_of(batch: Batch, threshold: ArrayLike, quantity: str, parameters: tuple
     [[True, False], [False, True]]
     """
     if QUANTITIES[quantity].is_softmax:
-        return softmax_scores.sets(column(batch, "logits"), threshold, quantity, parameters)
+        return class_scores.sets(column(batch, "logits"), threshold, quantity, parameters)
     if not QUANTITIES[quantity].gives_sets:
         raise UsageError(f"prediction sets: got {quantity!r}, which scores no classes.")
     return binary_sets(column(batch, "score"), threshold, parameters)

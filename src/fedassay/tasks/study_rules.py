@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedassay.documents.kind import KindDocument
 from fedassay.errors import ParameterError, UsageError
 from fedassay.tasks.card import KINDS
+
+if TYPE_CHECKING:
+    from fedassay.documents.kind import KindDocument
 
 Given = Mapping[str, Any]
 RangeOf = Callable[[str], list[float]]
@@ -131,7 +133,6 @@ class HistogramRules(StudyRules):
 # --- what the tasks of a study say together -----------------------------------------------------------------
 
 Results = Mapping[str, Any]
-Outcomes = Sequence[tuple[KindDocument, Results]]
 
 NEAR = (0.8, 1.25)
 """Where the intervals of the calibration slope and of observed over expected must lie, for probabilities to be called
@@ -157,7 +158,7 @@ def verdict(outcomes: Sequence[tuple[str, Results]]) -> dict[str, Any]:
     return {"needs_calibration": needs, "text": " ".join(sentences)}
 
 
-def _advice(outcomes: Outcomes) -> tuple[bool | None, str]:
+def _advice(outcomes: Sequence[tuple[KindDocument, Results]]) -> tuple[bool | None, str]:
     """What to do about the probabilities, by the last calibration; nothing if there was none."""
     tried = [answer for kind, results in outcomes if (answer := kind.recommends(results)) is not None]
     if not tried:

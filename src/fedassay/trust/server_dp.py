@@ -29,7 +29,7 @@ from fedassay.protocol.vocabulary import (
     TrustModel,
     Vector,
 )
-from fedassay.trust import plain as clear
+from fedassay.trust import plain
 from fedassay.trust.card import exactly, protected, refuse_points
 from fedassay.trust.local_reports import room_beside, spread
 
@@ -69,17 +69,17 @@ class ServerDP(TrustModel):
             )
         sensitivity = query.of.sensitivity(setting.protection)
         noise, sampled = _noise(query, setting, setting.budget, sensitivity)
-        clear.check_no_wrap(query, setting, limit=room_beside(noise, query.of))
+        plain.check_no_wrap(query, setting, limit=room_beside(noise, query.of))
         return Plan(query=query, setting=setting, sensitivity=sensitivity, noise=noise, sampled=sampled)
 
     def exchange(
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
         """Server half: one round, add up, add noise."""
-        answers = yield from clear.ask(exchange)
+        answers = yield from plain.ask(exchange)
         columns = zip(*answers.values(), strict=True)
         totals = [
-            clear.total(column, plan, limit=room_beside(plan.noise, plan.query.of))
+            plain.total(column, plan, limit=room_beside(plan.noise, plan.query.of))
             for plan, column in zip(exchange.plans, columns, strict=True)
         ]
         return self.aggregate(exchange.plans, totals, len(answers), randomness)
@@ -88,7 +88,7 @@ class ServerDP(TrustModel):
         self, request: Request, measure: Measure, state: Message, randomness: Randomness
     ) -> tuple[Message, Message]:
         """Client half: the exact vectors; the server is trusted with them."""
-        return clear.answer(request, measure), {}
+        return plain.answer(request, measure), {}
 
     def aggregate(
         self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness

@@ -5,8 +5,7 @@ from __future__ import annotations
 from fedassay.crypto.identity import Identity
 from fedassay.errors import UsageError
 from fedassay.protocol.result import Result
-from fedassay.runtimes.file_drop import letters as folders
-from fedassay.runtimes.file_drop import outcome as notices
+from fedassay.runtimes.file_drop import letters, outcome
 from fedassay.runtimes.file_drop.card import FileDrop
 from fedassay.runtimes.file_drop.outcome import conclude
 from fedassay.runtimes.file_drop.proposal import Proposal, opened_study, require_folder
@@ -25,7 +24,7 @@ def carry(parameters: FileDrop, study: StudyRun) -> Result | None:
         budget=study.budget,
         protection=study.protection,
     )
-    with folders.locked(parameters.home):
+    with letters.locked(parameters.home):
         begun = opened_study(
             parameters.drop,
             parameters.home,
@@ -45,9 +44,9 @@ def carry(parameters: FileDrop, study: StudyRun) -> Result | None:
             result = conclude(begun, runtime, ledger=study.ledger, dataset=study.dataset)
             runtime.finish()
         except Waiting as waiting:
-            notices.waiting(waiting, runtime, study.again, study.say)
+            outcome.waiting(waiting, runtime, study.again, study.say)
             return None
         finally:
             runtime.close()
-    notices.refusals(runtime, study.say)
+    outcome.refusals(runtime, study.say)
     return result

@@ -18,7 +18,7 @@ from fedassay.kernel.endpoint import Endpoint
 from fedassay.kernel.envelope import Envelope, Summaries, TrustModels
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import COORDINATOR
-from fedassay.runtimes.file_drop import letters as folders
+from fedassay.runtimes.file_drop import letters
 from fedassay.runtimes.file_drop.announcement import LARGEST_ANNOUNCEMENT, Announcement
 from fedassay.runtimes.file_drop.letters import EVERYONE, Kind, Letter, check_name, open_letter
 from fedassay.summaries import CATALOGUE
@@ -81,12 +81,12 @@ class Participant:
 
     def asked(self) -> Asked | Over | None:
         """What the drop asks of this site now, or None if it asks nothing."""
-        found, number = self._announced(), folders.latest(self.drop, self.name)
+        found, number = self._announced(), letters.latest(self.drop, self.name)
         if found is None or number is None:
             return None
         announcement, announced = found
-        path = folders.request_path(self.drop, self.name, number)
-        data = folders.read(path)
+        path = letters.request_path(self.drop, self.name, number)
+        data = letters.read(path)
         if data is None:
             return None
         letter = open_letter(
@@ -101,7 +101,7 @@ class Participant:
         )
         if letter.kind is Kind.OVER:
             return Over(announcement=announcement, reason=_reason(letter.body, where=str(path)))
-        known = folders.read(self._place(announcement, f"{number}.request"))
+        known = letters.read(self._place(announcement, f"{number}.request"))
         if known is not None and known != data:
             raise ProtocolError(
                 f"{path}: is another request than the one that this site has answered as number {number}; it "
@@ -113,13 +113,13 @@ class Participant:
             data=letter.body,
             files=(announced, data),
             opened=self._opened(letter.body, announcement, where=str(path)),
-            answered=folders.read(self._place(announcement, f"{number}.reply")),
+            answered=letters.read(self._place(announcement, f"{number}.reply")),
         )
 
     def _announced(self) -> tuple[Announcement, bytes] | None:
         """The study that is announced in the drop, checked against what this site believes, and its file."""
-        path = self.drop / folders.ANNOUNCEMENT
-        data = folders.read(path, largest=LARGEST_ANNOUNCEMENT)
+        path = self.drop / letters.ANNOUNCEMENT
+        data = letters.read(path, largest=LARGEST_ANNOUNCEMENT)
         if data is None:
             return None
         letter = open_letter(
@@ -138,7 +138,7 @@ class Participant:
         if self.name not in announcement.parties:
             raise ProtocolError(f"{path}: this study does not include {self.name}; nothing is asked of it.")
         _check_roster(announcement.parties, self.credentials.roster, where=str(path))
-        pinned = folders.read(self._place(announcement, folders.ANNOUNCEMENT))
+        pinned = letters.read(self._place(announcement, letters.ANNOUNCEMENT))
         if pinned is not None and pinned != data:
             raise ProtocolError(
                 f"{path}: the announcement of {announcement.study} has changed; it is refused."
@@ -156,7 +156,7 @@ class Participant:
     def send(self, asked: Asked, reply: bytes) -> Path:
         """Sign the reply, keep it, and put it into the drop; a request that has a reply keeps that one."""
         announcement, number = asked.announcement, asked.number
-        signed = folders.read(self._place(announcement, f"{number}.reply"))
+        signed = letters.read(self._place(announcement, f"{number}.reply"))
         if signed is None:
             signed = Letter(
                 study=announcement.study,
@@ -166,11 +166,11 @@ class Participant:
                 number=number,
                 body=reply,
             ).signed(self.credentials.identity)
-            names = (folders.ANNOUNCEMENT, f"{number}.request", f"{number}.reply")
+            names = (letters.ANNOUNCEMENT, f"{number}.request", f"{number}.reply")
             for name, data in zip(names, (*asked.files, signed), strict=True):
-                folders.put(self._place(announcement, name), data, private=True)
-        path = folders.reply_path(self.drop, self.name, number)
-        folders.put(path, signed)
+                letters.put(self._place(announcement, name), data, private=True)
+        path = letters.reply_path(self.drop, self.name, number)
+        letters.put(path, signed)
         return path
 
     def _place(self, announcement: Announcement, name: str) -> Path:

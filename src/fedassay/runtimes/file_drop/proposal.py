@@ -16,7 +16,7 @@ from fedassay.privacy.policy.disclosure import Disclosure
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol.vocabulary import COORDINATOR, Budget, Protection, Setting, TrustModel
 from fedassay.runtimes import disclosed
-from fedassay.runtimes.file_drop import outcome as notices
+from fedassay.runtimes.file_drop import outcome
 from fedassay.runtimes.file_drop.announcement import Announcement
 from fedassay.runtimes.file_drop.outcome import Say
 from fedassay.runtimes.file_drop.study import Study
@@ -104,7 +104,7 @@ def opened_study(
     if before is not None:
         before(len(keys))
     study = proposal.announce(drop, state=state, identity=identity, roster=keys, cards=cards, profile=profile)
-    notices.announced(study, say)
+    outcome.announced(study, say)
     return study
 
 

@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 from fedassay.crypto.identity import Credentials, key_to_text
 from fedassay.errors import FedassayError, ProtocolError, UsageError
-from fedassay.kernel import envelope as sealing
+from fedassay.kernel import envelope
 from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.journal import FileJournal
 from fedassay.kernel.run import Errand
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import COORDINATOR, Message, Party, Released
-from fedassay.runtimes.file_drop import letters as folders
+from fedassay.runtimes.file_drop import letters
 from fedassay.runtimes.file_drop.letters import Kind, open_letter
 from fedassay.runtimes.file_drop.study import Study
 from fedassay.runtimes.messaging import MessagingRuntime
@@ -151,7 +151,7 @@ class FileDropRuntime(MessagingRuntime):
         """Name those who declined while others are still missing."""
         for name, data in replies.items():
             with suppress(ProtocolError, ValueError):
-                inner = sealing.opened(
+                inner = envelope.opened(
                     data,
                     self.reply_pair,
                     request=requests[name],
@@ -195,7 +195,7 @@ class FileDropRuntime(MessagingRuntime):
         """Record the pass as closed, and who was heard in it."""
         number = self._number
         if self._passes.find("closed", number=number) is None:
-            size = sum(len(folders.read(self._place(name, number)) or b"") for name in self._arrived)
+            size = sum(len(letters.read(self._place(name, number)) or b"") for name in self._arrived)
             self._passes.append({"kind": "closed", "number": number, "from": self._arrived, "bytes": size})
         super().closed(errand, leg, heard)
         asked = self._passes.find("pass", number=number)
@@ -205,10 +205,10 @@ class FileDropRuntime(MessagingRuntime):
     # --- replies ----------------------------------------------------------------------------------------
 
     def _place(self, name: str, number: int) -> Path:
-        return folders.reply_path(self.study.home, name, number)
+        return letters.reply_path(self.study.home, name, number)
 
     def _kept(self, name: str, number: int) -> bytes:
-        data = folders.read(self._place(name, number))
+        data = letters.read(self._place(name, number))
         if data is None:
             raise ProtocolError(f"{self._place(name, number)}: is missing from the state; restore it.")
         return self._opened(data, name, number, where=str(self._place(name, number)))
@@ -219,15 +219,15 @@ class FileDropRuntime(MessagingRuntime):
         for name in names:
             try:
                 kept = self._place(name, number)
-                path, data = kept, folders.read(kept)
+                path, data = kept, letters.read(kept)
                 if data is None:
-                    path = folders.reply_path(self.study.drop, name, number)
-                    data = folders.read(path)
+                    path = letters.reply_path(self.study.drop, name, number)
+                    data = letters.read(path)
                 if data is None:
                     continue
                 body = self._opened(data, name, number, where=str(path))
                 if path != kept:
-                    folders.put(kept, data, private=True)
+                    letters.put(kept, data, private=True)
                 replies[name] = body
             except ProtocolError as error:
                 refused.append(str(error))

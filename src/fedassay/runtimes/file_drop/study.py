@@ -14,7 +14,7 @@ from fedassay.kernel.endpoint import write_durably
 from fedassay.kernel.envelope import TrustModels
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import COORDINATOR, Budget, Protection, Randomness, TrustModel
-from fedassay.runtimes.file_drop import letters as folders
+from fedassay.runtimes.file_drop import letters
 from fedassay.runtimes.file_drop.announcement import LARGEST_ANNOUNCEMENT, Announcement
 from fedassay.runtimes.file_drop.letters import EVERYONE, Kind, Letter, check_name, open_letter
 from fedassay.trust import TRUST_MODELS
@@ -89,10 +89,10 @@ class Study:
         )
         home = state / announcement.study
         data = letter.signed(identity)
-        folders.put(home / "reply.key", reply_pair.private.data, private=True)
-        folders.put(home / _DROP, str(drop.resolve()).encode(), private=True)
-        folders.put(home / folders.ANNOUNCEMENT, data, private=True)
-        folders.put(drop / folders.ANNOUNCEMENT, data)
+        letters.put(home / "reply.key", reply_pair.private.data, private=True)
+        letters.put(home / _DROP, str(drop.resolve()).encode(), private=True)
+        letters.put(home / letters.ANNOUNCEMENT, data, private=True)
+        letters.put(drop / letters.ANNOUNCEMENT, data)
         study = cls(drop=drop, home=home, identity=identity, announcement=announcement, reply_pair=reply_pair)
         study.keep_cards(cards or {})
         return study
@@ -105,7 +105,7 @@ class Study:
 
     def cards(self) -> dict[str, bytes]:
         """The prekeys of the sites' roster cards, by name."""
-        data = folders.read(self.home / _CARDS)
+        data = letters.read(self.home / _CARDS)
         return {} if data is None else wire.decode(data)
 
     @classmethod
@@ -113,8 +113,8 @@ class Study:
         cls, drop: Path, *, state: Path, identity: Identity, trust_models: TrustModels = TRUST_MODELS
     ) -> Study | None:
         """The study that this coordinator announced in this folder, or None if it holds none."""
-        where = str(drop / folders.ANNOUNCEMENT)
-        data = folders.read(drop / folders.ANNOUNCEMENT, largest=LARGEST_ANNOUNCEMENT)
+        where = str(drop / letters.ANNOUNCEMENT)
+        data = letters.read(drop / letters.ANNOUNCEMENT, largest=LARGEST_ANNOUNCEMENT)
         if data is None:
             return None
         letter = open_letter(
@@ -129,14 +129,14 @@ class Study:
         )
         announcement = Announcement.decode(letter.body, where=where, trust_models=trust_models)
         home = state / announcement.study
-        private = folders.read(home / "reply.key")
-        if private is None or folders.read(home / folders.ANNOUNCEMENT) != data:
+        private = letters.read(home / "reply.key")
+        if private is None or letters.read(home / letters.ANNOUNCEMENT) != data:
             raise UsageError(
                 f"{home}: does not hold the state of the study {announcement.study}; expected the folder "
                 "that was used when the study began (--state)."
             )
         # Whoever can write to the folder could put the announcement of an older, finished study there.
-        begun_in = (folders.read(home / _DROP) or b"").decode()
+        begun_in = (letters.read(home / _DROP) or b"").decode()
         if begun_in != str(drop.resolve()):
             raise ProtocolError(
                 f"{where}: announces the study {announcement.study}, which began in {begun_in}; it was copied "
@@ -158,5 +158,5 @@ class Study:
             body=body,
         )
         data = letter.signed(self.identity)
-        folders.put(folders.request_path(self.drop, recipient, number), data)
+        letters.put(letters.request_path(self.drop, recipient, number), data)
         return len(data)

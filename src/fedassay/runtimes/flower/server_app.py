@@ -6,7 +6,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedassay.errors import FedassayError
-from fedassay.runtimes.flower import submission as events
+from fedassay.runtimes.flower import submission
 from fedassay.runtimes.flower.coordinator import Coordinator, CoordinatorFile
 from fedassay.runtimes.flower.study import Study
 
@@ -18,25 +18,27 @@ def main(grid: Grid, context: Context) -> None:
     """Run the study of the run configuration; its result goes to a file and, in parts, to the log."""
     try:
         study = Study.from_config(context.run_config)
-        _say(events.line("started", study=study.name))
+        _say(submission.line("started", study=study.name))
         coordinator = Coordinator(file=CoordinatorFile.of_this_machine())
         document, written = coordinator.release(study, grid, progress=_progress, warn=_warn)
     except FedassayError as error:
-        _say(events.line("failed", code=error.exit_code, message=str(error)))
+        _say(submission.line("failed", code=error.exit_code, message=str(error)))
         raise
     except Exception:
-        _say(events.line("failed", code=1, message="internal error; the SuperLink's log has the details."))
+        _say(
+            submission.line("failed", code=1, message="internal error; the SuperLink's log has the details.")
+        )
         raise
-    for text in events.result_lines(document, path=str(written)):
+    for text in submission.result_lines(document, path=str(written)):
         _say(text)
 
 
 def _progress(leg: int, done: int, total: int) -> None:
-    _say(events.line("progress", leg=leg, done=done, total=total))
+    _say(submission.line("progress", leg=leg, done=done, total=total))
 
 
 def _warn(message: str) -> None:
-    _say(events.line("warning", message=message))
+    _say(submission.line("warning", message=message))
 
 
 def _say(text: str) -> None:

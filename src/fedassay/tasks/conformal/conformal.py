@@ -11,8 +11,7 @@ from fedassay.protocol.vocabulary import Part, Setting, Step
 from fedassay.summaries.maps import map_from_json, numbers_of
 from fedassay.summaries.quantities import QUANTITIES, checked_quantity, public_range
 from fedassay.summaries.scored import EVERYONE, checked_condition, condition_names
-from fedassay.tasks.conformal import held_out_judge as judged
-from fedassay.tasks.conformal import methods as ways
+from fedassay.tasks.conformal import held_out_judge, methods
 from fedassay.tasks.conformal.parameters import ConformalParameters
 from fedassay.tasks.conformal.threshold import Found, Request
 
@@ -250,25 +249,25 @@ class Conformal(ConformalParameters):
             "notes": [note for one in found.values() for note in one.notes],
         }
         if self.holdout:
-            results |= yield from judged.judge(self, method, setting, found)
+            results |= yield from held_out_judge.judge(self, method, setting, found)
         return {**results, "text": sentence(results)}
 
-    def way(self, setting: Setting) -> tuple[str, ways.Way]:
+    def way(self, setting: Setting) -> tuple[str, methods.Way]:
         """The method, and how it is carried out under this trust model."""
-        return ways.way_of(self, setting)
+        return methods.way_of(self, setting)
 
     def needs_range(self, setting: Setting) -> bool:
         """Whether a range of scores has to be given, for what would be asked in this setting."""
         known = None not in public_range(self.sets, self.score_parameters, classes=self.classes)
-        return not self.score_range and not known and self.way(setting)[1] is not ways.from_each
+        return not self.score_range and not known and self.way(setting)[1] is not methods.from_each
 
     def sees_scores(self, setting: Setting) -> bool:
         """Whether clients would send scores of theirs as they are."""
-        return self.way(setting)[1] is ways.from_each
+        return self.way(setting)[1] is methods.from_each
 
     def chooses(self, setting: Setting) -> bool:
         """Whether clients would choose among public points, each among the same number of rows."""
-        return self.way(setting)[1] is ways.from_choices
+        return self.way(setting)[1] is methods.from_choices
 
     def _described(self, found: Mapping[str, Found]) -> dict[str, Any]:
         confidence = self.request.confidence

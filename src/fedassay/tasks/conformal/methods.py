@@ -15,9 +15,7 @@ from fedassay.summaries.distribution.tree import Distribution, ValueTree
 from fedassay.summaries.local_quantiles import MOST_CLIENTS, LocalQuantile, LocalScores, QuantileVotes, Votes
 from fedassay.summaries.quantities import public_range
 from fedassay.summaries.scored import EVERYONE
-from fedassay.tasks.conformal import local_choice as choice
-from fedassay.tasks.conformal import local_thresholds as collected
-from fedassay.tasks.conformal import pooled
+from fedassay.tasks.conformal import local_choice, local_thresholds, pooled
 from fedassay.tasks.conformal.local_thresholds import quantile_of_quantiles
 from fedassay.tasks.conformal.parameters import Method
 from fedassay.tasks.conformal.pooled import MOST_REPORTED_POINTS
@@ -108,12 +106,14 @@ def from_each(task: Conformal, method: str, setting: Setting) -> Generator[Step,
         of=_quantile(task, method, setting), part=task.part
     )
     found = {
-        name: collected.found_from(task.request, method, [client[name] for client in released.value])
+        name: local_thresholds.found_from(task.request, method, [client[name] for client in released.value])
         for name in task.names
     }
     if task.condition:
         return found, None
-    return found, collected.sites_of(task.request, method, [client[EVERYONE] for client in released.value])
+    return found, local_thresholds.sites_of(
+        task.request, method, [client[EVERYONE] for client in released.value]
+    )
 
 
 def from_votes(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, Answer]:
@@ -139,13 +139,13 @@ def from_votes(task: Conformal, method: str, setting: Setting) -> Generator[Step
 def from_choices(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, Answer]:
     """Each client chooses a public point near its quantile, with differential privacy."""
     lower, upper = known_range(task)
-    private = choice.PrivateQuantile.of(
-        task.request, method, setting, candidates=choice.CANDIDATES if task.bins is None else task.bins
+    private = local_choice.PrivateQuantile.of(
+        task.request, method, setting, candidates=local_choice.CANDIDATES if task.bins is None else task.bins
     )
     target = private.target()
     if isinstance(target, Found):
         return {EVERYONE: target}, None
-    losses = choice.losses_of(
+    losses = local_choice.losses_of(
         task.sets,
         task.score_parameters,
         lower,
@@ -226,7 +226,7 @@ def _quantile(task: Conformal, method: str, setting: Setting) -> LocalQuantile:
         quantity=task.sets,
         parameters=task.score_parameters,
         level=task.level,
-        rules=collected.rules_of(method, task.request),
+        rules=local_thresholds.rules_of(method, task.request),
         clients=1 if method == "local" else _clients(setting),
         confidence=task.request.confidence,
         by=task.condition,
@@ -254,7 +254,9 @@ def _selects(task: Conformal, setting: Setting) -> bool:
     """Whether clients choose in private; a choice that is not private would be a worse quantile."""
     if not setting.trust.private:
         return False
-    probe = choice.losses_of("conformity", (), 0.0, 1.0, rows=1, candidates=2, target=choice.Target())
+    probe = local_choice.losses_of(
+        "conformity", (), 0.0, 1.0, rows=1, candidates=2, target=local_choice.Target()
+    )
     return answers(Select(of=probe, part=task.part), setting)
 
 

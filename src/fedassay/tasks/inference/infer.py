@@ -12,7 +12,7 @@ from fedassay.protocol.vocabulary import Setting, Step
 from fedassay.summaries.regression.losses import LogLoss, SquaredError, loss_of
 from fedassay.summaries.regression.moments import INTERCEPT, MOST_FEATURES, Moments, Standard
 from fedassay.summaries.regression.rounds import BY_ROWS
-from fedassay.tasks.inference import result_values as described
+from fedassay.tasks.inference import result_values
 from fedassay.tasks.inference.diagnosis import Separation, may_be_certain
 from fedassay.tasks.inference.newton import (
     MODEL,
@@ -86,7 +86,7 @@ class Infer(InferParameters):
         if len(set(features)) != len(features):
             raise ParameterError("features", "got one of them twice, expected different columns.")
         object.__setattr__(
-            self, "contrasts", tuple(described.normal(text, self.names) for text in self.contrasts)
+            self, "contrasts", tuple(result_values.normal(text, self.names) for text in self.contrasts)
         )
 
     def _check_together(self) -> None:
@@ -122,7 +122,7 @@ class Infer(InferParameters):
             except (UsageError, DataError) as problem:
                 if not answers:
                     raise
-                return described.without_values(self, str(problem), rounds=answers)
+                return result_values.without_values(self, str(problem), rounds=answers)
             answer = yield asked
             answers += 1
 
@@ -147,7 +147,7 @@ class Infer(InferParameters):
             standard = self.given_scale
         if self.method == NEWTON:
             fit = yield from fit_newton(self.model, standard, self.names, variance=self.variance)
-            return described.newton(self, fit, moments)
+            return result_values.newton(self, fit, moments)
         course = self.course(setting, moments)
         self._check_rows(course, setting, moments)
         per = per_client(moments, setting.clients, self.weighting)
@@ -229,12 +229,12 @@ class Infer(InferParameters):
         standard = self.given_scale
         seen = yield from run_private_rounds(course, standard, len(self.names), setting)
         estimate, note = infer_private(seen, course, self.names)
-        return described.private(self, estimate.translated(standard), seen, course, setting, note)
+        return result_values.private(self, estimate.translated(standard), seen, course, setting, note)
 
     @property
     def given_scale(self) -> Standard:
         """The common scale that was given; features as they are where none was."""
-        return described.scale_of(
+        return result_values.scale_of(
             self.scales,
             self.features,
             intercept=self.intercept,
@@ -267,7 +267,7 @@ class Infer(InferParameters):
             "step": course.sizes.first,
             **seen.to_json(),
         }
-        return described.streamed(
+        return result_values.streamed(
             self, estimate.translated(standard), seen, course, standard, moments, state, doubt
         )
 

@@ -30,7 +30,7 @@ from fedassay.summaries.regression.local_work import FIXED
 from fedassay.summaries.regression.losses import LogLoss
 from fedassay.summaries.regression.moments import Standard
 from fedassay.summaries.regression.rounds import BY_CLIENTS
-from fedassay.tasks.inference import online as arrival
+from fedassay.tasks.inference import online
 from fedassay.tasks.inference.estimate import Estimate, RandomScaling, StudentT
 from fedassay.tasks.inference.path import Path
 from fedassay.tasks.inference.sums import newton_step, times
@@ -263,13 +263,13 @@ def infer_private(seen: PrivateSeen, course: PrivateCourse, names: Sequence[str]
         )
     if course.scaling:
         law = RandomScaling()
-        far = arrival.of_mean(path.mean, path.scaling, law, path, names)
+        far = online.of_mean(path.mean, path.scaling, law, path, names)
         found = Estimate(
             names=tuple(names),
             value=path.mean,
             covariance=path.scaling,
             law=law,
-            withheld=arrival.HIDDEN if hidden else far,
+            withheld=online.HIDDEN if hidden else far,
         )
     else:
         found = Estimate(
@@ -277,6 +277,6 @@ def infer_private(seen: PrivateSeen, course: PrivateCourse, names: Sequence[str]
             value=path.one_step(quadratic=False),
             covariance=path.sandwich(path.spread),
             law=StudentT(dof=float(path.freedom)),
-            withheld=arrival.under_noise(path, names),
+            withheld=online.under_noise(path, names),
         )
     return found, " ".join(notes)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fedassay.crypto.keys import KEY_BYTES, SEAL_OVERHEAD, KeyPair, context, is_usable, seal_for, unseal_from
 from fedassay.errors import ProtocolError
-from fedassay.privacy import samplers as coins
+from fedassay.privacy import samplers
 from fedassay.privacy.accounting import CHOICE
 from fedassay.protocol.vocabulary import Message, Plan, Randomness, Vector
 from fedassay.trust.introductions import INTRODUCTION, Introduced, Introductions, Pair, is_signature
@@ -226,7 +226,7 @@ def drawn_text(question: Question, vector: Vector, randomness: Randomness) -> by
     and for amplification all clients must use the same randomiser.
     """
     parts = len(question.partitions)
-    partition = int(coins.below(parts, 1, randomness)[0]) if parts else 0
+    partition = int(samplers.below(parts, 1, randomness)[0]) if parts else 0
     return to_text(question, Report(question.report(vector, partition, randomness), partition))
 
 

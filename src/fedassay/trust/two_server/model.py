@@ -39,7 +39,7 @@ from fedassay.protocol.vocabulary import (
     Unit,
     Vector,
 )
-from fedassay.trust import plain as clear
+from fedassay.trust import plain
 from fedassay.trust.card import exactly, protected
 from fedassay.trust.local_reports import reach, several, spread
 from fedassay.trust.two_server.deposits import LIMIT, make
@@ -137,7 +137,7 @@ class TwoServer(TrustModel):
         one = accounting.calibrate(budget, sensitivity, query.share)
         both = several(one, 2)
         plan = Plan(query=query, setting=setting, sensitivity=sensitivity, noise=both)
-        clear.check_no_wrap(query, setting, limit=_room(plan))
+        plain.check_no_wrap(query, setting, limit=_room(plan))
         return plan
 
     # --- the halves -----------------------------------------------------------------------------------------
