@@ -1,6 +1,14 @@
 """What a conformal run leaves behind: thresholds that turn a model's predictions into intervals or sets.
 
 A set holds what scores at most the threshold. The file is plain JSON, checked when it is loaded, never executed.
+
+The interval of all values that score at most a threshold, to the last bit.
+
+The scores of regression are max(lower - y, y - upper) / scale, with lower = upper for a single prediction. Computed in
+doubles, each difference is rounded, so that lower - t·scale and upper + t·scale, rounded again, can leave out a value
+whose score is at most t. Where scores are tied (rounded measurements, say) such values are not rare, and coverage would
+be lost. Rounding never reverses an order, so the values that score at most t are an interval of doubles: its ends are
+found here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Rows for an artefact: every column as it is, and those that play a role checked and converted."""
+"""Rows for an artefact: every column as it is, and those that play a role checked and converted.
+
+Columns of a CSV file that hold only numbers, found by a first pass over all of it.
+
+CSV has no types. A column that is numbers in the first rows may hold text in the last, so all rows are looked at, one
+batch at a time.
+"""
 
 from __future__ import annotations
 

@@ -15,6 +15,13 @@ without assuming anything about the mechanism.
 
 The bound is valid for any samples of independent runs. How close it comes to the truth depends on the attack and on
 the number of samples: an event with a probability below 1/n is never seen.
+
+What an attacker computes from what he sees: scores that should be larger in one world than in the other.
+
+The attacker knows both worlds, row by row, and the law that the noise is said to have; he wants to know which of the
+two he sees. `likelihood` is the best that he can do if the law is as stated (Neyman and Pearson 1933): the logarithm
+of how much more probable the outcome is in the second world. The others need no law, and find what a wrong one leaves:
+single coordinates, low bits together with the size of a number, entries that are zero or that hit an exact total.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A pseudorandom generator for trees of seeds: AES with fixed keys, over all seeds at once.
+"""The levels of comparison keys: the generator that expands seeds, the walk of one path, and the walk of whole trees.
+
+A pseudorandom generator for trees of seeds: AES with fixed keys, over all seeds at once.
 
 Block j of the expansion of a 128-bit seed s is AES_j(s) ⊕ s: the compression function of Matyas, Meyer and Oseas, under
 a key that is fixed for the purpose j. A cipher with a fixed key needs no key schedule per seed, so that one call to
@@ -18,6 +20,11 @@ none is, so no orthomorphism is put before the cipher.
 
 Mind the D, as with every generator whose keys all clients share: with a million keys of 32 bits (D ≈ 2^25) it takes
 about 2^102 AES calls, not 2^127, to find *any one* of the seeds. To find that of a given client takes 2^123.
+
+The correction words of comparison functions: a walk of both parties down to the clients' values (see `dcf`).
+
+Memory is allocated once and used again at every level, hence the many operations in place: the arithmetic is so little
+that fresh arrays would take longer than it does.
 """
 
 from __future__ import annotations

@@ -3,6 +3,12 @@
 A client pads its message with what it shares with each member's prekey. Whoever holds enough private halves, and the
 messages, could read them; so a private half is deleted in the moment in which its answer is recorded, and at its expiry
 if it was never asked (`fedassay.kernel.member_store`).
+
+Prekeys: X25519 keys that a member of a secure sum publishes beforehand, for one answer each.
+
+A client pads its message with what it shares with each member's prekey. Whoever holds enough private halves, and the
+messages, could read them; so a private half is deleted in the moment in which its answer is recorded, and at its expiry
+if it was never asked (`fedassay.member_store`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a check says about logits and the classes that they belong to."""
+"""What `fedassay check` says about columns: classes and logits, features, and numbers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,12 @@
-"""What a table of rows is to us, and how errors while reading one are told.
+"""Tables of rows, read in batches from a file or from data frames, and the errors of reading one.
+
+What a table of rows is to us, and how errors while reading one are told.
 
 A table can be read any number of times, column by column as needed, in batches: it may be larger than memory.
+
+Rows that are already in memory: mappings of arrays, pandas and polars frames, Arrow tables.
+
+pandas and polars are recognised without being imported: a frame can only exist if its package does.
 """
 
 from __future__ import annotations

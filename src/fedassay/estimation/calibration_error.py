@@ -1,4 +1,10 @@
-"""How far scores are from frequencies: expected calibration error and the Hosmer-Lemeshow test."""
+"""How far scores are from frequencies: expected calibration error and the Hosmer-Lemeshow test.
+
+Buckets of neighbouring leaves: equi-depth ones from quantiles of the release, or of equal width.
+
+`Buckets` holds what calibration needs from them: how many rows, how many positives, the sum of scores, and
+the joint error covariance of the gaps between the two.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,14 @@
 
 A curve is a plain mapping of lists (its JSON), or has empty lists and a ``reason``. Thresholds are edges of
 leaves, so every point is exact up to sampling and noise. How each band is made is said in the function.
+
+Simultaneous bands for the two score distributions, from which the bands of curves are made.
+
+Sampling: the Dvoretzky-Kiefer-Wolfowitz inequality with Massart's constant, valid for every distribution and
+sample size. Noise: a Chernoff bound with a union over all edges; Laplace noise has exponential tails, so a
+normal quantile would be too small that far out. Most of the allowed error goes to sampling, because the noise
+bound depends on its share only through a logarithm. Where each client reports on one level, sampling and noise
+are one sum of independent reports, and Bernstein's inequality bounds both together.
 """
 
 from __future__ import annotations

@@ -3,6 +3,13 @@
 A request repeats everything that a client needs to judge it (trust model, summaries, parts, settings): a
 client believes no plan, it makes its own from these fields and refuses what it cannot make. Summaries and
 trust models travel as a name and fields and are rebuilt from fixed catalogues; no code travels.
+
+Replies sealed for the coordinator and signed by their sender, in the same way on every runtime.
+
+A fresh X25519 key for each reply and the coordinator's reply key agree on a ChaCha20-Poly1305 key (HKDF-SHA256). The
+sealed text is bound to the request that it answers and to its sender; so is the signature over it. Whoever carries the
+messages learns who answered, and how long the answer is. A refusal of bytes that were no request is in the clear: there
+is no key to seal it for.
 """
 
 from __future__ import annotations

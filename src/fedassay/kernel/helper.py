@@ -1,4 +1,6 @@
-"""What a server remembers between messages, on its disk: a file for each exchange.
+"""A server that helps clients and coordinator: what it answers, and what it keeps on its disk between messages.
+
+What a server remembers between messages, on its disk: a file for each exchange.
 
 Clients keep little and few exchanges; a server of `two-server` keeps the keys of all rows, of every exchange that may
 be asked about again. So only the exchange that has changed is written, and only the one that is asked about is read.

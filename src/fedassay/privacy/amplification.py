@@ -1,4 +1,6 @@
-"""Noise for releases that each client enters by chance: amplification by Poisson sampling.
+"""Amplification: less noise where clients enter by chance (Poisson sampling) or reports are shuffled.
+
+Noise for releases that each client enters by chance: amplification by Poisson sampling.
 
 A client takes part in a release with probability q, by a secret coin of its own; otherwise it answers as a client
 without rows does. Whoever sees only the noisy totals cannot tell the two apart, so that less noise is needed. Whoever
@@ -16,6 +18,44 @@ The argument (docs/explanation/sampling.md has it in full):
    is the Gaussian mechanism with rounding after it, differ by at most a factor exp(±η), η = (|k|²/σ² + d)/(24 σ²) for
    an outcome k in d dimensions; with |k|² <= (4d + 400)σ², beyond which probabilities are below 1e-40. A scale of at
    least 2^20 makes that negligible, and what is left is taken off the budget.
+
+Amplification by shuffling: what a bag of messages says that does not say who sent which. Computed, not estimated.
+
+Notation: n clients; each applies the same randomiser R, which is ε₀-differentially private for *everything the client
+holds*: R(x) ≤ e^ε₀ R(x') for any two inputs. Of client 1 the inputs x₀ and x₁ are to be told apart; whoever tries knows
+the inputs of all others. Write a = e^ε₀, t = e^ε, p₀ = R(x₀), p₁ = R(x₁), r = R(x) for any other input x.
+
+**Theorem.** The messages in random order are (ε, δ)-differentially private with δ = E[D_C], C ~ Bin(n-1, 2/(a+1)),
+where D_C is the divergence sup P - t·Q between (A+Δ, C-A+1-Δ) and (A+1-Δ, C-A+Δ), A ~ Bin(C, 1/2), Δ ~ Bern(a/(a+1)):
+one binary randomised response hidden among C fair coins.
+
+*Proof.* Let s = (a+1)·|p₀-p₁|₁/(2(a-1)), at most 1, and w = s/(a+1). With q₀ and q₁ the normalised positive parts of
+p₀-p₁ and of p₁-p₀, and the rest ρ = min(p₀, p₁) - w(q₀+q₁),
+
+    p₀ = a·w·q₀ + w·q₁ + ρ,    p₁ = w·q₀ + a·w·q₁ + ρ,    r ≥ w·q₀ + w·q₁ + ρ/a.
+
+(Where p₀ > p₁: w·q₀ = (p₀-p₁)/(a-1), so ρ = (a·p₁-p₀)/(a-1) ≥ 0 and w·q₀ + ρ/a = p₀/a ≤ r.) So each other client draws
+from q₀, q₁ or ρ, with probabilities w, w and (1-s)/a, or from something of its own. How often each of the three was
+drawn, in all, is enough to make the shuffled messages without knowing x₀ from x₁. The divergence of these numbers is
+E[(Z₁ + .. + Z_n)⁺]/n (write their probabilities relative to n draws of other clients), with independent Z_i that are
+
+    a - t  and  1 - a·t  with probability w each,   a(1-t)  with probability (1-s)/a,   else 0.
+
+As s grows, mass moves from the inner points a(1-t) and 0 to the outer points 1 - a·t and a - t, and E[Z] = 1 - t stays:
+a mean-preserving spread, and x⁺ is convex. So s = 1 is the worst, which is the theorem. ∎
+
+The reduction to "clones" of client 1, with probability 1/a, is V. Feldman, A. McMillan, K. Talwar, Hiding among the
+clones (FOCS 2021), Theorem 3.2; that it holds with 2/(a+1) they state in Stronger privacy amplification by shuffling
+(SODA 2023). Assumption that cannot be dropped: R is ε₀-private for the whole input. For a randomiser that protects one
+of a client's many rows nothing of this holds (`docs/explanation/shuffle.md` has the counterexample).
+
+**Arithmetic.** With k = ⌊(C+1)(a·t-1)/((a-1)(t+1))⌋ + 1 and S(j) = P(Bin(C, 1/2) ≥ j)
+
+    D_C = ((a-t)·S(k-1) - (a·t-1)·S(k))/(a+1).
+
+D_C falls with C (another fair coin is post-processing), so E[D_C] is bounded from above by a sum over blocks of C, each
+with the value of its left end, and everything below and above a window with those of 0 and of its end. All rounding is
+upwards, by more than the measured errors of the incomplete beta function.
 """
 
 from __future__ import annotations

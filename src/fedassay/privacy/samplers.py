@@ -1,6 +1,6 @@
 """Exact integer noise, vectorised: no floating point takes part in any decision.
 
-Everything is made of the integers and coins of `coins.py`. The algorithms are those of Canonne, Kamath,
+Everything is made of the integers and coins below. The algorithms are those of Canonne, Kamath,
 Steinke, "The Discrete Gaussian for Differential Privacy" (2020, arXiv:2004.00010), run in lockstep over many
 draws:
 
@@ -11,6 +11,20 @@ draws:
 
 Scales are ratios of integers; `laplace_scale` and `gaussian_scale` round a wanted scale *up* to one that
 can be sampled, so that privacy never gets weaker.
+
+Uniform integers and coins of exact probability, vectorised: what every sampler of noise is made of.
+
+No floating point takes part in any decision. Integers are uniform by rejection, so without modulo bias, and
+all comparisons are of integers that are proven to fit 64 bits.
+
+===============  ==========================================================================================
+`below`          uniform integers in [0, bound)
+`fair`           coins of 1/2
+`rational`       coins of any ratio
+`bernoulli_exp`  coins of exp(-γ), 0 ≤ γ ≤ 1 a product of ratios (Canonne, Kamath, Steinke 2020, Algorithm 1)
+`geometric`      how many coins of exp(-1) show heads before the first tail
+`fill`           the first so many accepted candidates
+===============  ==========================================================================================
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""The card of a runtime: what every face needs to know of it."""
+"""The card of a runtime: what every face needs to know of it.
+
+Parameters of runtimes: the section [runtime] of a study, and the options and arguments that say the same.
+
+Each runtime declares its own as a frozen dataclass that inherits one of the classes here, in its package, next to its
+card. It must be light to import: whatever carries messages stands elsewhere.
+"""
 
 from __future__ import annotations
 

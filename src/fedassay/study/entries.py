@@ -2,6 +2,11 @@
 
 Sections, the parameters of tasks and those of trust models are all frozen dataclasses. Their fields say which values an
 entry can have (`parameters`), and the JSON Schema of the file is made from the same ones.
+
+Where in a TOML text each key stands, so that an error about it can name the line.
+
+`tomllib` keeps no positions, and neither does tomlkit; a second parser beside the one that reads the values could
+disagree with it. This is no parser: it walks through a text that `tomllib` has accepted and only notes where keys are.
 """
 
 from __future__ import annotations

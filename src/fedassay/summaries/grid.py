@@ -2,6 +2,17 @@
 
 A grid is fixed before any row is read, so it costs no privacy: uniform bins, logit-spaced bins, or both at
 once. Bin ("leaf") i is the half-open interval [e_i, e_{i+1}), the last one is closed at 1.
+
+Which bin a score falls into, in constant time per row and exactly.
+
+Uniform bins are one multiplication. For others, most of [0, 1] is covered by small uniform cells that hold at
+most one edge each: a table and one comparison decide. Near 0 and 1, where logit-spaced edges crowd, they are
+found without a logarithm: non-negative doubles order like their bits, so the leading bits of min(s, 1 - s)
+index a table whose cells again hold at most one edge. Upper edges are 1 minus lower edges; for numbers in
+[1/2, 1] this subtraction is exact in double precision (Sterbenz), so the mirrored comparison is exact too.
+
+The rank of a score in a mixed grid is the sum of its ranks in the two halves, because the edges of a mixed
+grid are the union of theirs.
 """
 
 from __future__ import annotations

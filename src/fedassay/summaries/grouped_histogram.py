@@ -1,4 +1,12 @@
-"""One score histogram per subgroup, for the price of one."""
+"""One score histogram per subgroup, for the price of one.
+
+Names of subgroups: public in a question, a fingerprint in the rows.
+
+A question lists its groups by name. In the rows a name is replaced by 64 bits of its hash, so that a column of
+any text takes eight bytes per row and finding a row's group is a search among at most 64 numbers. Two names
+with one fingerprint would share a group; among 65 names that has a chance below 2^-52, and it could never
+change in how many groups a row is counted.
+"""
 
 from __future__ import annotations
 

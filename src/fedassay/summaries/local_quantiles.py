@@ -1,4 +1,4 @@
-"""A private local quantile: for each candidate, how far it is from the quantile of the client's scores."""
+"""Quantiles of each client's conformity scores: in the clear, by private losses, or by votes for public points."""
 
 from __future__ import annotations
 

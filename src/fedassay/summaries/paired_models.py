@@ -1,4 +1,4 @@
-"""The score histograms of two models on the same rows."""
+"""How two models differ on the same rows: their score histograms, and the moments of the differences."""
 
 from __future__ import annotations
 

@@ -2,6 +2,27 @@
 
 Shared by `local_dp`, where it is known who sent which report, and `shuffle`, where it is not: nothing here asks for
 a name.
+
+Optimized Unary Encoding: one client says which cell it is in, by bits that are randomised one by one.
+
+The bit of the client's own cell is 1 with probability ½, every other bit with probability q, a little above
+1/(e^ε + 1). A client without a row sends bits that are all 1 with probability q.
+
+Guarantee: every report is ε-differentially private for the cell, "none" included. Reports about cells i and j
+differ in the law of two bits only, so their likelihoods differ by a factor of at most
+
+    (½/q)·((1-q)/½) = (1-q)/q    (bit i is 1, bit j is 0),
+
+and a report about i and one about nothing by at most max(½/q, 2(1-q)), which is no more because q <= ½. As
+(1-q)/q falls with q, a q above 1/(e^ε + 1) only costs accuracy: q is rounded *up* to a multiple of 2^-64, and a
+coin of q is a uniform 64-bit word below q·2^64. No floating point decides anything.
+
+Each client reports on one *partition* of the cells (a level of a tree, say), by a public hash. If M_k of the M
+clients report on partition k and y_j of them set bit j, then (M/M_k)(y_j - M_k q)/(½ - q) estimates without bias
+how many clients are in cell j.
+
+Reference: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation" (USENIX
+Security 2017), Section 4.3; Cormode and Markov (2023), Section 2.2, for the random level.
 """
 
 from __future__ import annotations

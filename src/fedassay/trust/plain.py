@@ -1,4 +1,10 @@
-"""Plain: every client sends its exact summary to the server. No privacy; the reference for all others."""
+"""Plain: every client sends its exact summary to the server. No privacy; the reference for all others.
+
+Vectors in the clear: one round, one message per client. Shared by `plain` and `server_dp`.
+
+What a client sends is ``{"vectors": [one int64 array per plan]}``. The server believes nothing: a reply that
+is not exactly of this form, or that exceeds the bounds that the plan's proofs rest on, is a dropout.
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,19 @@ bounds the law of the coverage U from above, whatever the scores' distribution i
 choice may lose. Neither a union bound over clients nor a parameter γ is needed. For ε → ∞ this is `CoverageLaw`.
 
 Reference: docs/explanation/private-conformal.md. Symbols are those of `law.py`.
+
+The law of what a client's private choice covers: a binomial number of scores, and ranks that the choice may lose.
+
+A client chooses candidate b with a probability proportional to exp(-η·loss) (`summaries`: losses `below` and `above`
+per rank away from the target t). Whatever its scores are,
+
+    P(at least ℓ of its scores are up to the chosen candidate) >= 1/(1 + (B-1)·exp(-η·below·(t-ℓ+1))),    ℓ <= t,
+
+so the choice covers at least the (t-D)-th smallest score, with a number D of lost ranks that is independent of the
+scores and has this law. In the same way, no more than E ranks are won, up to the width of one candidate, with
+P(E >= e) <= (B-1)·exp(-η·above·e)/(1 + (B-1)·exp(-η·above·e)).
+
+Reference: docs/explanation/private-conformal.md, which has the proofs.
 """
 
 from __future__ import annotations

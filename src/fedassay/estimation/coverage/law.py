@@ -22,6 +22,13 @@ in signatures          symbol  meaning
 
 Reference ("the paper"): Humbert, Le Bars, Bellet and Arlot, One-Shot Federated Conformal Prediction, 2023.
 Accuracy and proofs: docs/explanation/conformal-coverage.md.
+
+Mean and variance of variables in [0, 1] from their distribution functions, on panels that are halved until smooth.
+
+For clients that choose at random the law of the coverage is a mixture, wider than the quantile it belongs to and with
+long tails, so that no fixed set of nodes fits all of them. A panel has 32 Gauss-Legendre nodes; it is done when the
+last four of its 32 Legendre coefficients are below `SMOOTH`, since those that the rule misses, from the 64th on, are
+about the square of that.
 """
 
 from __future__ import annotations

@@ -13,6 +13,17 @@ Where clients randomise their answers (`unary`), noise and rows are one sum, and
 
 Reference: docs/explanation/private-conformal.md, with proofs. Partial exchangeability: Lu, Yu, Karimireddy, Jordan and
 Raskar, "Federated Conformal Predictors for Distributed Uncertainty Quantification", 2023.
+
+The margin that makes a quantile of noisy counts cover enough, whatever the number of rows turns out to be.
+
+Let y = t0 + (1-α)N and f = y - ⌈y⌉ + 1, a number in (0, 1]. As long as t0 <= αN, the bound of `pooled.py` is met if
+
+    t0 >= (1-α)K + f - 1 + Σ_{i>=0} above(f+i) - Σ_{i>=1} (1 - above(f-i)),
+
+the second sum over ranks up to N+1. N enters through f, and through how far the second sum goes: with the largest
+right-hand side over f, and the fewest rows, t0 is enough for all numbers of rows from there on. Fewer than t0/α rows
+are a matter of their own: there the sum of the bound is looked at directly, for ranges of N. Without noise t0 = (1-α)K
+is split conformal prediction, ⌈(1-α)(N+K)⌉. Proofs: docs/explanation/private-conformal.md.
 """
 
 from __future__ import annotations

@@ -4,6 +4,15 @@ With ranks counted from the other end (r_j = n_j+1-ℓ_j, s = m+1-k) the miscove
 clients' own W_j ~ Beta(r_j, ℓ_j), so that P(W <= t) = P(S(t) >= s) with coins of probability I_t(r_j, ℓ_j). Small
 numbers keep their digits that way. The law need not be log-concave, nor have one mode, so panels are halved until it is
 smooth on them.
+
+P(S >= k) for a sum S of independent coins with different probabilities, for many such sums at once.
+
+The characteristic function φ(ω) = Π_j (1 - p_j + p_j e^{iω}) at the L frequencies 2πj/L gives the law of S modulo L.
+Two bounds make that short. All but `LEFT_OUT` of S lies within h of its mean, where h = λ/3 + sqrt(λ²/9 + 2λσ²) and
+λ = log(2/LEFT_OUT) (Bernstein's inequality), so that L = 2h + 1 is enough. And |φ(ω)| <= exp(-2σ² sin²(ω/2)), since
+|1 - p + p e^{iω}|² = 1 - 4p(1-p) sin²(ω/2), so that about 30 frequencies are enough, whatever the number of coins.
+
+Error: `LEFT_OUT` for each of the two, and rounding of about 1e-16 times the root of the number of coins; absolute.
 """
 
 from __future__ import annotations

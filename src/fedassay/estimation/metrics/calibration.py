@@ -1,4 +1,4 @@
-"""Prevalence: the share of positive rows."""
+"""Metrics of calibration: whether probabilities can be taken at face value."""
 
 from __future__ import annotations
 

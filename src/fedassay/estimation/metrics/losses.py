@@ -1,4 +1,4 @@
-"""Brier score: the mean squared distance of scores from labels."""
+"""Proper losses: the Brier score and the log loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ROC AUC: how well scores rank positive rows above negative ones."""
+"""Metrics of ranking: how well scores order positive rows above negative ones."""
 
 from __future__ import annotations
 

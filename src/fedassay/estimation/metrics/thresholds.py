@@ -1,4 +1,4 @@
-"""Precision: of the rows predicted positive, the share that is."""
+"""Metrics of decisions at a threshold, from the four counts of the confusion matrix."""
 
 from __future__ import annotations
 

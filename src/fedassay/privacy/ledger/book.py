@@ -1,4 +1,10 @@
-"""A durable, hash-chained list of records in a database: what ledgers and the records of a site are made of."""
+"""A durable, hash-chained list of records in a database: what ledgers and the records of a site are made of.
+
+The tables of a ledger, their versions, and the steps from each version to the next.
+
+The hashes of records cover their content, not the tables: steps may add columns and indexes around it. Kept free of
+imports at the top, because SQLAlchemy takes a while and few commands need it.
+"""
 
 from __future__ import annotations
 

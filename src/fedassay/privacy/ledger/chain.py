@@ -5,7 +5,7 @@ JSON in one canonical form (sorted keys, ASCII, no spaces) and holds the sequenc
 stands for everything before it: whoever keeps it elsewhere can tell later that nothing of that was touched.
 
 What a chain alone does not show: that records at its end are missing, or that all of it was computed anew. For that the
-head is kept apart (`anchor.py`).
+head is kept apart (`anchor`).
 """
 
 from __future__ import annotations

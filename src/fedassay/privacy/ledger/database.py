@@ -1,4 +1,15 @@
-"""The ledger of a site or a coordinator: in an SQLite file, or in PostgreSQL where several coordinators share it."""
+"""The ledger of a site or a coordinator: in an SQLite file, or in PostgreSQL where several coordinators share it.
+
+What a site remembers besides its charges: what it has refused.
+
+The sets of clients whose exact totals it has helped to open are where its answers are (`member_store`).
+
+Running sums of what was spent on each data set, so that a charge need not look at all the earlier ones.
+
+A new charge is first judged by an upper bound of what `compose` would say: the sum of pure epsilons, or the Rényi bound
+at a few whole orders, whichever is less. Both are sums over releases. Only if the bound does not fit is the tight
+composition computed, from how many releases of each kind there are. So the answer is always that of `ledger.check`.
+"""
 
 from __future__ import annotations
 

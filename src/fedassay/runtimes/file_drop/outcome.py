@@ -1,4 +1,4 @@
-"""How a study by files that has all its replies becomes a result."""
+"""How a study by files becomes a result, and what its participants are told on the way."""
 
 from __future__ import annotations
 

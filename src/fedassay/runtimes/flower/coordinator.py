@@ -1,4 +1,24 @@
-"""One study, run by the coordinator: journal, ledger and results stay on its machine."""
+"""One study, run by the coordinator: journal, ledger and results stay on its machine.
+
+The coordinator's own file: its key, its folder, its budget, and the public keys of all sites.
+
+Which file it is says the environment of the SuperLink's machine (`FEDASSAY_COORDINATOR`), and nobody else.
+
+```toml
+key = "coordinator.key"      # made by `fedassay keys`; paths are relative to this file
+state = "state"              # folder: journals, ledger, results
+# ledger = "postgresql://…"  # optional: a database that coordinators share, in the place of state/ledger.sqlite
+helpers = []                 # names of the roster that help (second server) and hold no rows
+# disclosure = "minimum-5"   # what is done to exact totals before anything is computed from them
+
+[budget]                     # optional: what the coordinator may spend of the federation, in total
+epsilon = 3.0
+
+[roster]                     # the public keys of all sites (and helpers)
+hospital-a = "…"
+hospital-b = "…"
+```
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Messages out, replies back: each reply is matched to its request by the request's id, and counted once."""
+"""Messages out, replies back: each reply is matched to its request by the request's id, and counted once.
+
+Our bytes inside a Flower message, signed by whoever has a key.
+
+A request is signed by the coordinator; it names its study, exchange, leg and recipient, so a copy is worth
+nothing elsewhere. A reply is signed together with the digest of the request that it answers, so an old reply
+does not pass for a new one. In a simulation nobody has keys and nothing is signed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Flower's simulation on Ray: the same messages as in a deployment, all nodes on this machine."""
+"""Flower's simulation on Ray: the same messages as in a deployment, all nodes on this machine.
+
+The rows of a simulation on disk, one file per column, so that each simulated client reads only its own.
+
+Ray runs clients in other processes. Handing them the whole federation with every message would cost its size
+each time; instead the columns lie in a temporary folder as plain `.npy` files (never pickled), sorted by client.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Submits the app to a SuperLink with Flower's own command and brings the result back."""
+"""Submits the app to a SuperLink with Flower's own command and brings the result back.
+
+What a ServerApp tells the person who submitted it, through the run's log: marked lines of JSON.
+
+The result itself travels so too, in numbered parts, and is believed only if its SHA-256 is the one announced:
+the submitting machine needs no access to the coordinator's disk.
+"""
 
 from __future__ import annotations
 

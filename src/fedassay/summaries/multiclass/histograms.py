@@ -1,4 +1,10 @@
-"""A score histogram of each class's probability: what one-vs-rest ranking is read from."""
+"""Score histograms of several classes: for ranking one class against the rest, and of classwise probabilities.
+
+How often each class is true, and how often not, per bin of its probability: what binning calibrators are fitted to.
+
+A client may be the protected unit. Then its two histograms of every class are clipped *by itself*, before anything
+leaves it, so that what it can move is bounded however many rows it has.
+"""
 
 from __future__ import annotations
 

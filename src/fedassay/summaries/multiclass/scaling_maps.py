@@ -1,4 +1,11 @@
-"""Maps that scale logits and take the softmax: one factor, one for each class, a matrix, one for each rank."""
+"""Maps that scale logits and take the softmax: one factor, one for each class, a matrix, one for each rank.
+
+What a multiclass calibrator does to logits: a map from logits to probabilities.
+
+A map is plain numbers: it is written to JSON and read back bit for bit, and applying it executes no code from the
+file. Finite logits of any size become probabilities that add up to one; a logit beyond ±2^20 counts as ±2^20, in
+predictions as in fits. Every map is determined by its kind, the number of classes and `theta`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,11 @@
 """How far calibrated scores are from frequencies: calibration errors, reliability curve, intercept and slope.
 
 The formulas are those of `evaluation`, with scores that may repeat or change their order.
+
+Held-out evidence seen through a calibrator: the same leaves and counts, other scores.
+
+No row is looked at twice: each leaf's score is mapped, its counts stay. The fit rows are different units, so
+the map is a constant here and all intervals are those of new rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""QQ where only sums are known: clients vote for the public point above their quantile, and k is found afterwards."""
+"""The four ways to a threshold: local quantiles, votes, pooled scores, and one threshold for each client.
+
+The four ways to a threshold: what each asks, and when it is the one to take.
+
+Each way is one question to the clients: for a quantile of each (`from_each`), for a vote of each, of which only the sum
+is known (`from_votes`), for a private choice of each (`from_choices`), or for the distribution of all their scores
+(`from_distribution`).
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,15 @@ at which the released T_i is below a margin t₀. If it is smaller than the ℓ-
 point, that before this score, was released too large: the noise of one point decides, and not the largest of all. The
 margin is worked out from the law of that noise (`coverage.pooled_margin`); docs/explanation/private-conformal.md has
 the proofs.
+
+How far noise can move T_i = C_i - (1-α)N, whatever the scores are: what the margin of `pooled` is made of.
+
+Noise of its own in every draw has variances that are public. Where each client reports on one level (`unary`), the
+variance depends on where the rows are, which is a secret, and the margin must not be chosen by looking: it is bounded
+for the worst scores. Let leaves up to the point have variances of at most a per row, those after it b, and let the
+share s of the rows be up to it. With ρ the reach of a report, Bernstein's exponent for lifting T from N(s-(1-α)) to t₀
+is x²/(2(v(s) + ρx/3)) with x = t₀ + N(1-α-s) and v(s) = v₀ + N(b - s(b-a)). For b >= a, v(s) is at most v(1-α) + (b-a)x
+where s <= 1-α, and at most v(1-α) beyond: v(1-α), and a reach of ρ + 3(b-a), hold for every s.
 """
 
 from __future__ import annotations

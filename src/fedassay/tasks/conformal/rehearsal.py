@@ -3,6 +3,14 @@
 The clients have equally many rows, with scores that are spread evenly over their range. The answers are exact, and come
 with the law of the noise that they would have: ranks, margins and guarantees are then those of a real run, because the
 task itself works them out.
+
+What sets will cover in fact, before any data, where the guarantee is a lower bound or there is none.
+
+A guarantee under noise holds for the worst scores. What one gets with ordinary ones is more, and is what makes sets
+wider than they need to be; planning wants to know by how much. Everything here is for scores that are spread evenly
+over their range; the distribution of scores matters through ties and bins only, but for the mean of quantiles.
+
+Not guarantees: numbers to expect, some from a small simulation with a fixed seed, so that a plan is always the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is wanted of a threshold."""
+"""A threshold of prediction sets: what is wanted of it, and what is known about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accuracy: the share of rows whose most probable class is the true one."""
+"""Metrics of a classifier with several classes: pure functions of a `ClassEvidence`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The task: one release of a score histogram, and everything that can be said from it."""
+"""The task: one release of a score histogram, and everything that can be said from it.
+
+What each threshold from 0.01 to 0.99 would mean: for whoever looks for the one to use.
+
+Intervals are for one threshold at a time. Whoever picks the best of 99 has looked at all of them: the curves with bands
+for all thresholds at once are in `curves`.
+"""
 
 from __future__ import annotations
 

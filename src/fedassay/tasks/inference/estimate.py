@@ -1,4 +1,14 @@
-"""An estimate with its uncertainty: standard errors, intervals, tests and contrasts, whatever it was computed by."""
+"""An estimate with its uncertainty: standard errors, intervals, tests and contrasts, whatever it was computed by.
+
+The laws that studentised estimates follow, and their two-sided critical values at any level.
+
+Random scaling divides by a statistic that does not converge: the ratio is |W(1)|/sqrt(∫(W(r) - r W(1))² dr) for a
+Brownian motion W, whose value at 1 and whose bridge are independent. With V the integral, P(|W(1)| > c sqrt(V)) follows
+from Craig's form of the normal tail, P(|Z| > x) = (2/π)∫_0^{π/2} exp(-x²/(2 sin²φ)) dφ, and the Laplace transform
+E exp(-u²V/2) = sqrt(u/sinh u) (Anderson and Darling, 1952):
+
+    P(|W(1)|/sqrt(V) > c) = (2/π) ∫_0^{π/2} sqrt(u/sinh u) dφ,   u = c/sin φ.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,12 @@
 
 Reference: Wang, Cui and Xu, JUSTC 53(11), 2023, Algorithms 1 and 2, with the corrections of METHODS E: clients are
 drawn uniformly and weighted; who was drawn adds to the spread; what local steps bend is put right.
+
+Whether rounds have arrived at the optimum: before that, no interval and no p-value says anything true.
+
+The mean of the iterates and the one-step estimate (`path`) have the same limit and the same first-order error. Where
+they differ by more than their standard errors, at least one of them is still on its way. What was measured, coverage of
+95 % intervals with and without these rules, is in docs/explanation/inference.md.
 """
 
 from __future__ import annotations

@@ -29,6 +29,16 @@ parabola has no third order, and needs none of this.
 
 **Cost.** A round costs the server O(p²). Systems of p equations are solved only after rounds that are powers of 2^(1/4)
 or √2, when the point at which rounds are compared, and the iterate, are moved.
+
+Where rounds lead: damped Newton steps from one block of rounds to the next, taken back where they made things worse.
+
+Levenberg and Marquardt: from a block of rounds with mean start m, mean gradient g and mean Hessian H, the next one
+starts at m - c (H + λF)^{-1} g, with F the Hessian of the first block, where nothing was saturated yet. λ falls to a
+third (and not below 0.03) after each block that is not worse than the one before (by its gradient, as F measures it),
+and grows tenfold after one that is, which is then begun again from where the last good block was. The block after that
+is always believed: it began close to the good one and has more rounds, and if it looks worse, the good one was good by
+chance. c is the part of the step that chance does not explain (the positive part, as in James and Stein, 1961): who has
+arrived is left where they are. Leading axes are allowed everywhere.
 """
 
 from __future__ import annotations

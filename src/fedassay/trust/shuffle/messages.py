@@ -1,4 +1,6 @@
-"""What the seals and signatures of `shuffle` are bound to: a letter inside an envelope.
+"""The messages of `shuffle`: keys and what they are bound to, reports as texts, and their reading.
+
+What the seals and signatures of `shuffle` are bound to: a letter inside an envelope.
 
 A client writes a *letter* for each query: its report, sealed for the analyst. It puts each letter into an *envelope*,
 sealed for the shuffler. Only the envelope knows the client's name. Letters have keys of their own, a fresh one for
@@ -7,6 +9,25 @@ each, so that two letters of one client have nothing in common.
 Everything is bound to the *session*: a digest of the exchange, of the whole question, of the number of clients among
 which a message must be hidden, and of the names of both servers. If clients were told that they are many, and the
 shuffler that they are few, it cannot open what they sealed.
+
+Reading the messages of `shuffle`.
+
+`read_envelopes` comes from a client, and is None for anything that is not of the expected form (the client then counts
+as one that did not answer); the other `read_` functions come from a server, without which there is no release, and
+raise `ProtocolError`. Nobody trusts the relay: each `told_` function returns the checked content of a request or raises
+`ProtocolError`, and the party stays silent.
+
+Reports as texts of one length: how `shuffle` writes down what a client says, so that sizes tell nothing.
+
+=========  =======================================================================================================
+report     text
+=========  =======================================================================================================
+unary      the number of the partition (4 bytes), then its bits, filled up with zeros to the widest partition
+choice     the number of the candidate (8 bytes)
+noise      the entries of the vector (8 bytes each)
+=========  =======================================================================================================
+
+All numbers are little-endian. What is not exactly such a text is no report.
 """
 
 from __future__ import annotations

@@ -12,6 +12,20 @@ step            whose        is told                                 replies
 ``letters``     analyst's    both keys; letters                      their texts
 ``over``        both         nothing                                 nothing
 ==============  ===========  ======================================  ================================================
+
+The relay of `shuffle`: hands envelopes to the shuffler, letters to the analyst, and adds up what the letters say.
+
+It holds no key. Before the shuffler has answered it knows who sent what, and cannot read it; after that it can read
+all, and does not know who sent what.
+
+======  ===========  =============================================================================================
+leg     asked        for
+======  ===========  =============================================================================================
+0       servers      a public key each
+1       clients      a report on each query, sealed for the analyst and then for the shuffler; their only leg
+2 ..    shuffler     (envelopes, in as many legs as needed) the letters in them, for each query in an order of its own
+then    analyst      (letters, in as many legs as needed) what they say
+======  ===========  =============================================================================================
 """
 
 from __future__ import annotations

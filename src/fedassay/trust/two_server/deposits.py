@@ -1,6 +1,14 @@
-"""What a server of `two-server` answers: its share of a total, plus noise of its own, modulo p = 2^61 − 1.
+"""What clients deposit with a server of `two-server`, and the share of a total that it answers with.
+
+What a server of `two-server` answers: its share of a total, plus noise of its own, modulo p = 2^61 − 1.
 
 A share of how many rows are in the leaves up to i is the sum of the keys' shares at the point i; the rest is linear.
+
+What clients deposit with a server of `two-server`: how it is made, opened, and kept.
+
+For each query and server a client seals its comparison keys; with those for the first query come its shares of a
+multiplication triple (see `two_server_check`). What does not open, or is not well formed in every detail, is as if it
+had not been sent.
 """
 
 from __future__ import annotations

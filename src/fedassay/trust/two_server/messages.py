@@ -1,4 +1,6 @@
-"""What the seals and signatures of `two-server` are bound to.
+"""The messages of `two-server`: what seals and signatures are bound to, and their reading.
+
+What the seals and signatures of `two-server` are bound to.
 
 Everything is bound to the *session*: a digest of the exchange, of the whole question (summaries with all fields,
 budget, protection) and of the names of both servers. A client that was asked for a release with much noise and a server
@@ -9,6 +11,13 @@ query and to the public keys of both servers: what one client sent cannot be han
 
 The servers share one secret (of their two keys of this exchange). From it come the keys for what they say to each
 other, and the seed of the check, which clients cannot know.
+
+Reading the messages of `two-server`.
+
+Replies to the relay: `read_deposit` comes from a client, and is None for anything that is not of the expected form (the
+client then counts as one that did not answer); the other `read_` functions come from a server, without which there is
+no release, and raise `ProtocolError`. Neither client nor server trusts the relay: each `told_` function returns the
+checked content of a request or raises `ProtocolError`, and the party stays silent.
 """
 
 from __future__ import annotations

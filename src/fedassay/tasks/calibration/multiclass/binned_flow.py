@@ -2,6 +2,11 @@
 
 Round t asks a cohort for its histograms. Counts add up over rounds, and so do the variances of their noise; everything
 after that is post-processing. A client that is in several cohorts is counted as often.
+
+Binning calibrators of several classes, from counts: one step function for each class, and how far to believe it.
+
+All is post-processing of counts, which can be noisy: below zero, and not whole. Bins are merged first and clamped at
+zero afterwards; the other way round would turn the noise of many empty bins into rows.
 """
 
 from __future__ import annotations

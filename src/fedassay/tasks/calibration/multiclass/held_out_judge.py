@@ -1,4 +1,10 @@
-"""By how much a map changes losses and accuracy on the same rows, with intervals: after less before."""
+"""The held-out judge of multiclass calibrators: metrics before and after, paired differences, and the verdict.
+
+What a multiclass calibrator does to held-out rows: metrics before and after, the changes, and a verdict.
+
+One round trip. The changes are paired (`MapChanges`): both losses are of the same row. What the rows show before and
+after (`ClassStatistics`, without and with the map) is asked beside them.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,26 @@
 
 Without noise the pooled temperature follows to many digits from derivatives on the grid. Under noise it is what the
 released curve says beyond the noise (`curve_minimum`).
+
+Where the mean curve of the log loss is lowest, from a noisy sum of curves: a cubic with a prior.
+
+The prior says how the curves of networks look, and that the model is best left as it is: where noise says more than
+rows, nothing happens.
+
+A temperature and shifts of the classes from one release, for whole clients: vector scaling that noise has room for.
+
+A model can find some classes too probable for all clients together, which no temperature repairs. The mean r of p - e_y
+shows it. Shifts of the logits by b change the mean log loss by r·b + b'Hb/2, to second order, with H the mean of
+diag(p) - pp'. Each line of 2 diag(p(1 - p)) - (diag(p) - pp') has p_j(1 - p_j) on the diagonal and as much beside it,
+so that it is positive semidefinite (Gershgorin), and b'Hb ≤ 2 Σ v_j b_j² with v the mean of p(1 - p). Along b = -αr
+this bound is lowest at
+
+    α = 1/(2Q),   Q = Σ r_j² v_j / Σ r_j²,
+
+a step that to second order never makes the loss larger, whichever classes hold the uncertainty. Where only pairs of
+classes are confused it is Newton's; where many are alike it is half of it, and gains three quarters as much. Q is a
+mean over classes, in which noise averages out. The step is shrunk by the part of |r|² that noise, or a chance selection
+of clients, accounts for (James and Stein, 1961, the positive part).
 """
 
 from __future__ import annotations

@@ -1,8 +1,25 @@
-"""How far a smoothed curve is from the conditions of optimality.
+"""Noisy distribution functions made non-decreasing again, and the proof that a smoothed curve is optimal.
+
+How far a smoothed curve is from the conditions of optimality.
 
 Nothing here knows how the solution was found: it is written from the definition, in the natural order of the
 tree, with the multipliers λ of the steps w_0..w_K (from zero to the first point, from point to point, from the last
 point to the top) as the only witness.
+
+Noisy distribution functions made non-decreasing again, and kept between zero and a top.
+
+Everything here is computed from what was released already, and costs no budget. A noisy curve F̂ of N = 2^L values
+is moved as little as possible, in one of three senses:
+
+- `isotonic`: the least sum of squared moves of its values;
+- `l2`, `l1`: the least sum of squares (absolute values) of tree corrections ν, where the smoothed curve is
+  F̂_i + Σ_l ν_{⌈i/2^l⌉,l}, l = 0..L. The correction of a node moves all 2^l values under it at once, as the noise of
+  the paper's mechanism does.
+
+All three are exact, take linear time (per round, for `l2`), and say how exact they were. Which is best when:
+docs/explanation/smoothing.md.
+
+Reference: Barczewski, Mawass and Ramon, *Differentially Private Empirical Cumulative Distribution Functions*, Eq. 3.
 """
 
 from __future__ import annotations

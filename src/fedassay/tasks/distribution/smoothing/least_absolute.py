@@ -1,4 +1,6 @@
-"""The flow on a tree that an optimal dual solution of `smoothing_l1` leaves: its primal solution.
+"""The least sum of absolute tree corrections under which no count is negative, and the flow that is its solution.
+
+The flow on a tree that an optimal dual solution of `smoothing_l1` leaves: its primal solution.
 
 By complementary slackness the optimal ν are exactly the flows that satisfy: ν ≥ 0 on edges with λ_a - λ_b = 1, ν ≤ 0
 with -1, ν = 0 otherwise; and w = q + Bν is zero where λ > 0. What a block can take from its two ends is then a set
@@ -9,6 +11,25 @@ down.
 The solution is not unique: where there is a choice, the amount nearest to zero is taken, half of it from either
 side. Measured, that is as close to the truth as what solvers of linear programs happen to return, and several times
 closer where the curve is flat (docs/explanation/smoothing.md).
+
+The least sum of absolute tree corrections under which no step of a curve is negative.
+
+With q the steps on the vertices and B the incidence matrix of the tree's edges (see `dyadic`), the problem and its
+dual are
+
+    minimise Σ |ν|  subject to  q + Bν ≥ 0         maximise -Σ q_v λ_v  subject to  λ ≥ 0, |λ_a - λ_b| ≤ 1 on edges.
+
+The first is a flow of least cost, so the dual has a solution in whole numbers.
+
+**Dual.** T(x, y), the least Σ q_v λ_v over the inside of a block whose ends have λ_a = x and λ_b = y, |x - y| ≤ 1,
+follows from those of its halves: T(x, y) = min_z T_left(x, z) + q_m z + T_right(z, y). No vertex of a block of 2^l
+values is further from either end than k = ⌈(l+1)/2⌉ edges (Lemma 1 of the paper), so that from x = k on λ ≥ 0 says
+nothing and T(x+1, y+1) = T(x, y) + Σ q over the inside. The table of a block has k + 1 rows: linear time in all.
+
+**Primal.** Given λ, what is left is a flow: `smoothing_flow`.
+
+Reference: Barczewski, Mawass and Ramon, *Differentially Private Empirical Cumulative Distribution Functions*, Eq. 3
+with p = 1.
 """
 
 from __future__ import annotations
