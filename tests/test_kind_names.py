@@ -29,9 +29,6 @@ EXCEPTIONS = {
 }
 """By module, the names that it may hold, and why."""
 
-NOT_YET = {"documents/displays.py": "the tasks whose results a figure needs"}
-"""Modules that still name kinds, and what for; a change that makes one read cards removes its line."""
-
 
 def named(source: str) -> set[str]:
     """The kinds that a module names in its texts; sentences between its statements do not count."""
@@ -50,7 +47,7 @@ def modules() -> Iterator[str]:
 
 def test_no_module_outside_names_a_kind() -> None:
     found = {place: named((SOURCE / place).read_text(encoding="utf-8")) for place in modules()}
-    wrong = {place: names for place, names in found.items() if names and place not in {*EXCEPTIONS, *NOT_YET}}
+    wrong = {place: names for place, names in found.items() if names and place not in EXCEPTIONS}
     assert not wrong, "these modules name kinds of tasks; read the cards in `tasks.card.KINDS` instead"
 
 

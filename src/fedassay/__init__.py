@@ -18,8 +18,14 @@ if TYPE_CHECKING:
     from fedassay.artefacts.stored_calibrator import Calibrator, ClassCalibrator, load_calibrator
     from fedassay.data.partition import Partition
     from fedassay.data.sql import Database
-    from fedassay.documents.displays import (
-        BudgetDisplay,
+    from fedassay.documents.budget_display import BudgetDisplay
+    from fedassay.protocol.result import Result
+    from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Unit
+    from fedassay.study.simulation import Simulation
+    from fedassay.summaries.regression.losses import IndexLoss, SmoothLoss
+    from fedassay.tasks.conformal.document_plots import CoverageDisplay
+    from fedassay.tasks.distribution.stored import quantile_at, value_at
+    from fedassay.tasks.evaluation.displays import (
         ForestDisplay,
         NetBenefitDisplay,
         PrecisionRecallDisplay,
@@ -27,12 +33,6 @@ if TYPE_CHECKING:
         RocCurveDisplay,
         ScoreDistributionDisplay,
     )
-    from fedassay.protocol.result import Result
-    from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Unit
-    from fedassay.study.simulation import Simulation
-    from fedassay.summaries.regression.losses import IndexLoss, SmoothLoss
-    from fedassay.tasks.conformal.document_plots import CoverageDisplay
-    from fedassay.tasks.distribution.stored import quantile_at, value_at
     from fedassay.tasks.inference.document import CoefficientsDisplay
     from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, Shuffle, TwoServer
 
@@ -86,35 +86,23 @@ __all__ = [
 ]
 
 _HOMES = {
-    "fedassay.api": (
-        "calibrate",
-        "conformal",
-        "ecdf",
-        "evaluate",
-        "hosmer_lemeshow",
-        "infer",
-        "quantiles",
-    ),
+    "fedassay.api": ("calibrate", "conformal", "ecdf", "evaluate", "hosmer_lemeshow", "infer", "quantiles"),
     "fedassay.api.regression": ("FederatedRegression",),
-    "fedassay.api.study": (
-        "run_study",
-        "verify",
-    ),
+    "fedassay.api.study": ("run_study", "verify"),
     "fedassay.api.terms": ("run_task",),
-    "fedassay.artefacts.classifier": (
-        "CalibratedClassifier",
-        "FederatedCalibrator",
-    ),
+    "fedassay.artefacts.classifier": ("CalibratedClassifier", "FederatedCalibrator"),
     "fedassay.artefacts.conformal": ("ConformalPredictor",),
-    "fedassay.artefacts.stored_calibrator": (
-        "Calibrator",
-        "ClassCalibrator",
-        "load_calibrator",
-    ),
+    "fedassay.artefacts.stored_calibrator": ("Calibrator", "ClassCalibrator", "load_calibrator"),
     "fedassay.data.partition": ("Partition",),
     "fedassay.data.sql": ("Database",),
-    "fedassay.documents.displays": (
-        "BudgetDisplay",
+    "fedassay.documents.budget_display": ("BudgetDisplay",),
+    "fedassay.protocol.result": ("Result",),
+    "fedassay.protocol.vocabulary": ("Budget", "Neighbours", "Protection", "Unit"),
+    "fedassay.study.simulation": ("Simulation",),
+    "fedassay.summaries.regression.losses": ("IndexLoss", "SmoothLoss"),
+    "fedassay.tasks.conformal.document_plots": ("CoverageDisplay",),
+    "fedassay.tasks.distribution.stored": ("quantile_at", "value_at"),
+    "fedassay.tasks.evaluation.displays": (
         "ForestDisplay",
         "NetBenefitDisplay",
         "PrecisionRecallDisplay",
@@ -122,33 +110,8 @@ _HOMES = {
         "RocCurveDisplay",
         "ScoreDistributionDisplay",
     ),
-    "fedassay.protocol.result": ("Result",),
-    "fedassay.protocol.vocabulary": (
-        "Budget",
-        "Neighbours",
-        "Protection",
-        "Unit",
-    ),
-    "fedassay.study.simulation": ("Simulation",),
-    "fedassay.summaries.regression.losses": (
-        "IndexLoss",
-        "SmoothLoss",
-    ),
-    "fedassay.tasks.conformal.document_plots": ("CoverageDisplay",),
-    "fedassay.tasks.distribution.stored": (
-        "quantile_at",
-        "value_at",
-    ),
     "fedassay.tasks.inference.document": ("CoefficientsDisplay",),
-    "fedassay.trust": (
-        "DistributedDP",
-        "LocalDP",
-        "Plain",
-        "SecureSum",
-        "ServerDP",
-        "Shuffle",
-        "TwoServer",
-    ),
+    "fedassay.trust": ("DistributedDP", "LocalDP", "Plain", "SecureSum", "ServerDP", "Shuffle", "TwoServer"),
 }
 
 

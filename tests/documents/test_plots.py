@@ -23,9 +23,9 @@ from fedassay.documents import (
     score_distribution,
 )
 from fedassay.documents.blocks import CurveBlock
-from fedassay.documents.displays import RocCurveDisplay
 from fedassay.documents.report import sections
 from fedassay.errors import UsageError
+from fedassay.tasks.evaluation.displays import RocCurveDisplay
 from pictures import png
 from study_documents import study_document, study_page
 
