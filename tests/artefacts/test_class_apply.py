@@ -180,7 +180,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     table = pa.table({"z": pa.FixedSizeListArray.from_arrays(pa.array(z.reshape(-1)), 40)})
     paths = repeated(table, (4, 12), tmp_path)
     calibrator(classes=40).save(tmp_path / "c.json")
-    names = {"load": "load_calibrator", "module": "class_apply", "function": "apply_class_calibrator"}
+    names = {"load": "load_calibrator", "module": "apply", "function": "apply_class_calibrator"}
     growth = memory_growth(tmp_path / "c.json", paths, smaller=16, **names)
     assert parquet.read_metadata(f"{paths[1]}.out.parquet").num_rows == 150_000
     larger = paths[1].stat().st_size - paths[0].stat().st_size

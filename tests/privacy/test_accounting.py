@@ -20,7 +20,6 @@ from fedassay.privacy.accounting import (
     LAPLACE,
     SKELLAM,
     UNARY,
-    SkellamDpEvent,
     calibrate,
     calibrate_shared,
     draw,
@@ -29,6 +28,7 @@ from fedassay.privacy.accounting import (
     spent,
     whole_sensitivity,
 )
+from fedassay.privacy.events import SkellamDpEvent
 from fedassay.privacy.ledger.charges import Charge, MemoryLedger
 from fedassay.privacy.noise_shares import skellam_scale
 from fedassay.privacy.randomness import SimulatedRandomness

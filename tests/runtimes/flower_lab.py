@@ -28,7 +28,7 @@ from cryptography.x509.oid import NameOID
 from fedassay.crypto.identity import Identity, key_to_text
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.runtimes.flower import QUIET
-from fedassay.runtimes.flower.coordinator import VARIABLE
+from fedassay.runtimes.flower.coordinator_file import VARIABLE
 from fedassay.runtimes.flower.submission import Connection, write_app
 
 HOST = "127.0.0.1"

@@ -24,7 +24,8 @@ from fedassay.privacy.ledger.database import DatabaseLedger
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.runtimes.flower import submission
 from fedassay.runtimes.flower.client_app import app_of
-from fedassay.runtimes.flower.coordinator import Coordinator, CoordinatorFile
+from fedassay.runtimes.flower.coordinator import Coordinator
+from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 from fedassay.runtimes.flower.nodes import Node, read_node
 from fedassay.runtimes.flower.study import Study
 

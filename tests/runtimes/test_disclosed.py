@@ -132,7 +132,8 @@ def test_a_coordinator_on_flower_publishes_protected_totals(
     from flower_direct import ByFlower
 
     from fedassay.crypto.identity import key_to_text
-    from fedassay.runtimes.flower.coordinator import Coordinator, CoordinatorFile
+    from fedassay.runtimes.flower.coordinator import Coordinator
+    from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
     from fedassay.runtimes.flower.study import Study
 
     sites = Sites(tmp_path)

@@ -29,7 +29,7 @@ from fedassay.privacy.randomness import SecureRandomness
 from fedassay.runtimes import flower
 from fedassay.runtimes.flower import server_app, submission
 from fedassay.runtimes.flower import submission as events
-from fedassay.runtimes.flower.coordinator import CoordinatorFile
+from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 from fedassay.runtimes.flower.study import Study
 from fedassay.runtimes.flower.submission import Connection, submit
 

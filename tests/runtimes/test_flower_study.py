@@ -21,7 +21,7 @@ from fedassay.errors import BudgetExceeded, TooFewClients
 from fedassay.kernel.agenda import Agenda, Item
 from fedassay.protocol import wire
 from fedassay.runtimes.flower import client_app, server_app, submission
-from fedassay.runtimes.flower.coordinator import VARIABLE
+from fedassay.runtimes.flower.coordinator_file import VARIABLE
 from fedassay.runtimes.flower.post import REQUEST, Frame
 from fedassay.runtimes.flower.study import Study
 from ledgers import recorded

@@ -82,7 +82,7 @@ def test_a_place_that_is_none_is_refused_without_its_password(town: Town, named:
 
 
 def test_a_coordinator_of_flower_may_name_one_too(town: Town) -> None:
-    from fedassay.runtimes.flower.coordinator import CoordinatorFile
+    from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 
     path = town.root / "coordinator" / "coordinator.toml"
     text = f'key = "coordinator.key"\nstate = "state"\n%s\n{town.roster(town.names)}'

@@ -25,9 +25,9 @@ from fedassay.estimation.coverage import (
     PooledLaw,
     best_choice,
     best_pair,
+    pooled_margin,
     published_choice,
 )
-from fedassay.estimation.coverage import pooled as pooled_margin
 from private_choices import chosen, losses, published_losses
 
 FEDERATIONS = 4_000

@@ -23,7 +23,7 @@ from fedassay.kernel.sites import SiteFile
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol.files import write_atomically
 from fedassay.protocol.vocabulary import COORDINATOR, Setting
-from fedassay.runtimes.flower.coordinator import VARIABLE, write_coordinator
+from fedassay.runtimes.flower.coordinator_file import VARIABLE, write_coordinator
 from fedassay.runtimes.flower.study import Study
 from fedassay.runtimes.flower.submission import Connection, to_toml, watched, write_app
 from fedassay.tasks.card import DEFAULT, TASKS

@@ -23,7 +23,7 @@ from fedassay.privacy.ledger.charges import Charge, by_dataset, compose
 from fedassay.privacy.ledger.database import anchor_of, refusal_of
 from fedassay.privacy.ledger.place import Place
 from fedassay.protocol.vocabulary import Budget, Part
-from fedassay.runtimes.flower.coordinator import CoordinatorFile
+from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 
 # --- which ledger a command looks at ------------------------------------------------------------------------
 

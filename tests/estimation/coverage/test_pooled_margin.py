@@ -10,8 +10,7 @@ from scipy.integrate import quad
 from scipy.special import betainc
 
 from fedassay.errors import DataError, UsageError
-from fedassay.estimation.coverage import CoverageLaw, NoiseTail, PooledLaw, fewest_rows
-from fedassay.estimation.coverage import pooled as pooled_margin
+from fedassay.estimation.coverage import CoverageLaw, NoiseTail, PooledLaw, fewest_rows, pooled_margin
 from fedassay.estimation.coverage.law import split_rank
 
 NONE = NoiseTail(law="none")

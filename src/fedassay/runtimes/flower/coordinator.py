@@ -1,151 +1,38 @@
-"""One study, run by the coordinator: journal, ledger and results stay on its machine.
-
-The coordinator's own file: its key, its folder, its budget, and the public keys of all sites.
-
-Which file it is says the environment of the SuperLink's machine (`FEDASSAY_COORDINATOR`), and nobody else.
-
-```toml
-key = "coordinator.key"      # made by `fedassay keys`; paths are relative to this file
-state = "state"              # folder: journals, ledger, results
-# ledger = "postgresql://…"  # optional: a database that coordinators share, in the place of state/ledger.sqlite
-helpers = []                 # names of the roster that help (second server) and hold no rows
-# disclosure = "minimum-5"   # what is done to exact totals before anything is computed from them
-
-[budget]                     # optional: what the coordinator may spend of the federation, in total
-epsilon = 3.0
-
-[roster]                     # the public keys of all sites (and helpers)
-hospital-a = "…"
-hospital-b = "…"
-```
-"""
+"""One study, run by the coordinator: journal, ledger and results stay on its machine."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from flwr.serverapp import Grid
 
-from fedassay.crypto.identity import Credentials, Identity, key_to_text
+from fedassay.crypto.identity import key_to_text
 from fedassay.crypto.keys import KEY_BYTES, KeyPair, Secret
-from fedassay.errors import FederationError, Refused, TooFewClients, UsageError
+from fedassay.errors import FederationError, Refused, TooFewClients
 from fedassay.kernel.endpoint import Endpoint, write_durably
 from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.expected_cost import require_room
 from fedassay.kernel.helper import Helper, ServerStore, forget_old
 from fedassay.kernel.journal import FileJournal, Journal
 from fedassay.kernel.run import FEDERATION, run
-from fedassay.kernel.sites import read_ledger
 from fedassay.privacy.ledger.charges import Charge
 from fedassay.privacy.ledger.database import DatabaseLedger
-from fedassay.privacy.policy.disclosure import Disclosure, profile_named
+from fedassay.privacy.policy.disclosure import Disclosure
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol.files import write_atomically
-from fedassay.protocol.vocabulary import COORDINATOR, Budget, Setting
+from fedassay.protocol.vocabulary import COORDINATOR, Setting
 from fedassay.runtimes import disclosed
+from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 from fedassay.runtimes.flower.directory import Directory
-from fedassay.runtimes.flower.nodes import read_roster, read_toml
 from fedassay.runtimes.flower.post import Post
 from fedassay.runtimes.flower.runtime import FlowerRuntime, Warn
 from fedassay.runtimes.flower.study import Study
-from fedassay.runtimes.flower.submission import to_toml
 from fedassay.runtimes.released import released
 from fedassay.runtimes.simulated import Progress
-
-# --- the coordinator's own file -----------------------------------------------------------------------------
-
-VARIABLE = "FEDASSAY_COORDINATOR"
-"""The environment variable that names the coordinator's file where `flower-superlink` is started: Flower's
-processes pass their environment on to the ServerApp, and a run configuration cannot change it."""
-
-_KNOWN = {"key", "state", "ledger", "helpers", "budget", "disclosure", "roster"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class CoordinatorFile:
-    """What a coordinator's file says, checked."""
-
-    clients: tuple[str, ...]
-    helpers: tuple[str, ...]
-    state: Path
-    ledger: Path | str = field(repr=False)
-    budget: Budget | None
-    disclosure: Disclosure | None = None
-    credentials: Credentials = field(repr=False)
-
-    @classmethod
-    def of_this_machine(cls) -> CoordinatorFile:
-        """The file that this process's environment names; a submitted run has no say in it."""
-        text = os.environ.get(VARIABLE, "")
-        if not Path(text).is_absolute():
-            got = f"got {text!r}" if text else "it is not set"
-            raise UsageError(
-                f"{VARIABLE}: {got}, expected the absolute path of the coordinator's file; export it where "
-                "flower-superlink is started, and start the SuperLink again."
-            )
-        return cls.read(Path(text))
-
-    @classmethod
-    def read(cls, path: Path) -> CoordinatorFile:
-        """Read a coordinator's file; anything unclear in it is an error."""
-        content = read_toml(path)
-        if not {"key", "state", "roster"} <= set(content) <= _KNOWN:
-            raise UsageError(
-                f"{path}: expected the entries key, state, roster, and perhaps ledger, helpers, budget, disclosure."
-            )
-        folder = path.absolute().parent
-        roster = read_roster(path, content["roster"])
-        helpers = content.get("helpers", [])
-        if not isinstance(helpers, list) or not set(map(str, helpers)) <= set(roster):
-            raise UsageError(f"{path}: helpers must be a list of names of the roster.")
-        try:
-            budget = Budget(**content["budget"]) if "budget" in content else None
-        except TypeError as error:
-            raise UsageError(f"{path}: the budget has entries epsilon and delta only ({error}).") from error
-        return cls(
-            clients=tuple(sorted(set(roster) - set(helpers) - {COORDINATOR})),
-            helpers=tuple(helpers),
-            state=folder / str(content["state"]),
-            ledger=read_ledger(path, content, folder / str(content["state"])),
-            budget=budget,
-            disclosure=_profile(path, content.get("disclosure")),
-            credentials=Credentials(identity=Identity.load(folder / str(content["key"])), roster=roster),
-        )
-
-
-def _profile(path: Path, name: object) -> Disclosure | None:
-    try:
-        return None if name is None else profile_named(name)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
-
-
-def write_coordinator(path: Path, *, key: Path, roster: Path) -> None:
-    """Write a coordinator's file from its key and a roster file; what `read` would refuse is refused here."""
-    if path.exists():
-        raise UsageError(f"{path}: exists already; change it by hand, or give another file.")
-    identity = Identity.load(key)
-    keys = read_roster(roster, read_toml(roster).get("roster"))
-    if keys.pop(COORDINATOR, identity.public) != identity.public:
-        raise UsageError(f"{roster}: the key of {COORDINATOR} is not the one given; correct one of them.")
-    lines = [
-        f"key = {to_toml(str(key.absolute()))}",
-        f"state = {to_toml(str(path.absolute().parent / 'coordinator-state'))}",
-        "",
-        "[roster]",
-        *(f"{to_toml(name)} = {to_toml(key_to_text(public))}" for name, public in keys.items()),
-        "",
-    ]
-    write_atomically(path, "\n".join(lines))
-
-
-# --- one study ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,8 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedassay.errors import FedassayError
 from fedassay.runtimes.flower import submission
-from fedassay.runtimes.flower.coordinator import Coordinator, CoordinatorFile
+from fedassay.runtimes.flower.coordinator import Coordinator
+from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 from fedassay.runtimes.flower.study import Study
 
 app = ServerApp()
