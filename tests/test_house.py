@@ -1,0 +1,34 @@
+"""The house can be read: no family of files by prefix, and the map names every package."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import fedassay
+
+SOURCE = Path(fedassay.__file__).parent
+MOST_ALIKE = 4
+"""So many files of a folder may share their first word; a fifth makes a package of them."""
+
+
+def folders() -> list[Path]:
+    return [SOURCE, *(path.parent for path in sorted(SOURCE.rglob("__init__.py")))]
+
+
+def test_no_five_files_of_a_folder_share_their_first_word() -> None:
+    families = {
+        f"{folder.relative_to(SOURCE)}/{word}_*": count
+        for folder in folders()
+        for word, count in Counter(path.stem.split("_")[0] for path in folder.glob("[!_]*.py")).items()
+        if count > MOST_ALIKE
+    }
+    assert not families
+
+
+def test_the_map_of_the_house_names_every_package_and_nothing_else() -> None:
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text("utf-8")
+    table = text.partition("## The house in ten minutes")[2].partition("Imports point upwards")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    named = {name.strip("` /") for row in rows for name in row.split(",")}
+    assert named == {folder.name for folder in folders() if folder.parent == SOURCE}
