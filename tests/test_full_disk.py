@@ -130,3 +130,15 @@ def test_standard_output_without_room(
     if not also_errors:
         sentence = "standard output: cannot be written (No space left on device); make room and run it again."
         assert found.stderr == f"Error: {sentence}\n"
+
+
+@pytest.mark.parametrize(("output", "code"), [(">&-", 0), ("| head -1; exit ${PIPESTATUS[0]}", 1)])
+def test_an_output_that_is_not_read_is_no_error(tmp_path: Path, output: str, code: int) -> None:
+    rows(3, 30).to_csv(tmp_path / "rows.csv", index=False)
+    options = "evaluate rows.csv --client site --score p --label y"
+    command = f"{sys.executable} -c 'from fedassay.cli import main; main()' {options}"
+    found = subprocess.run(
+        ["bash", "-c", f"{command} {output}"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (found.returncode, found.stderr) == (code, "")
+    assert found.stdout == ("" if output == ">&-" else "Evaluation, all rows\n")
