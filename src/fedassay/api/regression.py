@@ -30,7 +30,7 @@ from fedassay.tasks.inference.online import ROUND, SCALING, Course, infer_rounds
 from fedassay.tasks.inference.parameters import DECAY, FEWEST_ROUNDS, Local, Weighting
 from fedassay.version import VERSION
 
-Method = Literal["round-plug-in", "random-scaling"]
+_Method = Literal["round-plug-in", "random-scaling"]
 KIND = "fedassay streaming regression"
 
 _WIDTH = 100
@@ -91,7 +91,7 @@ class FederatedRegression(Conventions):
         model: str | SmoothLoss = SquaredError.name,
         *,
         level: float = 0.95,
-        method: Method = ROUND,
+        method: _Method = ROUND,
         local_steps: int = 1,
         local: Local = "corrected",
         step: float | None = None,
@@ -318,7 +318,7 @@ class FederatedRegression(Conventions):
         if not isinstance(self.model, str | SmoothLoss):
             raise UsageError(f"model: got {self.model!r}, expected linear, logistic or a SmoothLoss.")
         for what, got, known in (
-            ("method", self.method, get_args(Method)),
+            ("method", self.method, get_args(_Method)),
             ("local", self.local, get_args(Local)),
             ("weighting", self.weighting, get_args(Weighting)),
         ):

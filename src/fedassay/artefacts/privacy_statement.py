@@ -108,14 +108,14 @@ TRUTH = "That rows are real and labels are right: a client that lies about its o
 
 # --- the privacy part of a certificate ----------------------------------------------------------------------
 
-Document = Mapping[str, Any]
+_Document = Mapping[str, Any]
 _ONE_ROW = (
     "Where noise is added, what one row can change in a release is bounded, as the mechanisms say (l1, l2)."
 )
 _COSTS = ("law", "scale", "l1", "l2", "shuffled_epsilon", "shuffled_delta", "sampled")
 
 
-def privacy_statement(document: Document, *, training: Budget | None) -> dict[str, Any]:
+def privacy_statement(document: _Document, *, training: Budget | None) -> dict[str, Any]:
     """The statement about a study's document (`result.json`), point by point.
 
     Guarantee: every number is that of the document; nothing is computed here. The words are about fedassay as it is
@@ -164,7 +164,7 @@ def privacy_statement(document: Document, *, training: Budget | None) -> dict[st
     }
 
 
-def _definition(privacy: Document) -> str:
+def _definition(privacy: _Document) -> str:
     if privacy["epsilon"] is None:
         return "No differential privacy: what is published is exact."
     if privacy["delta"] == 0:
@@ -178,7 +178,7 @@ def _contributions(rows: int | None) -> str:
     return f"At most {rows:,} rows of each client are used, the others are left out at random. {_ONE_ROW}"
 
 
-def _mechanisms(charges: Sequence[Document]) -> list[dict[str, Any]]:
+def _mechanisms(charges: Sequence[_Document]) -> list[dict[str, Any]]:
     """Releases that cost the same, once each, in the order of the first of them."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for charge in charges:

@@ -21,9 +21,9 @@ from fedassay.errors import UsageError
 from fedassay.kernel.agenda import STUDY
 from fedassay.tasks.card import KINDS
 
-Columns = Mapping[str, str | None]
+_Columns = Mapping[str, str | None]
 
-Written = tuple[int, tuple[str, ...], tuple[str, ...]]
+_Written = tuple[int, tuple[str, ...], tuple[str, ...]]
 """How many rows, the new columns, and warnings."""
 
 MOST_NAMED = 3
@@ -45,7 +45,7 @@ def other_columns(
     ] = None,
     by: Annotated[str | None, _column("Thresholds by group: the group of a row.")] = None,
     client: Annotated[str | None, _column("Thresholds by client (local): the client of a row.")] = None,
-) -> Columns:
+) -> _Columns:
     """The columns that artefacts other than a calibrator of scores may need, by role."""
     return {
         "prediction": prediction,
@@ -85,7 +85,7 @@ def apply(
     force: Annotated[bool, Option("--force", help="Replace the file if it exists.")] = False,
     quiet: options.Quiet = False,
     *,
-    other_columns: Columns,
+    other_columns: _Columns,
 ) -> None:
     """Apply a calibrator or a conformal predictor to rows; everything stays on this machine."""
     content = read_artefact(artefact)
@@ -95,8 +95,8 @@ def apply(
         and isinstance(content["results"], dict)
     ):
         raise UsageError(f"{artefact}: this is a result{_instead(artefact, content)}.")
-    given: Columns = {"score": score, **other_columns}
-    written: Written
+    given: _Columns = {"score": score, **other_columns}
+    written: _Written
     if isinstance(content, dict) and content.get("artefact") == KIND:
         found = apply_conformal(
             ConformalPredictor.load(artefact),
@@ -134,11 +134,11 @@ def _calibrate(
     calibrator: Calibrator | ClassCalibrator,
     data: options.Source,
     out: Path,
-    given: Columns,
+    given: _Columns,
     *,
     column: str | None,
     force: bool,
-) -> Written:
+) -> _Written:
     if isinstance(calibrator, ClassCalibrator):
         _refuse(given, (role for role in given if role != "logits"), "a calibrator of logits")
         rows = apply_class_calibrator(
@@ -151,7 +151,7 @@ def _calibrate(
     return rows, (name,), calibrator.warnings
 
 
-def _refuse(given: Columns, roles: Iterable[str], what: str) -> None:
+def _refuse(given: _Columns, roles: Iterable[str], what: str) -> None:
     for role in roles:
         if given[role] is not None:
             raise UsageError(

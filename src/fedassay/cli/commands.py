@@ -46,10 +46,10 @@ COMMANDS: dict[str, str | dict[str, str]] = {
 }
 """By name, the module and function of a command, or the commands below it; cards of kinds of tasks add theirs."""
 
-Listed = Mapping[str, str | KindCard | dict[str, str | KindCard]]
+_Listed = Mapping[str, str | KindCard | dict[str, str | KindCard]]
 
 
-def listed() -> Listed:
+def listed() -> _Listed:
     """All commands in the order of the help: those of the library, and of the kinds of tasks, by their cards."""
     kinds = {name: card for name, card in KINDS.items() if name == card.asked_as}
     places = {name: 10 * place for place, name in enumerate(COMMANDS)}
@@ -73,7 +73,7 @@ def _app(**how: object) -> App:
     )
 
 
-def _add(app: App, commands: Listed, *, group: str = "") -> App:
+def _add(app: App, commands: _Listed, *, group: str = "") -> App:
     """Add commands that are imported when one is run."""
     for place, (name, where) in enumerate(commands.items()):
         if isinstance(where, dict):

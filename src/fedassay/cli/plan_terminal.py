@@ -22,7 +22,7 @@ _COLOURS = {
 }
 
 
-Tasks = Mapping[str, Mapping[str, Any]]
+_Tasks = Mapping[str, Mapping[str, Any]]
 
 
 def render(plan: Mapping[str, Any], console: Console) -> None:
@@ -159,7 +159,7 @@ def _number(value: float | None) -> str:
     return f"{value:.2g}" if abs(value) < 0.1 else f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}"
 
 
-def _explained(plan: Mapping[str, Any], tasks: Tasks, *, alone: bool) -> list[str]:
+def _explained(plan: Mapping[str, Any], tasks: _Tasks, *, alone: bool) -> list[str]:
     """What the tables do not say themselves, and only of what stands in them."""
     metrics = {metric: one for task in tasks.values() for metric, one in task["metrics"].items()}
     lines = []
@@ -175,7 +175,7 @@ def _explained(plan: Mapping[str, Any], tasks: Tasks, *, alone: bool) -> list[st
     return lines + _fewer_rows(plan["assumptions"], tasks)
 
 
-def _fewer_rows(given: Mapping[str, Any], tasks: Tasks) -> list[str]:
+def _fewer_rows(given: Mapping[str, Any], tasks: _Tasks) -> list[str]:
     """Why tasks see fewer rows than there are."""
     used = given["rows_used"]
     fewer = {name: task["rows"] for name, task in tasks.items() if task["rows"] < 0.999 * used}
@@ -187,7 +187,7 @@ def _fewer_rows(given: Mapping[str, Any], tasks: Tasks) -> list[str]:
     return [f"{text}."]
 
 
-def _shares(tasks: Tasks) -> str:
+def _shares(tasks: _Tasks) -> str:
     listed = ", ".join(f"{name} {one['recommended_share']:g}" for name, one in tasks.items())
     why = "which makes the worst of what has a star as small as it can be beside its target"
     if any(one["share"] != one["recommended_share"] for one in tasks.values()):

@@ -22,8 +22,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.crypto.field61 import PRIME, Elements, Words
+from fedassay.crypto.field61 import PRIME, Elements
 from fedassay.errors import ProtocolError, UsageError
+from fedassay.protocol.arrays import Words
 
 VERSION = 1
 LARGEST_BITS = 32

@@ -39,7 +39,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from fedassay.crypto.dcf_keys import LEFT, RIGHT, Keys
-from fedassay.crypto.field61 import PRIME, Elements, P, Words, add, from_bits, multiply, negate, reduce
+from fedassay.crypto.field61 import PRIME, Elements, P, add, from_bits, multiply, negate, reduce
+from fedassay.protocol.arrays import Words
 
 
 class Purpose(IntEnum):

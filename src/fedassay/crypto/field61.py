@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import ProtocolError
+from fedassay.protocol.arrays import Words
 
 PRIME = 2**61 - 1
 
 Elements = NDArray[np.uint64]
 """Integers modulo p, reduced."""
 
-Words = NDArray[np.uint64]
-"""Any unsigned 64-bit words: random bits, or numbers modulo p that are not reduced."""
 
 P = np.uint64(PRIME)
 """p as a word: also the mask of the lower 61 bits."""

@@ -79,8 +79,8 @@ CLASS = "class"
 
 LARGEST_CLASS = 2**31 - 1
 
-Bad = NDArray[np.bool_]
-Convert = Callable[[Any], tuple[NDArray[Any], Bad]]
+_Bad = NDArray[np.bool_]
+Convert = Callable[[Any], tuple[NDArray[Any], _Bad]]
 """An Arrow array to canonical values and the mask of the rows whose value is not acceptable."""
 
 
@@ -104,35 +104,35 @@ class Role:
     """Whether the user may also name each of the columns, separated by commas."""
 
 
-def _score(array: Any) -> tuple[NDArray[Any], Bad]:
+def _score(array: Any) -> tuple[NDArray[Any], _Bad]:
     # Adding zero turns -0.0 into 0.0, so that the bits of two scores are ordered like the scores.
     values = to_numbers(array) + 0.0
     return values, ~((values >= 0.0) & (values <= 1.0))
 
 
-def _label(array: Any) -> tuple[NDArray[Any], Bad]:
+def _label(array: Any) -> tuple[NDArray[Any], _Bad]:
     values = to_truth(array)
     positive = values == 1.0
     return positive.astype(np.int8), ~(positive | (values == 0.0))
 
 
-def _value(array: Any) -> tuple[NDArray[Any], Bad]:
+def _value(array: Any) -> tuple[NDArray[Any], _Bad]:
     values = to_numbers(array) + 0.0  # -0.0 is 0.0, as for scores
     return as_decimals(values) if is_single(array) else values, ~np.isfinite(values)
 
 
-def _positive(array: Any) -> tuple[NDArray[Any], Bad]:
+def _positive(array: Any) -> tuple[NDArray[Any], _Bad]:
     values, bad = _value(array)
     return values, bad | ~(values > 0.0)
 
 
-def _class(array: Any) -> tuple[NDArray[Any], Bad]:
+def _class(array: Any) -> tuple[NDArray[Any], _Bad]:
     values = to_truth(array)
     good = (values >= 0.0) & (values <= LARGEST_CLASS) & (values == np.floor(values))
     return np.where(good, values, 0.0).astype(np.int64), ~good
 
 
-def _group(array: Any) -> tuple[NDArray[Any], Bad]:
+def _group(array: Any) -> tuple[NDArray[Any], _Bad]:
     # Names as for clients: 7 and 7.0 are one group, truth values are "true" and "false".
     found = to_clients(array)
     names = found.names.to_pylist()

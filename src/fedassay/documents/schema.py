@@ -18,7 +18,7 @@ from fedassay.protocol.result_parts import ResultPart, StudyParameters, StudyRes
 
 SCHEMA_FILE = Path(__file__).parent / "result.schema.json"
 
-Schema = dict[str, Any]
+_Schema = dict[str, Any]
 
 
 class _Untitled(GenerateJsonSchema):
@@ -37,7 +37,7 @@ _METRICS: Mapping[str, Callable[[], Iterable[MetricRecord]]] = {
 }
 
 
-def schema() -> Schema:
+def schema() -> _Schema:
     """The JSON Schema (draft 2020-12) of a result: of the kinds and metrics that are installed."""
     config = ConfigDict(use_attribute_docstrings=True, extra="forbid")
     kinds = {name: card.results.load() for name, card in KINDS.items() if card.results is not None}
@@ -45,7 +45,7 @@ def schema() -> Schema:
     every: Any = tuple[tuple(parts.values())]  # type: ignore[misc]  # config holds for whatever has none of its own
     made = TypeAdapter(every, config=config).json_schema(schema_generator=_Untitled)
     of = dict(zip(parts, made["prefixItems"], strict=True))
-    defined: dict[str, Schema] = {name: _with_metrics(part) for name, part in made["$defs"].items()}
+    defined: dict[str, _Schema] = {name: _with_metrics(part) for name, part in made["$defs"].items()}
     whole = defined.pop(ResultPart.__name__)
     study = {"properties": {"parameters": of["parameters"], "results": of["study"]}}
     whole["allOf"] = [_OF_TASK, {"if": _is_task(STUDY), "then": study}]
@@ -73,11 +73,11 @@ def schema_text() -> str:
 _OF_TASK = {"$ref": "#/$defs/OfTask"}
 
 
-def _is_task(name: str) -> Schema:
+def _is_task(name: str) -> _Schema:
     return {"properties": {"task": {"const": name}}}
 
 
-def _with_metrics(part: Schema) -> Schema:
+def _with_metrics(part: _Schema) -> _Schema:
     """A part with the metrics that it declares; those of other packages are allowed beside them."""
     part.pop("title", None)
     if "metrics" in part:
@@ -92,7 +92,7 @@ def _with_metrics(part: Schema) -> Schema:
     return part
 
 
-def _limits(record: MetricRecord) -> Schema:
+def _limits(record: MetricRecord) -> _Schema:
     """The range of the value, as far as it ends somewhere."""
     ends = dict(zip(("minimum", "maximum"), record.range, strict=True))
     finite = {name: end for name, end in ends.items() if math.isfinite(end)}

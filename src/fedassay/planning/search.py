@@ -14,7 +14,7 @@ from fedassay.tasks.forecast import Forecast
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-4, 64.0
 FEWEST_ROWS = 10.0
 
-Width = Callable[[PlannedStudy], float]
+_Width = Callable[[PlannedStudy], float]
 """The error of a study that has to become small, such as the half-width of an interval; it may be infinite."""
 
 _CLOSE, _STRIDE = 1.02, 4.0
@@ -88,7 +88,7 @@ def inverse_of(
     )
 
 
-def smallest_epsilon(study: PlannedStudy, width: Width, target: float) -> Answer:
+def smallest_epsilon(study: PlannedStudy, width: _Width, target: float) -> Answer:
     """The smallest epsilon for which the width is at most `target`, all else as planned."""
     if study.budget is None:
         return Answer(value=None, reason=f"{study.trust.name} adds no noise, so epsilon plays no part")
@@ -106,7 +106,7 @@ def smallest_epsilon(study: PlannedStudy, width: Width, target: float) -> Answer
     return Answer(value=_rounded_up(value))
 
 
-def fewest_clients(study: PlannedStudy, width: Width, target: float, *, most: float = MOST_ROWS) -> Answer:
+def fewest_clients(study: PlannedStudy, width: _Width, target: float, *, most: float = MOST_ROWS) -> Answer:
     """The fewest clients of the planned size, all of them whole, for which the width is at most `target`.
 
     `most` is how many are tried; more if more are planned.
@@ -123,7 +123,7 @@ def fewest_clients(study: PlannedStudy, width: Width, target: float, *, most: fl
     return Answer(value=float(math.ceil(found)))
 
 
-def fewest_rows(study: PlannedStudy, width: Width, target: float, *, most: float = MOST_ROWS) -> Answer:
+def fewest_rows(study: PlannedStudy, width: _Width, target: float, *, most: float = MOST_ROWS) -> Answer:
     """The fewest rows in all, at the planned clients, for which the width is at most `target`.
 
     A bound on the rows of a client moves along. `most` is how many are tried at each client.
@@ -141,7 +141,7 @@ def fewest_rows(study: PlannedStudy, width: Width, target: float, *, most: float
     return Answer(value=_rounded_up(found, whole=True), clients=planned.clients)
 
 
-def _tried(width: Width, study: PlannedStudy) -> float:
+def _tried(width: _Width, study: PlannedStudy) -> float:
     """What a trust model refuses (too few clients, sums that could wrap) is not enough."""
     try:
         return width(study)

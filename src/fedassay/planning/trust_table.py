@@ -64,11 +64,11 @@ class TrustRow:
         }
 
 
-Tasks = Sequence[tuple[Forecast[Any], PlannedStudy]]
+_Tasks = Sequence[tuple[Forecast[Any], PlannedStudy]]
 """Each task of a study with what it gets of it, the one that is shown first."""
 
 
-def trust_table(tasks: Tasks, metric: str, *, label: str) -> tuple[TrustRow, ...]:
+def trust_table(tasks: _Tasks, metric: str, *, label: str) -> tuple[TrustRow, ...]:
     """This number of the first task under each trust model, all else as planned; `label` is what it is called.
 
     A trust model that refuses one of the tasks cannot carry the study. Of others than the chosen one it is tried
@@ -77,7 +77,7 @@ def trust_table(tasks: Tasks, metric: str, *, label: str) -> tuple[TrustRow, ...
     return tuple(_row(card, tasks, metric, label) for card in TRUST_CARDS.values())
 
 
-def _row(card: TrustCard, tasks: Tasks, metric: str, label: str) -> TrustRow:
+def _row(card: TrustCard, tasks: _Tasks, metric: str, label: str) -> TrustRow:
     main, planned = tasks[0]
     chosen = planned.trust.name == card.name
     trust = planned.trust if chosen else card.model.load()()

@@ -40,7 +40,8 @@ from fedassay.privacy.laws import (
     largest_share,
     noise_of,
 )
-from fedassay.privacy.renyi import Reals, root
+from fedassay.privacy.renyi import root
+from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import NO_NOISE, Budget, Noise, Sensitivity
 
 if TYPE_CHECKING:
@@ -305,7 +306,7 @@ def spent(events: Iterable[DpEvent] | Mapping[DpEvent, int], delta: float) -> fl
     return min(bounds)
 
 
-def upper_bounds(event: DpEvent, orders: Reals) -> tuple[float, Reals]:
+def upper_bounds(event: DpEvent, orders: Floats) -> tuple[float, Floats]:
     """A pure epsilon of one release, and its Rényi divergences at these orders; infinite where there is no bound.
 
     Guarantee: `spent` of releases is at most the sum of their pure epsilons, and at most what the sums of their
@@ -354,7 +355,7 @@ def _pure_epsilon(counts: Counter[Any]) -> float:
     return math.fsum(n * one.sensitivity * one.noise_parameter for one, n in counts.items())
 
 
-def _divergence(counts: Counter[Any], orders: Reals) -> Reals:
+def _divergence(counts: Counter[Any], orders: Floats) -> Floats:
     total = np.zeros_like(orders)
     for one, n in counts.items():
         if hasattr(one, "rho"):

@@ -75,6 +75,7 @@ from scipy.special import betainc, betaincc
 from fedassay.errors import UsageError
 from fedassay.privacy import samplers
 from fedassay.privacy.laws import GAUSSIAN, noise_of
+from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import (
     Budget,
     Neighbours,
@@ -235,7 +236,6 @@ _WINDOW = 80.0
 
 _UNDERFLOW = 2.0**-1000
 
-Reals = NDArray[np.float64]
 Wholes = NDArray[np.int64]
 
 
@@ -329,7 +329,7 @@ def _ends(others: int, chance: float) -> Wholes:
     return np.unique(np.concatenate([[0], np.arange(low, high + step, step).clip(max=others)]))
 
 
-def _hidden_among(coins: Wholes, epsilon: float, local_epsilon: float) -> Reals:
+def _hidden_among(coins: Wholes, epsilon: float, local_epsilon: float) -> Floats:
     """D_C for these C, rounded up."""
     inverse = math.exp(-local_epsilon)
     gain = -math.expm1(epsilon - local_epsilon) / (1 + inverse)  # (a - t)/(a + 1)
@@ -340,19 +340,19 @@ def _hidden_among(coins: Wholes, epsilon: float, local_epsilon: float) -> Reals:
     return np.clip(upper, 0, 1) + _UNDERFLOW
 
 
-def _heads(k: Reals, coins: Wholes) -> Reals:
+def _heads(k: Floats, coins: Wholes) -> Floats:
     """P(Bin(C, 1/2) ≥ k)."""
     inside = np.clip(k, 1, np.maximum(coins, 1))
     tail = betainc(inside, np.maximum(coins, 1) - inside + 1, 0.5)
     return np.where(k <= 0, 1.0, np.where(k > coins, 0.0, tail))
 
 
-def _below(ends: Wholes, others: int, chance: float) -> Reals:
+def _below(ends: Wholes, others: int, chance: float) -> Floats:
     """P(C < end), rounded up; all ends are at least 1 and at most the number of others."""
     tail = betaincc(ends.astype(np.float64), others - ends + 1.0, chance)
     return np.minimum(1.0, tail * (1 + _rounding(np.array(others))) + _UNDERFLOW)
 
 
-def _rounding(size: Wholes) -> Reals:
+def _rounding(size: Wholes) -> Floats:
     """More than the relative error of the incomplete beta function; measured: 10^-14·√size, up to 4·10^9."""
     return np.asarray(1e-13 * (10 + np.sqrt(size)))

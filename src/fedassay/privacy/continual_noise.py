@@ -37,7 +37,7 @@ LONGEST_FACTORISED = 1 << 14
 
 _WIDEST_FAN_OUT = 64
 
-Draw = Callable[[int], list[int]]
+_Draw = Callable[[int], list[int]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class Mechanism(ABC):
         """The state before the first step. Lists keep their length, but empty ones, which grow with every step."""
 
     @abstractmethod
-    def advance(self, step: int, state: Message, count: int, draw: Draw) -> tuple[float, Message]:
+    def advance(self, step: int, state: Message, count: int, draw: _Draw) -> tuple[float, Message]:
         """The total after this step (the first is 1) and the next state. Nothing is drawn twice."""
 
 
@@ -122,7 +122,7 @@ class Path(Mechanism):
         """Nothing."""
         return {"total": 0, "noise": [0] * self.summary.overlap}
 
-    def advance(self, step: int, state: Message, count: int, draw: Draw) -> tuple[float, Message]:
+    def advance(self, step: int, state: Message, count: int, draw: _Draw) -> tuple[float, Message]:
         """New noise for the nodes that begin at this step."""
         before, levels = step - 1, len(state["noise"])
         begun = (before & -before).bit_length() if before else levels
@@ -178,7 +178,7 @@ class Tree(Mechanism):
         """Empty blocks."""
         return {"open": [0] * len(self.widths), "closed": [0.0] * len(self.widths)}
 
-    def advance(self, step: int, state: Message, count: int, draw: Draw) -> tuple[float, Message]:
+    def advance(self, step: int, state: Message, count: int, draw: _Draw) -> tuple[float, Message]:
         """Close the blocks that end with this step; totals are made of closed ones."""
         events, closed = [inside + count for inside in state["open"]], list(state["closed"])
         for level, width in enumerate(self.widths):
@@ -223,7 +223,7 @@ class Factorised(Mechanism):
         """Nothing."""
         return {"counts": [], "noisy": []}
 
-    def advance(self, step: int, state: Message, count: int, draw: Draw) -> tuple[float, Message]:
+    def advance(self, step: int, state: Message, count: int, draw: _Draw) -> tuple[float, Message]:
         """One more entry; the total is computed from noisy entries only, so that rounding tells nothing."""
         counts = [*state["counts"], count]
         entry = int(self.column[step - 1 :: -1] @ np.array(counts)) + draw(1)[0]

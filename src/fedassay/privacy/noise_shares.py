@@ -24,7 +24,8 @@ import numpy as np
 
 from fedassay.errors import UsageError
 from fedassay.privacy import poisson, samplers
-from fedassay.privacy.samplers import CHUNK, Flags, Words, below, bernoulli_exp, geometric
+from fedassay.privacy.samplers import CHUNK, Flags, below, bernoulli_exp, geometric
+from fedassay.protocol.arrays import Words
 from fedassay.protocol.vocabulary import Randomness, Vector
 
 LARGEST_SKELLAM = Fraction(2**40)

@@ -22,12 +22,10 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedassay.privacy.samplers import CHUNK, Flags, below, discrete_laplace, fair, fill, rational
+from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Randomness, Vector
-
-Reals = NDArray[np.float64]
 
 SMALLEST_CENTRED = 16
 LARGEST_CENTRED = 2**90
@@ -147,7 +145,7 @@ class _Centred:
     def c(self) -> int:
         return math.isqrt(self.m) + 1
 
-    def log_acceptance(self, x: Vector) -> Reals:
+    def log_acceptance(self, x: Vector) -> Floats:
         """g(x), so closely that exp(g) errs by less than 2^-45 (tested against `acceptance`; 2^-35 would do).
 
         With log n! = N log N - N + ½ log 2π - ½ log N + S(N), N = n + 1 (the saddle-point form of Loader,
@@ -167,7 +165,7 @@ class _Centred:
         deviance = np.where(np.abs(v) < 0.1, z * v + 2 * N * v * series, N * np.log(N / M) - z)
         drift = z * math.log1p(float(self.rate - self.m - 1) / M)
         rest = np.log(N / M) / 2 - _stirling_error(N) + _stirling_error(np.array([M]))
-        g: Reals = drift - deviance + rest + np.abs(z) / self.c - (0.5 + 1.25 / self.c)
+        g: Floats = drift - deviance + rest + np.abs(z) / self.c - (0.5 + 1.25 / self.c)
         return g
 
     def acceptance(self, x: int, digits: int) -> Decimal:
@@ -250,10 +248,10 @@ def _bernoulli(n: int) -> Fraction:
     return -sum((math.comb(n + 1, k) * _bernoulli(k) for k in range(n)), Fraction(0)) / (n + 1)
 
 
-def _stirling_error(n: Reals) -> Reals:
+def _stirling_error(n: Floats) -> Floats:
     """S(n): tabled below 32; beyond, the next term of the series is below 691/360360/32^11 < 1e-19."""
     inverse = 1 / n
-    series: Reals = np.zeros_like(n)
+    series: Floats = np.zeros_like(n)
     for term in reversed(_STIRLING):
         series = series * inverse * inverse + term
     small = np.minimum(n, _TABLED - 1).astype(np.int64)

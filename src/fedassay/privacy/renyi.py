@@ -13,9 +13,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-Reals = NDArray[np.float64]
+from fedassay.protocol.arrays import Floats
 
 _LOWEST, _HIGHEST = -7.0, 80.0
 """The orders looked at: log(α - 1) in this range. Every order gives a valid bound; more only tighten it."""
@@ -30,7 +29,7 @@ _ROUNDING = 2.0**-48
 _SMALLEST_SCALE = 2.0**-6
 
 
-def laplace_divergence(orders: Reals, *, scale: float, sensitivity: float) -> Reals:
+def laplace_divergence(orders: Floats, *, scale: float, sensitivity: float) -> Floats:
     """D_α of discrete Laplace noise on an integer vector that one unit moves by at most k in L1.
 
     With a = exp(-1/b) and r = a^(2α-1), summing over x < 0, 0..k and x > k gives for one coordinate
@@ -57,7 +56,7 @@ def laplace_divergence(orders: Reals, *, scale: float, sensitivity: float) -> Re
     # rounding can have taken away, so that many tiny divergences cannot add up to less than they are.
     both = np.logaddexp(log_a + (orders - 1) * epsilon, log_b - orders * epsilon)
     both = np.maximum(both, 0) * (1 + _ROUNDING) + _ROUNDING
-    divergence: Reals = np.minimum(both / (orders - 1), epsilon)
+    divergence: Floats = np.minimum(both / (orders - 1), epsilon)
     return divergence
 
 
@@ -93,7 +92,7 @@ def _laplace_passes(scale: float, divergence: float, order: float, sensitivity: 
     return bool(reached[0] <= divergence)
 
 
-def skellam_divergence(orders: Reals, *, variance: float, l1: int, l2_squared: int) -> Reals:
+def skellam_divergence(orders: Floats, *, variance: float, l1: int, l2_squared: int) -> Floats:
     """An upper bound of D_α of Skellam noise on an integer vector that one unit moves by Δ₁ and Δ₂.
 
     Agarwal, Kairouz, Liu, "The Skellam Mechanism for Differentially Private Federated Learning" (2021,
@@ -111,7 +110,7 @@ def skellam_divergence(orders: Reals, *, variance: float, l1: int, l2_squared: i
     whole = np.maximum(np.ceil(orders), 2)
     squares = ((2 * whole - 1) * l2_squared + 6 * l1) / (4 * variance * variance)
     bound = whole * l2_squared / (2 * variance) + np.minimum(squares, 3 * l1 / (2 * variance))
-    divergence: Reals = bound * (1 + _ROUNDING)
+    divergence: Floats = bound * (1 + _ROUNDING)
     return divergence
 
 
@@ -179,7 +178,7 @@ def rho_of(epsilon: float, delta: float) -> float:
     return -_smallest(lambda orders: -(epsilon - _conversion(orders, delta)) / orders)
 
 
-def epsilon_of(divergence: Callable[[Reals], Reals], delta: float) -> float:
+def epsilon_of(divergence: Callable[[Floats], Floats], delta: float) -> float:
     """The smallest epsilon that D_α ≤ `divergence(α)` for all α gives at delta > 0 (as in `rho_of`).
 
     Examples
@@ -188,14 +187,14 @@ def epsilon_of(divergence: Callable[[Reals], Reals], delta: float) -> float:
     1.0
     """
 
-    def bound(orders: Reals) -> Reals:
+    def bound(orders: Floats) -> Floats:
         return divergence(orders) + _conversion(orders, delta)
 
     # Where the bound holds for whole orders only, the best one is hardly ever among the others.
     return max(0.0, min(_smallest(bound), float(bound(_WHOLE).min())))
 
 
-def epsilon_at_few(divergence: Reals, delta: float) -> float:
+def epsilon_at_few(divergence: Floats, delta: float) -> float:
     """An epsilon that D_α at the orders `FEW` give at delta > 0: not below that of `epsilon_of`, but for rounding.
 
     Examples
@@ -206,13 +205,13 @@ def epsilon_at_few(divergence: Reals, delta: float) -> float:
     return max(0.0, float((divergence + _conversion(FEW, delta)).min()))
 
 
-def _conversion(orders: Reals, delta: float) -> Reals:
+def _conversion(orders: Floats, delta: float) -> Floats:
     # log(1 - 1/α) - log(αδ)/(α-1)
-    result: Reals = np.log1p(-1 / orders) - (np.log(orders) + np.log(delta)) / (orders - 1)
+    result: Floats = np.log1p(-1 / orders) - (np.log(orders) + np.log(delta)) / (orders - 1)
     return result
 
 
-def _smallest(bound: Callable[[Reals], Reals]) -> float:
+def _smallest(bound: Callable[[Floats], Floats]) -> float:
     """The smallest value of the bound over the orders: a grid, then a search around its best point."""
     from scipy.optimize import minimize_scalar  # late: each message between machines starts a process
 

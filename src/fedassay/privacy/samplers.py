@@ -37,11 +37,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import ParameterError, UsageError
+from fedassay.protocol.arrays import Words
 from fedassay.protocol.vocabulary import Randomness, Vector
 
 # --- uniform integers and coins of exact probability --------------------------------------------------------
 
-Words = NDArray[np.uint64]
 Flags = NDArray[np.bool_]
 
 LONGEST_RUN = 1024

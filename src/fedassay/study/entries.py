@@ -30,7 +30,7 @@ from fedassay.protocol.parameters import Parameter, meant, parameters
 Key = tuple[str | int, ...]
 """The names that lead to an entry; a number is a place in an array."""
 
-Place = tuple[int, int]
+_Place = tuple[int, int]
 """Line and column, counted from 1."""
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
@@ -49,7 +49,7 @@ _STRINGS = tuple(
 """Strings of several lines first, which begin like empty ones. They may end in quotes of their own."""
 
 
-def key_places(text: str) -> Mapping[Key, Place]:
+def key_places(text: str) -> Mapping[Key, _Place]:
     r"""Line and column of every key of a valid TOML text, and of every entry of its arrays.
 
     Guarantee: every path in what `tomllib.loads` returns for the text is found. A table is where its own header
@@ -65,7 +65,7 @@ def key_places(text: str) -> Mapping[Key, Place]:
     walk.document()
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
-    def place(at: int) -> Place:
+    def place(at: int) -> _Place:
         line = bisect_right(starts, at)
         return line, at - starts[line - 1] + 1
 
@@ -206,7 +206,7 @@ class Document:
 
     path: Path
     content: Mapping[str, Any]
-    places: Mapping[Key, Place] = field(repr=False)
+    places: Mapping[Key, _Place] = field(repr=False)
     text: str = field(default="", repr=False)
 
     @classmethod

@@ -33,7 +33,7 @@ from fedassay.trust.plain import Plain
 CLIENTS, ROWS = 12, 20
 """Sites of made-up rows, and rows at each: most thresholds and metrics are defined."""
 
-Terms = tuple[TrustModel, Budget | None, Protection]
+_Terms = tuple[TrustModel, Budget | None, Protection]
 
 
 def require_writable(file: StudyFile, agenda: Agenda, folder: Path) -> None:
@@ -50,8 +50,8 @@ def require_writable(file: StudyFile, agenda: Agenda, folder: Path) -> None:
     for name in (*FILES, *(KINDS[item.task].file_of(item.name) for item in agenda.items)):
         if (folder / name).is_dir():
             raise UsageError(f"{folder / name}: is a folder, expected a file or nothing; move it away.")
-    plain: Terms = (Plain(), None, Protection())
-    own: Terms = (file.trust, file.budget, file.protection)
+    plain: _Terms = (Plain(), None, Protection())
+    own: _Terms = (file.trust, file.budget, file.protection)
     for rows, terms in ((ROWS, plain), (ROWS, own), (1, own)):
         whole = _made_up(file, agenda, rows, terms)
         # Where one task has no answer for such rows, each of the others is tried alone.
@@ -65,7 +65,7 @@ def require_writable(file: StudyFile, agenda: Agenda, folder: Path) -> None:
                 _write(file, result, folder)
 
 
-def _made_up(file: StudyFile, agenda: Agenda, rows: int, terms: Terms) -> Result | None:
+def _made_up(file: StudyFile, agenda: Agenda, rows: int, terms: _Terms) -> Result | None:
     """The result of a study of made-up rows; None where the tasks say that there is none."""
     try:
         return _simulated(file, agenda, rows, terms, mode="aggregate")
@@ -84,7 +84,7 @@ def _made_up(file: StudyFile, agenda: Agenda, rows: int, terms: Terms) -> Result
 
 
 def _simulated(
-    file: StudyFile, agenda: Agenda, rows: int, terms: Terms, *, mode: Literal["aggregate", "faithful"]
+    file: StudyFile, agenda: Agenda, rows: int, terms: _Terms, *, mode: Literal["aggregate", "faithful"]
 ) -> Result:
     trust, budget, protection = terms
     columns = dict(_columns(file, agenda))

@@ -31,12 +31,12 @@ from fedassay.trust import TRUST_MODELS
 
 SCHEMA_FILE = Path(__file__).parent / "schema.json"
 
-Schema = dict[str, Any]
+_Schema = dict[str, Any]
 
-_COLUMN: Schema = {"type": "string", "minLength": 1}
+_COLUMN: _Schema = {"type": "string", "minLength": 1}
 
 
-def schema() -> Schema:
+def schema() -> _Schema:
     """The JSON Schema (draft 2020-12) of a study file."""
     releases = [name for name, card in RUNTIME_CARDS.items() if not card.simulated]
     heading = _table(Heading)
@@ -77,7 +77,7 @@ def schema_text() -> str:
 # --- entries ----------------------------------------------------------------------------------------------------
 
 
-def _properties(kind: type[Any], *, implied: Container[str] = ()) -> dict[str, Schema]:
+def _properties(kind: type[Any], *, implied: Container[str] = ()) -> dict[str, _Schema]:
     """The entries that are parameters of a dataclass, each with its sentence, and its default if nothing implies it."""
     found = {}
     for one in parameters(kind):
@@ -93,7 +93,7 @@ def _properties(kind: type[Any], *, implied: Container[str] = ()) -> dict[str, S
     return found
 
 
-def _table(kind: type[Any]) -> Schema:
+def _table(kind: type[Any]) -> _Schema:
     """A section whose entries are the parameters of a dataclass."""
     return {
         "description": summary_of(kind),
@@ -112,9 +112,9 @@ def summary_of(kind: type[Any]) -> str:
 # --- sections ---------------------------------------------------------------------------------------------------
 
 
-def _data() -> Schema:
+def _data() -> _Schema:
     section = _table(DataSection)
-    roles: dict[str, Schema] = {
+    roles: dict[str, _Schema] = {
         name: {**_COLUMN, "description": f"Column with {role.expected}."} for name, role in ROLES.items()
     }
     several = {"type": "array", "items": _COLUMN, "minItems": 1}
@@ -134,10 +134,10 @@ def _data() -> Schema:
     return section
 
 
-def _privacy() -> Schema:
+def _privacy() -> _Schema:
     section = _table(PrivacySection)
     section["properties"]["privacy"]["enum"] = list(TRUST_MODELS)
-    known: dict[str, Schema] = {}
+    known: dict[str, _Schema] = {}
     for kind in TRUST_MODELS.values():
         # Without defaults: trust models have their own.
         known |= {one.name: {**one.schema, "description": one.sentence} for one in parameters(kind)}
@@ -154,7 +154,7 @@ def _privacy() -> Schema:
     return section
 
 
-def _runtime() -> Schema:
+def _runtime() -> _Schema:
     kinds = []
     for name, card in RUNTIME_CARDS.items():
         table = _table(card.parameters)
@@ -165,7 +165,7 @@ def _runtime() -> Schema:
     return {"description": "What carries the messages.", "anyOf": kinds}
 
 
-def _tasks() -> Schema:
+def _tasks() -> _Schema:
     named = {"$ref": "#/$defs/named-task"}
     known = {
         name: {"anyOf": [*({"$ref": f"#/$defs/{one}"} for one in _kinds(name)), named]} for name in KINDS
@@ -186,12 +186,12 @@ def _kinds(name: str) -> tuple[str, ...]:
     return tuple(card.name for card in KINDS.values() if name in (card.name, card.asked_as))
 
 
-def _named_task() -> Schema:
+def _named_task() -> _Schema:
     """A task of any name, which says what it is."""
     return {"anyOf": [{"$ref": f"#/$defs/{name}", "required": ["task"]} for name in KINDS]}
 
 
-def _task(name: str) -> Schema:
+def _task(name: str) -> _Schema:
     kind = PARAMETERS[name]
     shared = _properties(TaskEntries)
     shared["task"]["enum"] = [one for one in KINDS if name in _kinds(one)]
@@ -212,7 +212,7 @@ _WORDS = {"boolean": "true or false", "integer": "whole number", "number": "numb
 def study_page() -> str:
     """The entries of every section as a page of the documentation."""
     whole = schema()
-    sections: Mapping[str, Schema] = whole["properties"]
+    sections: Mapping[str, _Schema] = whole["properties"]
     heading = {name: entry for name, entry in sections.items() if entry.get("type") == "string"}
     lines = [
         "# Entries of a study file",
@@ -236,7 +236,7 @@ def study_page() -> str:
     return "\n".join([*lines, *_task_sections(whole["$defs"])])
 
 
-def _task_sections(kinds: Mapping[str, Schema]) -> list[str]:
+def _task_sections(kinds: Mapping[str, _Schema]) -> list[str]:
     lines = [
         "## Tasks",
         "",
@@ -252,7 +252,7 @@ def _task_sections(kinds: Mapping[str, Schema]) -> list[str]:
     return lines
 
 
-def _section(title: str, section: Schema, *, hidden: tuple[str, ...] = (), level: str = "##") -> list[str]:
+def _section(title: str, section: _Schema, *, hidden: tuple[str, ...] = (), level: str = "##") -> list[str]:
     entries = {name: entry for name, entry in section["properties"].items() if name not in hidden}
     return [
         f"{level} `{title}`",
@@ -263,7 +263,7 @@ def _section(title: str, section: Schema, *, hidden: tuple[str, ...] = (), level
     ]
 
 
-def _page_table(entries: Mapping[str, Schema], required: Any) -> list[str]:
+def _page_table(entries: Mapping[str, _Schema], required: Any) -> list[str]:
     if not entries:
         return []
     lines = ["| entry | type | default | meaning |", "|---|---|---|---|"]
@@ -280,7 +280,7 @@ def _page_table(entries: Mapping[str, Schema], required: Any) -> list[str]:
     return [*lines, ""]
 
 
-def _type(entry: Schema) -> str:
+def _type(entry: _Schema) -> str:
     if "enum" in entry:
         return ", ".join(f"`{one}`" if one else '`""`' for one in entry["enum"])
     if "anyOf" in entry:

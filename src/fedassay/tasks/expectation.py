@@ -149,7 +149,7 @@ def _require(value: Any, task: str, name: str) -> Any:
     return value
 
 
-Traffic = Callable[[Sequence[Plan], "PlannedStudy"], int]
+_Traffic = Callable[[Sequence[Plan], "PlannedStudy"], int]
 """Bytes of a request with these plans and of its reply."""
 
 
@@ -188,7 +188,7 @@ class PlannedStudy:
     share: float = 1.0
     fits_on: Part = Part.FIT
     seen: float = 1.0
-    traffic: Traffic = uncounted
+    traffic: _Traffic = uncounted
 
     def __post_init__(self) -> None:
         if not 0 < self.holdout < 1:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 Data = dict[str, Any]
-Draw = Callable[[np.random.Generator], Data]
+_Draw = Callable[[np.random.Generator], Data]
 Holds = Callable[[Mapping[str, Any], np.random.Generator], bool]
 
 ROWS, CLIENTS = 1_000, 10
@@ -35,7 +35,7 @@ class Promise:
     level: float
     parameters: Mapping[str, Any]
     columns: Mapping[str, str]
-    draw: Draw = field(repr=False)
+    draw: _Draw = field(repr=False)
     holds: Holds = field(repr=False)
     noisy: bool = True
 

@@ -132,14 +132,14 @@ class HistogramRules(StudyRules):
 
 # --- what the tasks of a study say together -----------------------------------------------------------------
 
-Results = Mapping[str, Any]
+_Results = Mapping[str, Any]
 
 NEAR = (0.8, 1.25)
 """Where the intervals of the calibration slope and of observed over expected must lie, for probabilities to be called
 right: that no calibrator was better may only mean that there were too few rows to tell."""
 
 
-def verdict(outcomes: Sequence[tuple[str, Results]]) -> dict[str, Any]:
+def verdict(outcomes: Sequence[tuple[str, _Results]]) -> dict[str, Any]:
     """Whether the model needs calibration, and all verdicts in words.
 
     ``needs_calibration`` is true if a calibrator is better on held-out rows, false if none is and the probabilities are
@@ -158,7 +158,7 @@ def verdict(outcomes: Sequence[tuple[str, Results]]) -> dict[str, Any]:
     return {"needs_calibration": needs, "text": " ".join(sentences)}
 
 
-def _advice(outcomes: Sequence[tuple[KindDocument, Results]]) -> tuple[bool | None, str]:
+def _advice(outcomes: Sequence[tuple[KindDocument, _Results]]) -> tuple[bool | None, str]:
     """What to do about the probabilities, by the last calibration; nothing if there was none."""
     tried = [answer for kind, results in outcomes if (answer := kind.recommends(results)) is not None]
     if not tried:
@@ -183,6 +183,6 @@ def _advice(outcomes: Sequence[tuple[KindDocument, Results]]) -> tuple[bool | No
     )
 
 
-def _near(metric: Results) -> bool:
+def _near(metric: _Results) -> bool:
     ends = metric.get("interval")
     return ends is not None and NEAR[0] <= ends[0] and ends[1] <= NEAR[1]

@@ -15,7 +15,7 @@ from fedassay.protocol.vocabulary import Neighbours, Points, Protection, Query, 
 Encoding = Literal["auto", "unary", "noise"]
 """``auto``: unary where clients have one row (``rows_per_client=1``) and the summary has partitions, else noise."""
 
-Share = Annotated[float, Interval(ge=0, lt=1)]
+_Share = Annotated[float, Interval(ge=0, lt=1)]
 
 SMALLEST_COHORT = 3
 """With two clients, each would read the other's vector off the total."""
@@ -29,9 +29,9 @@ SMALLEST_SHUFFLE = 2
 class CohortParameters(Checked):
     """Parameters of trust models in which clients hide each other."""
 
-    dropout: Share = 0.2
+    dropout: _Share = 0.2
     """Share of the clients (of a secure sum: and of the members) that may fall silent."""
-    collusion: Share = 0.1
+    collusion: _Share = 0.1
     """Share of the sites that may work for the coordinator; a secure sum rounds up to whole sites."""
     minimum_cohort: Annotated[int, Interval(ge=SMALLEST_COHORT)] = SMALLEST_COHORT
     """Fewest clients over which there is a release."""
@@ -61,7 +61,7 @@ class LocalParameters(Checked):
 class ShuffleParameters(LocalParameters, CohortParameters):
     """Parameters of `Shuffle`."""
 
-    dropout: Share = 0.1
+    dropout: _Share = 0.1
     minimum_cohort: Annotated[int, Interval(ge=SMALLEST_SHUFFLE)] = SMALLEST_COHORT
 
 

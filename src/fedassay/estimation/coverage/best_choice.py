@@ -26,7 +26,6 @@ from scipy.special import betainc
 from fedassay.errors import DataError, UsageError
 from fedassay.estimation.coverage.choice import (
     ChoiceLaw,
-    Floats,
     binomial,
     cdf_after_gain,
     cdf_after_loss,
@@ -39,7 +38,7 @@ from fedassay.estimation.coverage.choice import (
 )
 from fedassay.estimation.coverage.law import largest_miss, mean_and_variance
 from fedassay.estimation.coverage.pairs import SAME, check_request, smallest, told
-from fedassay.protocol.arrays import Bools, Ints
+from fedassay.protocol.arrays import AnyFloats, Bools, Ints
 
 SLOPES = ((1, 2), (1, 1), (2, 1), (4, 1), (8, 1))
 """What is tried for (below, above)."""
@@ -147,12 +146,12 @@ class _Ask:
         """For each k the smallest valid target, or n+1 if there is none."""
         return self.smallest_targets(k, guess, lambda t, i: self.valid(t, k[i], rate))
 
-    def spread(self, t: Ints, k: Ints, rate: float) -> Floats:
+    def spread(self, t: Ints, k: Ints, rate: float) -> AnyFloats:
         """E(U - (1-α))² if every client wins as many ranks as it may; `rate` is that of the losses above."""
 
-        def cdf(s: Floats, i: Ints) -> Floats:
+        def cdf(s: AnyFloats, i: Ints) -> AnyFloats:
             client = cdf_after_gain(s, self.n, t[i], self.candidates, rate)
-            found: Floats = betainc(k[i], self.m - k[i] + 1, client)
+            found: AnyFloats = betainc(k[i], self.m - k[i] + 1, client)
             return found
 
         miss, variance = mean_and_variance(cdf, len(k))
@@ -167,11 +166,11 @@ class _Ask:
 
         return smallest(test, np.zeros_like(k), np.full_like(k, self.n + 1), guess)
 
-    def _client(self, t: Ints, rate: float) -> Floats:
+    def _client(self, t: Ints, rate: float) -> AnyFloats:
         return cdf_after_loss(np.full(len(t), self.level), self.n, t, self.candidates, rate)
 
-    def _tail(self, t: Ints, k: Ints, rate: float) -> Floats:
-        found: Floats = betainc(k, self.m - k + 1, self._client(t, rate))
+    def _tail(self, t: Ints, k: Ints, rate: float) -> AnyFloats:
+        found: AnyFloats = betainc(k, self.m - k + 1, self._client(t, rate))
         return found
 
 
@@ -236,9 +235,9 @@ def _best(ask: _Ask, epsilon: float, finalists: list[_Candidate]) -> Choice:
 class _Grid:
     """Points around 1-α, and the binomial laws there, which all targets and slopes share."""
 
-    s: Floats
+    s: AnyFloats
     counts: Ints
-    p: Floats
+    p: AnyFloats
 
     @classmethod
     def around(cls, ask: _Ask, rate: float) -> _Grid:
@@ -267,12 +266,12 @@ class _Grid:
 
         return ask.smallest_targets(k, ask.guessed_targets(k, rate), good)
 
-    def spread(self, ask: _Ask, k: Ints, t: Ints, rate: float) -> Floats:
+    def spread(self, ask: _Ask, k: Ints, t: Ints, rate: float) -> AnyFloats:
         """E(U - (1-α))² of the upper law."""
         part, at = self._parts(ask, k, self.p @ kept_at_most(self.counts[:, None] - t, ask.candidates, rate))
         return np.asarray(((at - ask.level) ** 2) @ part)
 
-    def _parts(self, ask: _Ask, k: Ints, client: Floats) -> tuple[Floats, Floats]:
+    def _parts(self, ask: _Ask, k: Ints, client: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
         """Probabilities between the points, and where: F jumps at 0 and 1, and is flat from there to the ends."""
         F = betainc(k, ask.m - k + 1, client.clip(0, 1))
         part = np.diff(F, axis=0, prepend=0.0, append=1.0)

@@ -32,16 +32,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import betainc, betaincc, expit, gammaln, xlog1py, xlogy
 
 from fedassay.errors import UsageError
 from fedassay.estimation.coverage.law import FromMoments, mean_and_variance
-from fedassay.protocol.arrays import Ints
+from fedassay.protocol.arrays import AnyFloats, Ints
 
 # --- where no choice is valid -------------------------------------------------------------------------------
 
@@ -98,7 +97,6 @@ def would_do(rows: int, epsilon: float | None) -> str:
 
 # --- the law of what a client's private choice covers -------------------------------------------------------
 
-Floats = NDArray[np.floating[Any]]
 
 LEFT_OUT = 1e-17
 """The part of a binomial law that is left out; the rest is scaled up to one."""
@@ -107,7 +105,7 @@ _AT_ONCE = 1 << 21
 """Probabilities in memory at a time."""
 
 
-def lost_at_least(d: ArrayLike, candidates: int, rate: float) -> Floats:
+def lost_at_least(d: ArrayLike, candidates: int, rate: float) -> AnyFloats:
     """P(D >= d) = (B-1)e^(-rd)/(1 + (B-1)e^(-rd)) for d >= 1, and 1 below; r is `rate`.
 
     D is about log(B-1)/r, give or take a logistic variable of scale 1/r.
@@ -123,7 +121,7 @@ def lost_at_least(d: ArrayLike, candidates: int, rate: float) -> Floats:
     return np.where(d <= 0, 1.0, expit(math.log(candidates - 1) - rate * np.maximum(d, 0)))
 
 
-def kept_at_most(d: ArrayLike, candidates: int, rate: float) -> Floats:
+def kept_at_most(d: ArrayLike, candidates: int, rate: float) -> AnyFloats:
     """P(D <= d) = 1 - P(D >= d+1), accurate relative to itself.
 
     Examples
@@ -137,12 +135,12 @@ def kept_at_most(d: ArrayLike, candidates: int, rate: float) -> Floats:
     return np.where(d < 0, 0.0, expit(rate * (np.maximum(d, 0) + 1) - math.log(candidates - 1)))
 
 
-def cdf_after_loss(s: Floats, rows: int, targets: Ints, candidates: int, rate: float) -> Floats:
+def cdf_after_loss(s: AnyFloats, rows: int, targets: Ints, candidates: int, rate: float) -> AnyFloats:
     """G(s) = P(Bin(n, s) + D >= t) for each s and its t: the law of the coverage of one client, at its smallest."""
     return _mixed(s, rows, lambda c, i: lost_at_least(targets[i, None] - c, candidates, rate))
 
 
-def cdf_after_gain(s: Floats, rows: int, targets: Ints, candidates: int, rate: float) -> Floats:
+def cdf_after_gain(s: AnyFloats, rows: int, targets: Ints, candidates: int, rate: float) -> AnyFloats:
     """P(Bin(n, s) - E >= t): the law of the coverage at its largest, but for the width of a candidate.
 
     The (t+E)-th smallest score, which is +∞ for t + E > n.
@@ -150,7 +148,7 @@ def cdf_after_gain(s: Floats, rows: int, targets: Ints, candidates: int, rate: f
     return _mixed(s, rows, lambda c, i: kept_at_most(c - targets[i, None], candidates, rate))
 
 
-def _mixed(s: Floats, rows: int, weight: Callable[[Ints, Ints], Floats]) -> Floats:
+def _mixed(s: AnyFloats, rows: int, weight: Callable[[Ints, Ints], AnyFloats]) -> AnyFloats:
     """E weight(Bin(n, s), i) for each s_i: all but `LEFT_OUT` of the law lies in a window (Bernstein's inequality)."""
     reach = math.log(2 / LEFT_OUT)
     half = reach / 3 + np.sqrt(reach**2 / 9 + 2 * reach * rows * s * (1 - s))
@@ -168,17 +166,17 @@ def _mixed(s: Floats, rows: int, weight: Callable[[Ints, Ints], Floats]) -> Floa
     return found.clip(0, 1)
 
 
-def binomial(s: Floats, c: Ints, rows: int) -> Floats:
+def binomial(s: AnyFloats, c: Ints, rows: int) -> AnyFloats:
     """P(Bin(n, s) = c), within 1e-11 of itself for n up to 10^5; a common factor is off by most of that."""
-    p: Floats = np.exp(_log_binomial(rows)[c] + xlogy(c, s) + xlog1py(rows - c, -s))
+    p: AnyFloats = np.exp(_log_binomial(rows)[c] + xlogy(c, s) + xlog1py(rows - c, -s))
     return p
 
 
 @lru_cache(maxsize=8)
-def _log_binomial(rows: int) -> Floats:
+def _log_binomial(rows: int) -> AnyFloats:
     """The logarithm of n over c, for c = 0..n."""
     c = np.arange(rows + 1.0)
-    table: Floats = gammaln(rows + 1.0) - gammaln(c + 1) - gammaln(rows - c + 1)
+    table: AnyFloats = gammaln(rows + 1.0) - gammaln(c + 1) - gammaln(rows - c + 1)
     table.flags.writeable = False
     return table
 
@@ -275,12 +273,12 @@ class ChoiceLaw(FromMoments):
 
 def lowest_moments(
     clients: int, rows: int, targets: Ints, server_ranks: Ints, candidates: int, rate: float
-) -> tuple[Floats, Floats]:
+) -> tuple[AnyFloats, AnyFloats]:
     """The largest miscoverage, and its variance, for vectors of pairs (t, k)."""
     k = server_ranks
 
-    def cdf(s: Floats, i: Ints) -> Floats:
-        found: Floats = betainc(
+    def cdf(s: AnyFloats, i: Ints) -> AnyFloats:
+        found: AnyFloats = betainc(
             k[i], clients - k[i] + 1, cdf_after_loss(s, rows, targets[i], candidates, rate)
         )
         return found

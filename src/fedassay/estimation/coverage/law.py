@@ -38,7 +38,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -46,11 +46,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaincc, betainccinv, betaincinv, betaln, xlogy
 
 from fedassay.errors import UsageError
-from fedassay.protocol.arrays import Ints
+from fedassay.protocol.arrays import AnyFloats, Ints
 
 # --- mean and variance of variables in [0 -------------------------------------------------------------------
 
-Floats = NDArray[np.floating[Any]]
 
 _PANEL_NODES, _PANEL_WEIGHTS = legendre.leggauss(32)
 _LAST = (
@@ -62,7 +61,7 @@ SMOOTH = 1e-8
 """How small they have to be."""
 
 
-def mean_and_variance(cdf: Callable[[Floats, Ints], Floats], count: int) -> tuple[Floats, Floats]:
+def mean_and_variance(cdf: Callable[[AnyFloats, Ints], AnyFloats], count: int) -> tuple[AnyFloats, AnyFloats]:
     """Of 1-U for each of `count` laws of U, within 1e-11; `cdf(s, i)` is P(U_i <= s) of the i-th law at points s.
 
     E(1-U) = ∫ F(s) ds and E(1-U)² = 2 ∫ (1-s) F(s) ds. An atom at U = 0 is allowed, and so is one at U = 1.
@@ -144,9 +143,9 @@ def split_rows(level: float) -> int:
 class Moments(NamedTuple):
     """Mean and variance of U for vectors of pairs, and M(ℓ, k+1) - M(ℓ, k), which is a guide only (1e-8)."""
 
-    mean: Floats
-    variance: Floats
-    step: Floats
+    mean: AnyFloats
+    variance: AnyFloats
+    step: AnyFloats
 
 
 def moments(clients: int, rows: int, local_rank: ArrayLike, server_rank: ArrayLike) -> Moments:
@@ -183,9 +182,9 @@ def mirrored_moments(clients: int, rows: int, local_rank: ArrayLike, server_rank
     return moments(clients, rows, rows + 1 - np.asarray(local_rank), clients + 1 - np.asarray(server_rank))
 
 
-def _sides(a: Floats, b: Floats, x: Floats) -> tuple[Floats, Floats]:
+def _sides(a: AnyFloats, b: AnyFloats, x: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
     """I_x(a, b) and 1 - I_x(a, b), each accurate relative to itself where it is the smaller one."""
-    lower: Floats = betainc(a, b, x)
+    lower: AnyFloats = betainc(a, b, x)
     upper = 1 - lower
     late = lower > 0.5
     a, b = np.broadcast_to(a, x.shape), np.broadcast_to(b, x.shape)
@@ -196,14 +195,14 @@ def _sides(a: Floats, b: Floats, x: Floats) -> tuple[Floats, Floats]:
     return lower, upper
 
 
-def _sides_within(a: Floats, b: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+def _sides_within(a: AnyFloats, b: AnyFloats, x: AnyFloats, y: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
     """The same for x = 1 - y, from the smaller one of x and y, accurate to rounding and not relative to itself."""
     flip = x > 0.5
-    found: Floats = betainc(np.where(flip, b, a), np.where(flip, a, b), np.where(flip, y, x))
+    found: AnyFloats = betainc(np.where(flip, b, a), np.where(flip, a, b), np.where(flip, y, x))
     return np.where(flip, 1 - found, found), np.where(flip, found, 1 - found)
 
 
-def _ends(m: int, n: int, ell: Floats, k: Floats) -> tuple[Floats, Floats, Floats]:
+def _ends(m: int, n: int, ell: AnyFloats, k: AnyFloats) -> tuple[AnyFloats, AnyFloats, AnyFloats]:
     """The `TAIL` quantiles of U, and between them the client's quantile at k/(m+1)."""
     q = m - k + 1
     lo = _client_quantile(n, ell, betaincinv(k, q, TAIL), betainccinv(q, k, TAIL))
@@ -211,7 +210,7 @@ def _ends(m: int, n: int, ell: Floats, k: Floats) -> tuple[Floats, Floats, Float
     return lo, _client_quantile(n, ell, k / (m + 1), q / (m + 1)), hi
 
 
-def _client_quantile(n: int, ell: Floats | NDArray[np.int64], v: Floats, w: Floats) -> Floats:
+def _client_quantile(n: int, ell: AnyFloats | NDArray[np.int64], v: AnyFloats, w: AnyFloats) -> AnyFloats:
     """G^{-1}(v) for v = 1 - w, from the smaller one."""
     below = betaincinv(ell, n - ell + 1, np.minimum(v, 0.5))
     above = betainccinv(ell, n - ell + 1, np.minimum(w, 0.5))

@@ -16,15 +16,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.polynomial import legendre
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fedassay.errors import UsageError
+from fedassay.protocol.arrays import AnyFloats
 
-Floats = NDArray[np.floating[Any]]
 Law = Literal["none", "discrete-laplace", "discrete-gaussian", "skellam", "unary"]
 
 SMALLEST = 1e-16
@@ -100,7 +100,7 @@ class NoiseTail:
         """Whether -Z has the law of Z."""
         return self.law != "unary"
 
-    def above(self, x: ArrayLike) -> Floats:
+    def above(self, x: ArrayLike) -> AnyFloats:
         """A bound of P(Z >= x), at most 1, not increasing in x."""
         x = np.asarray(x, dtype=np.float64)
         if self.exact:
@@ -166,21 +166,21 @@ class NoiseTail:
 
     # --- Chernoff ---------------------------------------------------------------------------------------
 
-    def _chernoff(self, x: Floats) -> Floats:
+    def _chernoff(self, x: AnyFloats) -> AnyFloats:
         """min_t exp(K(t) - tx) for x > 0, over a grid of t."""
         if self.law == "unary":
             return np.asarray(np.exp(-(x**2) / (2 * (self.variance + self.reach * x / 3))))
         return self._chernoff_of(x, self.variance)
 
-    def _chernoff_of(self, x: Floats, variance: float) -> Floats:
+    def _chernoff_of(self, x: AnyFloats, variance: float) -> AnyFloats:
         t, kappa = self._generating
-        found: Floats = np.full(x.shape, np.inf)
+        found: AnyFloats = np.full(x.shape, np.inf)
         for rate, value in zip(t / self.reach, kappa * variance, strict=True):
             found = np.minimum(found, value - rate * x)
         return np.asarray(np.exp(np.minimum(found, 0.0)))
 
     @cached_property
-    def _generating(self) -> tuple[Floats, Floats]:
+    def _generating(self) -> tuple[AnyFloats, AnyFloats]:
         """A grid of t, and κ(t)/(v w²)."""
         v, w = self.draw_variance, self.reach
         if self.law == "discrete-gaussian":
@@ -207,7 +207,7 @@ class NoiseTail:
 
     # --- Prawitz ----------------------------------------------------------------------------------------
 
-    def _smoothed(self, x: Floats) -> Floats:
+    def _smoothed(self, x: AnyFloats) -> AnyFloats:
         """Prawitz's bound for the worst variance; where variances may be small, Chernoff's for those (x > 0)."""
         lowest = max(self.least_variance, self.variance / 20)
         bins = max(1, math.ceil(math.log(self.variance / lowest) / math.log(RATIO)))
@@ -233,7 +233,7 @@ class NoiseTail:
             bound = np.maximum(bound, rest)
         return bound
 
-    def _nodes(self, end: float, variance: float) -> tuple[Floats, Floats]:
+    def _nodes(self, end: float, variance: float) -> tuple[AnyFloats, AnyFloats]:
         """Nodes and weights in u, up to `end` or to where no characteristic function matters any more."""
         u = end * np.geomspace(1e-6, 1, 2000)
         gone = self._decay(u)[0] * variance > 40
@@ -243,7 +243,7 @@ class NoiseTail:
         middle, half = (edges[1:] + edges[:-1])[:, None] / 2, np.diff(edges)[:, None] / 2
         return (middle + half * _NODES).ravel(), (half * _WEIGHTS).ravel()
 
-    def _decay(self, u: Floats) -> tuple[Floats, Floats]:
+    def _decay(self, u: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
         """Per unit of Var Z, the least and the most that -log of the characteristic function of Z at u can be.
 
         u²·r(wu)/v for some weights w up to `reach`, with r(u) = -log φ(u)/u², φ that of one draw. For Laplace and
@@ -270,4 +270,4 @@ class _Table(NamedTuple):
 
     first: float
     step: float
-    values: Floats
+    values: AnyFloats

@@ -15,10 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv, ndtri
 
 from fedassay.errors import DataError, UsageError
@@ -30,9 +29,8 @@ from fedassay.estimation.coverage.law import (
     mirrored_moments,
     split_rows,
 )
-from fedassay.protocol.arrays import Bools, Ints
+from fedassay.protocol.arrays import AnyFloats, Bools, Ints
 
-Floats = NDArray[np.floating[Any]]
 Rule = Literal["spread", "paper"]
 
 SAME = 1e-9
@@ -106,7 +104,7 @@ def told(level: float, confidence: float | None) -> str:
     return f"coverage {level:g}" + ("" if confidence is None else f" with confidence {confidence:g}")
 
 
-def best_of(miss: Floats, variance: Floats, level: float, rule: Rule) -> int:
+def best_of(miss: AnyFloats, variance: AnyFloats, level: float, rule: Rule) -> int:
     """The first of the best valid candidates: where the rule's criterion is smallest, and then the variance.
 
     Examples
@@ -169,7 +167,7 @@ class _Search:
     def local_ranks(self, k: Ints) -> Ints:
         """For each k the smallest valid ℓ, or n+1 if there is none."""
         # F(1-α) <= 1-γ if and only if G(1-α) is at most v; for the mean, the bound is nearly k/(m+1).
-        v: Floats = k / (self.m + 1)
+        v: AnyFloats = k / (self.m + 1)
         if self.confidence is not None:
             v = betaincinv(k, self.m - k + 1, 1 - self.confidence)
         none, beyond = np.zeros_like(k), np.full_like(k, self.n + 1)

@@ -40,8 +40,8 @@ from scipy.special import betainc
 
 from fedassay.errors import DataError, UsageError
 from fedassay.estimation.coverage.law import checked_level, largest_miss
-from fedassay.estimation.coverage.noise_tail import Floats, NoiseTail
-from fedassay.protocol.arrays import Ints
+from fedassay.estimation.coverage.noise_tail import NoiseTail
+from fedassay.protocol.arrays import AnyFloats, Ints
 
 ROUNDING = 1e-9
 """A noisy T_i counts as below t0 if it is so by more than this: (1-α)N is rounded, and that must not cost a rank."""
@@ -93,7 +93,7 @@ class PooledLaw:
         return self.margin + self.level * self.rows - 2 * ROUNDING
 
     @cached_property
-    def _ranks(self) -> tuple[Ints, Floats]:
+    def _ranks(self) -> tuple[Ints, AnyFloats]:
         """Ranks ℓ, and P(L' = ℓ); what is left out below has rank 0, and no rank is above N+1."""
         middle = self._middle + 1
         reach = self.tail.furthest + 2
@@ -105,7 +105,7 @@ class PooledLaw:
         return np.append(0, ranks), np.append(1 - at_least[0], weights)
 
     @cached_property
-    def _few_ranks(self) -> tuple[Ints, Floats]:
+    def _few_ranks(self) -> tuple[Ints, AnyFloats]:
         """The same with at most `MOST_RANKS` of them, by counting a rank as the lowest of its group."""
         ranks, weights = self._ranks
         group = -(-len(ranks) // MOST_RANKS)
@@ -296,7 +296,7 @@ def _largest(level: float, tail: NoiseTail, fewest: int, test_points: int) -> fl
     return float((first - second).max()) + level * test_points + SPARE
 
 
-def _sums(tail: NoiseTail, starts: Floats, steps: Ints) -> Floats:
+def _sums(tail: NoiseTail, starts: AnyFloats, steps: Ints) -> AnyFloats:
     """Σ above(start + step) over the steps, for each start."""
     return np.array([float(tail.above(start + steps).sum()) for start in starts])
 

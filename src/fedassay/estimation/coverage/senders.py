@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -29,11 +28,10 @@ from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv, rel_entr
 
 from fedassay.estimation.coverage.law import TAIL
-from fedassay.protocol.arrays import Ints
+from fedassay.protocol.arrays import AnyFloats, Ints
 
 # --- p(S >= k) for a sum S of independent coins with different ----------------------------------------------
 
-Floats = NDArray[np.floating[Any]]
 
 LEFT_OUT = 1e-17
 """The probability outside the window, and the largest part of φ beyond the last frequency."""
@@ -42,7 +40,7 @@ _AT_ONCE = 1 << 22
 """Complex numbers in memory at a time."""
 
 
-def upper_tails(p: Floats, counts: Ints, k: Ints) -> Floats:
+def upper_tails(p: AnyFloats, counts: Ints, k: Ints) -> AnyFloats:
     """P(S_i >= k) for each row i and each k, where S_i adds `counts[g]` coins of probability `p[i, g]`.
 
     Examples
@@ -63,7 +61,7 @@ def upper_tails(p: Floats, counts: Ints, k: Ints) -> Floats:
     return np.concatenate(found)
 
 
-def _windows(mean: Floats, variance: Floats, coins: int) -> tuple[Ints, Ints]:
+def _windows(mean: AnyFloats, variance: AnyFloats, coins: int) -> tuple[Ints, Ints]:
     """Where each window starts, and its length, an odd number so that frequencies come in conjugate pairs."""
     weight = math.log(2 / LEFT_OUT)
     reach = weight / 3 + np.sqrt(weight**2 / 9 + 2 * weight * variance)
@@ -72,7 +70,7 @@ def _windows(mean: Floats, variance: Floats, coins: int) -> tuple[Ints, Ints]:
     return start, (end - start + 1) | 1
 
 
-def _frequencies(variance: Floats, length: Ints) -> Ints:
+def _frequencies(variance: AnyFloats, length: Ints) -> Ints:
     """The last frequency at which |φ| can still be `LEFT_OUT`."""
     with np.errstate(divide="ignore"):
         sine = np.sqrt(np.minimum(1, -math.log(LEFT_OUT) / (2 * variance)))
@@ -80,7 +78,7 @@ def _frequencies(variance: Floats, length: Ints) -> Ints:
     return np.minimum(length // 2, last)
 
 
-def _inverted(p: Floats, counts: Ints, rank: Ints, length: Ints, last: Ints, start: Ints) -> Floats:
+def _inverted(p: AnyFloats, counts: Ints, rank: Ints, length: Ints, last: Ints, start: Ints) -> AnyFloats:
     """Σ_{s >= rank} P(S = start + s), with the sum over s done in closed form for each frequency."""
     j = np.arange(1, int(last.max()) + 1)
     omega = 2 * np.pi * j / length[:, None]
@@ -89,13 +87,13 @@ def _inverted(p: Floats, counts: Ints, rank: Ints, length: Ints, last: Ints, sta
     )
     rank = np.clip(rank, 0, length[:, None])
     waves = np.expm1(-1j * omega[:, :, None] * rank[:, None, :])
-    tails: Floats = (length[:, None] - rank + 2 * np.einsum("ij,ijk->ik", weight, waves).real) / length[
+    tails: AnyFloats = (length[:, None] - rank + 2 * np.einsum("ij,ijk->ik", weight, waves).real) / length[
         :, None
     ]
     return tails.clip(0, 1)
 
 
-def _characteristic(p: Floats, counts: Ints, omega: Floats, start: Ints) -> NDArray[np.complex128]:
+def _characteristic(p: AnyFloats, counts: Ints, omega: AnyFloats, start: Ints) -> NDArray[np.complex128]:
     """φ(ω) e^{-iω start} at a row of frequencies for each row of probabilities.
 
     Two things keep the digits. A likely coin is one, less an unlikely coin: the ones are whole turns of ω, which are
@@ -147,7 +145,7 @@ class Senders:
         """How many there are."""
         return int(self.counts.sum())
 
-    def tails(self, t: Floats, s: Ints) -> Floats:
+    def tails(self, t: AnyFloats, s: Ints) -> AnyFloats:
         """P(W_(s) <= t) for each t and each s, to rounding."""
         p = betainc(self.ranks, self.rows - self.ranks + 1, t[:, None])
         return upper_tails(p, self.counts, s)
@@ -162,7 +160,7 @@ class Senders:
         lo = self._crossing(a, b, _mean_for_tail(m, int(s.min())))
         return lo, 1 - self._crossing(b, a, _mean_for_tail(m, m + 1 - int(s.max())))
 
-    def moments(self, s: Ints) -> tuple[Floats, Floats]:
+    def moments(self, s: Ints) -> tuple[AnyFloats, AnyFloats]:
         """Mean and variance of W_(s) for each s, within 1e-12."""
         edges, levels, slopes = self._panels(s)
         middle, width = ((edges[1:] + edges[:-1]) / 2)[:, None], np.diff(edges)[:, None]
@@ -186,7 +184,7 @@ class Senders:
 
         return float(brentq(excess, low, high, xtol=1e-18, rtol=1e-6))
 
-    def _panels(self, s: Ints) -> tuple[Floats, Floats, Floats]:
+    def _panels(self, s: Ints) -> tuple[AnyFloats, AnyFloats, AnyFloats]:
         """Edges, and for each panel between them ∫P(W_(s) > t)dt and ∫(t - middle)P(W_(s) > t)dt."""
         lo, hi = self.ends(s)
         edges = np.linspace(lo, hi, 5)

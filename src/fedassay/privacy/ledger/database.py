@@ -38,7 +38,7 @@ from fedassay.privacy.ledger.charges import (
     unrecorded,
 )
 from fedassay.privacy.ledger.place import Place
-from fedassay.privacy.renyi import Reals
+from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import ATOMS, Budget, Neighbours, Part, Unit
 
 # --- what a site remembers besides its charges --------------------------------------------------------------
@@ -178,7 +178,7 @@ class Tallies:
 
 
 @lru_cache(maxsize=4096)
-def _cost(kind: Charge) -> tuple[float, Reals]:
+def _cost(kind: Charge) -> tuple[float, Floats]:
     return accounting.upper_bounds(kind.event, renyi.FEW)
 
 

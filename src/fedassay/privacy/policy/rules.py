@@ -99,7 +99,7 @@ class SummaryRule:
         return None
 
 
-Names = frozenset[str]
+_Names = frozenset[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +120,9 @@ class SitePolicy(Policy):
     fedassay.errors.UsageError: largest_epsilon: got nan, expected a number above 0.
     """
 
-    tasks: Names | None = None
-    trust_models: Names | None = None
-    summaries: Mapping[str, SummaryRule] | Names | None = None
+    tasks: _Names | None = None
+    trust_models: _Names | None = None
+    summaries: Mapping[str, SummaryRule] | _Names | None = None
     finest_resolution: int | None = None
     largest_epsilon: float | None = None
     largest_delta: float | None = None
@@ -136,12 +136,12 @@ class SitePolicy(Policy):
     smallest_collusion: float = 0.1
     largest_dropout: float = 0.2
     smallest_noise_shares: int | None = None
-    trusted_members: Names | None = None
+    trusted_members: _Names | None = None
     """Sites that are believed to open totals where a study names who does; None if only all sites together may."""
     smallest_rows: int | None = None
     largest_local_epsilon: float = 8.0
     """Of one message that only a shuffler hides: what it would cost if the shuffler turned out to be none."""
-    askers: Names | None = None
+    askers: _Names | None = None
     """Public keys, as rosters have them."""
     disclosure: Disclosure | None = None
 

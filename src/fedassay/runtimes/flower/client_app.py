@@ -25,11 +25,11 @@ from fedassay.runtimes.flower.post import HELLO, REQUEST, Frame, opened_request,
 log = logging.getLogger("fedassay.flower")
 
 Handler = Callable[[Message, Context], Message]
-Read = Callable[[Mapping[str, Any]], Node]
-Reply = Callable[[Node, bytes, Context], bytes]
+_Read = Callable[[Mapping[str, Any]], Node]
+_Reply = Callable[[Node, bytes, Context], bytes]
 
 
-def app_of(read: Read) -> ClientApp:
+def app_of(read: _Read) -> ClientApp:
     """The ClientApp whose party is what `read` makes of the node's own configuration."""
     app = ClientApp()
     app.query(HELLO.partition(".")[2])(_handler(read, _introduce))
@@ -37,7 +37,7 @@ def app_of(read: Read) -> ClientApp:
     return app
 
 
-def _handler(read: Read, reply: Reply) -> Handler:
+def _handler(read: _Read, reply: _Reply) -> Handler:
     """What Flower calls: check the coordinator's signature, let `reply` make the reply, sign it."""
 
     def handle(message: Message, context: Context) -> Message:

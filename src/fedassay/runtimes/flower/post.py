@@ -101,7 +101,7 @@ log = logging.getLogger("fedassay.flower")
 CLOCKS_APART = 3600.0
 """Seconds that a site's clock may be wrong before Flower takes its replies for expired."""
 
-Opened = Callable[[int, int], None]
+_Opened = Callable[[int, int], None]
 """Called with the replies that have arrived and the requests in all."""
 
 
@@ -144,7 +144,7 @@ class Post:
     together: int = 1
 
     def deliver(
-        self, letters: Mapping[str, Letter], *, timeout: float, arrived: Opened = lambda done, total: None
+        self, letters: Mapping[str, Letter], *, timeout: float, arrived: _Opened = lambda done, total: None
     ) -> dict[str, Frame]:
         """Send the letters and wait, at most `timeout` seconds, for their replies."""
         out = self.send(letters, timeout=timeout)

@@ -109,7 +109,7 @@ MOST_CLIENTS = 1000
 _STARTUP = 120.0
 _STATE = "fedassay"
 
-Source = SecureRandomness | SimulatedRandomness
+_Source = SecureRandomness | SimulatedRandomness
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ class SpooledClients:
     """The clients of a federation whose rows lie in a folder, and the second server."""
 
     spool: Spool
-    randomness: Source = field(repr=False)
+    randomness: _Source = field(repr=False)
     split_key: bytes = field(repr=False)
     holdout: float
 
@@ -295,7 +295,7 @@ class _LivePost(Post):
 def simulated(
     cast: Cast,
     *,
-    randomness: Source,
+    randomness: _Source,
     timeout: float = LEG_TIMEOUT,
     progress: Progress = silent,
     truncated: Callable[[], int] | None = None,

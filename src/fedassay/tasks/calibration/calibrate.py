@@ -185,7 +185,7 @@ NOISY_FIT_HEIGHT = 8
 """Under noise the fit needs few bins: sums over buckets then have a third of the noise that they would have
 with the 2^10 bins of the held-out histogram, and 256 bins resolve any smooth map."""
 
-Pair = tuple[Released[LabelledHistogram], Released[LabelledHistogram]]
+_Pair = tuple[Released[LabelledHistogram], Released[LabelledHistogram]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +206,7 @@ class Calibrate(CalibrateParameters):
         # Refuses buckets that do not fit into the bins, before any row is read.
         Evaluate(height=self.height, buckets=self.buckets, transform=self.transform, level=self.level)
 
-    def steps(self, setting: Setting) -> Generator[tuple[Sum[Any], Sum[Any]], Pair, dict[str, Any]]:
+    def steps(self, setting: Setting) -> Generator[tuple[Sum[Any], Sum[Any]], _Pair, dict[str, Any]]:
         """Ask for both histograms in one round trip, return the ``results`` object of the public contract."""
         fit_rows, held_out = self.histograms(setting)
         released = yield Sum(of=fit_rows, part=Part.FIT), Sum(of=held_out, part=Part.HELD_OUT)

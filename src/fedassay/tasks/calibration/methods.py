@@ -176,9 +176,9 @@ def _fit(evidence: Evidence, *features: Floats, identity: tuple[float, ...]) -> 
 
 AUTO = "auto"
 
-Fit = Callable[[Evidence], Fitted]
+_Fit = Callable[[Evidence], Fitted]
 
-FITS: Mapping[str, Fit] = MappingProxyType(
+FITS: Mapping[str, _Fit] = MappingProxyType(
     {"histogram": histogram_binning, "bbq": bbq, "isotonic": isotonic, "platt": platt, "beta": beta}
 )
 METHODS = get_args(Method)

@@ -17,7 +17,7 @@ from fedassay.tasks.conformal.threshold import Found, Request
 
 # --- what prediction sets promise ---------------------------------------------------------------------------
 
-Results = Mapping[str, Any]
+_Results = Mapping[str, Any]
 
 _OUTCOMES = {"0": "without the outcome", "1": "with the outcome"}
 """What the classes of a binary classifier are."""
@@ -30,7 +30,7 @@ _NOT_MEASURED = (
 _CLASSES_UNKNOWN = " and not for each class, whose coverage is not measured"
 
 
-def sentence(results: Results) -> str:
+def sentence(results: _Results) -> str:
     """The promise, and the coverage of each class if there are two, of the worst class if there are more.
 
     A promise over all rows together says next to nothing about a rare class, so that it never stands alone.
@@ -50,13 +50,13 @@ def sentence(results: Results) -> str:
     return f"{said}; a sample of held-out rows estimates {_shown(coverage)}."
 
 
-def _everything(results: Results) -> str:
+def _everything(results: _Results) -> str:
     """Why every set holds everything, as the threshold of all rows, or of each class or group, is infinite."""
     parts = list((results.get("groups") or {"": results}).values())
     return str(parts[0]["reason"]) if all(part["infinite"] for part in parts) else ""
 
 
-def _promise(results: Results, what: str) -> str:
+def _promise(results: _Results, what: str) -> str:
     promise, level = results["guarantee"], results["level"]
     if promise["kind"] == "none":
         return f"{what} promise nothing for the level {level:g}"
@@ -71,7 +71,7 @@ def _scope(by: str | None, *, classes: bool) -> str:
     return ", over all rows together and not for each class" if classes else ""
 
 
-def _of_classes(results: Results) -> str:
+def _of_classes(results: _Results) -> str:
     """What held-out rows of single classes show, or that nobody has looked."""
     held_out = results.get("held_out")
     if held_out is None:
@@ -89,17 +89,17 @@ def _of_classes(results: Results) -> str:
     return f"; {_part(name, worst['coverage'])}"
 
 
-def _name(name: str, results: Results) -> str:
+def _name(name: str, results: _Results) -> str:
     return _OUTCOMES[name] if results["score"]["name"] == "binary" else f"of class {name}"
 
 
-def _part(name: str, metric: Results) -> str:
+def _part(name: str, metric: _Results) -> str:
     known = metric["value"] is not None
     shown = _shown(metric) if known else f"not known ({metric['reason']})"
     return f"for held-out rows {name}: {shown}"
 
 
-def _shown(metric: Results) -> str:
+def _shown(metric: _Results) -> str:
     ends = metric.get("interval")
     return f"{metric['value']:.3f}" + ("" if ends is None else f" ({ends[0]:.3f} to {ends[1]:.3f})")
 

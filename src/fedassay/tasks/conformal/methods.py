@@ -50,10 +50,10 @@ def found_from(request: Request, summary: QuantileVotes, votes: Votes) -> Found:
 AUTO = "auto"
 METHODS = get_args(Method)
 
-Answer = tuple[dict[str, Found], list[dict[str, Any]] | None]
+_Answer = tuple[dict[str, Found], list[dict[str, Any]] | None]
 """The threshold of each part of the rows, and what single clients said, if they may be seen."""
 
-Way = Callable[["Conformal", str, Setting], Generator[Step, Any, Answer]]
+Way = Callable[["Conformal", str, Setting], Generator[Step, Any, _Answer]]
 """Asks, and makes a threshold of the answer, by the method of this name."""
 
 
@@ -107,7 +107,7 @@ def _way_without_single_clients(task: Conformal, setting: Setting) -> Way:
 # --- the ways -------------------------------------------------------------------------------------------
 
 
-def from_each(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, Answer]:
+def from_each(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, _Answer]:
     """Each client sends a quantile of its own scores, in the clear."""
     released: Released[tuple[dict[str, LocalScores], ...]] = yield Collect(
         of=_quantile(task, method, setting), part=task.part
@@ -123,7 +123,7 @@ def from_each(task: Conformal, method: str, setting: Setting) -> Generator[Step,
     )
 
 
-def from_votes(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, Answer]:
+def from_votes(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, _Answer]:
     """Each client votes for the public point above its quantile; the server sees how many voted for which."""
     lower, upper = known_range(task)
     points = power_of_two(pooled.exact_points(len(task.names)) if task.bins is None else task.bins)
@@ -143,7 +143,7 @@ def from_votes(task: Conformal, method: str, setting: Setting) -> Generator[Step
     return {name: found_from(task.request, votes, one) for name, one in released.value.items()}, None
 
 
-def from_choices(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, Answer]:
+def from_choices(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, _Answer]:
     """Each client chooses a public point near its quantile, with differential privacy."""
     lower, upper = known_range(task)
     private = local_choice.PrivateQuantile.of(
@@ -165,7 +165,7 @@ def from_choices(task: Conformal, method: str, setting: Setting) -> Generator[St
     return {EVERYONE: private.found(target, released.value, released.noise)}, None
 
 
-def from_distribution(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, Answer]:
+def from_distribution(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, _Answer]:
     """The distribution of all scores is released, as for an ecdf."""
     lower, upper = known_range(task)
     leaves = _leaves(task, lower, upper, pooled.NOISY_POINTS)

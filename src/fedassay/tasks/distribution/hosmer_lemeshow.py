@@ -156,7 +156,7 @@ def _no_p_value(groups: PublishedGroups) -> str:
 
 METHODS = get_args(Method)
 
-Flow = Generator[Sum[Any], Any, dict[str, Any]]
+_Flow = Generator[Sum[Any], Any, dict[str, Any]]
 
 _MULTIPLIERS = (1, 1 << 10)
 """Of the distribution, compared by the noise they get: for noise calibrated in L1, and in L2."""
@@ -191,13 +191,13 @@ class HosmerLemeshow(HosmerLemeshowParameters):
     def _evaluate(self) -> Evaluate:
         return Evaluate(height=self.height, transform=self.transform, level=self.level)
 
-    def steps(self, setting: Setting) -> Flow:
+    def steps(self, setting: Setting) -> _Flow:
         """Ask for what the method needs; ``{"hosmer_lemeshow": ..}``."""
         if self.method == "free":
             return (yield from self._free(setting))
         return (yield from self._in_two_steps(setting))
 
-    def _free(self, setting: Setting) -> Flow:
+    def _free(self, setting: Setting) -> _Flow:
         released: Released[LabelledHistogram] = yield Sum(of=self._evaluate().histogram(setting))
         evidence = released.value.evidence(released.noise)
         try:
@@ -209,7 +209,7 @@ class HosmerLemeshow(HosmerLemeshowParameters):
             "histogram": {"rows": evidence.rows, **histogram_to_json(released.value, released.noise)},
         }
 
-    def _in_two_steps(self, setting: Setting) -> Flow:
+    def _in_two_steps(self, setting: Setting) -> _Flow:
         asked = self._published(setting) if self.method == "published" else self._corrected(setting)
         # Whatever cannot be answered is refused before anything is spent.
         setting.noise(Sum(of=asked.path, share=asked.for_path))

@@ -69,14 +69,14 @@ from fedassay.trust.shuffle.messages import (
     told_letters,
 )
 
-Numbers = Sequence[int]
+_Numbers = Sequence[int]
 """What hides a client: how many others at least, as `Shuffle.numbers` has it; the first is the fewest survivors."""
 
-Step = Callable[[Request, Message, Numbers, Randomness], tuple[Message, Message]]
+_Step = Callable[[Request, Message, _Numbers, Randomness], tuple[Message, Message]]
 
 
 def assist(
-    request: Request, state: Message, numbers: Numbers, randomness: Randomness
+    request: Request, state: Message, numbers: _Numbers, randomness: Randomness
 ) -> tuple[Message, Message]:
     """The reply to one leg, and the state for the next. `ProtocolError` for anything that is off."""
     step = _STEPS.get(state.get("step", "hello"))
@@ -111,7 +111,7 @@ def permutation(count: int, randomness: Randomness) -> NDArray[np.intp]:
 
 
 def _hello(
-    request: Request, state: Message, numbers: Numbers, randomness: Randomness
+    request: Request, state: Message, numbers: _Numbers, randomness: Randomness
 ) -> tuple[Message, Message]:
     servers = WORDS.told_names(request.message, recipient=request.recipient)
     party = servers.index(request.recipient)
@@ -128,7 +128,7 @@ def _hello(
 
 
 def _envelopes(
-    request: Request, state: Message, numbers: Numbers, randomness: Randomness
+    request: Request, state: Message, numbers: _Numbers, randomness: Randomness
 ) -> tuple[Message, Message]:
     """The shuffler: count the clients, open their envelopes, and shuffle the letters for each query by itself."""
     questions = [Question.of(plan) for plan in request.plans]
@@ -178,7 +178,7 @@ def _letters(
 
 
 def _read(
-    request: Request, state: Message, numbers: Numbers, randomness: Randomness
+    request: Request, state: Message, numbers: _Numbers, randomness: Randomness
 ) -> tuple[Message, Message]:
     """The analyst: read letters. One that does not open is left out; whoever wrote it has said nothing."""
     questions = [Question.of(plan) for plan in request.plans]
@@ -194,7 +194,7 @@ def _read(
     return {"texts": texts}, after
 
 
-_STEPS: Mapping[str, Step] = {"hello": _hello, "envelopes": _envelopes, "letters": _read}
+_STEPS: Mapping[str, _Step] = {"hello": _hello, "envelopes": _envelopes, "letters": _read}
 
 
 # --- the relay of `shuffle` ---------------------------------------------------------------------------------

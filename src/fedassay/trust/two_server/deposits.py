@@ -126,7 +126,7 @@ def _with_more(
 # --- what clients deposit with a server of `two-server` -----------------------------------------------------
 
 Chosen = NDArray[np.bool_] | NDArray[np.intp]
-Opened = Mapping[str, Message]
+_Opened = Mapping[str, Message]
 """Client to its content by the place of the query (as text, as messages want it)."""
 
 
@@ -178,7 +178,7 @@ class Deposits:
         return f"Deposits({len(self.names)} clients)"
 
     @classmethod
-    def of(cls, opened: Opened, layouts: Sequence[Layout]) -> Deposits:
+    def of(cls, opened: _Opened, layouts: Sequence[Layout]) -> Deposits:
         """Of all clients whose every text was good."""
         places = [str(place) for place in range(len(layouts))]
         names = tuple(sorted(name for name, found in opened.items() if found.keys() == set(places)))

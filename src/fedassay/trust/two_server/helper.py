@@ -42,7 +42,7 @@ from fedassay.trust.two_server.deposits import Deposits, content, noisy_points, 
 from fedassay.trust.two_server.layout import Layout
 from fedassay.trust.two_server.messages import WORDS, Channel, Piece, Route, require, session_of
 
-Step = Callable[[Request, Message, Randomness], tuple[Message, Message]]
+_Step = Callable[[Request, Message, Randomness], tuple[Message, Message]]
 
 
 def assist(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
@@ -195,7 +195,7 @@ def _answered(
     return reply, {**kept, "keys": keys, "drawn": drawn}
 
 
-_STEPS: Mapping[str, Step] = {
+_STEPS: Mapping[str, _Step] = {
     "hello": _hello,
     "deposits": _deposits,
     "masked": verification.factors,
