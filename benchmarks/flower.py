@@ -237,7 +237,7 @@ def deployment() -> list[str]:
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "runtimes"))
     from flower_lab import Lab, hospitals, running
 
-    from fedassay.runtimes.flower.study import Study
+    from fedassay.runtimes.flower.study import FlowerStudy
     from fedassay.runtimes.flower.submission import submit
 
     begun: list[float] = []
@@ -250,7 +250,7 @@ def deployment() -> list[str]:
         lab = Lab(Path(folder) / "lab", hospitals(["a", "b", "c"]), tls=True)
         with running(lab):
             started = perf_counter()
-            submit(lab.app, Study(name="s"), lab.connection, heard=heard)
+            submit(lab.app, FlowerStudy(name="s"), lab.connection, heard=heard)
             whole = perf_counter() - started
     legs = ", ".join(f"{seconds:.1f}" for seconds in np.diff(begun))
     return [f"3 SuperNodes, TLS: {whole:.0f} s from submission to result; seconds per leg: {legs}"]

@@ -31,7 +31,7 @@ from fedassay.protocol.vocabulary import NO_NOISE, Batch, Released
 from fedassay.summaries.regression.moments import Standard
 from fedassay.summaries.regression.rounds import RegressionRound
 from fedassay.tasks.inference.newton import RegressionFit, fit_newton, standardised
-from fedassay.tasks.inference.path import Path
+from fedassay.tasks.inference.path import IteratePath
 
 sys.path.insert(0, str(File(__file__).resolve().parent.parent))
 
@@ -111,7 +111,7 @@ def one_round(clients: int, features: int, *, rounds: int = 64) -> tuple[float, 
     """
     everyone = drawn(clients, 200, features)
     memories: list[Any] = [{} for _ in everyone]
-    path = Path.start(np.zeros(features))
+    path = IteratePath.start(np.zeros(features))
     standard = Standard(features=features, intercept=False)
     theirs, ours = [], []
     for t in range(1, rounds + 1):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from fedassay.protocol.metrics import CLASS_METRICS, METRICS, MetricRecord, Part
+from fedassay.protocol.metrics import CLASS_METRICS, METRICS, MetricPlace, MetricRecord
 
-_WHERE: Mapping[Part, str] = {
+_WHERE: Mapping[MetricPlace, str] = {
     "rows": "all rows",
     "threshold": "each threshold",
     "operating-point": "0.01 to 0.99",

@@ -22,7 +22,7 @@ from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Randomness, Setting, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.distribution.calibration_groups import from_evidence
-from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow, Verdict
+from fedassay.tasks.distribution.hosmer_lemeshow import GroupTestVerdict, HosmerLemeshow
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust import Plain, ServerDP
 
@@ -83,7 +83,7 @@ def _free(scored: Scored, setting: Setting, randomness: Randomness) -> Answer:
     total, _ = histogram.measure(scored, {})
     (release,) = setting.trust.aggregate([plan], [total], len(scored), randomness)
     evidence = histogram.read(release.value).evidence(release.noise)
-    verdict = Verdict(method=FREE, groups=GROUPS, degrees="Q", level=LEVEL)
+    verdict = GroupTestVerdict(method=FREE, groups=GROUPS, degrees="Q", level=LEVEL)
     try:
         return verdict.of(from_evidence(evidence, GROUPS)).to_json()
     except Undefined as error:

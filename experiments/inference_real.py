@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from experiments import inference_published as printed
 from experiments.common import data_folder, generator
 from experiments.three_privacy_models import markdown
-from fedassay.api.terms import Terms
+from fedassay.api.terms import EntryTerms
 from fedassay.protocol.vocabulary import TrustModel
 from fedassay.study.simulation import Simulation
 from fedassay.tasks.inference.infer import Infer
@@ -135,7 +135,7 @@ def absent(study: Study) -> str:
 def ours(study: Study, frame: Frame, trust: TrustModel, **fields: Any) -> tuple[Row, list[str]]:
     """The shipped task over simulated clients, and what it has to say."""
     task = Infer(model=study.model, features=study.features, intercept=study.intercept, **fields)
-    terms = Terms.of(trust, None, None, Simulation(seed=1))
+    terms = EntryTerms.of(trust, None, None, Simulation(seed=1))
     roles = terms.roles("client", target=study.target, features=",".join(study.features))
     results = terms.simulate("infer", task, frame, roles).results
     withheld = (float("nan"), float("nan"))  # rounds have not arrived, as the notes say

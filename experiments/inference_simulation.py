@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from experiments.common import generator
-from fedassay.summaries.regression.local_work import CORRECTED, Steps, Work, local_work
+from fedassay.summaries.regression.local_work import CORRECTED, LocalSteps, Work, local_work
 from fedassay.summaries.regression.losses import Design, IndexLoss, LogLoss, SquaredError, loss_of
 from fedassay.tasks.inference import online
 from fedassay.tasks.inference.estimate import Normal, RandomScaling, StudentT
-from fedassay.tasks.inference.path import ENOUGH_ROWS, Path, StepSizes
+from fedassay.tasks.inference.path import ENOUGH_ROWS, IteratePath, StepSizes
 
 Floats = NDArray[np.float64]
 
@@ -224,7 +224,7 @@ class Federations:
         )
         return work, first.reshape(*shape, p)
 
-    def _rows(self, parameters: Floats, count: int, rng: np.random.Generator) -> Steps:
+    def _rows(self, parameters: Floats, count: int, rng: np.random.Generator) -> LocalSteps:
         x = rng.standard_normal((len(parameters), count, self.case.features))
         u = np.einsum("vep,vp->ve", x, parameters)
         if self.case.model == "linear":
@@ -232,7 +232,7 @@ class Federations:
         else:
             y = (rng.random(u.shape) < expit(u)).astype(np.float64)
         design = Design(x=x[..., None, :], y=y[..., None], offset=np.broadcast_to(0.0, (*y.shape, 1)))
-        return Steps(rows=design, weight=np.ones((*y.shape, 1)))
+        return LocalSteps(rows=design, weight=np.ones((*y.shape, 1)))
 
 
 def _mean_slope(norm: Floats) -> Floats:
@@ -314,7 +314,7 @@ Runs = dict[tuple[str, int], Found]
 """By method and number of rounds."""
 
 
-def judged(path: Path, within: Within, of: Federations, truth: Floats) -> dict[str, Found]:
+def judged(path: IteratePath, within: Within, of: Federations, truth: Floats) -> dict[str, Found]:
     """All methods, after the rounds so far."""
     quadratic = loss_of(of.case.model).quadratic
     step, spread = path.one_step(quadratic=quadratic), path.sandwich(path.spread)
@@ -345,7 +345,9 @@ def judged(path: Path, within: Within, of: Federations, truth: Floats) -> dict[s
     }
 
 
-def _told(name: str, path: Path, value: Floats, covariance: Floats, *, quadratic: bool) -> NDArray[np.bool_]:
+def _told(
+    name: str, path: IteratePath, value: Floats, covariance: Floats, *, quadratic: bool
+) -> NDArray[np.bool_]:
     """In which replications intervals are not withheld."""
     if name in (ROUND, NO_RESTARTS, ONE_STEP_SEPARATED):
         return np.asarray(quadratic | (path.unsettled <= online.ON_THE_WAY))
@@ -360,7 +362,7 @@ def simulate(case: Case, replications: int, snapshots: Iterable[int], rng: np.ra
     of = Federations.draw(case, replications, rng)
     optimum = of.optimum
     sizes = StepSizes(first=FIRST[case.model], decay=case.decay)
-    path = Path.start(np.zeros((replications, case.features)))
+    path = IteratePath.start(np.zeros((replications, case.features)))
     within = Within.empty(replications, case.clients, case.features)
     mean_steps, weights = of.steps.mean(axis=1, keepdims=True), of.weights
     every = np.arange(replications)[:, None]

@@ -36,7 +36,7 @@ from fedassay.protocol.vocabulary import (
 )
 from fedassay.runtimes.in_process import Aggregate
 from fedassay.tasks.calibration.multiclass.binned_flow import fit_binned
-from fedassay.tasks.calibration.multiclass.choice import Choice
+from fedassay.tasks.calibration.multiclass.choice import CalibratorChoice
 from fedassay.tasks.calibration.multiclass.exact import Fit, fit_exact
 from fedassay.tasks.calibration.multiclass.fedavg import fit_fedavg
 from fedassay.tasks.calibration.multiclass.isotonic_fit import fit_isotonic
@@ -130,7 +130,7 @@ def _exact(method: str) -> Way:
 
 def chosen(classes: int, setting: Setting, terms: Terms) -> Flow:
     """What ``--method auto`` settles on, on all rows: one round with everybody."""
-    choice = Choice(classes=classes).settled(setting)
+    choice = CalibratorChoice(classes=classes).settled(setting)
     if choice.method == "isotonic":
         return fit_isotonic(classes, setting, part=Part.ALL)
     assert choice.solver == "one-shot", choice

@@ -19,7 +19,7 @@ from fedassay.protocol.vocabulary import NO_NOISE
 from fedassay.summaries.maps import Steps
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
 from fedassay.tasks.calibration.bbq import PRIOR_ROWS, beta_binomial_score, bucket_numbers
-from fedassay.tasks.calibration.bbq import Buckets as Binnings
+from fedassay.tasks.calibration.bbq import BinningBuckets as Binnings
 from fedassay.tasks.calibration.binning import equi_depth
 
 Floats = NDArray[np.float64]

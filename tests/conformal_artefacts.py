@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import fedassay
-from fedassay.artefacts.thresholds import Guarantee, Threshold
+from fedassay.artefacts.thresholds import StoredGuarantee, Threshold
 
 COLUMNS = {
     **{
@@ -25,7 +25,9 @@ COLUMNS = {
 
 
 def threshold(value: float, *, kind: str = "marginal", reason: str | None = None) -> Threshold:
-    promise = Guarantee(kind=kind, level=0.9, coverage=0.91, text="A new row is covered.", assumption="alike")
+    promise = StoredGuarantee(
+        kind=kind, level=0.9, coverage=0.91, text="A new row is covered.", assumption="alike"
+    )
     return Threshold(value=value, guarantee=promise, reason=reason)
 
 

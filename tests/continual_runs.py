@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from fedassay.privacy.continual_noise import Mechanism, Path
+from fedassay.privacy.continual_noise import ContinualMechanism, PathMechanism
 from fedassay.protocol.vocabulary import Budget, Message
 
 PURE = Budget(epsilon=1.0)
 
 
 def build(
-    kind: type[Mechanism], horizon: int, budget: Budget = PURE, unit_events: int = 1, **more: int
+    kind: type[ContinualMechanism], horizon: int, budget: Budget = PURE, unit_events: int = 1, **more: int
 ) -> Any:
     return kind(horizon=horizon, budget=budget, unit_events=unit_events, **more)
 
 
-def run(mechanism: Mechanism, counts: list[int], draws: list[int]) -> tuple[np.ndarray, list[int]]:
+def run(mechanism: ContinualMechanism, counts: list[int], draws: list[int]) -> tuple[np.ndarray, list[int]]:
     """The totals with these draws in turn, and the step at which each was asked for."""
     rest, asked, totals, state = list(draws), [], [], mechanism.start()
     for step, count in enumerate(counts, start=1):
@@ -33,14 +33,14 @@ def run(mechanism: Mechanism, counts: list[int], draws: list[int]) -> tuple[np.n
     return np.array(totals), asked
 
 
-def response(mechanism: Mechanism) -> np.ndarray:
+def response(mechanism: ContinualMechanism) -> np.ndarray:
     """M: what a draw of one adds to each total."""
     nothing = [0] * mechanism.horizon
     draws = len(run(mechanism, nothing, [])[1])
     return np.stack([run(mechanism, nothing, one)[0] for one in np.eye(draws, dtype=int).tolist()], axis=1)
 
 
-class NewNoiseEachStep(Path):
+class NewNoiseEachStep(PathMechanism):
     """Wrong: every total gets draws of its own, so that one event shows in all of them."""
 
     def advance(

@@ -26,7 +26,7 @@ from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Message, TrustModel
 from fedassay.runtimes.file_drop import Participant
 from fedassay.runtimes.file_drop.announcement import Announcement
-from fedassay.runtimes.file_drop.letters import _MESSAGE, Kind, Letter
+from fedassay.runtimes.file_drop.letters import _MESSAGE, Letter, LetterKind
 
 OPTIONS = ("--threshold", "0.3", "--threshold", "0.5", "--height", "6")
 EXACT = ("secure-sum", "plain", "server-dp", "distributed-dp", "local-dp")
@@ -193,7 +193,7 @@ def pooled(town: Town, names: Iterable[str] = ()) -> pd.DataFrame:
 def letter_of(path: Path) -> Letter:
     """A letter as it says of itself, whoever signed it."""
     content = wire.decode(path.read_bytes()[_MESSAGE:])
-    return Letter(**{**content, "kind": Kind(content["kind"])})
+    return Letter(**{**content, "kind": LetterKind(content["kind"])})
 
 
 def contents(folder: Path) -> dict[str, str]:

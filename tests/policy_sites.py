@@ -35,8 +35,8 @@ from fedassay.protocol.vocabulary import (
     Summary,
     TrustModel,
 )
-from fedassay.runtimes.file_drop import Asked, Participant, Study
-from fedassay.runtimes.file_drop.letters import Kind
+from fedassay.runtimes.file_drop import CheckedRequest, FileDropStudy, Participant
+from fedassay.runtimes.file_drop.letters import LetterKind
 from fedassay.runtimes.in_process import Faithful
 from fedassay.runtimes.messaging import MessagingRuntime
 from fedassay.summaries.score_histogram import ScoreHistogram
@@ -176,7 +176,7 @@ class FileDrop(Transport):
         self.studies += 1
         self.drop = self.sites.root / f"drop-{self.studies}"
         self.drop.mkdir()
-        self.study = Study.begin(
+        self.study = FileDropStudy.begin(
             self.drop,
             state=self.sites.root / "coordinator-state",
             identity=self.sites.identities[COORDINATOR],
@@ -192,7 +192,7 @@ class FileDrop(Transport):
         self.reply_pair = self.study.reply_pair
 
     def answer(self, name: str, body: bytes, number: int) -> bytes:
-        self.study.write(name, Kind.REQUEST, number + 1, body)
+        self.study.write(name, LetterKind.REQUEST, number + 1, body)
         client = self.sites.open(name)
         participant = Participant(
             drop=self.drop,
@@ -202,7 +202,7 @@ class FileDrop(Transport):
         )
         try:
             request = participant.asked()
-            assert isinstance(request, Asked)
+            assert isinstance(request, CheckedRequest)
             return participant.answer(request, client)
         finally:
             close(client)

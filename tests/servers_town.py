@@ -9,16 +9,16 @@ from typing import Any
 from fedassay.crypto.keys import KeyPair, Secret
 from fedassay.kernel import envelope
 from fedassay.kernel import envelope as sealing
-from fedassay.kernel.endpoint import Store
+from fedassay.kernel.endpoint import EndpointStore
 from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.helper import Helper
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import (
-    Credentials,
     Exchange,
     Message,
     Party,
+    PartyKeys,
     Plan,
     Released,
     Request,
@@ -44,7 +44,7 @@ class ServersTown:
     seed: int = 1
     to: Callable[[str, int, Any], Any] = same
     back: Callable[[str, int, Any], Any] = same
-    credentials: Mapping[str, Credentials] = field(default_factory=dict)
+    credentials: Mapping[str, PartyKeys] = field(default_factory=dict)
     told: Mapping[str, tuple[Plan, ...]] = field(default_factory=dict)
     """What somebody is told to be the question, if not `plans`."""
     strangers: Mapping[str, Message] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class ServersTown:
         """What each client has measured."""
         raise NotImplementedError
 
-    def helper(self, name: str, source: SimulatedRandomness, store: Store | None = None) -> Helper:
+    def helper(self, name: str, source: SimulatedRandomness, store: EndpointStore | None = None) -> Helper:
         raise NotImplementedError
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class ServersTown:
 
     def restart(self, name: str, *, seed: int) -> None:
         """The server loses all but what is on its disk, and draws other numbers from now on."""
-        store = Store()
+        store = EndpointStore()
         store.restore(self.helpers[name].store.dump())
         self.helpers[name] = self.helper(name, SimulatedRandomness(seed), store)
 

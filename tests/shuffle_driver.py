@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedassay.kernel.endpoint import Store
+from fedassay.kernel.endpoint import EndpointStore
 from fedassay.kernel.helper import Helper
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import (
@@ -94,7 +94,7 @@ class Town(ServersTown):
     def held(self) -> Mapping[str, tuple[Vector, ...]]:
         return self.vectors
 
-    def helper(self, name: str, source: SimulatedRandomness, store: Store | None = None) -> Helper:
+    def helper(self, name: str, source: SimulatedRandomness, store: EndpointStore | None = None) -> Helper:
         return Helper(
             name,
             randomness=source,

@@ -19,7 +19,7 @@ from asked import refused
 from fedassay.errors import BudgetExceeded, DataError, PolicyRefusal, ProtocolError, TooFewClients, UsageError
 from fedassay.kernel import envelope
 from fedassay.kernel.client import Client, Site
-from fedassay.kernel.endpoint import KEPT_EXCHANGES, FileStore, Store
+from fedassay.kernel.endpoint import KEPT_EXCHANGES, EndpointStore, FileStore
 from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.run import Errand
 from fedassay.privacy.ledger.charges import MemoryLedger
@@ -206,7 +206,7 @@ def test_an_exchange_begins_with_its_first_leg_and_nothing_is_charged_otherwise(
 
 
 def test_what_could_not_be_saved_is_not_said_later_either() -> None:
-    class FullDisk(Store):
+    class FullDisk(EndpointStore):
         def save(self) -> None:
             raise OSError("no space left on device")
 
@@ -221,7 +221,7 @@ def test_a_charge_without_its_answer_is_refused_and_not_answered_anew() -> None:
     log: list[str] = []
     one = client(log)
     one.answer(request())
-    one.store = Store()
+    one.store = EndpointStore()
     assert refused(one, request()) == Refusal.LOST
     assert log.count("rows") == 1
 

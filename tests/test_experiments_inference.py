@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedassay.summaries.regression.local_work import Steps, local_work
+from fedassay.summaries.regression.local_work import LocalSteps, local_work
 from fedassay.summaries.regression.losses import Design, loss_of
 from fedassay.summaries.regression.rounds import SpreadSums
 from fedassay.tasks.inference.online import CORRECTED_SEPARATED, SEPARATED, Course, _separated
@@ -49,7 +49,7 @@ def test_the_optimum_is_where_the_mean_gradient_vanishes(model: str) -> None:
 def test_steps_of_one_row_are_those_that_are_shipped(model: str) -> None:
     rng = np.random.default_rng(2)
     rows = Design.of(rng.standard_normal((4, 3, 1, 2)), rng.integers(2, size=(4, 3, 1)))
-    dealt = Steps(rows=rows, weight=np.ones((4, 3, 1)))
+    dealt = LocalSteps(rows=rows, weight=np.ones((4, 3, 1)))
     theta = rng.standard_normal((4, 2))
     for local in ("corrected", "fixed", "published"):
         ours = local_work(simulation.ONE_ROW[model], theta, dealt, step=0.3, local=local)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from pathlib import Path
 
@@ -32,3 +33,24 @@ def test_the_map_of_the_house_names_every_package_and_nothing_else() -> None:
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     named = {name.strip("` /") for row in rows for name in row.split(",")}
     assert named == {folder.name for folder in folders() if folder.parent == SOURCE}
+
+
+def public_names() -> dict[str, set[str]]:
+    """The modules that define each class, or type, that is not private."""
+    found: dict[str, set[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                names = [node.name]
+            elif isinstance(node, ast.Assign):
+                names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+            else:
+                continue
+            for name in names:
+                if name[0].isupper() and not name.isupper():
+                    found.setdefault(name, set()).add(str(path.relative_to(SOURCE)))
+    return found
+
+
+def test_a_public_name_of_a_type_has_one_meaning() -> None:
+    assert {name: places for name, places in public_names().items() if len(places) > 1} == {}

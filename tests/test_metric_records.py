@@ -27,7 +27,15 @@ from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.metric import Metric
 from fedassay.kernel.agenda import Agenda
 from fedassay.planning import Expectation, PlannedStudy, predict_tasks
-from fedassay.protocol.metrics import CLASS_METRICS, METRICS, MetricRecord, Part, compared, of_part, targets
+from fedassay.protocol.metrics import (
+    CLASS_METRICS,
+    METRICS,
+    MetricPlace,
+    MetricRecord,
+    compared,
+    of_part,
+    targets,
+)
 from fedassay.protocol.vocabulary import Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation import Evaluate
@@ -37,7 +45,7 @@ from fedassay.trust import Plain
 
 RECORDS = [*METRICS.values(), *CLASS_METRICS.values()]
 SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
-PARTS: tuple[Part, ...] = ("rows", "threshold", "operating-point")
+PARTS: tuple[MetricPlace, ...] = ("rows", "threshold", "operating-point")
 
 
 def of(record: MetricRecord, evidence: Evidence, threshold: float = 0.5) -> Metric:

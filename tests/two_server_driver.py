@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 
 from fedassay.crypto.dcf_keys import Keys
-from fedassay.kernel.endpoint import Store
+from fedassay.kernel.endpoint import EndpointStore
 from fedassay.kernel.helper import Helper
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import (
@@ -183,7 +183,7 @@ class Town(ServersTown):
     def held(self) -> Mapping[str, tuple[Vector, ...]]:
         return self.counts
 
-    def helper(self, name: str, source: SimulatedRandomness, store: Store | None = None) -> Helper:
+    def helper(self, name: str, source: SimulatedRandomness, store: EndpointStore | None = None) -> Helper:
         kind = self.first if name == SERVERS[0] else self.second
         return Helper(
             name,

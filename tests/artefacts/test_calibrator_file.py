@@ -15,7 +15,7 @@ import fedassay
 from artefact_files import sentence_about
 from calibration_rows import crooked
 from fedassay.errors import DataError, UsageError
-from fedassay.summaries.maps import Points, Sigmoid
+from fedassay.summaries.maps import InterpolatedMap, Sigmoid
 
 ARTEFACT = fedassay.Calibrator(
     map=Sigmoid(a=0.7, b=0.9, c=-0.1),
@@ -33,7 +33,8 @@ def test_saving_and_loading_keep_every_bit(tmp_path_factory: Any, values: list[f
     rng = np.random.default_rng(seed)
     scores = np.unique(rng.random(len(values)))
     calibrator = fedassay.Calibrator(
-        map=Points(scores=tuple(scores.tolist()), values=tuple(values[: len(scores)])), method="isotonic"
+        map=InterpolatedMap(scores=tuple(scores.tolist()), values=tuple(values[: len(scores)])),
+        method="isotonic",
     )
     path = tmp_path_factory.mktemp("artefact") / "c.json"
     calibrator.save(path)

@@ -17,12 +17,12 @@ import fedassay
 from conformal_artefacts import predictor, regression_rows
 from fedassay.artefacts.conformal_apply import apply_conformal
 from fedassay.errors import DataError, UsageError
-from fedassay.summaries.maps import Map, Points, Sigmoid, Steps, numbers_of
+from fedassay.summaries.maps import InterpolatedMap, Map, Sigmoid, Steps, numbers_of
 
 MAPS: dict[str, Map | None] = {
     "none": None,
     "steps": Steps(edges=(0.3, 0.6), values=(0.1, 0.4, 0.8)),
-    "points": Points(scores=(0.1, 1 / 3, 0.9), values=(0.05, 0.5, 0.7)),
+    "points": InterpolatedMap(scores=(0.1, 1 / 3, 0.9), values=(0.05, 0.5, 0.7)),
     "sigmoid": Sigmoid(a=1.3, b=math.pi / 4, c=-0.2),
 }
 COLUMNS = {"label": "y", "score": "q", "group": "sex"}

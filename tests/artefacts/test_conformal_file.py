@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import fedassay
 from conformal_artefacts import predictor, threshold
-from fedassay.artefacts.thresholds import Guarantee, Threshold
+from fedassay.artefacts.thresholds import StoredGuarantee, Threshold
 from fedassay.errors import DataError, UsageError
 
 ARTEFACT = predictor(
@@ -39,7 +39,7 @@ PLAIN = ARTEFACT.to_json()
 def test_saving_and_loading_keep_every_bit(
     tmp_path_factory: Any, value: float, level: float, coverage: float | None, penalty: float
 ) -> None:
-    promise = Guarantee(
+    promise = StoredGuarantee(
         kind="training-conditional", level=level, coverage=coverage, text="Ja.", confidence=0.9
     )
     made = predictor(

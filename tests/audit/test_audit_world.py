@@ -12,7 +12,7 @@ import pytest
 
 from fedassay.audit.cases import FederatedCase
 from fedassay.audit.catalogue import cases
-from fedassay.audit.world import Federation
+from fedassay.audit.world import AttackedFederation
 from fedassay.errors import FederationError
 from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
@@ -85,7 +85,7 @@ def test_worlds_are_as_they_are_stated() -> None:
 
 def test_exact_answers_leave_out_who_is_silent_or_lost() -> None:
     case = cases()["distributed-dp/skellam"]
-    federation: Federation = case.federation(0, None)
+    federation: AttackedFederation = case.federation(0, None)
     levels = len(case.queries[0].of.widths)
     honest = len(case.worlds[0]) - case.silent - case.lost
     assert [vector.sum() for vector in federation.exact()] == [levels * honest] * 2

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedassay.audit.catalogue import cases
-from fedassay.audit.findings import Finding, attacked
+from fedassay.audit.findings import AuditFinding, attacked
 from fedassay.privacy import accounting, samplers
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Noise, Protection, Randomness, Sensitivity, Vector
@@ -23,7 +23,7 @@ from fedassay.trust.one_shot.sizes import Sizes
 CONFIDENCE = 0.999
 
 
-def audited(name: str, samples: int, seed: int = 3) -> Finding:
+def audited(name: str, samples: int, seed: int = 3) -> AuditFinding:
     """A fresh case: plans and exact totals are remembered by the one in the catalogue."""
     return attacked(
         replace(cases()[name]),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from command_line import call
-from fedassay.audit.equivocation import Opened, is_one_total
+from fedassay.audit.equivocation import WeighedAnswers, is_one_total
 from fedassay.audit.secrecy import SUMMARY, opened_by, secrecy_cases, tried
 from fedassay.crypto.field61 import PRIME
 from fedassay.crypto.identity import Credentials
@@ -102,8 +102,8 @@ def test_members_that_answer_twice_are_found(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_one_total_is_one_set_with_equal_weights() -> None:
-    def opened(**weights: int) -> Opened:
-        return Opened(weights={name: (one,) for name, one in weights.items()}, numbers=(0,))
+    def opened(**weights: int) -> WeighedAnswers:
+        return WeighedAnswers(weights={name: (one,) for name, one in weights.items()}, numbers=(0,))
 
     assert is_one_total([])
     assert is_one_total([opened(a=2, b=2, c=0), opened(a=5, b=5, c=0)])

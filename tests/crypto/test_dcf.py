@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fedassay.crypto import dcf
 from fedassay.crypto.dcf import evaluate, generate, totals, whole_domain
 from fedassay.crypto.dcf_keys import Keys, key_bytes, well_formed
-from fedassay.crypto.dcf_levels import Route
+from fedassay.crypto.dcf_levels import TreeRoute
 from fedassay.crypto.field61 import PRIME, add
 from fedassay.errors import ProtocolError, UsageError
 from secure_sum_driver import Seeded
@@ -100,7 +100,7 @@ def test_block_sizes_do_not_matter(monkeypatch: pytest.MonkeyPatch):
 def test_each_node_is_expanded_once():
     """The whole domain of n bits has 2^n − 1 inner nodes; a route that shares nothing would expand n·2^n."""
     for points, nodes in ((whole_domain(10), 1023), (np.array([5, 5, 4], np.uint64), 10), ([0, 1023], 19)):
-        route, width, visited = Route.to(np.asarray(points, np.uint64), bits=10), 1, 0
+        route, width, visited = TreeRoute.to(np.asarray(points, np.uint64), bits=10), 1, 0
         for parents in route.parents:
             visited += width
             width = sum(len(np.arange(width)[some]) for some in parents)

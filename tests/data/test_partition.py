@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from logits_forms import COLUMNS, FORMS, LIMITS, joined, numbered, small
 
 import fedassay
-from fedassay.api.terms import Roles, Terms
+from fedassay.api.terms import EntryTerms, Roles
 from fedassay.data.federation import Federation, load
 from fedassay.data.groups import client_names
 from fedassay.data.partition import MOST_CLIENTS, DealtRows, Partition, dirichlet
@@ -136,7 +136,7 @@ def test_seeds() -> None:
 
 def test_entry_points_deal_once_however_often_they_read() -> None:
     for simulation, seed in ((fedassay.Simulation(seed=7), 7), (fedassay.Simulation(), None)):
-        terms = Terms.of(None, None, None, simulation)
+        terms = EntryTerms.of(None, None, None, simulation)
         client = terms.roles(Partition("iid", clients=4), value="v").client
         assert isinstance(client, Partition)
         assert client.seed is not None

@@ -32,7 +32,7 @@ from fedassay.protocol.vocabulary import (
 )
 from fedassay.tasks.calibration.methods import fit
 from fedassay.tasks.conformal.conformal import Conformal
-from fedassay.tasks.conformal.held_out import Asked
+from fedassay.tasks.conformal.held_out import HeldOutQuestions
 from fedassay.tasks.distribution.stored import Release
 from fedassay.tasks.shared_parameters import HOLDOUT
 
@@ -229,7 +229,7 @@ def _conformalised(world: World, asking: Asking) -> dict[str, float]:
     threshold = _threshold(way(task, method, job.setting), world.answer(job, asking.first))
     if not math.isfinite(threshold):
         return {"spread": math.nan, "excess": math.nan, "coverage": math.nan}
-    judging: Any = next(Asked(task=task, thresholds=(threshold,)).sums(job.setting))
+    judging: Any = next(HeldOutQuestions(task=task, thresholds=(threshold,)).sums(job.setting))
     query = judging[0] if isinstance(judging, tuple) else judging
     counts = world.answer(job, query).value.values()
     share = sum(one.covered for one in counts) / sum(one.rows for one in counts)

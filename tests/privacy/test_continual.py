@@ -20,10 +20,10 @@ from fedassay.privacy.continual import ContinualCount, Observation
 from fedassay.privacy.continual_noise import (
     LONGEST,
     LONGEST_FACTORISED,
+    ContinualMechanism,
     Factorised,
-    Mechanism,
-    Path,
-    Tree,
+    PathMechanism,
+    TreeMechanism,
     candidates,
 )
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
@@ -35,7 +35,7 @@ PURE, APPROXIMATE = Budget(epsilon=1.0), Budget(epsilon=1.0, delta=1e-6)
 HORIZONS = [1, 2, 3, 4, 5, 7, 8, 11, 16]
 
 
-def every(horizon: int) -> list[Mechanism]:
+def every(horizon: int) -> list[ContinualMechanism]:
     return list(candidates(horizon=horizon, budget=APPROXIMATE, unit_events=1))
 
 
@@ -53,14 +53,14 @@ def fewest_draws(M: np.ndarray, change: np.ndarray) -> int:
     return round(found.fun) if found.success else 10**9
 
 
-def worst_suffix(mechanism: Mechanism) -> int:
+def worst_suffix(mechanism: ContinualMechanism) -> int:
     """Over all steps at which an event can be."""
     M = response(mechanism)
     suffixes = np.tri(mechanism.horizon).T
     return max(fewest_draws(M, suffix) for suffix in suffixes)
 
 
-class OneLess(Path):
+class OneLess(PathMechanism):
     @property
     def sensitivity(self) -> Sensitivity:
         return Sensitivity(l1=super().sensitivity.l1 - 1, l2=super().sensitivity.l2)
@@ -68,8 +68,8 @@ class OneLess(Path):
 
 @pytest.mark.parametrize("horizon", HORIZONS)
 def test_a_path_hides_an_event(horizon: int) -> None:
-    stated = build(Path, horizon).sensitivity.l1
-    needed = worst_suffix(build(Path, horizon))
+    stated = build(PathMechanism, horizon).sensitivity.l1
+    needed = worst_suffix(build(PathMechanism, horizon))
     assert needed <= stated
     if horizon.bit_count() == 1 and horizon > 1:
         levels = horizon.bit_length()
@@ -79,7 +79,7 @@ def test_a_path_hides_an_event(horizon: int) -> None:
         assert worst_suffix(build(NewNoiseEachStep, horizon)) > stated
 
 
-def blocks(tree: Tree) -> list[tuple[int, int]]:
+def blocks(tree: TreeMechanism) -> list[tuple[int, int]]:
     """First step and width of every block that is closed, in the order of closing, narrow ones first."""
     return [
         (step - width + 1, width)
@@ -89,7 +89,7 @@ def blocks(tree: Tree) -> list[tuple[int, int]]:
     ]
 
 
-def hides(mechanism: Mechanism, shifts: np.ndarray) -> bool:
+def hides(mechanism: ContinualMechanism, shifts: np.ndarray) -> bool:
     """Whether these shifts of the draws, one row per step, undo an event at that step, and are not too long."""
     undone = np.allclose(response(mechanism) @ shifts.T, np.tri(mechanism.horizon), atol=1e-9)
     stated = mechanism.sensitivity
@@ -97,7 +97,7 @@ def hides(mechanism: Mechanism, shifts: np.ndarray) -> bool:
     return undone and np.abs(shifts).sum(axis=1).max() <= stated.l1 and lengths.max() <= stated.l2 + 1e-9
 
 
-class FewerLevels(Tree):
+class FewerLevels(TreeMechanism):
     @property
     def sensitivity(self) -> Sensitivity:
         return Sensitivity.of_counts(self.unit, multipliers=(1,) * (len(self.widths) - 1))
@@ -106,7 +106,7 @@ class FewerLevels(Tree):
 @pytest.mark.parametrize("fan_out", [2, 3, 4, 16])
 @pytest.mark.parametrize("horizon", HORIZONS)
 def test_a_tree_hides_an_event(horizon: int, fan_out: int) -> None:
-    tree = build(Tree, horizon, fan_out=fan_out)
+    tree = build(TreeMechanism, horizon, fan_out=fan_out)
     shifts = np.array(
         [[first <= t < first + width for first, width in blocks(tree)] for t in range(1, horizon + 1)],
         dtype=int,
@@ -132,7 +132,7 @@ def test_a_factorisation_hides_an_event(horizon: int) -> None:
 
 
 @pytest.mark.parametrize("mechanism", every(16), ids=str)
-def test_more_events_per_unit_need_as_much_more(mechanism: Mechanism) -> None:
+def test_more_events_per_unit_need_as_much_more(mechanism: ContinualMechanism) -> None:
     more = build(
         type(mechanism),
         16,
@@ -174,7 +174,7 @@ def test_a_path_is_the_release_of_a_distribution() -> None:
     counts, batch = rng.integers(0, 9, 16), ValuePath(lower=0, upper=1, points=16, multiplier=4)
     draws = rng.integers(-50, 50, batch.draws)
     released = batch.of_counts(counts) + batch.spread(draws)
-    path = build(Path, 16, multiplier=4)
+    path = build(PathMechanism, 16, multiplier=4)
     asked = run(path, counts.tolist(), [])[1]
     nodes = [node for step in range(1, 17) for node in batch.draws_of(step - 1)[: asked.count(step)]]
     assert sorted(nodes) == list(range(batch.draws))  # each node is drawn once
@@ -192,7 +192,7 @@ def test_a_factorisation_is_the_release_of_a_distribution() -> None:
 @pytest.mark.parametrize(("horizon", "fan_out"), [(16, 2), (13, 2), (27, 3), (30, 4), (20, 20)])
 def test_a_tree_is_least_squares_over_the_closed_blocks(horizon: int, fan_out: int) -> None:
     rng = np.random.default_rng(3)
-    tree = build(Tree, horizon, fan_out=fan_out)
+    tree = build(TreeMechanism, horizon, fan_out=fan_out)
     closed = blocks(tree)
     draws, counts = rng.integers(-50, 50, len(closed)), rng.integers(0, 20, horizon)
     totals, _ = run(tree, counts.tolist(), draws.tolist())
@@ -207,7 +207,7 @@ def test_a_tree_is_least_squares_over_the_closed_blocks(horizon: int, fan_out: i
 
 def test_the_last_total_of_a_tree_is_that_of_the_whole_tree() -> None:
     """At the end nothing is in the future: the variance is the one of `LeastSquares`."""
-    tree = build(Tree, 64, fan_out=4)
+    tree = build(TreeMechanism, 64, fan_out=4)
     fit = LeastSquares(tree=Levels(leaves=64, widths=tree.widths), variances=(1.0,) * 3)
     assert tree.factors(np.array([64]))[0] == pytest.approx(fit.total_variance)
 
@@ -240,7 +240,9 @@ def test_the_page_states_the_variances_as_they_are() -> None:
             budget = PURE if delta == "0" else APPROXIMATE
             monitor = ContinualCount.begin(horizon=horizon, budget=budget, mechanism=name)
             variances = monitor.noise.variance * monitor.mechanism.factors(np.arange(1, horizon + 1))
-            fan_out = f" ({monitor.mechanism.fan_out})" if isinstance(monitor.mechanism, Tree) else ""
+            fan_out = (
+                f" ({monitor.mechanism.fan_out})" if isinstance(monitor.mechanism, TreeMechanism) else ""
+            )
             assert cell == f"{variances.mean():.0f} / {variances.max():.0f}{fan_out}"
 
 
@@ -308,9 +310,10 @@ def test_a_saved_state_is_not_changed_by_going_on(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "mechanism", [build(Path, LONGEST), build(Tree, LONGEST), build(Tree, LONGEST, fan_out=16)]
+    "mechanism",
+    [build(PathMechanism, LONGEST), build(TreeMechanism, LONGEST), build(TreeMechanism, LONGEST, fan_out=16)],
 )
-def test_memory_does_not_grow_with_the_steps(mechanism: Mechanism) -> None:
+def test_memory_does_not_grow_with_the_steps(mechanism: ContinualMechanism) -> None:
     state = mechanism.start()
     for step in range(1, 3000):
         _, state = mechanism.advance(step, state, 2**32, lambda size: [10**6 + k for k in range(size)])

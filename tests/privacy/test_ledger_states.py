@@ -27,7 +27,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from fedassay.errors import BudgetExceeded, ProtocolError
 from fedassay.privacy.accounting import GAUSSIAN, LAPLACE
 from fedassay.privacy.ledger.charges import Charge
-from fedassay.privacy.ledger.database import DatabaseLedger, Tally
+from fedassay.privacy.ledger.database import DatabaseLedger, SpentTally
 from fedassay.protocol.vocabulary import Budget, Part
 from ledgers import charge
 
@@ -151,7 +151,9 @@ def test_many_interleavings() -> None:
 
 
 def test_a_ledger_that_counts_each_kind_once_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tally, "add", lambda self, kind: self.counts.update({kind: 1 - self.counts[kind]}))
+    monkeypatch.setattr(
+        SpentTally, "add", lambda self, kind: self.counts.update({kind: 1 - self.counts[kind]})
+    )
     once = settings(
         max_examples=50,
         stateful_step_count=10,

@@ -14,7 +14,7 @@ from fedassay.errors import BudgetExceeded
 from fedassay.privacy import renyi
 from fedassay.privacy.accounting import CHOICE, GAUSSIAN, LAPLACE, SKELLAM, UNARY
 from fedassay.privacy.ledger.charges import Charge, admit, check, compose
-from fedassay.privacy.ledger.database import Tally
+from fedassay.privacy.ledger.database import SpentTally
 from fedassay.protocol.vocabulary import Budget, Part
 from ledgers import charge, exact
 
@@ -54,7 +54,7 @@ budgets = st.builds(
 )
 def test_it_decides_as_admit_does(before: Any, added: Any, budget: Budget, free: bool) -> None:
     recorded: dict[str | bytes, Charge] = {}
-    tally = Tally()
+    tally = SpentTally()
     for kind, times in before:
         for _ in range(times):
             one = charge(str(len(recorded)), **kind)
@@ -80,7 +80,7 @@ def test_it_decides_as_admit_does(before: Any, added: Any, budget: Budget, free:
     ("law", "scale", "size"), [(LAPLACE, 1e6, 20_000), (GAUSSIAN, 1e5, 20_000), (SKELLAM, 1e5, 9)]
 )
 def test_what_clearly_fits_needs_no_composition(law: str, scale: float, size: int) -> None:
-    tally, one = Tally(), charge("1", law=law, scale=scale)
+    tally, one = SpentTally(), charge("1", law=law, scale=scale)
     for _ in range(size):
         tally.add(one.kind)
     spent = compose(tally.counts, 1e-6)
@@ -92,12 +92,12 @@ def test_what_sampling_amplifies_is_always_composed() -> None:
     from fedassay.protocol.vocabulary import Unit
 
     one = charge("1", law=GAUSSIAN, scale=2.0**30, sampled=0.1, unit=Unit.CLIENT)
-    assert not Tally().fits([one], Budget(epsilon=50.0, delta=1e-12))
+    assert not SpentTally().fits([one], Budget(epsilon=50.0, delta=1e-12))
     assert compose([one], 1e-12) == math.inf
 
 
 def test_exact_releases_are_counted_and_cost_no_sum() -> None:
-    tally = Tally()
+    tally = SpentTally()
     tally.add(exact().kind)
     assert compose(tally.counts, 0.1) == math.inf
     assert tally.fits([charge("1")], Budget(epsilon=0.26))

@@ -27,7 +27,7 @@ from fedassay.runtimes.flower.client_app import app_of
 from fedassay.runtimes.flower.coordinator import Coordinator
 from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 from fedassay.runtimes.flower.nodes import Node, read_node
-from fedassay.runtimes.flower.study import Study
+from fedassay.runtimes.flower.study import FlowerStudy
 
 COMPONENTS = {"serverapp": "flower_toy_apps:server", "clientapp": "flower_toy_apps:client"}
 
@@ -65,7 +65,7 @@ server = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Play the programme that the study is named after; the outcomes go to the log as a result does."""
     try:
-        study = Study.from_config(context.run_config)
+        study = FlowerStudy.from_config(context.run_config)
         coordinator = Coordinator(file=CoordinatorFile.of_this_machine())
         runtime = coordinator.runtime(grid, study, progress=_progress, warn=_warn)
         outcomes = {

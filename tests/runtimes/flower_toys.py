@@ -14,7 +14,7 @@ from fedassay.privacy.ledger.charges import Ledger, MemoryLedger
 from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import wire
-from fedassay.protocol.vocabulary import Credentials, Randomness
+from fedassay.protocol.vocabulary import PartyKeys, Randomness
 
 SECRET = "a text that nobody else should read"
 
@@ -33,7 +33,7 @@ def toy_client(
     *,
     randomness: Randomness,
     ledger: Ledger,
-    credentials: Credentials | None = None,
+    credentials: PartyKeys | None = None,
     prekeys: MemberStore | None = None,
 ) -> ToyClient:
     site = Site(
@@ -50,7 +50,7 @@ def toy_client(
     return ToyClient(site, summaries=SUMMARIES, trust_models=TRUSTED)
 
 
-def toy_helper(randomness: Randomness, credentials: Credentials | None = None) -> Helper:
+def toy_helper(randomness: Randomness, credentials: PartyKeys | None = None) -> Helper:
     return Helper(
         HELPER, randomness=randomness, credentials=credentials, summaries=SUMMARIES, trust_models=TRUSTED
     )

@@ -35,7 +35,7 @@ from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.protocol.vocabulary import Protection
-from fedassay.runtimes.file_drop import Asked, FileDropRuntime, Participant, Study, Waiting
+from fedassay.runtimes.file_drop import CheckedRequest, FileDropRuntime, FileDropStudy, Participant, Waiting
 from fedassay.trust.plain import Plain
 
 SECURE = SecureRandomness()
@@ -57,7 +57,7 @@ class Village:
         )
         (root / "drop").mkdir(parents=True)
         self.ledger = MemoryLedger(None)
-        self.study = Study.begin(
+        self.study = FileDropStudy.begin(
             root / "drop",
             state=root / "state",
             identity=self.identities["coordinator"],
@@ -96,7 +96,7 @@ class Village:
         return Client(site, summaries=SUMMARIES, trust_models=TRUSTED)
 
     def aggregate(self, *, close: bool = False, randomness: Any = SECURE) -> Any:
-        study = Study.resume(
+        study = FileDropStudy.resume(
             self.root / "drop",
             state=self.root / "state",
             identity=self.identities["coordinator"],
@@ -127,7 +127,7 @@ class Village:
             trust_models=TRUSTED,
         )
         asked = participant.asked()
-        if not isinstance(asked, Asked) or asked.answered is not None:
+        if not isinstance(asked, CheckedRequest) or asked.answered is not None:
             return False
         participant.send(asked, participant.answer(asked, self.endpoints[name]))
         return True

@@ -25,7 +25,7 @@ from scenarios import HELPER, ROWS, THRESHOLD, Outcome, Scenario, columns_of
 
 import fedassay
 from fedassay.cli import run_command
-from fedassay.runtimes.flower.study import Study
+from fedassay.runtimes.flower.study import FlowerStudy
 from fedassay.runtimes.flower.submission import submit, write_app
 from ledgers import recorded
 
@@ -52,7 +52,7 @@ class Deployment:
         write_app(self.folder / "toys", components=COMPONENTS)
 
     def play(self, programme: str) -> dict[str, Outcome]:
-        study = Study(name=programme, privacy="plain", timeout=90, wait=90)
+        study = FlowerStudy(name=programme, privacy="plain", timeout=90, wait=90)
         played = json.loads(submit(self.folder / "toys", study, self.lab.connection))
         return {name: Outcome(**outcome) for name, outcome in played.items()}
 

@@ -134,7 +134,7 @@ def test_a_coordinator_on_flower_publishes_protected_totals(
     from fedassay.crypto.identity import key_to_text
     from fedassay.runtimes.flower.coordinator import Coordinator
     from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
-    from fedassay.runtimes.flower.study import Study
+    from fedassay.runtimes.flower.study import FlowerStudy
 
     sites = Sites(tmp_path)
     sites.identities["coordinator"].save(tmp_path / "c.key")
@@ -150,7 +150,7 @@ def test_a_coordinator_on_flower_publishes_protected_totals(
     file = written('"minimum-5"')
     direct = Direct(ByFlower(sites, monkeypatch), sites.names)
     monkeypatch.setattr(Coordinator, "runtime", lambda *_, **__: direct)
-    study = Study(
+    study = FlowerStudy(
         name="spring",
         privacy="plain",
         agenda=Agenda.of("evaluate", {"height": 3, "transform": "uniform", "buckets": 4}),

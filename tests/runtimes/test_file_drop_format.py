@@ -13,7 +13,7 @@ from fedassay.errors import ProtocolError
 from fedassay.kernel.agenda import Agenda
 from fedassay.protocol.vocabulary import Budget, Protection
 from fedassay.runtimes.file_drop.announcement import Announcement
-from fedassay.runtimes.file_drop.letters import Kind, Letter, open_letter
+from fedassay.runtimes.file_drop.letters import Letter, LetterKind, open_letter
 from fedassay.trust.server_dp import ServerDP
 
 FOLDER = Path(__file__).parent.parent / "vectors"
@@ -24,7 +24,12 @@ PAGE = (FOLDER.parent.parent / "docs" / "reference" / "wire.md").read_text(encod
 PRIVATE = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
 ME = Identity.of(Secret(PRIVATE))
 LETTER = Letter(
-    study="demo-0123456789abcdef", sender="a", recipient="coordinator", kind=Kind.REPLY, number=1, body=b"hi"
+    study="demo-0123456789abcdef",
+    sender="a",
+    recipient="coordinator",
+    kind=LetterKind.REPLY,
+    number=1,
+    body=b"hi",
 )
 PAIR = KeyPair.of(Secret(bytes(range(100, 132))))
 
@@ -53,7 +58,7 @@ def test_the_stored_bytes_are_read_back() -> None:
         "sender": "a",
         "believed": {"a": ME.public},
         "recipient": "coordinator",
-        "kinds": (Kind.REPLY,),
+        "kinds": (LetterKind.REPLY,),
         "study": LETTER.study,
     }
     assert open_letter(data, number=1, **options) == LETTER  # type: ignore[arg-type]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from fedassay.errors import FedassayError, ProtocolError
 from fedassay.kernel.sites import COORDINATOR, SiteFile
 from fedassay.protocol import wire
-from fedassay.runtimes.file_drop import Asked, FileDropRuntime, Participant, Study
+from fedassay.runtimes.file_drop import CheckedRequest, FileDropRuntime, FileDropStudy, Participant
 from fedassay.runtimes.file_drop.announcement import Announcement
-from fedassay.runtimes.file_drop.letters import _MESSAGE, EVERYONE, Kind, Letter, open_letter
+from fedassay.runtimes.file_drop.letters import _MESSAGE, EVERYONE, Letter, LetterKind, open_letter
 from file_drop_town import Town
 from stated import Verify
 
@@ -33,7 +33,7 @@ class Target:
         assert self.town.begin() == 0
         assert self.town.contribute("a") == 0
         self.file = SiteFile.read(root / "c" / "site.toml")
-        study = Study.resume(
+        study = FileDropStudy.resume(
             self.town.drop,
             state=root / "coordinator" / "fedassay-state",
             identity=self.town.identities["coordinator"],
@@ -94,7 +94,7 @@ def attack_site(target: Target, name: str, data: st.DataObject) -> bool:
         refused = str(error)
     finally:
         path.write_bytes(sent)
-    assert isinstance(asked, Asked) == (mutated == sent)
+    assert isinstance(asked, CheckedRequest) == (mutated == sent)
     assert (name in refused) == (mutated != sent)
     return asked is not None
 
@@ -194,11 +194,11 @@ def test_a_coordinator_that_signs_nonsense(target: Target, data: st.DataObject) 
     sent = path.read_bytes()
     outer = wire.decode(sent[_MESSAGE:])
     outer["body"] = wire.encode(changed_somewhere(data, wire.decode(outer["body"])))
-    letter = Letter(**{**outer, "kind": Kind(outer["kind"])})
+    letter = Letter(**{**outer, "kind": LetterKind(outer["kind"])})
     path.write_bytes(letter.signed(target.town.identities["coordinator"]))
     code = 0
     try:
-        assert isinstance(target.site(), Asked)
+        assert isinstance(target.site(), CheckedRequest)
     except FedassayError as error:
         code = error.exit_code
     finally:
@@ -214,7 +214,7 @@ def test_a_site_that_signs_and_seals_nonsense(target: Target, data: st.DataObjec
         study=target.study.announcement.study,
         sender="a",
         recipient=COORDINATOR,
-        kind=Kind.REPLY,
+        kind=LetterKind.REPLY,
         number=1,
         body=target.town.sealed("a", data.draw(st.binary(max_size=100))),
     )
@@ -242,7 +242,7 @@ def test_any_signed_mapping_is_a_letter_or_refused(target: Target, content: dict
             sender=COORDINATOR,
             believed={COORDINATOR: identity.public},
             recipient=EVERYONE,
-            kinds=(Kind.ANNOUNCEMENT,),
+            kinds=(LetterKind.ANNOUNCEMENT,),
             number=0,
             study=None,
         )

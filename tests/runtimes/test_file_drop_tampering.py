@@ -18,7 +18,7 @@ from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Budget, Protection
 from fedassay.runtimes.file_drop.announcement import Announcement
-from fedassay.runtimes.file_drop.letters import LARGEST_FILE, Kind
+from fedassay.runtimes.file_drop.letters import LARGEST_FILE, LetterKind
 from fedassay.trust.plain import Plain
 from file_drop_town import Town, contents, letter_of
 
@@ -167,10 +167,10 @@ def test_an_old_request_is_no_new_one(town: Town, capsys: Any) -> None:
 
 
 def test_a_reply_is_no_request_and_a_request_no_reply(town: Town, capsys: Any) -> None:
-    signed_again(town.drop / "to-c" / "1.fedassay", town.identities["coordinator"], kind=Kind.REPLY)
+    signed_again(town.drop / "to-c" / "1.fedassay", town.identities["coordinator"], kind=LetterKind.REPLY)
     assert_refused_by_site(town, "c", capsys, "to-c/1.fedassay", "kind reply, expected request or over")
     (town.drop / "to-c" / "1.fedassay").unlink()  # the coordinator writes it again
-    signed_again(town.drop / "from-a" / "1.fedassay", town.identities["a"], kind=Kind.REQUEST)
+    signed_again(town.drop / "from-a" / "1.fedassay", town.identities["a"], kind=LetterKind.REQUEST)
     assert_refused_by_coordinator(town, "a", capsys, "kind request, expected reply")
 
 

@@ -30,7 +30,7 @@ from fedassay.runtimes import flower
 from fedassay.runtimes.flower import server_app, submission
 from fedassay.runtimes.flower import submission as events
 from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
-from fedassay.runtimes.flower.study import Study
+from fedassay.runtimes.flower.study import FlowerStudy
 from fedassay.runtimes.flower.submission import Connection, submit
 
 
@@ -136,7 +136,7 @@ def test_the_app_is_one_file_without_code(place: Path) -> None:
     assert [path.name for path in (place / "app").iterdir()] == ["pyproject.toml"]
     app = tomllib.loads((place / "app" / "pyproject.toml").read_text())
     assert app["project"]["dependencies"] == []
-    assert app["tool"]["flwr"]["app"]["config"] == Study(name="study").to_config()
+    assert app["tool"]["flwr"]["app"]["config"] == FlowerStudy(name="study").to_config()
     assert str(place) not in (place / "app" / "pyproject.toml").read_text()
     coordinator = CoordinatorFile.read(place / "coordinator.toml")
     assert coordinator.clients == ("hospital-a", "hospital-b", "hospital-c")
@@ -204,7 +204,7 @@ def fake_flwr(place: Path, lines: list[str]) -> str:
 def submitted(place: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str]) -> str:
     monkeypatch.setattr(submission, "_flwr", lambda: fake_flwr(place, lines))
     call("app", place / "app", "--coordinator", place / "coordinator.toml", "-q")
-    return submit(place / "app", Study(name="s"), Connection(address="127.0.0.1:1", insecure=True))
+    return submit(place / "app", FlowerStudy(name="s"), Connection(address="127.0.0.1:1", insecure=True))
 
 
 def test_the_result_comes_back_through_the_log(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,18 +297,18 @@ def asked(task: str, parameters: dict[str, Any], **more: Any) -> str:
     ],
 )
 def test_a_run_configuration_is_checked_again_at_the_server(change: dict[str, Any]) -> None:
-    config = {**Study(name="s").to_config(), **change}
+    config = {**FlowerStudy(name="s").to_config(), **change}
     with pytest.raises(UsageError):
-        Study.from_config(config)
+        FlowerStudy.from_config(config)
     with pytest.raises(UsageError):
-        Study.from_config({key: value for key, value in config.items() if key not in change})
+        FlowerStudy.from_config({key: value for key, value in config.items() if key not in change})
 
 
 # --- the coordinator's file -----------------------------------------------------------------------------
 
 
 def run_configuration(**more: str) -> Any:
-    return SimpleNamespace(run_config={**Study(name="s").to_config(), **more})
+    return SimpleNamespace(run_config={**FlowerStudy(name="s").to_config(), **more})
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from flower_liars import SECRET
 
 import fedassay
 from fedassay.errors import FederationError, Refused
-from fedassay.runtimes.flower.study import Study
-from fedassay.runtimes.flower.submission import Event, submit
+from fedassay.runtimes.flower.study import FlowerStudy
+from fedassay.runtimes.flower.submission import RunEvent, submit
 from fedassay.trust.plain import Plain
 from ledgers import recorded
 
@@ -52,12 +52,14 @@ def test_a_node_killed_between_legs_is_a_dropout(tmp_path: Path, leg: int) -> No
     sites = hospitals(["a", "b", "c", "d", "e"])
     lab = Lab(tmp_path / "lab", sites)
 
-    def kill_when_due(event: Event) -> None:
+    def kill_when_due(event: RunEvent) -> None:
         if event["event"] == "progress" and event["leg"] == leg and "d" in lab.processes:
             lab.kill("d")
 
     with running(lab):
-        document = parsed(submit(lab.app, Study(name="s", timeout=45), lab.connection, heard=kill_when_due))
+        document = parsed(
+            submit(lab.app, FlowerStudy(name="s", timeout=45), lab.connection, heard=kill_when_due)
+        )
     assert "d" not in lab.processes
     # Flower may have handed the leg's message to the node in the moment before it died.
     expected = {5: sites, 4: without(sites, "d")}[document["cohort"]["clients"]]
@@ -74,22 +76,22 @@ def test_a_site_that_never_comes_is_a_dropout_and_too_few_are_a_clear_refusal(tm
     try:
         lab.start_superlink()
         with pytest.raises(FederationError, match="no site is connected"):
-            submit(lab.app, Study(name="s", timeout=20, wait=3), lab.connection)
+            submit(lab.app, FlowerStudy(name="s", timeout=20, wait=3), lab.connection)
         for name in ("a", "b", "c"):
             lab.start_node(name)
         for name in ("a", "b", "c"):
             until(partial(lab.is_connected, name), seconds=READY, what=f"{name} does not connect")
-        heard: list[Event] = []
-        study = Study(name="s", timeout=60, wait=5)
+        heard: list[RunEvent] = []
+        study = FlowerStudy(name="s", timeout=60, wait=5)
         document = parsed(submit(lab.app, study, lab.connection, heard=heard.append))
         assert document["cohort"]["dropped"] == 1
         assert document["results"] == in_process(without(sites, "d"))
         warnings = [event["message"] for event in heard if event["event"] == "warning"]
         assert warnings == ["no connected node with a valid prekey answers for d: left out."]
         with pytest.raises(FederationError, match="asked something else"):
-            submit(lab.app, Study(name="s", privacy="plain", timeout=60, wait=5), lab.connection)
+            submit(lab.app, FlowerStudy(name="s", privacy="plain", timeout=60, wait=5), lab.connection)
         lab.kill("c")
-        study = Study(name="t", timeout=30, wait=5)
+        study = FlowerStudy(name="t", timeout=30, wait=5)
         with pytest.raises(FederationError, match="under the same name") as failure:
             submit(lab.app, study, lab.connection)
         assert failure.value.exit_code == 4
@@ -103,9 +105,9 @@ def test_a_site_that_never_comes_is_a_dropout_and_too_few_are_a_clear_refusal(tm
 @pytest.mark.full
 def test_a_restarted_superlink_goes_on_from_the_journal(tmp_path: Path) -> None:
     sites = hospitals(["a", "b", "c"])
-    lab, study = Lab(tmp_path / "lab", sites, tls=True), Study(name="s", timeout=60, wait=60)
+    lab, study = Lab(tmp_path / "lab", sites, tls=True), FlowerStudy(name="s", timeout=60, wait=60)
 
-    def kill_in_the_middle(event: Event) -> None:
+    def kill_in_the_middle(event: RunEvent) -> None:
         if event["event"] == "progress" and event["leg"] == 1 and "superlink" in lab.processes:
             lab.kill("superlink")
 
@@ -138,13 +140,13 @@ def test_late_lying_and_broken_sites_are_dropouts(tmp_path: Path, monkeypatch: p
         node_config={name: f'behaviour="{name}"' for name in bad},
     )
     with running(lab):
-        first = parsed(submit(lab.app, Study(name="s", privacy="plain", timeout=60), lab.connection))
+        first = parsed(submit(lab.app, FlowerStudy(name="s", privacy="plain", timeout=60), lab.connection))
         assert first["results"] == in_process(
             without(sites, "late", "shapes", "nan", "crash"), privacy=Plain()
         )
         assert first["cohort"]["dropped"] == 4
         (lab.folder / "late" / "s.over").touch()  # only now its reply leaves, while the next study runs
-        second = parsed(submit(lab.app, Study(name="t", privacy="plain", timeout=60), lab.connection))
+        second = parsed(submit(lab.app, FlowerStudy(name="t", privacy="plain", timeout=60), lab.connection))
         assert second["results"] == in_process(without(sites, *bad), privacy=Plain())
         assert second["cohort"]["clients"] == 3
         assert SECRET not in (lab.folder / "state" / "results" / "t.json").read_text()
@@ -156,7 +158,7 @@ def test_a_site_whose_policy_says_no_ends_the_study_with_its_reason(tmp_path: Pa
     sites = hospitals(["a", "b", "c"])
     lab = Lab(tmp_path / "lab", sites, policy='trust_models = ["plain"]')
     with running(lab), pytest.raises(Refused, match=r"a \(policy\), b \(policy\), c \(policy\)") as failure:
-        submit(lab.app, Study(name="s", timeout=60), lab.connection)
+        submit(lab.app, FlowerStudy(name="s", timeout=60), lab.connection)
     assert failure.value.exit_code == 3
 
 
@@ -166,7 +168,7 @@ def test_two_studies_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "lab", sites)
 
     def run(name: str) -> dict[str, Any]:
-        study = Study(name=name, timeout=90, wait=60)
+        study = FlowerStudy(name=name, timeout=90, wait=60)
         return parsed(submit(lab.app, study, lab.connection))
 
     with running(lab), ThreadPoolExecutor() as threads:

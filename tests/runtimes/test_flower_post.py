@@ -21,7 +21,15 @@ from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Party
 from fedassay.runtimes.flower.directory import Directory, answer_hello
-from fedassay.runtimes.flower.post import HELLO, REQUEST, Frame, Letter, Post, opened_request, signed_reply
+from fedassay.runtimes.flower.post import (
+    HELLO,
+    REQUEST,
+    Frame,
+    NodeLetter,
+    Post,
+    opened_request,
+    signed_reply,
+)
 from fedassay.runtimes.flower.runtime import FlowerRuntime
 
 Behaviour = Callable[[Message], Iterable[Message]]
@@ -346,7 +354,7 @@ def test_all_replies_may_be_looked_for_at_once() -> None:
     grid = FakeGrid()
     post = Post(grid=grid, credentials=credentials(COORDINATOR), together=3, interval=0.01)  # type: ignore[arg-type]
     letters = {
-        name: Letter(node=node, kind=REQUEST, body=b"x", sender_of_reply=name)
+        name: NodeLetter(node=node, kind=REQUEST, body=b"x", sender_of_reply=name)
         for node, name in enumerate(NAMES, start=1)
     }
     assert set(post.deliver(letters, timeout=1)) == set(NAMES)

@@ -18,7 +18,7 @@ from fedassay.artefacts.verified import ANY_KEY, check
 from fedassay.errors import Refused
 from fedassay.kernel.agenda import Agenda, Item
 from fedassay.protocol.vocabulary import Part, Protection
-from fedassay.runtimes.flower.study import Study
+from fedassay.runtimes.flower.study import FlowerStudy
 from fedassay.study.simulation import Simulation, simulate
 from fedassay.trust.secure_sum import SecureSum
 from ledgers import recorded
@@ -60,7 +60,7 @@ def in_process() -> dict[str, Any]:
 
 def test_a_study_of_three_tasks(lab: Lab, capsys: Any) -> None:  # noqa: F811
     split_alike(lab)
-    document, warnings = run(lab, Study(name="s", agenda=AGENDA, wait=0), "abcd", capsys)
+    document, warnings = run(lab, FlowerStudy(name="s", agenda=AGENDA, wait=0), "abcd", capsys)
     wanted = in_process()
     assert document["task"] == "study"
     assert document["results"]["tasks"] == wanted["tasks"]
@@ -83,7 +83,7 @@ def test_sites_that_allow_no_prediction_sets_refuse_these_only(lab: Lab, capsys:
             rules.read_text().replace("[policy]\n", '[policy]\ntasks = ["evaluate", "calibrate"]\n')
         )
     with pytest.raises(Refused, match=r"Refused: a \(policy\), b \(policy\), c \(policy\), d \(policy\)."):
-        run(lab, Study(name="s", agenda=AGENDA, wait=0), "abcd", capsys)
+        run(lab, FlowerStudy(name="s", agenda=AGENDA, wait=0), "abcd", capsys)
     for name in "abcd":
         assert {one.task for one in recorded(lab.folder / name / "state")} == {"evaluate", "calibrate"}
 

@@ -15,7 +15,7 @@ import fedassay
 from fedassay.errors import FederationError
 from fedassay.kernel.agenda import Agenda
 from fedassay.protocol.vocabulary import Budget
-from fedassay.runtimes.flower.study import Study
+from fedassay.runtimes.flower.study import FlowerStudy
 from fedassay.runtimes.flower.submission import submit
 from fedassay.trust.shuffle.model import Shuffle
 
@@ -48,8 +48,8 @@ def test_a_deployment_with_a_shuffler_survives_its_loss(tmp_path: Path) -> None:
     sites = hospitals(["a", "b", "c"], rows=60)
     lab = Lab(tmp_path / "lab", sites, policy=POLICY, helpers=("helper",))
 
-    def study(name: str, **limits: float) -> Study:
-        return Study(
+    def study(name: str, **limits: float) -> FlowerStudy:
+        return FlowerStudy(
             name=name,
             agenda=Agenda.of("evaluate", {"height": 6}),
             privacy="shuffle",

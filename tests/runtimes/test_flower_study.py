@@ -23,7 +23,7 @@ from fedassay.protocol import wire
 from fedassay.runtimes.flower import client_app, server_app, submission
 from fedassay.runtimes.flower.coordinator_file import VARIABLE
 from fedassay.runtimes.flower.post import REQUEST, Frame
-from fedassay.runtimes.flower.study import Study
+from fedassay.runtimes.flower.study import FlowerStudy
 from ledgers import recorded
 
 SITES = hospitals(["a", "b", "c", "d"], rows=60)
@@ -69,7 +69,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     return lab
 
 
-def run(lab: Lab, study: Study, there: str, capsys: Any) -> tuple[dict[str, Any], list[str]]:
+def run(lab: Lab, study: FlowerStudy, there: str, capsys: Any) -> tuple[dict[str, Any], list[str]]:
     """The result as it comes through the log, and the warnings before it."""
     server_app.main(Nodes(lab, there), SimpleNamespace(run_config=study.to_config()))
     inbox, warnings = submission.Inbox(), []
@@ -89,7 +89,7 @@ def expected(names: str) -> dict[str, Any]:
 
 
 def test_with_everybody_there_nothing_is_said(lab: Lab, capsys: Any) -> None:
-    document, warnings = run(lab, Study(name="s", wait=0), "abcd", capsys)
+    document, warnings = run(lab, FlowerStudy(name="s", wait=0), "abcd", capsys)
     assert document["results"] == expected("abcd")
     (opening,) = document["cohort"].pop("openings")
     assert document["cohort"] == {"clients": 4, "dropped": 0, "truncated": None, "rows": 240}
@@ -99,7 +99,7 @@ def test_with_everybody_there_nothing_is_said(lab: Lab, capsys: Any) -> None:
 
 
 def test_a_site_that_is_not_there_is_counted_and_named(lab: Lab, capsys: Any) -> None:
-    document, warnings = run(lab, Study(name="s", wait=0), "dba", capsys)
+    document, warnings = run(lab, FlowerStudy(name="s", wait=0), "dba", capsys)
     assert document["runtime"]["rounds"] == 2
     assert document["results"] == expected("abd")
     assert document["cohort"]["clients"] == 3
@@ -110,7 +110,7 @@ def test_a_site_that_is_not_there_is_counted_and_named(lab: Lab, capsys: Any) ->
 def test_a_site_that_refuses_is_counted_and_named(lab: Lab, capsys: Any) -> None:
     rules = lab.folder / "c" / "site.toml"
     rules.write_text(rules.read_text().replace('["secure-sum", "plain"]', '["secure-sum"]'))
-    document, warnings = run(lab, Study(name="s", wait=0, privacy="plain"), "abcd", capsys)
+    document, warnings = run(lab, FlowerStudy(name="s", wait=0, privacy="plain"), "abcd", capsys)
     assert document["cohort"]["dropped"] == 1
     assert document["results"]["histogram"]["rows"] == 180
     assert warnings == ["refused: c (policy)."]
@@ -118,7 +118,7 @@ def test_a_site_that_refuses_is_counted_and_named(lab: Lab, capsys: Any) -> None
 
 def test_a_study_that_fails_has_named_the_lost_first(lab: Lab, capsys: Any) -> None:
     with pytest.raises(TooFewClients):
-        run(lab, Study(name="s", wait=0), "ab", capsys)
+        run(lab, FlowerStudy(name="s", wait=0), "ab", capsys)
     said = [event for text in capsys.readouterr().out.splitlines() if (event := submission.event_in(text))]
     assert [event.get("message") for event in said if event["event"] == "warning"] == [
         "no connected node with a valid prekey answers for c, d: left out."
@@ -146,7 +146,7 @@ def test_a_node_that_dies_burns_no_study(lab: Lab, capsys: Any) -> None:
         def pull_messages(self, ids: Iterable[str]) -> list[Message]:
             return [self.replies[one] for one in ids if one in self.replies]
 
-    study = Study(name="s", wait=0, timeout=1)
+    study = FlowerStudy(name="s", wait=0, timeout=1)
     with pytest.raises(TooFewClients, match=r"3 of 4 members answered.*under the same name"):
         server_app.main(Dying(lab, "abcd"), SimpleNamespace(run_config=study.to_config()))
     capsys.readouterr()
@@ -166,7 +166,7 @@ def test_a_study_that_the_coordinator_cannot_afford_asks_nobody(lab: Lab, capsys
     items.append(
         Item(name="conformal", task="conformal", parameters={"sets": "binary", "holdout": 0.3}, share=1 / 3)
     )
-    study = Study(name="s", agenda=Agenda(items=tuple(items)), wait=0, privacy="server-dp", epsilon=1.5)
+    study = FlowerStudy(name="s", agenda=Agenda(items=tuple(items)), wait=0, privacy="server-dp", epsilon=1.5)
     nodes = Nodes(lab, "abcd")
     with pytest.raises(BudgetExceeded, match=r"Cheapest change: epsilon 1\."):
         server_app.main(nodes, SimpleNamespace(run_config=study.to_config()))

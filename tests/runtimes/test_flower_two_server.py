@@ -21,7 +21,7 @@ from fedassay.kernel.agenda import Agenda
 from fedassay.kernel.helper import DAYS_KEPT, ServerStore
 from fedassay.protocol.vocabulary import Budget, Protection
 from fedassay.runtimes.flower.coordinator import Coordinator
-from fedassay.runtimes.flower.study import Study
+from fedassay.runtimes.flower.study import FlowerStudy
 from fedassay.runtimes.flower.submission import submit
 from fedassay.trust.two_server.model import TwoServer
 
@@ -73,7 +73,7 @@ def test_the_coordinator_clears_the_stores_of_all_its_studies(tmp_path: Path) ->
 def test_a_deployment_with_a_second_server_survives_its_restart(tmp_path: Path) -> None:
     sites = hospitals(["a", "b", "c"], rows=60)
     lab = Lab(tmp_path / "lab", sites, policy=POLICY, helpers=("helper",))
-    study = Study(
+    study = FlowerStudy(
         name="s",
         agenda=Agenda.of("evaluate", {"height": 6}),
         privacy="two-server",
@@ -89,7 +89,7 @@ def test_a_deployment_with_a_second_server_survives_its_restart(tmp_path: Path) 
         again = parsed(submit(lab.app, study, lab.connection))
         assert again == document
         lab.kill("helper")
-        other = Study(
+        other = FlowerStudy(
             name="t",
             agenda=Agenda.of("evaluate", {"height": 6}),
             privacy="two-server",

@@ -10,7 +10,7 @@ import pytest
 
 from fedassay.errors import UsageError
 from fedassay.kernel.agenda import Agenda
-from fedassay.runtimes.flower.study import Study
+from fedassay.runtimes.flower.study import FlowerStudy
 from fedassay.tasks.card import TASKS
 from file_drop_town import Town, beginning
 
@@ -97,16 +97,18 @@ def test_a_site_that_has_not_named_a_column_says_so(
 def test_a_flower_study_carries_the_parameters(
     task: str, parameters: Mapping[str, Any], terms: Mapping[str, Any], wrong: Mapping[str, Any]
 ) -> None:
-    study = Study(name="s", agenda=Agenda.of(task, parameters), **terms)
-    again = Study.from_config(study.to_config()).agenda.items[0].made
+    study = FlowerStudy(name="s", agenda=Agenda.of(task, parameters), **terms)
+    again = FlowerStudy.from_config(study.to_config()).agenda.items[0].made
     assert isinstance(again, TASKS[task])
     assert again == study.agenda.items[0].made
     for name, value in parameters.items():
         assert getattr(again, name) == (tuple(value) if isinstance(value, list) else value), name
     with pytest.raises(UsageError, match="|".join(wrong)):
-        Study(name="s", agenda=Agenda.of(task, {**parameters, **wrong}), **terms)
+        FlowerStudy(name="s", agenda=Agenda.of(task, {**parameters, **wrong}), **terms)
 
 
 def test_a_flower_study_refuses_what_its_terms_cannot_answer() -> None:
     with pytest.raises(UsageError, match="per-site: under server-dp"):
-        Study(name="s", agenda=Agenda.of("evaluate", {"per_site": True}), privacy="server-dp", epsilon=1.0)
+        FlowerStudy(
+            name="s", agenda=Agenda.of("evaluate", {"per_site": True}), privacy="server-dp", epsilon=1.0
+        )

@@ -16,7 +16,7 @@ from scipy.stats import norm
 from conformal_cases import LEVEL, share_public_numbers, threshold_of
 from conformal_drive import setting_of
 from fedassay.protocol.vocabulary import Setting, TrustModel
-from fedassay.summaries.maps import Map, Points, Sigmoid, Steps
+from fedassay.summaries.maps import InterpolatedMap, Map, Sigmoid, Steps
 from fedassay.tasks.conformal import Conformal
 from fedassay.tasks.conformal.threshold import Found
 from fedassay.trust import LocalDP, Plain, SecureSum, ServerDP
@@ -158,7 +158,7 @@ def overfitted(rows: list[Rows], each: int = 4) -> Map:
     s, y = (np.concatenate([one[role] for one in rows]) for role in ("score", "label"))
     order = np.argsort(s)
     s, y = s[order].reshape(-1, each), y[order].reshape(-1, each)
-    return Points(scores=tuple(s.mean(axis=1)), values=tuple((y.sum(axis=1) + 0.2) / (each + 0.4)))
+    return InterpolatedMap(scores=tuple(s.mean(axis=1)), values=tuple((y.sum(axis=1) + 0.2) / (each + 0.4)))
 
 
 def test_a_calibrator_must_not_have_seen_the_rows_of_the_threshold() -> None:

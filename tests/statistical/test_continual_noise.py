@@ -13,7 +13,7 @@ import pytest
 from continual_runs import NewNoiseEachStep, build, response
 from fedassay.privacy.accounting import GAUSSIAN, LAPLACE
 from fedassay.privacy.continual import ContinualCount
-from fedassay.privacy.continual_noise import Factorised, Mechanism, Path, Tree
+from fedassay.privacy.continual_noise import ContinualMechanism, Factorised, PathMechanism, TreeMechanism
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Budget, Message, Noise
 
@@ -21,10 +21,10 @@ STEPS, RUNS, ALLOWED = 8, 450, 6.0
 COUNTS = [3, 0, 7, 1, 0, 0, 9, 2]
 BUDGETS = {LAPLACE: Budget(epsilon=0.4), GAUSSIAN: Budget(epsilon=0.4, delta=0.01)}
 """The delta is large so that few steps get Gaussian noise too."""
-PARAMETERS = {Path: {"multiplier": 16}, Tree: {"fan_out": 2}, Factorised: {}}
+PARAMETERS = {PathMechanism: {"multiplier": 16}, TreeMechanism: {"fan_out": 2}, Factorised: {}}
 
 
-class OwnCountsOnly(Tree):
+class OwnCountsOnly(TreeMechanism):
     """Wrong: blocks are as noisy as their own count, while least squares is what is stated."""
 
     def advance(self, step: int, state: Message, count: int, draw: object) -> tuple[float, Message]:
@@ -47,7 +47,7 @@ class NoiseOnTotals(Factorised):
         return sum(counts) + noise, {"counts": counts, "noisy": []}
 
 
-def errors(mechanism: Mechanism, seed: int) -> np.ndarray:
+def errors(mechanism: ContinualMechanism, seed: int) -> np.ndarray:
     source, rows = SimulatedRandomness(seed), []
     for _ in range(RUNS):
         monitor = ContinualCount(mechanism, non_decreasing=False)
@@ -61,7 +61,7 @@ def fourth_cumulant(noise: Noise) -> float:
     return float(2 * (x**4 @ weights) / (1 + 2 * weights.sum()) - 3 * noise.variance**2)
 
 
-def deviation(mechanism: Mechanism, stated: Mechanism) -> float:
+def deviation(mechanism: ContinualMechanism, stated: ContinualMechanism) -> float:
     """The largest deviation of a mean product of errors from what is stated, in standard errors."""
     M = response(stated)
     covariance = stated.noise.variance * M @ M.T
@@ -74,24 +74,25 @@ def deviation(mechanism: Mechanism, stated: Mechanism) -> float:
 
 
 @pytest.mark.parametrize("law", list(BUDGETS))
-@pytest.mark.parametrize("kind", [Path, Tree, Factorised])
-def test_errors_are_the_stated_noise(kind: type[Mechanism], law: str) -> None:
+@pytest.mark.parametrize("kind", [PathMechanism, TreeMechanism, Factorised])
+def test_errors_are_the_stated_noise(kind: type[ContinualMechanism], law: str) -> None:
     mechanism = build(kind, STEPS, BUDGETS[law], **PARAMETERS[kind])
     assert mechanism.noise.law == law
     assert deviation(mechanism, mechanism) < ALLOWED
 
 
 @pytest.mark.parametrize(
-    ("broken", "kind"), [(NewNoiseEachStep, Path), (OwnCountsOnly, Tree), (NoiseOnTotals, Factorised)]
+    ("broken", "kind"),
+    [(NewNoiseEachStep, PathMechanism), (OwnCountsOnly, TreeMechanism), (NoiseOnTotals, Factorised)],
 )
-def test_other_noise_is_rejected(broken: type[Mechanism], kind: type[Mechanism]) -> None:
-    parameters = {} if kind is Path else PARAMETERS[kind]
+def test_other_noise_is_rejected(broken: type[ContinualMechanism], kind: type[ContinualMechanism]) -> None:
+    parameters = {} if kind is PathMechanism else PARAMETERS[kind]
     stated = build(kind, STEPS, BUDGETS[LAPLACE], **parameters)
     assert deviation(build(broken, STEPS, BUDGETS[LAPLACE], **parameters), stated) > ALLOWED
 
 
-@pytest.mark.parametrize("kind", [Path, Tree, Factorised])
-def test_too_little_noise_is_rejected(kind: type[Mechanism]) -> None:
+@pytest.mark.parametrize("kind", [PathMechanism, TreeMechanism, Factorised])
+def test_too_little_noise_is_rejected(kind: type[ContinualMechanism]) -> None:
     """Noise for twice the budget: a quarter of the variance."""
     stated = build(kind, STEPS, BUDGETS[LAPLACE], **PARAMETERS[kind])
     generous = build(kind, STEPS, Budget(epsilon=0.8), **PARAMETERS[kind])

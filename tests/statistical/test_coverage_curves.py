@@ -26,30 +26,30 @@ def true_rates(threshold: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return norm.sf(cut - POPULATION.delta), norm.sf(cut)
 
 
-def true_roc(curve: curves.Curve) -> np.ndarray:
+def true_roc(curve: curves.CurveValues) -> np.ndarray:
     fpr = np.clip(curve["fpr"], 1e-300, 1)
     return norm.sf(norm.isf(fpr) - POPULATION.delta)
 
 
-def true_precision(curve: curves.Curve) -> np.ndarray:
+def true_precision(curve: curves.CurveValues) -> np.ndarray:
     tpr, fpr = true_rates(np.array(curve["thresholds"]))
     return POPULATION.prevalence * tpr / (POPULATION.prevalence * tpr + (1 - POPULATION.prevalence) * fpr)
 
 
-def true_net_benefit(curve: curves.Curve) -> np.ndarray:
+def true_net_benefit(curve: curves.CurveValues) -> np.ndarray:
     t = np.array(curve["thresholds"])
     tpr, fpr = true_rates(t)
     return POPULATION.prevalence * tpr - (1 - POPULATION.prevalence) * fpr * t / (1 - t)
 
 
-def true_frequency(curve: curves.Curve) -> np.ndarray:
+def true_frequency(curve: curves.CurveValues) -> np.ndarray:
     ends = [true_rates(np.array(curve["edges"])[:, side]) for side in (0, 1)]
     p, n = (ends[0][k] - ends[1][k] for k in (0, 1))
     return POPULATION.prevalence * p / (POPULATION.prevalence * p + (1 - POPULATION.prevalence) * n)
 
 
-Estimate = Callable[[Evidence], curves.Curve]
-CURVES: dict[str, tuple[str, Estimate, Callable[[curves.Curve], np.ndarray]]] = {
+Estimate = Callable[[Evidence], curves.CurveValues]
+CURVES: dict[str, tuple[str, Estimate, Callable[[curves.CurveValues], np.ndarray]]] = {
     "roc": ("tpr", curves.roc_curve, true_roc),
     "precision-recall": ("precision", curves.precision_recall_curve, true_precision),
     "net benefit": ("net_benefit", curves.net_benefit_curve, true_net_benefit),

@@ -22,7 +22,7 @@ from fedassay.estimation.count_noise import PrefixNoise
 from fedassay.estimation.ranking import roc_auc
 from fedassay.protocol.vocabulary import NO_NOISE, Sum, TrustModel
 from fedassay.tasks.distribution import SearchQuantiles
-from fedassay.tasks.distribution.curve import Curve, Shown, quantile_entry
+from fedassay.tasks.distribution.curve import ReleasedCurve, Shown, quantile_entry
 from fedassay.tasks.distribution.mechanisms import chosen, name_of
 from fedassay.tasks.distribution.stored import Release
 from fedassay.trust import DistributedDP, LocalDP, ServerDP
@@ -95,7 +95,7 @@ def covers(interval: Any, truth: float, value: float | None = None, factor: floa
     return bool(low <= truth <= high)
 
 
-def holds(curve: Curve, label: int | None) -> tuple[bool, bool]:
+def holds(curve: ReleasedCurve, label: int | None) -> tuple[bool, bool]:
     """Whether the band holds at all points, and whether one a quarter as wide does."""
     lower, upper = curve.band(level=LEVEL)
     truth = distribution(curve.grid.thresholds, label)
@@ -147,7 +147,7 @@ def test_the_truth_is_covered(case: Case) -> None:
         assert too_low(held, least, len(hits)), f"{name}: narrower ones must be rejected, {np.mean(held)}"
 
 
-def without_noise(curve: Curve) -> Curve:
+def without_noise(curve: ReleasedCurve) -> ReleasedCurve:
     """As if there were none."""
     none = np.zeros_like(curve.law.below)
     return replace(curve, noise=NO_NOISE, law=PrefixNoise(below=none, joint=none, total=0.0), reports=None)

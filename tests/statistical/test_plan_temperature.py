@@ -19,7 +19,7 @@ from fedassay.data.tables import ArrayRows
 from fedassay.planning import Expectation, PlannedStudy
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Budget, Protection, Query, Released, TrustModel, Unit, Vector
-from fedassay.tasks.calibration.multiclass.choice import Choice
+from fedassay.tasks.calibration.multiclass.choice import CalibratorChoice
 from fedassay.tasks.calibration.multiclass.rehearsal import (
     LogitsStudy,
     drive,
@@ -95,7 +95,7 @@ class Federation:
             smaller = total + np.rint(noise * (released.value - total)).astype(np.int64)
             return released.with_value(query.of.read(smaller))
 
-        choice = Choice(classes=self.study.model.classes).settled(self.setting)
+        choice = CalibratorChoice(classes=self.study.model.classes).settled(self.setting)
         return log_scale(drive(choice.fit(self.setting), answer).map)
 
 

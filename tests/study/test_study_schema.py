@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fedassay.errors import UsageError
 from fedassay.protocol.parameters import Parameter, parameters
 from fedassay.study import StudyFile
-from fedassay.study.entries import Document
+from fedassay.study.entries import TomlDocument
 from fedassay.study.schema import SCHEMA_FILE, schema, schema_text, study_page
 from fedassay.tasks.card import KINDS, PARAMETERS, TASKS, task_of
 from study_files import BINARY, CLASSES, DEPLOYMENT, FILE_DROP
@@ -49,7 +49,7 @@ def by_schema(content: Mapping[str, Any]) -> bool:
 
 def by_file(content: Mapping[str, Any]) -> bool:
     try:
-        StudyFile.of(Document(path=Path("study.toml"), content=content, places={}))
+        StudyFile.of(TomlDocument(path=Path("study.toml"), content=content, places={}))
     except UsageError:
         return False
     return True

@@ -19,13 +19,13 @@ from fedassay.summaries.class_scores import binary, binary_sets
 from fedassay.summaries.coverage_counts import CoverageCounts
 from fedassay.summaries.distribution.tree import ValueTree
 from fedassay.summaries.local_quantiles import LocalQuantile
-from fedassay.summaries.maps import Map, Points, Sigmoid, Steps, numbers_of
+from fedassay.summaries.maps import InterpolatedMap, Map, Sigmoid, Steps, numbers_of
 from fedassay.summaries.quantities import scores_of
 
 MAPS: dict[str, Map | None] = {
     "none": None,
     "steps": Steps(edges=(0.3, 0.6), values=(0.1, 0.4, 0.8)),
-    "points": Points(scores=(0.1, 0.35, 0.9), values=(0.05, 0.5, 0.7)),
+    "points": InterpolatedMap(scores=(0.1, 0.35, 0.9), values=(0.05, 0.5, 0.7)),
     "sigmoid": Sigmoid(a=1.3, b=0.7, c=-0.2),
 }
 SHARES = st.floats(0, 1)

@@ -36,7 +36,7 @@ from fedassay.summaries.distribution.grid import SPACINGS
 from fedassay.summaries.grid import TRANSFORMS
 from fedassay.summaries.grouped_histogram import fingerprints
 from fedassay.summaries.local_quantiles import RULES
-from fedassay.summaries.maps import Points, Sigmoid, Steps, numbers_of
+from fedassay.summaries.maps import InterpolatedMap, Sigmoid, Steps, numbers_of
 from fedassay.summaries.multiclass.clipped_updates import WEIGHTS
 from fedassay.summaries.multiclass.fedcal import fedcal_size
 from fedassay.summaries.multiclass.local_fits import AVERAGED
@@ -139,7 +139,7 @@ def calibrator(draw: st.DrawFn) -> tuple[float, ...]:
     scores = tuple(sorted(draw(st.sets(shares, min_size=1, max_size=4))))
     values = draw(st.lists(shares, min_size=len(scores) + 1, max_size=len(scores) + 1))
     if draw(st.booleans()):
-        return numbers_of(Points(scores=scores, values=tuple(values[1:])))
+        return numbers_of(InterpolatedMap(scores=scores, values=tuple(values[1:])))
     edges = tuple(score for score in scores if 0 < score < 1)
     return numbers_of(Steps(edges=edges, values=tuple(values[: len(edges) + 1])))
 

@@ -15,8 +15,8 @@ from fedassay.protocol import wire
 from fedassay.summaries import maps as module
 from fedassay.summaries.maps import (
     MOST_NUMBERS,
+    InterpolatedMap,
     Map,
-    Points,
     Sigmoid,
     Steps,
     map_from_json,
@@ -40,7 +40,7 @@ def maps(draw: st.DrawFn) -> Map:
         return Steps(edges=tuple(edges), values=tuple(values))
     scores = sorted(draw(st.sets(UNIT, min_size=1, max_size=8)))
     values = draw(st.lists(UNIT, min_size=len(scores), max_size=len(scores)))
-    return Points(scores=tuple(scores), values=tuple(values))
+    return InterpolatedMap(scores=tuple(scores), values=tuple(values))
 
 
 @given(one=maps(), scores=st.lists(UNIT, min_size=1, max_size=20))
@@ -50,7 +50,7 @@ def test_every_score_becomes_a_probability(one: Map, scores: list[float]) -> Non
 
 
 def test_a_line_that_rounds_to_more_than_1_says_1() -> None:
-    one = Points(scores=(0.06, 0.72), values=(0.08, 1.0))
+    one = InterpolatedMap(scores=(0.06, 0.72), values=(0.08, 1.0))
     scores = np.nextafter(0.72, 0) - np.arange(3) * np.spacing(0.72)
     assert np.interp(scores, one.scores, one.values).max() > 1
     assert one(scores).max() == 1
@@ -72,7 +72,7 @@ def test_a_map_survives_a_row_of_numbers_bit_for_bit(one: Map) -> None:
 
 def test_a_row_of_numbers_by_hand() -> None:
     assert numbers_of(Steps(edges=(), values=(0.5,))) == (0.0, 0.5)
-    assert numbers_of(Points(scores=(0.0, 1.0), values=(0.2, 0.4))) == (1.0, 0.0, 1.0, 0.2, 0.4)
+    assert numbers_of(InterpolatedMap(scores=(0.0, 1.0), values=(0.2, 0.4))) == (1.0, 0.0, 1.0, 0.2, 0.4)
     assert numbers_of(Sigmoid(a=-0.0, b=2, c=3)) == (2.0, -0.0, 2.0, 3.0)
     assert np.signbit(numbers_of(map_from_numbers((2.0, -0.0, 2.0, 3.0)))[1])
     assert map_from_numbers([]) is None
@@ -104,7 +104,7 @@ def test_numbers_that_are_no_map_are_refused(numbers: tuple[float, ...], message
 def test_a_map_that_is_too_long_is_refused_on_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough for what is fitted on a histogram of 2^15 bins: a value for each, and the edges between."""
     assert MOST_NUMBERS > 2 * 2**15
-    one = Points(scores=(0.0, 0.5, 1.0), values=(0.1, 0.2, 0.3))
+    one = InterpolatedMap(scores=(0.0, 0.5, 1.0), values=(0.1, 0.2, 0.3))
     numbers = numbers_of(one)
     monkeypatch.setattr(module, "MOST_NUMBERS", len(numbers) - 1)
     for work in (lambda: numbers_of(one), lambda: map_from_numbers(numbers)):

@@ -18,7 +18,7 @@ from dp_accounting.rdp import RdpAccountant
 from scipy.stats import norm
 
 from fedassay.errors import BudgetExceeded, UsageError
-from fedassay.kernel.client import Client, NoRows, Site, takes_part
+from fedassay.kernel.client import Client, EmptyRows, Site, takes_part
 from fedassay.kernel.run import Job, run
 from fedassay.privacy import accounting
 from fedassay.privacy.amplification import amplifies, calibrate_sampled, epsilon_of, event_of, rounds_of
@@ -224,7 +224,7 @@ def test_the_coin_has_the_stated_probability() -> None:
     assert takes_part(ServerDP().plan(Sum(of=query().of), setting()), randomness)
     drawn_by_server = Plain().plan(query(rate=1e-9), replace(setting(Plain()), budget=None))
     assert all(takes_part(drawn_by_server, randomness) for _ in range(100))
-    assert list(NoRows().batches()) == []
+    assert list(EmptyRows().batches()) == []
 
 
 def test_what_a_client_remembers_does_not_speak_when_its_coin_says_no() -> None:

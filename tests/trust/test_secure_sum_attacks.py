@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedassay.audit.equivocation import Liar, Opened, is_one_total, liar_among
+from fedassay.audit.equivocation import Liar, WeighedAnswers, is_one_total, liar_among
 from fedassay.crypto.field61 import PRIME
 from fedassay.crypto.keys import KeyPair, is_usable
 from fedassay.errors import PolicyRefusal, ProtocolError, UsageError
@@ -98,7 +98,7 @@ def test_nine_hospitals_with_the_recommended_policy_keep_their_tables(
     trust = SecureSum(minimum_cohort=5, **terms)
     liar, clients = lying_to(sites, trust)
     honest, generator = trust.sizes(9).honest, random.Random(1)
-    everybody, opened = frozenset(names), list[Opened]()
+    everybody, opened = frozenset(names), list[WeighedAnswers]()
     victim = names[0]
     for silent in (0, 1, 1):
         exchange = liar.begin()
@@ -141,7 +141,7 @@ def test_what_nine_hospitals_open_is_their_exact_total(tmp_path: Path) -> None:
 # --- noise: a total with less than was promised -------------------------------------------------------------------
 
 
-def adaptive_liar(liar: Liar, generator: random.Random) -> tuple[list[Opened], int]:
+def adaptive_liar(liar: Liar, generator: random.Random) -> tuple[list[WeighedAnswers], int]:
     """Tell members, one after the other, sets that are chosen by what has opened so far; what opens in the end."""
     exchange, names = liar.begin(), sorted(liar.sites)
     least = exchange.terms.sizes.least

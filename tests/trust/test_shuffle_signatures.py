@@ -13,7 +13,7 @@ from fedassay.errors import FederationError, ProtocolError, TooFewClients
 from fedassay.privacy.randomness import SimulatedRandomness as Seeded
 from fedassay.protocol.vocabulary import Budget, Request, Select
 from fedassay.trust.introductions import Pair
-from fedassay.trust.shuffle.messages import SIGNED_ENVELOPES, Route
+from fedassay.trust.shuffle.messages import SIGNED_ENVELOPES, LetterRoute
 from fedassay.trust.shuffle.model import Shuffle
 from shuffle_driver import OPENED, SERVERS, SHUFFLER, Losses, Town, plan_of
 
@@ -112,7 +112,7 @@ def test_without_pinned_keys_the_impostor_would_succeed() -> None:
     sealed = here.said["client4", 1]
     keys = here.said["coordinator", 0]["public"], KeyPair.draw(Seeded(3)).public
     session = here.helpers["coordinator"].store.conversations[here.id].state["session"]
-    route = Route(session=session, place=0, servers=Pair(*keys))
+    route = LetterRoute(session=session, place=0, servers=Pair(*keys))
     opened = route.open_envelope(KeyPair.draw(Seeded(3)), "client4", sealed["public"], sealed["sealed"][0])
     assert opened is not None
 

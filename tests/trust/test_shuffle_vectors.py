@@ -20,7 +20,7 @@ from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Budget, Select, Sum
 from fedassay.trust.introductions import Pair
 from fedassay.trust.local_reports import Question
-from fedassay.trust.shuffle.messages import Route, from_text, session_of
+from fedassay.trust.shuffle.messages import LetterRoute, from_text, session_of
 from shuffle_driver import HISTOGRAM, OPENED, SERVERS, SHUFFLER, Losses, Town, one_row, plan_of
 
 PATH = Path(__file__).parents[1] / "vectors" / "shuffle.json"
@@ -70,7 +70,7 @@ def test_what_was_sealed_then_opens_now() -> None:
     keys = Pair(analyst.public, shuffler.public)
     assert keys == tuple(replies[f"0 {name}"]["public"] for name in SERVERS)
     for place, plan in enumerate(town.plans):
-        route = Route(session=bytes.fromhex(stored["session"]), place=place, servers=keys)
+        route = LetterRoute(session=bytes.fromhex(stored["session"]), place=place, servers=keys)
         letters = []
         for number, client in enumerate(NAMES):
             reply = replies[f"1 {client}"]

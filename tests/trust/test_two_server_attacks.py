@@ -17,7 +17,7 @@ from fedassay.crypto.field61 import PRIME
 from fedassay.crypto.keys import SEAL_OVERHEAD, Secret
 from fedassay.crypto.prekeys import pad
 from fedassay.errors import FederationError, UnsupportedQuery
-from fedassay.kernel.endpoint import Store
+from fedassay.kernel.endpoint import EndpointStore
 from fedassay.kernel.helper import ServerStore
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import wire
@@ -194,7 +194,9 @@ class Liar:
         return Lying
 
 
-def attack(guesses: Guesses, *, seed: int = 1, store: Store | None = None, **more: Any) -> tuple[Liar, Town]:
+def attack(
+    guesses: Guesses, *, seed: int = 1, store: EndpointStore | None = None, **more: Any
+) -> tuple[Liar, Town]:
     liar = Liar(guesses)
     town = Town(plans=ASKED, counts=ONE_ROW, seed=seed, first=liar.trust(), **more)
     if store is not None:

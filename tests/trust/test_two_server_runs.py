@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fedassay.errors import FederationError, TooFewClients, UnsupportedQuery
 from fedassay.kernel import envelope
 from fedassay.kernel.client import Client, Site
-from fedassay.kernel.endpoint import FileStore, Store
+from fedassay.kernel.endpoint import EndpointStore, FileStore
 from fedassay.kernel.helper import Helper
 from fedassay.kernel.run import Job, run
 from fedassay.privacy import accounting
@@ -343,7 +343,7 @@ def test_what_is_not_on_the_disk_is_not_answered(tmp_path: Path, monkeypatch: py
 ROWS = {"a": (0, 1, 1, 4), "b": (2,), "c": (), "d": (4, 4, 4, 3, 3)}
 
 
-def federation(store: Store | None = None, *, trust: type[TwoServer] = TwoServer) -> Faithful:
+def federation(store: EndpointStore | None = None, *, trust: type[TwoServer] = TwoServer) -> Faithful:
     source = SimulatedRandomness(3)
 
     def client(name: str) -> Client:

@@ -21,7 +21,7 @@ from fedassay.protocol.vocabulary import Points, Protection, Sum
 from fedassay.trust.introductions import Pair
 from fedassay.trust.two_server.deposits import content
 from fedassay.trust.two_server.layout import Layout
-from fedassay.trust.two_server.messages import Route, session_of
+from fedassay.trust.two_server.messages import DepositRoute, session_of
 from two_server_driver import SERVERS, Cells, Town, UpTo, lists, plans_of, setting, values
 
 PATH = Path(__file__).parents[1] / "vectors" / "two_server.json"
@@ -76,7 +76,7 @@ def test_what_was_sealed_then_opens_now() -> None:
             own = KeyPair.of(Secret(bytes.fromhex(stored["private"][name])))
             assert own.public == keys[party]
             for place, plan in enumerate(town.plans):
-                route = Route(
+                route = DepositRoute(
                     session=bytes.fromhex(stored["session"]),
                     client=client,
                     place=place,

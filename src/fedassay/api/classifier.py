@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.api.terms import Roles, Terms, parameters_of
+from fedassay.api.terms import EntryTerms, Roles, parameters_of
 from fedassay.data.federation import Federation, load
 from fedassay.data.findings import raise_first
 from fedassay.data.groups import client_names, group_names, reread
@@ -28,15 +28,15 @@ from fedassay.tasks.calibration import Calibrate
 from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
 from fedassay.tasks.calibration.parameters import (
     Averaging,
+    CalibrationMethod,
     ClassMethod,
     Clipping,
-    Method,
+    MixtureWeighting,
     Solver,
-    Weighting,
 )
 from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
 from fedassay.tasks.distribution.parameters import Degrees
-from fedassay.tasks.distribution.parameters import Method as Test
+from fedassay.tasks.distribution.parameters import GroupTestMethod as Test
 from fedassay.tasks.evaluation import Evaluate, with_site_names
 from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
 from fedassay.tasks.shared_parameters import HOLDOUT, Transform
@@ -46,7 +46,7 @@ from fedassay.tasks.shared_parameters import HOLDOUT, Transform
 MOST_LISTED = 20
 
 
-def evaluate_classes(task: EvaluateMulticlass, terms: Terms, data: Any, columns: Roles) -> Result:
+def evaluate_classes(task: EvaluateMulticlass, terms: EntryTerms, data: Any, columns: Roles) -> Result:
     """The result of an evaluation from logits; how many classes there are is taken from the data.
 
     In a release it is declared: the width of a model's output is public.
@@ -60,7 +60,7 @@ def evaluate_classes(task: EvaluateMulticlass, terms: Terms, data: Any, columns:
     )
 
 
-def calibrate_classes(task: CalibrateMulticlass, terms: Terms, data: Any, columns: Roles) -> Result:
+def calibrate_classes(task: CalibrateMulticlass, terms: EntryTerms, data: Any, columns: Roles) -> Result:
     """The result of a calibration from logits; how many classes there are is taken from the data."""
     rehearse(replace(task, classes=2), terms.setting)
     found = look_up(data, columns)
@@ -186,7 +186,7 @@ def evaluate(
         "per_site": per_site,
         **({} if buckets is None else {"buckets": buckets}),
     }
-    terms = Terms.of(privacy, budget, protection, simulation)
+    terms = EntryTerms.of(privacy, budget, protection, simulation)
     if logits is not None:
         _refuse_with_logits(score=score, by=by, versus=versus)
         given = parameters_of(EvaluateMulticlass, Evaluate, given, instead=_WITH_LOGITS)
@@ -231,7 +231,7 @@ def calibrate(
     score: str | None = None,
     logits: str | None = None,
     client: str | Partition | None = None,
-    method: Method | ClassMethod = "auto",
+    method: CalibrationMethod | ClassMethod = "auto",
     privacy: TrustModel | str | None = None,
     budget: Budget | None = None,
     protection: Protection | None = None,
@@ -247,7 +247,7 @@ def calibrate(
     clip: float | None = None,
     negative_clip: float | None = None,
     clipping: Clipping = "joint",
-    weighting: Weighting | None = None,
+    weighting: MixtureWeighting | None = None,
     averaging: Averaging = "clients",
     simulation: Simulation | None = None,
 ) -> Result:
@@ -289,7 +289,7 @@ def calibrate(
     >>> bool(abs(fedassay.Calibrator.of(result).predict([0.5])[0] - 0.25) < 0.02)  # the truth is 0.25
     True
     """
-    terms = Terms.of(privacy, budget, protection, simulation)
+    terms = EntryTerms.of(privacy, budget, protection, simulation)
     terms = replace(terms, simulation=replace(terms.simulation, holdout=holdout))
     given: dict[str, Any] = {
         "method": method,
@@ -363,7 +363,7 @@ def hosmer_lemeshow(
         transform=transform,
         level=level,
     )
-    terms = Terms.of(privacy, budget, protection, simulation)
+    terms = EntryTerms.of(privacy, budget, protection, simulation)
     columns = terms.roles(client, score=score, label=label)
     return terms.simulate("hosmer-lemeshow", task, terms.rows(data, columns), columns)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.api.terms import Terms
+from fedassay.api.terms import EntryTerms
 from fedassay.data.federation import Federation
 from fedassay.data.schema import CLIENT
 from fedassay.data.split import select_pooled_part
@@ -30,7 +30,7 @@ TEXTS = {
 
 
 def compared(
-    results: Mapping[str, Any], task: Conformal, terms: Terms, federation: Federation
+    results: Mapping[str, Any], task: Conformal, terms: EntryTerms, federation: Federation
 ) -> list[dict[str, Any]]:
     """Threshold, coverage and mean size on held-out rows, of what was found and of each baseline."""
     fit, held_out = _parts(federation, terms)
@@ -76,7 +76,7 @@ class _Tally:
     sizes: float = 0.0
 
 
-def _parts(federation: Federation, terms: Terms) -> tuple[Rows, Rows]:
+def _parts(federation: Federation, terms: EntryTerms) -> tuple[Rows, Rows]:
     """The rows that thresholds come from and those that were held out, split as they were in the run."""
     protection, simulation = terms.protection, terms.simulation
     if federation.one_row_each:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedassay.api.terms import Roles, Terms
+from fedassay.api.terms import EntryTerms, Roles
 from fedassay.data.federation import Federation, load
 from fedassay.data.findings import listed
 from fedassay.data.groups import group_names
@@ -45,8 +45,8 @@ def stand_in(task: Conformal) -> Conformal:
 
 
 def completed(
-    task: Conformal, terms: Terms, data: Any, columns: Roles, *, by: str | None
-) -> tuple[Conformal, Terms, Federation, tuple[str, ...]]:
+    task: Conformal, terms: EntryTerms, data: Any, columns: Roles, *, by: str | None
+) -> tuple[Conformal, EntryTerms, Federation, tuple[str, ...]]:
     """The task and terms with all that they need, the rows, and what was looked up; groups in the column `by`."""
     warnings: list[str] = []
     if by is not None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedassay.api.terms import Terms
+from fedassay.api.terms import EntryTerms
 from fedassay.data.federation import load
 from fedassay.data.groups import reread
 from fedassay.data.partition import Partition
@@ -116,7 +116,7 @@ def ecdf(
             "expected_rows": expected_rows,
         },
     )
-    terms = Terms.of(privacy, budget, protection, simulation)
+    terms = EntryTerms.of(privacy, budget, protection, simulation)
     columns = terms.roles(client, value=value, label=label)
     data = terms.rows(reread(data), columns)
     result = terms.simulate("ecdf", task, data, columns)
@@ -147,7 +147,7 @@ def quantiles(
     and their rows are checked at every point, which takes long for many points. `ecdf` gives quantiles under every
     trust model. The parameters are those of `ecdf`.
     """
-    terms = Terms.of(TwoServer() if privacy is None else privacy, budget, protection, simulation)
+    terms = EntryTerms.of(TwoServer() if privacy is None else privacy, budget, protection, simulation)
     if not terms.trust.helpers_needed:
         raise UnsupportedQuery(
             f"quantiles: {terms.trust.name} keeps nothing of what clients send, so that points cannot be searched; use "

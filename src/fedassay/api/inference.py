@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from typing import Any, cast
 
-from fedassay.api.terms import Terms
+from fedassay.api.terms import EntryTerms
 from fedassay.data.feature_names import feature_names
 from fedassay.data.groups import reread
 from fedassay.data.partition import Partition
@@ -25,8 +25,8 @@ from fedassay.summaries.regression.losses import SmoothLoss, lent, loss_of
 from fedassay.summaries.regression.newton_sums import NewtonSums
 from fedassay.summaries.regression.rounds import RoundFields
 from fedassay.tasks.inference.infer import Infer
-from fedassay.tasks.inference.online import Course, Seen
-from fedassay.tasks.inference.parameters import DECAY, Local, Method, Model, Variance, Weighting
+from fedassay.tasks.inference.online import Course, RoundHistory
+from fedassay.tasks.inference.parameters import DECAY, Local, Model, RegressionMethod, Variance, Weighting
 from fedassay.tasks.inference.path import StepSizes
 from fedassay.tasks.inference.private_rounds import default_rounds as private_rounds
 
@@ -38,7 +38,7 @@ def infer(
     target: str,
     features: str | Sequence[str],
     model: Model | SmoothLoss = "linear",
-    method: Method = "round-plug-in",
+    method: RegressionMethod = "round-plug-in",
     rounds: int | None = None,
     participation: float = 1.0,
     local_steps: int = 1,
@@ -92,7 +92,7 @@ def infer(
     >>> [(one["name"], round(one["value"], 2)) for one in result["coefficients"]]
     [('intercept', 0.98), ('x', 2.0)]
     """
-    terms, data = Terms.of(privacy, budget, protection, simulation), reread(data)
+    terms, data = EntryTerms.of(privacy, budget, protection, simulation), reread(data)
     given = terms.simulation
     columns = terms.roles(client, features=_joined(features), target=target, offset=offset)
     data = terms.rows(data, columns)
@@ -129,7 +129,7 @@ def infer(
         more = {
             "offset": offset,
             "features": list(task.features),
-            "state": None if state is None else {"rounds": Seen.from_json(state).path.rounds},
+            "state": None if state is None else {"rounds": RoundHistory.from_json(state).path.rounds},
         }
         silent = replace(terms, simulation=replace(given, progress=None))
         return silent.simulate("infer", _watched(task, given.progress), data, columns, more)

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from fedassay.api import conformal_lookup
 from fedassay.api.conformal_baselines import compared
-from fedassay.api.terms import Terms
+from fedassay.api.terms import EntryTerms
 from fedassay.data.federation import Federation
 from fedassay.data.groups import reread
 from fedassay.data.partition import Partition
@@ -22,7 +22,7 @@ from fedassay.study.simulation import Simulation
 from fedassay.summaries.quantities import QUANTITIES
 from fedassay.tasks.conformal import Conformal
 from fedassay.tasks.conformal.cautions import warnings_about
-from fedassay.tasks.conformal.parameters import Conditional, Guarantee, Method, Sets
+from fedassay.tasks.conformal.parameters import Conditional, ConformalMethod, Guarantee, Sets
 from fedassay.tasks.evaluation import with_site_names
 
 
@@ -42,7 +42,7 @@ def conformal(
     sets: Sets | None = None,
     score_parameters: float | Sequence[float] = (),
     level: float = 0.9,
-    method: Method = "auto",
+    method: ConformalMethod = "auto",
     guarantee: Guarantee = "marginal",
     confidence: float = 0.9,
     score_range: Sequence[float] = (),
@@ -140,7 +140,7 @@ def conformal(
             "report_level": report_level,
         },
     )
-    terms, data = Terms.of(privacy, budget, protection, simulation), reread(data)
+    terms, data = EntryTerms.of(privacy, budget, protection, simulation), reread(data)
     if holdout:
         given = terms.simulation
         key = given.key_of_split() if given.seed is not None else SecureRandomness().bytes(32)
@@ -157,7 +157,7 @@ def conformal(
 
 
 def _finished(
-    result: Result, task: Conformal, terms: Terms, federation: Federation, looked_up: tuple[str, ...]
+    result: Result, task: Conformal, terms: EntryTerms, federation: Federation, looked_up: tuple[str, ...]
 ) -> Result:
     """The result with the clients' names, warnings, and a comparison with other methods on held-out rows."""
     results = dict(result.results)

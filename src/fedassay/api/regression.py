@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from rich.console import Console
 
-from fedassay.api.stream import Batch, Stream, batch_of, matrix_of
+from fedassay.api.stream import RowBatch, Stream, batch_of, matrix_of
 from fedassay.artefacts.classifier import Conventions
 from fedassay.documents.terminal import print_table
 from fedassay.errors import DataError, UsageError
@@ -24,7 +24,7 @@ from fedassay.summaries.regression.losses import IndexLoss, LogLoss, SmoothLoss,
 from fedassay.tasks.inference import document as inference
 from fedassay.tasks.inference import result_values
 from fedassay.tasks.inference.diagnosis import is_singular, said_of_certainty, singular
-from fedassay.tasks.inference.estimate import Contrast, Estimate
+from fedassay.tasks.inference.estimate import CoefficientEstimate, Contrast
 from fedassay.tasks.inference.infer import Infer
 from fedassay.tasks.inference.online import ROUND, SCALING, Course, infer_rounds
 from fedassay.tasks.inference.parameters import DECAY, FEWEST_ROUNDS, Local, Weighting
@@ -149,7 +149,7 @@ class FederatedRegression(Conventions):
         )
         return self
 
-    def _first_scale(self, rows: Batch) -> tuple[Sequence[float], Sequence[float]]:
+    def _first_scale(self, rows: RowBatch) -> tuple[Sequence[float], Sequence[float]]:
         """Means and deviations of the first round; 0 and 1 where that has nothing to say, or nothing may be moved."""
         if not self._loss.standardises:
             return (), ()
@@ -344,14 +344,14 @@ class FederatedRegression(Conventions):
             local=self.local,
         )
 
-    def _sure(self) -> Estimate:
+    def _sure(self) -> CoefficientEstimate:
         """The estimate, if rounds have arrived; else a `DataError` that says why not."""
         found = self._estimate()
         if found.withheld:
             raise DataError(f"{found.withheld}.")
         return found
 
-    def _estimate(self) -> Estimate:
+    def _estimate(self) -> CoefficientEstimate:
         """In the units of the data."""
         state = self._fitted()
         if self.rounds_ < FEWEST_ROUNDS:
@@ -364,7 +364,7 @@ class FederatedRegression(Conventions):
             try:
                 next(flow)
             except StopIteration as finished:
-                found: Estimate = finished.value
+                found: CoefficientEstimate = finished.value
                 return found.translated(state.standard)
         raise AssertionError("these methods ask nothing more")
 

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.arrays import Floats
-from fedassay.summaries.regression.local_work import Steps, Work, local_work
+from fedassay.summaries.regression.local_work import LocalSteps, Work, local_work
 from fedassay.summaries.regression.losses import LogLoss, SmoothLoss, SquaredError
 from fedassay.summaries.regression.moments import INTERCEPT, Standard
 from fedassay.summaries.regression.rounds import BY_ROWS, LARGEST_THETA, RoundSums
-from fedassay.tasks.inference.online import Seen
-from fedassay.tasks.inference.path import Path, StepSizes
+from fedassay.tasks.inference.online import RoundHistory
+from fedassay.tasks.inference.path import IteratePath, StepSizes
 
 # --- rows of a regression as arrays or data frames have them ------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Batch:
+class RowBatch:
     """Rows: features, target, offset, whose they are (numbers from 0), and the features' names if they have any."""
 
     x: Floats
@@ -36,14 +36,14 @@ class Batch:
         """By role, as clients read them."""
         return {"features": self.x, "target": self.y, "offset": self.offset}
 
-    def by_client(self) -> Iterator[Batch]:
+    def by_client(self) -> Iterator[RowBatch]:
         """The rows of each client, in the order in which they are; clients in the order of their names."""
         for owner in np.unique(self.owners):
             mine = self.owners == owner
-            yield Batch(x=self.x[mine], y=self.y[mine], offset=self.offset[mine], owners=self.owners[mine])
+            yield RowBatch(x=self.x[mine], y=self.y[mine], offset=self.offset[mine], owners=self.owners[mine])
 
 
-def batch_of(x: Any, y: Any, client: Any = None, offset: Any = None) -> Batch:
+def batch_of(x: Any, y: Any, client: Any = None, offset: Any = None) -> RowBatch:
     """Check rows; names are those of a data frame.
 
     Examples
@@ -65,7 +65,7 @@ def batch_of(x: Any, y: Any, client: Any = None, offset: Any = None) -> Batch:
     # Pandas and Polars both have them; the columns of a frame without names are numbers.
     columns = [name for name in getattr(x, "columns", ()) if isinstance(name, str)]
     names = tuple(columns) if len(columns) == rows.shape[1] else ()
-    return Batch(x=rows, y=target, offset=added, owners=owners, names=names)
+    return RowBatch(x=rows, y=target, offset=added, owners=owners, names=names)
 
 
 def matrix_of(x: Any) -> Floats:
@@ -112,14 +112,14 @@ class Stream:
     standard: Standard
     sizes: StepSizes
     weight: float
-    seen: Seen
+    seen: RoundHistory
     first: float = 0.0
 
     @classmethod
     def begin(
         cls,
         loss: SmoothLoss,
-        rows: Batch,
+        rows: RowBatch,
         *,
         intercept: bool,
         centres: tuple[float, ...],
@@ -147,7 +147,7 @@ class Stream:
             standard=standard,
             sizes=StepSizes(first=step, decay=decay),
             weight=0.0,
-            seen=Seen(path=Path.start(np.zeros(p))),
+            seen=RoundHistory(path=IteratePath.start(np.zeros(p))),
         )
 
     @property
@@ -158,7 +158,7 @@ class Stream:
     def after(
         self,
         loss: SmoothLoss,
-        rows: Batch,
+        rows: RowBatch,
         *,
         local_steps: int,
         local: str,
@@ -173,7 +173,7 @@ class Stream:
         with np.errstate(over="ignore", invalid="ignore"):  # iterates that diverge are refused below
             for own in rows.by_client():
                 design = self.standard.design(own.columns, linear=loss.name == SquaredError.name)
-                dealt = Steps.deal(design, local_steps)
+                dealt = LocalSteps.deal(design, local_steps)
                 works.append(local_work(loss, self.seen.path.theta, dealt, step=step, local=local))
                 sizes.append(len(own.y))
             each = np.array(sizes if weights == BY_ROWS else np.ones(len(sizes)), dtype=np.float64)
@@ -190,7 +190,7 @@ class Stream:
             )
         return replace(self, weight=weight, first=first, seen=seen)
 
-    def check(self, rows: Batch) -> None:
+    def check(self, rows: RowBatch) -> None:
         """Raise if these are other features than before."""
         if rows.x.shape[1] != self.standard.features:
             raise UsageError(
@@ -221,7 +221,7 @@ class Stream:
             sizes=StepSizes(**values["sizes"]),
             weight=float(values["weight"]),
             first=float(values["first"]),
-            seen=Seen.from_json(values),
+            seen=RoundHistory.from_json(values),
         )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedassay.api.classifier import look_up
-from fedassay.api.terms import Roles, Terms
+from fedassay.api.terms import EntryTerms, Roles
 from fedassay.artefacts.verified import ANY_KEY, Verified, check
 from fedassay.crypto.identity import Identity, key_from_text
 from fedassay.data.feature_names import feature_names
@@ -152,7 +152,7 @@ def _conduct(file: StudyFile, journal: Journal, progress: Progress | None, folde
         progress=progress,
         missing=file.data.missing,
     )
-    terms = Terms.of(file.trust, file.budget, file.protection, simulation)
+    terms = EntryTerms.of(file.trust, file.budget, file.protection, simulation)
     columns = terms.roles(_dealt(file.data.owner, simulation, key), **file.data.columns)
     agenda = file.agenda(shares=shares_of(file))
     books = opened_books(file)
@@ -260,7 +260,7 @@ def shares_of(file: StudyFile) -> dict[str, float] | None:
 
 
 def _looked_up(
-    file: StudyFile, terms: Terms, columns: Roles
+    file: StudyFile, terms: EntryTerms, columns: Roles
 ) -> tuple[Any, dict[str, dict[str, Any]], tuple[str, ...]]:
     """The data, loaded if that is needed; what is public and was not said, by task; and what to say about it."""
     wanted = {name for task in file.tasks for name in task.looked_up}

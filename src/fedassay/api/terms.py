@@ -82,7 +82,7 @@ class Roles:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class EntryTerms:
     """Who is trusted with what, and how it is simulated: the same for every task."""
 
     trust: TrustModel
@@ -97,7 +97,7 @@ class Terms:
         budget: Budget | None,
         protection: Protection | None,
         simulation: Simulation | None,
-    ) -> Terms:
+    ) -> EntryTerms:
         """What was given, and the defaults of the rest: a secure sum, one example, a faithful simulation."""
         for name, given, kind, such_as in (
             ("budget", budget, Budget, "Budget(epsilon=1.0)"),
@@ -182,7 +182,7 @@ def run_task(
     >>> result["thresholds"][0]["threshold"]
     0.3
     """
-    terms = Terms.of(privacy, budget, protection, simulation)
+    terms = EntryTerms.of(privacy, budget, protection, simulation)
     card = KINDS.named(kind)
     roles = terms.roles(client, **columns)
     return terms.simulate(card.name, task_of(card.name, parameters), terms.rows(data, roles), roles)

@@ -16,7 +16,7 @@ from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import NO_NOISE, Batch
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration import Calibrate, fit
-from fedassay.tasks.calibration.parameters import Method
+from fedassay.tasks.calibration.parameters import CalibrationMethod
 from fedassay.tasks.evaluation.evaluate import EXACT_HEIGHT
 from fedassay.tasks.shared_parameters import Transform
 
@@ -251,7 +251,7 @@ class FederatedCalibrator(Conventions):
     def __init__(
         self,
         *,
-        method: Method = "auto",
+        method: CalibrationMethod = "auto",
         bins: int | None = None,
         height: int | None = None,
         transform: Transform = "auto",

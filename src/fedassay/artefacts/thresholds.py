@@ -24,7 +24,7 @@ _KEYS = ("threshold", "infinite", "reason", "guarantee")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guarantee:
+class StoredGuarantee:
     """What is promised about new rows.
 
     Parameters
@@ -58,12 +58,12 @@ class Guarantee:
         words(self.text, "text")
 
     @classmethod
-    def of(cls, guarantee: Mapping[str, Any]) -> Guarantee:
+    def of(cls, guarantee: Mapping[str, Any]) -> StoredGuarantee:
         """The guarantee in the results of a run, which may say more."""
         return cls(**{field.name: guarantee[field.name] for field in fields(cls)})
 
     @classmethod
-    def from_json(cls, content: object) -> Guarantee:
+    def from_json(cls, content: object) -> StoredGuarantee:
         """What `asdict` was called on; anything else is refused."""
         return cls(**entries(content, tuple(field.name for field in fields(cls)), "guarantee"))
 
@@ -76,7 +76,7 @@ class Threshold:
     """
 
     value: float
-    guarantee: Guarantee
+    guarantee: StoredGuarantee
     reason: str | None = None
 
     def __post_init__(self) -> None:
@@ -101,7 +101,7 @@ class Threshold:
             raise DataError(f"result: it has no threshold: {found.get('reason', 'it does not say why')}.")
         return cls(
             value=value,
-            guarantee=Guarantee.of(found["guarantee"] if guarantee is None else guarantee),
+            guarantee=StoredGuarantee.of(found["guarantee"] if guarantee is None else guarantee),
             reason=found.get("reason"),
         )
 
@@ -125,7 +125,7 @@ class Threshold:
             )
         return cls(
             value=math.inf if infinite else number(given["threshold"], "threshold"),
-            guarantee=Guarantee.from_json(given["guarantee"]),
+            guarantee=StoredGuarantee.from_json(given["guarantee"]),
             reason=given["reason"],
         )
 

@@ -50,7 +50,7 @@ _MOST_THRESHOLDS = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class Event:
+class ThresholdEvent:
     """The outcomes whose `score` is at least (or at most) a threshold; `world` is the one in which it is likelier."""
 
     score: str
@@ -81,7 +81,7 @@ class LowerBound:
     epsilon: float
     delta: float
     confidence: float
-    event: Event
+    event: ThresholdEvent
     hits: tuple[int, int]
     samples: tuple[int, int]
 
@@ -161,7 +161,7 @@ def _check(
         raise UsageError(f"samples: got {fewest}, expected at least {FEWEST_SAMPLES} of each world.")
 
 
-def _chosen(worlds: list[dict[str, Scores]], delta: float, error: float) -> Event:
+def _chosen(worlds: list[dict[str, Scores]], delta: float, error: float) -> ThresholdEvent:
     """The event that would give the largest bound if the second half looked like the first.
 
     A choice, so that no guarantee rests on it.
@@ -172,7 +172,7 @@ def _chosen(worlds: list[dict[str, Scores]], delta: float, error: float) -> Even
 
 def _best(
     name: str, worlds: list[dict[str, Scores]], delta: float, error: float
-) -> list[tuple[float, Event]]:
+) -> list[tuple[float, ThresholdEvent]]:
     """The best event of one score in each direction and for each world."""
     samples = [np.sort(world[name]) for world in worlds]
     pooled = np.unique(np.concatenate(samples))
@@ -189,7 +189,9 @@ def _best(
             high = _highs(counts[1 - world], samples[1 - world].size, error)
             promise = _log_ratios(low, high, delta)
             best = int(np.argmax(promise))
-            event = Event(score=name, threshold=float(thresholds[best]), upwards=upwards, world=world)
+            event = ThresholdEvent(
+                score=name, threshold=float(thresholds[best]), upwards=upwards, world=world
+            )
             found.append((float(promise[best]), event))
     return found
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from fedassay.audit.bound import Known
-from fedassay.audit.world import Federation, Views, World
+from fedassay.audit.world import AttackedFederation, Views, World
 from fedassay.errors import UsageError
 from fedassay.privacy.accounting import CHOICE, LAPLACE, UNARY
 from fedassay.privacy.continual import ContinualCount
-from fedassay.privacy.continual_noise import Mechanism
+from fedassay.privacy.continual_noise import ContinualMechanism
 from fedassay.protocol.vocabulary import (
     Batch,
     Budget,
@@ -134,9 +134,9 @@ class FederatedCase(Case):
         """How the queries are answered, as the shipped trust model plans them."""
         return tuple(self.trust.plan(query, self.setting) for query in self.queries)
 
-    def federation(self, world: int, randomness: Any) -> Federation:
+    def federation(self, world: int, randomness: Any) -> AttackedFederation:
         """The people of one world."""
-        return Federation(
+        return AttackedFederation(
             setting=self.setting,
             queries=self.queries,
             world=self.worlds[world],
@@ -182,7 +182,7 @@ class StreamCase(Case):
     at : the step, from 0, at which the event happens.
     """
 
-    stream: Mechanism
+    stream: ContinualMechanism
     at: int
 
     @property
@@ -282,7 +282,7 @@ def least_norm(spread: NDArray[np.float64], moved: NDArray[np.float64], law: str
 
 # --- rows that an attacker makes up -------------------------------------------------------------------------
 
-Columns = Mapping[str, NDArray[Any]]
+CaseColumns = Mapping[str, NDArray[Any]]
 
 PURE = Budget(epsilon=3.0)
 """Pure epsilon. An event that is e^3 times rarer in one world is still seen in some hundred runs."""
@@ -291,7 +291,7 @@ MIXED = Budget(epsilon=2.0, delta=0.05)
 """Queries that do not get all of it spend parts of zCDP. At smaller deltas some thousand runs show much less."""
 
 
-def scored(*rows: tuple[float, int]) -> Columns:
+def scored(*rows: tuple[float, int]) -> CaseColumns:
     """Scores and labels."""
     return {
         "score": np.array([score for score, _ in rows], dtype=np.float64),
@@ -299,7 +299,7 @@ def scored(*rows: tuple[float, int]) -> Columns:
     }
 
 
-def versus(*rows: tuple[float, float, int]) -> Columns:
+def versus(*rows: tuple[float, float, int]) -> CaseColumns:
     """Scores of two models, and labels."""
     return {
         **scored(*((score, label) for score, _, label in rows)),
@@ -307,7 +307,7 @@ def versus(*rows: tuple[float, float, int]) -> Columns:
     }
 
 
-def grouped(*rows: tuple[float, int, str]) -> Columns:
+def grouped(*rows: tuple[float, int, str]) -> CaseColumns:
     """Scores, labels and groups."""
     return {
         **scored(*((score, label) for score, label, _ in rows)),
@@ -315,12 +315,12 @@ def grouped(*rows: tuple[float, int, str]) -> Columns:
     }
 
 
-def valued(*values: float) -> Columns:
+def valued(*values: float) -> CaseColumns:
     """A scalar."""
     return {"value": np.array(values, dtype=np.float64)}
 
 
-def classed(*rows: tuple[Sequence[float], int]) -> Columns:
+def classed(*rows: tuple[Sequence[float], int]) -> CaseColumns:
     """Logits and classes; at least one row."""
     return {
         "logits": np.array([logits for logits, _ in rows], dtype=np.float64),
@@ -328,7 +328,7 @@ def classed(*rows: tuple[Sequence[float], int]) -> Columns:
     }
 
 
-def regressed(*rows: tuple[Sequence[float], float]) -> Columns:
+def regressed(*rows: tuple[Sequence[float], float]) -> CaseColumns:
     """Features and a target; at least one row."""
     return {
         "features": np.array([features for features, _ in rows], dtype=np.float64),
@@ -336,32 +336,32 @@ def regressed(*rows: tuple[Sequence[float], float]) -> Columns:
     }
 
 
-def without(columns: Columns) -> Columns:
+def without(columns: CaseColumns) -> CaseColumns:
     """The same columns, with no rows."""
     return {name: column[:0] for name, column in columns.items()}
 
 
-def repeated(columns: Columns, times: int) -> Columns:
+def repeated(columns: CaseColumns, times: int) -> CaseColumns:
     """Every row so many times."""
     return {name: np.repeat(column, times, axis=0) for name, column in columns.items()}
 
 
-def joined(*parts: Columns) -> Columns:
+def joined(*parts: CaseColumns) -> CaseColumns:
     """The rows of all of them."""
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 @dataclass(frozen=True)
 class _Rows:
-    columns: Columns
+    columns: CaseColumns
 
     def batches(self) -> Iterator[Batch]:
         yield self.columns
 
 
 def farthest(
-    summary: Summary[Any], candidates: Sequence[Columns], *, l1: bool = False
-) -> tuple[Columns, Columns]:
+    summary: Summary[Any], candidates: Sequence[CaseColumns], *, l1: bool = False
+) -> tuple[CaseColumns, CaseColumns]:
     """Of these clients, the two whose vectors are farthest apart: what an attacker compares who may replace one.
 
     With the columns of no rows among the candidates, the second is what the attacker adds to nothing, if that is
@@ -377,13 +377,13 @@ def farthest(
 
 
 def largest(
-    summary: Summary[Any], candidates: Sequence[Columns], *, l1: bool = False
-) -> tuple[Columns, Columns]:
+    summary: Summary[Any], candidates: Sequence[CaseColumns], *, l1: bool = False
+) -> tuple[CaseColumns, CaseColumns]:
     """Of these clients, the one whose vector is farthest from that of no rows; and no rows."""
     nobody = without(candidates[0])
     zero = summary.measure(_Rows(nobody), {})[0]
 
-    def distance(one: Columns) -> float:
+    def distance(one: CaseColumns) -> float:
         return float(np.linalg.norm(summary.measure(_Rows(one), {})[0] - zero, 1 if l1 else 2))
 
     return max(candidates, key=distance), nobody
@@ -393,7 +393,7 @@ def attack(
     name: str,
     mechanism: str,
     asked: Summary[Any] | tuple[Query[Any], ...],
-    pair: tuple[Columns, Columns],
+    pair: tuple[CaseColumns, CaseColumns],
     *,
     neighbours: str,
     trust: TrustModel | None = None,

@@ -10,7 +10,7 @@ import itertools
 from fedassay.audit.cases import (
     MIXED,
     Case,
-    Columns,
+    CaseColumns,
     attack,
     classed,
     farthest,
@@ -40,7 +40,7 @@ CLIENT_SWAPPED = "a client with rows that pull the other way"
 ROUNDS = 2
 
 
-def _rows() -> list[Columns]:
+def _rows() -> list[CaseColumns]:
     """One row each: logits of three classes, small, large and at the bounds, and every class."""
     ends = (-(2.0**20), -6.0, -1.0, 0.0, 1.0, 2.0**20)
     logits = [(a, b, 0.0) for a, b in itertools.product(ends, ends)]

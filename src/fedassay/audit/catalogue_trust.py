@@ -14,7 +14,7 @@ from fedassay.audit.cases import (
     valued,
     without,
 )
-from fedassay.privacy.continual_noise import Factorised, Mechanism, Path, Tree
+from fedassay.privacy.continual_noise import ContinualMechanism, Factorised, PathMechanism, TreeMechanism
 from fedassay.protocol.vocabulary import Budget, Neighbours, Points, Protection, Select, Sum, Unit
 from fedassay.summaries.distribution.path import LARGEST_MULTIPLIER, ValuePath
 from fedassay.summaries.local_quantiles import QuantileLosses
@@ -250,12 +250,16 @@ def _two_servers() -> list[Case]:
 
 def _streams() -> list[Case]:
     """The event is at the step that moves most draws."""
-    streams: list[tuple[str, Mechanism, int]] = [
-        ("tree", Tree(horizon=8, budget=PURE, unit_events=1, fan_out=2), 0),
-        ("path", Path(horizon=8, budget=PURE, unit_events=1), 1),
+    streams: list[tuple[str, ContinualMechanism, int]] = [
+        ("tree", TreeMechanism(horizon=8, budget=PURE, unit_events=1, fan_out=2), 0),
+        ("path", PathMechanism(horizon=8, budget=PURE, unit_events=1), 1),
         ("factorised", Factorised(horizon=8, budget=PURE, unit_events=1), 0),
-        ("tree-gaussian", Tree(horizon=16, budget=MIXED, unit_events=1, fan_out=2), 0),
-        ("path-gaussian", Path(horizon=8, budget=MIXED, unit_events=1, multiplier=LARGEST_MULTIPLIER), 1),
+        ("tree-gaussian", TreeMechanism(horizon=16, budget=MIXED, unit_events=1, fan_out=2), 0),
+        (
+            "path-gaussian",
+            PathMechanism(horizon=8, budget=MIXED, unit_events=1, multiplier=LARGEST_MULTIPLIER),
+            1,
+        ),
         ("factorised-gaussian", Factorised(horizon=8, budget=MIXED, unit_events=1), 0),
     ]
     return [

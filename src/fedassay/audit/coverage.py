@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fedassay.audit.bound import clopper_pearson_high, clopper_pearson_low
-from fedassay.audit.findings import CONFIDENCE, Progress
+from fedassay.audit.findings import CONFIDENCE, AuditProgress
 from fedassay.data.federation import load
 from fedassay.errors import UsageError
 from fedassay.kernel.run import Job, run
@@ -107,7 +107,7 @@ def covered(
     runs: int = RUNS,
     confidence: float = CONFIDENCE,
     randomness: Any = None,
-    progress: Progress | None = None,
+    progress: AuditProgress | None = None,
 ) -> Covered:
     """Count in how many of so many federations the statement is true.
 

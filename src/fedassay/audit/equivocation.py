@@ -37,13 +37,13 @@ from fedassay.tasks.card import DEFAULT
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.one_shot.messages import NamedSet, Spoken, Terms, read_answer, read_spoken
 
-Names = frozenset[str]
-Told = Mapping[str, Names]
+SiteNames = frozenset[str]
+Told = Mapping[str, SiteNames]
 """Member to the set of clients that it is told."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opened:
+class WeighedAnswers:
     """What follows from some answers: of each client how its entries are weighed, and the number that comes out.
 
     One total over a set of clients is a combination that weighs all of these alike, and no others.
@@ -53,7 +53,7 @@ class Opened:
     numbers: tuple[int, ...]
 
     @property
-    def clients(self) -> Names:
+    def clients(self) -> SiteNames:
         """Whose entries it is made of."""
         return frozenset(name for name, weights in self.weights.items() if any(weights))
 
@@ -64,7 +64,7 @@ class Opened:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exchange:
+class LiarsExchange:
     """One exchange as the liar has it: what was agreed with those who spoke, what they said, and who answered."""
 
     terms: Terms
@@ -90,7 +90,7 @@ class Liar:
     plan: Plan
     identity: Identity = field(repr=False)
     roster: Mapping[str, bytes] = field(repr=False)
-    colluding: Names = frozenset()
+    colluding: SiteNames = frozenset()
     pairs: Callable[[str, bytes], KeyPair | None] = field(default=lambda name, public: None, repr=False)
     reply_pair: KeyPair = field(default_factory=lambda: KeyPair.draw(SecureRandomness()), repr=False)
     refusals: list[str] = field(default_factory=list)
@@ -101,7 +101,9 @@ class Liar:
         """Its public key, as sites see it."""
         return key_to_text(self.identity.public)
 
-    def begin(self, cohorts: Mapping[str, Sequence[str]] | None = None, *, study: str = "audit") -> Exchange:
+    def begin(
+        self, cohorts: Mapping[str, Sequence[str]] | None = None, *, study: str = "audit"
+    ) -> LiarsExchange:
         """Ask the sites to speak; `cohorts` are what each is told of who is asked, if not all are told the same.
 
         Members are then asked under the terms of the first of these; what others have said is kept all the same.
@@ -111,7 +113,7 @@ class Liar:
         members = sorted({name for cohort in told.values() for name in cohort})
         prekeys = {name: self.sites[name].offer(1, asker=self.asker)[0] for name in members}
         identifier, deadline = SecureRandomness().bytes(16), int(time.time()) + DAY
-        first: Exchange | None = None
+        first: LiarsExchange | None = None
         spoken = {}
         for name, cohort in told.items():
             message = {
@@ -129,7 +131,7 @@ class Liar:
                 credentials=Credentials(identity=self.identity, roster=self.roster),
             )
             terms = Terms.of(trust, asked, trust.sizes_of(asked))
-            first = first or Exchange(terms=terms, message=message, spoken={})
+            first = first or LiarsExchange(terms=terms, message=message, spoken={})
             reply = self._ask(name, 0, message, terms, study)
             said = None if reply is None else read_spoken(reply, terms)
             if said is not None:
@@ -137,7 +139,7 @@ class Liar:
         assert first is not None
         return replace(first, spoken=spoken)
 
-    def name(self, exchange: Exchange, told: Told, *, study: str = "audit") -> Exchange:
+    def name(self, exchange: LiarsExchange, told: Told, *, study: str = "audit") -> LiarsExchange:
         """Tell each member its set, and keep the answers that come. Those that collude need not be asked."""
         answers, seen = {}, {}
         for member, clients in told.items():
@@ -181,7 +183,7 @@ class Liar:
 
     # --- what follows -------------------------------------------------------------------------------------
 
-    def learned(self, exchange: Exchange) -> list[Opened]:
+    def learned(self, exchange: LiarsExchange) -> list[WeighedAnswers]:
         """Everything that follows from the answers, as independent combinations."""
         terms = exchange.terms
         packing, places = terms.sizes.packing, {name: j for j, (name, _) in enumerate(terms.members)}
@@ -207,10 +209,10 @@ class Liar:
                 for place, clients in enumerate(groups)
                 for name in clients
             }
-            found.append(Opened(weights=each, numbers=numbers))
+            found.append(WeighedAnswers(weights=each, numbers=numbers))
         return found
 
-    def _pads(self, exchange: Exchange, member: str, clients: Names) -> NDArray[np.uint64]:
+    def _pads(self, exchange: LiarsExchange, member: str, clients: SiteNames) -> NDArray[np.uint64]:
         """What a colluding member shares with these clients."""
         own = self.pairs(member, dict(exchange.terms.members)[member].public)
         assert own is not None
@@ -219,7 +221,7 @@ class Liar:
         return total(keys, exchange.terms.columns)
 
     def _share(
-        self, exchange: Exchange, place: int, pads: NDArray[np.uint64], clients: Names
+        self, exchange: LiarsExchange, place: int, pads: NDArray[np.uint64], clients: SiteNames
     ) -> tuple[int, ...]:
         """The share of the sum of these clients' polynomials that belongs to the sum of their pads."""
         row = place - exchange.terms.sizes.threshold
@@ -240,9 +242,9 @@ class _Equation:
     shares: tuple[int, ...]
 
 
-def _groups(exchange: Exchange) -> dict[Names, Names]:
+def _groups(exchange: LiarsExchange) -> dict[SiteNames, SiteNames]:
     """Clients who were named to the same members, with these members: only their sums can ever be told apart."""
-    found: dict[Names, Names] = {}
+    found: dict[SiteNames, SiteNames] = {}
     for client in exchange.spoken:
         seen = frozenset(m for m in exchange.answers if client in exchange.told[m])
         found[seen] = found.get(seen, frozenset()) | {client}
@@ -348,7 +350,7 @@ def liar_among(
     )
 
 
-def is_one_total(opened: Sequence[Opened]) -> bool:
+def is_one_total(opened: Sequence[WeighedAnswers]) -> bool:
     """Whether these are one total over one set of clients, or nothing."""
     return all(one.is_total for one in opened) and len({one.clients for one in opened}) <= 1
 

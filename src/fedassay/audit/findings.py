@@ -14,7 +14,7 @@ from fedassay.audit.cases import Case
 from fedassay.errors import UsageError
 from fedassay.privacy.randomness import SecureRandomness
 
-Progress = Callable[[int, int], None]
+AuditProgress = Callable[[int, int], None]
 """Called with the runs that are done and the runs in all."""
 
 SAMPLES = 1_000
@@ -28,7 +28,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class AuditFinding:
     """What an attack has found.
 
     Parameters
@@ -80,8 +80,8 @@ def attacked(
     samples: int = SAMPLES,
     confidence: float = CONFIDENCE,
     randomness: Any = None,
-    progress: Progress | None = None,
-) -> Finding:
+    progress: AuditProgress | None = None,
+) -> AuditFinding:
     """Run the case in both worlds and bound its epsilon from below.
 
     Guarantee: if the claim holds, a violation is found with a probability of at most 1 - confidence.
@@ -103,7 +103,7 @@ def attacked(
             done += len(views)
             tell(done, 2 * samples)
         found.append({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
-    return Finding(
+    return AuditFinding(
         case=case,
         bound=lower_bound(*found, delta=case.budget.delta, confidence=confidence),
         moved=case.moved,

@@ -19,7 +19,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedassay.audit.equivocation import Exchange, Liar, Names, Opened, is_one_total, liar_among, three_blocks
+from fedassay.audit.equivocation import (
+    Liar,
+    LiarsExchange,
+    SiteNames,
+    WeighedAnswers,
+    is_one_total,
+    liar_among,
+    three_blocks,
+)
 from fedassay.protocol.vocabulary import Budget, Plan, Protection, Randomness, Setting, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust import DistributedDP, SecureSum
@@ -31,7 +39,7 @@ FEW, MANY = 6, 40
 
 SUMMARY = ScoreHistogram(transform="uniform", height=2)
 
-Attack = Callable[[Liar], Iterator[Exchange]]
+Attack = Callable[[Liar], Iterator[LiarsExchange]]
 
 
 class _AnySet:
@@ -101,8 +109,8 @@ class Secrecy:
     """What an attack has opened in each of its exchanges, and how often a site refused."""
 
     case: SecrecyCase
-    opened: tuple[tuple[Opened, ...], ...]
-    colluding: Names
+    opened: tuple[tuple[WeighedAnswers, ...], ...]
+    colluding: SiteNames
     refused: int
     seconds: float
 
@@ -198,14 +206,14 @@ def _plan(trust: Any, clients: int) -> Plan:
 # --- attacks --------------------------------------------------------------------------------------------------
 
 
-def two_sets(liar: Liar) -> Iterator[Exchange]:
+def two_sets(liar: Liar) -> Iterator[LiarsExchange]:
     """Other sets for other members of one exchange, in every way to cut them into three blocks."""
     honest = [name for name in sorted(liar.sites) if name not in liar.colluding]
     for told in three_blocks(honest, honest):
         yield liar.name(liar.begin(), told)
 
 
-def first_leak(liar: Liar) -> Iterator[Exchange]:
+def first_leak(liar: Liar) -> Iterator[LiarsExchange]:
     """The same, until more than one total opens."""
     for exchange in two_sets(liar):
         if not is_one_total(liar.learned(exchange)):
@@ -213,7 +221,7 @@ def first_leak(liar: Liar) -> Iterator[Exchange]:
             return
 
 
-def fewer_silent(liar: Liar) -> Iterator[Exchange]:
+def fewer_silent(liar: Liar) -> Iterator[LiarsExchange]:
     """Each member is told that another site is silent, so that each set is large enough by itself."""
     exchange, names = liar.begin(), sorted(liar.sites)
     everybody = frozenset(names)
@@ -221,14 +229,14 @@ def fewer_silent(liar: Liar) -> Iterator[Exchange]:
     yield liar.name(exchange, {name: told[name] for name in names if name not in liar.colluding})
 
 
-def one_small_set(liar: Liar) -> Iterator[Exchange]:
+def one_small_set(liar: Liar) -> Iterator[LiarsExchange]:
     """The same lie to all: that so many were silent, that hardly more than the colluding sites are left."""
     exchange, names = liar.begin(), sorted(liar.sites)
     few = frozenset([*names[:2], *liar.colluding])
     yield liar.name(exchange, dict.fromkeys(names, few))
 
 
-def two_cohorts(liar: Liar) -> Iterator[Exchange]:
+def two_cohorts(liar: Liar) -> Iterator[LiarsExchange]:
     """Another story in the first leg: some sites are told of other sites than the rest, and all are named together."""
     names = sorted(liar.sites)
     first, second = names[: SITES // 2 + 1], names[SITES // 2 - 1 :]
@@ -237,7 +245,7 @@ def two_cohorts(liar: Liar) -> Iterator[Exchange]:
         yield liar.name(exchange, dict.fromkeys(names, frozenset(exchange.spoken)))
 
 
-def two_exchanges(liar: Liar) -> Iterator[Exchange]:
+def two_exchanges(liar: Liar) -> Iterator[LiarsExchange]:
     """The same question twice, the second time without one site: the difference would be its table."""
     names = sorted(liar.sites)
     everybody = frozenset(names)
@@ -245,7 +253,7 @@ def two_exchanges(liar: Liar) -> Iterator[Exchange]:
         yield liar.name(liar.begin(), dict.fromkeys(names, told))
 
 
-def a_rule_that_comes_later(liar: Liar) -> Iterator[Exchange]:
+def a_rule_that_comes_later(liar: Liar) -> Iterator[LiarsExchange]:
     """A total over all sites but one while there is no rule about sets, and then one over all under the rule."""
     names = sorted(liar.sites)
     everybody = frozenset(names)
@@ -254,7 +262,7 @@ def a_rule_that_comes_later(liar: Liar) -> Iterator[Exchange]:
     yield liar.name(liar.begin(), dict.fromkeys(names, everybody))
 
 
-def a_smaller_roster(liar: Liar) -> Iterator[Exchange]:
+def a_smaller_roster(liar: Liar) -> Iterator[LiarsExchange]:
     """Fewer sites than are pinned are said to exist, so that fewer colluders would be reckoned with."""
     names = sorted(liar.sites)[-FEW:]
     exchange = liar.begin(dict.fromkeys(names, names))
@@ -332,7 +340,7 @@ def secrecy_cases() -> Mapping[str, SecrecyCase]:
     return MappingProxyType({case.name: case for case in _cases()})
 
 
-def opened_by(case: SecrecyCase, randomness: Randomness) -> list[tuple[Exchange, list[Opened]]]:
+def opened_by(case: SecrecyCase, randomness: Randomness) -> list[tuple[LiarsExchange, list[WeighedAnswers]]]:
     """Each exchange of the attack with what follows from it: for tests, which know all rows."""
     liar = met(case, randomness)
     return [(exchange, liar.learned(exchange)) for exchange in case.carry_out(liar)]

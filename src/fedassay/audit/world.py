@@ -117,7 +117,7 @@ class _Overhearing(Faithful):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Federation:
+class AttackedFederation:
     """The people of one world, who answer the same `queries` over and over.
 
     Parameters

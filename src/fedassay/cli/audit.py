@@ -18,8 +18,8 @@ from fedassay.audit.bound import FEWEST_SAMPLES
 from fedassay.audit.cases import Case
 from fedassay.audit.catalogue import cases, matches
 from fedassay.audit.coverage import RUNS, CoverageCase, Covered, coverage_cases, covered
-from fedassay.audit.findings import CONFIDENCE, SAMPLES, Finding, attacked, each_confidence
-from fedassay.audit.findings import Progress as OnProgress
+from fedassay.audit.findings import CONFIDENCE, SAMPLES, AuditFinding, attacked, each_confidence
+from fedassay.audit.findings import AuditProgress as OnProgress
 from fedassay.audit.secrecy import Secrecy, SecrecyCase, secrecy_cases, tried
 from fedassay.cli import options, output
 from fedassay.cli.command import Option, command
@@ -32,7 +32,7 @@ from fedassay.version import VERSION
 Row = dict[str, str]
 
 
-def privacy_row(finding: Finding) -> Row:
+def privacy_row(finding: AuditFinding) -> Row:
     """One line of the table of claims."""
     case = finding.case
     return {
@@ -139,12 +139,12 @@ def audit(
 class _Found:
     """What an audit has found, by kind of claim."""
 
-    claims: Sequence[Finding]
+    claims: Sequence[AuditFinding]
     secrets: Sequence[Secrecy]
     promises: Sequence[Covered]
 
     @property
-    def all(self) -> list[Finding | Secrecy | Covered]:
+    def all(self) -> list[AuditFinding | Secrecy | Covered]:
         """In the order of the tables."""
         return [*self.claims, *self.secrets, *self.promises]
 

@@ -24,7 +24,7 @@ from fedassay.errors import FedassayError, ParameterError, UsageError
 from fedassay.protocol.parameters import Parameter, meant, parameters
 
 T = TypeVar("T")
-Given = dict[str, Any]
+GivenOptions = dict[str, Any]
 """Options that were given, by the name of their parameter."""
 
 METAVARS: Mapping[Any, str] = {str: "TEXT", Path: "FILE", int: "INTEGER", float: "NUMBER"}
@@ -238,11 +238,11 @@ class OptionsOf:
             sorted(options, key=lambda one: one.default is not inspect.Parameter.empty)
         )
 
-    def __call__(self, **given: Any) -> Given:
+    def __call__(self, **given: Any) -> GivenOptions:
         """What was given, each with the type of its parameter."""
         names = {same[0][1].name: _as_flag(option) for option, same in reversed(self._same.items())}
         _FLAGS.update(names)
-        found: Given = {}
+        found: GivenOptions = {}
         for option, value in given.items():
             if value is None or value is False:
                 continue

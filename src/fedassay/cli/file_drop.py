@@ -34,7 +34,15 @@ from fedassay.privacy.ledger.place import Place
 from fedassay.privacy.policy.disclosure import Disclosure
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import COORDINATOR, Message, Protection
-from fedassay.runtimes.file_drop import Asked, FileDropRuntime, Over, Participant, Waiting, letters, outcome
+from fedassay.runtimes.file_drop import (
+    CheckedRequest,
+    FileDropRuntime,
+    Over,
+    Participant,
+    Waiting,
+    letters,
+    outcome,
+)
 from fedassay.runtimes.file_drop.outcome import conclude
 from fedassay.runtimes.file_drop.proposal import Proposal, opened_study, require_folder
 from fedassay.tasks.card import TASKS
@@ -43,7 +51,7 @@ from fedassay.trust.secure_sum import SecureSum
 # --- how a site answers -------------------------------------------------------------------------------------
 
 
-def send_answer(participant: Participant, asked: Asked, file: SiteFile, *, yes: bool) -> Path:
+def send_answer(participant: Participant, asked: CheckedRequest, file: SiteFile, *, yes: bool) -> Path:
     """Answer and put the reply into the drop; an answered request gets its reply again."""
     if asked.answered is not None:
         return participant.send(asked, b"")
@@ -55,7 +63,7 @@ def send_answer(participant: Participant, asked: Asked, file: SiteFile, *, yes: 
         return participant.send(asked, _answer(participant, asked, client))
 
 
-def decline_it(participant: Participant, asked: Asked) -> Path:
+def decline_it(participant: Participant, asked: CheckedRequest) -> Path:
     """Put a signed no into the drop."""
     if asked.answered is not None:
         raise UsageError(f"--decline: this site has answered request {asked.number} already.")
@@ -64,7 +72,7 @@ def decline_it(participant: Participant, asked: Asked) -> Path:
 
 
 def rehearse_answer(
-    participant: Participant, asked: Asked, file: SiteFile, console: Console, *, json: str | None
+    participant: Participant, asked: CheckedRequest, file: SiteFile, console: Console, *, json: str | None
 ) -> None:
     """Answer on a copy of the site's state, show the reply, and forget both."""
     if asked.answered is not None:
@@ -83,7 +91,7 @@ def rehearse_answer(
     words.reply(reply, asked, console)
 
 
-def _as_announced(file: SiteFile, asked: Asked) -> SiteFile:
+def _as_announced(file: SiteFile, asked: CheckedRequest) -> SiteFile:
     """The site, believing nobody but those whom the announcement names: that is what somebody agreed to."""
     return replace(file, credentials=file.credentials.among([COORDINATOR, *asked.announcement.roster]))
 
@@ -104,7 +112,7 @@ def _check_rows(client: Client) -> None:
     client.site.rows()
 
 
-def _answer(participant: Participant, asked: Asked, client: Client) -> bytes:
+def _answer(participant: Participant, asked: CheckedRequest, client: Client) -> bytes:
     """The reply, or the reason why there is none, as an error of its own kind."""
     reply = participant.answer(asked, client)
     reason = client.reason
@@ -202,7 +210,7 @@ def contribute(
             words.sent(send_answer(participant, asked, file, yes=yes), asked, console)
 
 
-def _what_is_asked(participant: Participant, file: SiteFile, console: Console) -> Asked | None:
+def _what_is_asked(participant: Participant, file: SiteFile, console: Console) -> CheckedRequest | None:
     asked = participant.asked()
     if asked is None:
         words.nothing_asked(participant.drop, file.name, console)
@@ -239,7 +247,7 @@ def aggregate(
     ] = None,
     *,
     wanted: Wanted,
-    terms: options.Terms,
+    terms: options.TermOptions,
     disclosure: Disclosure | None,
     no_seed: None,
     delivery: output.Delivery,
@@ -272,10 +280,12 @@ def aggregate(
     wanted.deliver(result, delivery)
 
 
-def _proposal(task: str | None, given: Message, *, terms: options.Terms, name: str | None) -> Proposal | None:
+def _proposal(
+    task: str | None, given: Message, *, terms: options.TermOptions, name: str | None
+) -> Proposal | None:
     """A proposal from the options that were given, or None if there is no task."""
     if task is None:
-        default = options.Terms(trust=SecureSum(), budget=None, protection=Protection())
+        default = options.TermOptions(trust=SecureSum(), budget=None, protection=Protection())
         if terms != default or name is not None or given:
             raise UsageError(
                 "options of the study: they belong to the first call; name the task, or leave them out."

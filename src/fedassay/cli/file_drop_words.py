@@ -17,7 +17,7 @@ from fedassay.errors import PolicyRefusal
 from fedassay.kernel.sites import SiteFile
 from fedassay.privacy.policy.disclosure import Disclosure
 from fedassay.protocol.vocabulary import COORDINATOR
-from fedassay.runtimes.file_drop import Announcement, Asked, Over
+from fedassay.runtimes.file_drop import Announcement, CheckedRequest, Over
 from fedassay.runtimes.file_drop.participant import announcement_fingerprint
 
 _SHOWN = 12
@@ -64,7 +64,7 @@ def over(state: Over, console: Console) -> None:
         )
 
 
-def sent(path: Path, asked: Asked, console: Console) -> None:
+def sent(path: Path, asked: CheckedRequest, console: Console) -> None:
     """After a reply."""
     say(console, f"The reply to request {asked.number} is in {path}.")
     say(
@@ -74,7 +74,7 @@ def sent(path: Path, asked: Asked, console: Console) -> None:
     )
 
 
-def request(asked: Asked, file: SiteFile, console: Console) -> None:
+def request(asked: CheckedRequest, file: SiteFile, console: Console) -> None:
     """What is asked, before anybody agrees to it."""
     announcement, opened = asked.announcement, asked.opened
     table = Table(title=f"Request {asked.number} to {file.name}", title_justify="left", show_header=False)
@@ -86,7 +86,7 @@ def request(asked: Asked, file: SiteFile, console: Console) -> None:
     say(console, opened.trust.statement(announcement.setting))
 
 
-def _facts(announcement: Announcement, asked: Asked, file: SiteFile) -> Iterator[tuple[str, str]]:
+def _facts(announcement: Announcement, asked: CheckedRequest, file: SiteFile) -> Iterator[tuple[str, str]]:
     opened = asked.opened
     budget, protection = announcement.budget, announcement.protection
     yield "study", announcement.study
@@ -133,7 +133,7 @@ def _profile(file: SiteFile) -> Disclosure | None:
         return None
 
 
-def reply(content: dict[str, Any], asked: Asked, console: Console) -> None:
+def reply(content: dict[str, Any], asked: CheckedRequest, console: Console) -> None:
     """A decoded reply: all that would leave."""
     table = Table(title="What would leave this site", title_justify="left", title_style="bold")
     for title in ("field", "what", "bytes", "content"):

@@ -24,7 +24,7 @@ from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol.files import write_atomically
 from fedassay.protocol.vocabulary import COORDINATOR, Setting
 from fedassay.runtimes.flower.coordinator_file import VARIABLE, write_coordinator
-from fedassay.runtimes.flower.study import Study
+from fedassay.runtimes.flower.study import FlowerStudy
 from fedassay.runtimes.flower.submission import Connection, to_toml, watched, write_app
 from fedassay.tasks.card import DEFAULT, TASKS
 from fedassay.trust import TRUST_MODELS
@@ -84,13 +84,13 @@ def submit_command(
     wait: Annotated[float, Option(help="Seconds to wait for sites that are not there yet.")] = 60.0,
     *,
     wanted: Wanted,
-    terms: options.Terms,
+    terms: options.TermOptions,
     no_seed: None,
     delivery: output.Delivery,
 ) -> None:
     """Run a study on a SuperLink, show how it goes, and bring the result back."""
     setting = Setting(trust=terms.trust, protection=terms.protection, budget=terms.budget, clients=0)
-    asked = Study.under(study, Agenda.of(task, wanted.of(task)), setting, timeout=timeout, wait=wait)
+    asked = FlowerStudy.under(study, Agenda.of(task, wanted.of(task)), setting, timeout=timeout, wait=wait)
     reached = Connection(
         address=address, root_certificates=root_certificates, insecure=insecure, name=connection
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedassay.cli import options, output
-from fedassay.cli.command import Given, Option, OptionsOf, takes
+from fedassay.cli.command import GivenOptions, Option, OptionsOf, takes
 from fedassay.errors import UsageError
 from fedassay.protocol.files import write_atomically
 from fedassay.protocol.vocabulary import Setting
@@ -43,11 +43,11 @@ def command_of(name: str) -> Command:
         without=(*(one.name for one in said.inputs), *said.without),
     )
 
-    def run_it(*, parameters: Given, run: options.Run, **inputs: Any) -> None:
+    def run_it(*, parameters: GivenOptions, run: options.RunOptions, **inputs: Any) -> None:
         _run(card, said, run, {name: one for name, one in inputs.items() if one is not None}, parameters)
 
     own = [_option(one.name, _annotation(one), *(() if one.required else (None,))) for one in said.inputs]
-    own += [_option("parameters", Given), _option("run", options.Run)]
+    own += [_option("parameters", GivenOptions), _option("run", options.RunOptions)]
     run_it.__doc__ = said.sentence
     run_it.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
     return takes(options.run, parameters)(run_it)
@@ -68,7 +68,9 @@ def declaration(card: KindCard) -> CommandCard:
     )
 
 
-def _run(card: KindCard, said: CommandCard, run: options.Run, inputs: Given, parameters: Given) -> None:
+def _run(
+    card: KindCard, said: CommandCard, run: options.RunOptions, inputs: GivenOptions, parameters: GivenOptions
+) -> None:
     output.check_writable(*(inputs.get(one.name) for one in said.inputs if one.file))
     if said.check is not None:
         terms = run.terms

@@ -29,7 +29,7 @@ from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class LedgerSource:
     """A ledger, the file in which its head is kept, and the budget to compare with."""
 
     place: Place
@@ -38,19 +38,19 @@ class Source:
     delta: float
     """At which epsilons are computed, with or without a budget."""
 
-    def read(self) -> Checked:
+    def read(self) -> CheckedLedger:
         """Everything recorded; raises if the chain is broken or its end is missing."""
         records: list[Record] = []
         book = Book(self.place, self.anchor, records.append)
         if self.place.file is None or self.place.file.exists() or self.anchor is not None:
             book.read()
-        return Checked(
+        return CheckedLedger(
             label=self.place.label, records=tuple(records), head=book.head, anchored=self.anchor is not None
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked:
+class CheckedLedger:
     """What a ledger holds, each record checked against the one before."""
 
     label: str
@@ -96,7 +96,7 @@ def source(
         float | None, Option(help="A budget to compare with. Default: that of the site or coordinator.")
     ] = None,
     delta: Annotated[float | None, Option(help="The delta at which epsilons are computed.")] = None,
-) -> Source:
+) -> LedgerSource:
     """The options that say which ledger."""
     if sum(one is not None for one in (ledger, site, coordinator)) != 1:
         raise UsageError("ledger: expected one of --ledger, --site and --coordinator; give exactly one.")
@@ -124,7 +124,7 @@ def source(
         budget = Budget(epsilon=epsilon, delta=delta)
     elif budget is not None:
         budget = Budget(epsilon=budget.epsilon, delta=delta)
-    return Source(place=place, anchor=anchor, budget=budget, delta=delta)
+    return LedgerSource(place=place, anchor=anchor, budget=budget, delta=delta)
 
 
 # --- `fedassay ledger show|budget|export|anchor` ------------------------------------------------------------
@@ -143,7 +143,7 @@ def show(
     json: Json = None,
     quiet: options.Quiet = False,
     *,
-    source: Source,
+    source: LedgerSource,
 ) -> None:
     """Show the records, the newest last."""
     output.check_writable(json)
@@ -169,7 +169,7 @@ def budget(
     json: Json = None,
     quiet: options.Quiet = False,
     *,
-    source: Source,
+    source: LedgerSource,
 ) -> None:
     """Show what was spent on each data set and each part of it, and what remains."""
     output.check_writable(json)
@@ -195,7 +195,7 @@ def export(
     dataset: Dataset = None,
     quiet: options.Quiet = False,
     *,
-    source: Source,
+    source: LedgerSource,
 ) -> None:
     """Write all records, with their hashes, as JSON lines or CSV."""
     if out != "-" and Path(out).suffix not in (".csv", ".jsonl"):
@@ -230,7 +230,7 @@ def anchor_command(
         print("Next: compare this head with what the others see (`fedassay ledger show`), by telephone.")
 
 
-def _charges(checked: Checked, dataset: str | None, delta: float) -> Iterable[dict[str, Any]]:
+def _charges(checked: CheckedLedger, dataset: str | None, delta: float) -> Iterable[dict[str, Any]]:
     """One line for each release; says when the data of a data set changed."""
     before: dict[str, str] = {}
     for record, charge in checked.charges(dataset):
@@ -254,7 +254,7 @@ def _charges(checked: Checked, dataset: str | None, delta: float) -> Iterable[di
         }
 
 
-def _spent(dataset: str, charges: list[Charge], source: Source) -> dict[str, Any]:
+def _spent(dataset: str, charges: list[Charge], source: LedgerSource) -> dict[str, Any]:
     """What was spent on a data set; releases without noise are counted apart."""
     budget, delta = source.budget, source.delta
     noisy = [charge for charge in charges if not charge.exact]
@@ -308,7 +308,7 @@ def _console(json: str | None, quiet: bool) -> Console:
     return Console(quiet=quiet, stderr=json == "-")
 
 
-def _conclude(checked: Checked, document: dict[str, Any], json: str | None, console: Console) -> None:
+def _conclude(checked: CheckedLedger, document: dict[str, Any], json: str | None, console: Console) -> None:
     """Write the JSON that was asked for, and say what was checked."""
     verified = {"records": len(checked.records), "head": checked.head.hash, "anchored": checked.anchored}
     text = json_module.dumps({**document, "verified": verified}, indent=2, allow_nan=False) + "\n"

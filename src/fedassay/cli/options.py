@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fedassay.cli import output
-from fedassay.cli.command import Argument, Given, Option, OptionsOf, takes
+from fedassay.cli.command import Argument, GivenOptions, Option, OptionsOf, takes
 from fedassay.errors import ParameterError, PolicyRefusal, UsageError
 from fedassay.privacy.policy.disclosure import PROFILES, Disclosure, profile_named
 from fedassay.protocol.parameters import in_words, made, meant
@@ -46,7 +46,7 @@ Quiet = Annotated[bool, Option("--quiet", "-q", help="Print nothing but errors."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class TermOptions:
     """The trust model, the budget and the protection that the options ask for."""
 
     trust: TrustModel
@@ -112,10 +112,10 @@ def client(
 def terms(
     privacy: Annotated[str, Option(help="Trust model: " + ", ".join(TRUST_MODELS) + ".")] = "secure-sum",
     *,
-    budget: Given,
-    protection: Given,
-    chosen: Given,
-) -> Terms:
+    budget: GivenOptions,
+    protection: GivenOptions,
+    chosen: GivenOptions,
+) -> TermOptions:
     """Make sense of the privacy options, or say what is wrong with them."""
     if privacy not in TRUST_MODELS:
         raise ParameterError("privacy", f"got {privacy!r}{meant(privacy, TRUST_MODELS)}.")
@@ -130,7 +130,7 @@ def terms(
             f"{privacy} adds no noise, so `epsilon` and `delta` would promise nothing; leave them out or choose "
             '`privacy="server-dp"`.',
         )
-    return Terms(
+    return TermOptions(
         trust=trust,
         budget=made(Budget, budget) if budget else None,
         protection=made(Protection, protection),
@@ -156,7 +156,7 @@ def disclosure(
 def simulation(
     *,
     runtime: Annotated[str, Option(help=f"What carries the messages: {in_words(simulations())}.")] = DEFAULT,
-    of_runtime: Given,
+    of_runtime: GivenOptions,
     policy: Annotated[
         Path | None,
         Option(metavar="FILE", help="Try a policy.toml: every client answers by it, and says why not."),
@@ -206,12 +206,12 @@ def no_seed(seed: Annotated[int | None, Option(hidden=True)] = None) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RunOptions:
     """Rows, terms and how a task is simulated on them."""
 
     data: Source
     client: Client
-    terms: Terms
+    terms: TermOptions
     simulation: Simulation
     delivery: output.Delivery
 
@@ -230,6 +230,8 @@ class Run:
 
 
 @takes(data, client, terms, simulation, output.delivery)
-def run(data: Source, client: Client, terms: Terms, simulation: Simulation, delivery: output.Delivery) -> Run:
+def run(
+    data: Source, client: Client, terms: TermOptions, simulation: Simulation, delivery: output.Delivery
+) -> RunOptions:
     """The options of every command that runs a task on rows."""
-    return Run(data=data, client=client, terms=terms, simulation=simulation, delivery=delivery)
+    return RunOptions(data=data, client=client, terms=terms, simulation=simulation, delivery=delivery)

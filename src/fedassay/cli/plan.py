@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from rich.console import Console
 
 from fedassay.cli import options, output
-from fedassay.cli.command import Argument, Given, Option, OptionsOf, command, takes
+from fedassay.cli.command import Argument, GivenOptions, Option, OptionsOf, command, takes
 from fedassay.cli.plan_terminal import render
 from fedassay.errors import FederationError, ParameterError, UsageError
 from fedassay.kernel.agenda import Agenda
@@ -80,9 +80,9 @@ def planning(name: str) -> Callable[..., None]:
 
     def plan(
         *,
-        expected: Given,
-        parameters: Given,
-        terms: options.Terms,
+        expected: GivenOptions,
+        parameters: GivenOptions,
+        terms: options.TermOptions,
         target: list[str] | None = None,
         json: str | None = None,
         quiet: bool = False,
@@ -123,13 +123,17 @@ def __getattr__(name: str) -> Callable[..., None]:
     return planning(name)
 
 
-def _kind(cards: Sequence[KindCard], expected: Given) -> KindCard:
+def _kind(cards: Sequence[KindCard], expected: GivenOptions) -> KindCard:
     """The kind that is meant: the one of which more is expected than of the others."""
     return next((card for card in cards if card.example and set(card.example) <= set(expected)), cards[0])
 
 
 def _plan_one(
-    card: KindCard, expected: Given, parameters: Given, terms: options.Terms, wanted: Mapping[str, float]
+    card: KindCard,
+    expected: GivenOptions,
+    parameters: GivenOptions,
+    terms: options.TermOptions,
+    wanted: Mapping[str, float],
 ) -> StudyPlan:
     reads = ("rows", "clients", *card.forecast.load().expects)
     for name in expected:

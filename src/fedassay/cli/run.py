@@ -15,7 +15,7 @@ from rich.console import Console
 
 from fedassay.api.study import conduct, finished, finished_on, shares_of
 from fedassay.cli import STOPPED, options, output
-from fedassay.cli.command import Argument, Given, Option, OptionsOf, takes
+from fedassay.cli.command import Argument, GivenOptions, Option, OptionsOf, takes
 from fedassay.cli.file_drop_words import say
 from fedassay.crypto.identity import Identity
 from fedassay.documents.terminal import render
@@ -88,7 +88,7 @@ def run(
         Option("--fresh", help="Begin anew: forget an earlier run, and spend again."),
     ] = False,
     *,
-    of_runtime: Given,
+    of_runtime: GivenOptions,
     mlflow: Annotated[
         str | None, Option(metavar="URI", help="Log the study to this MLflow tracking server too.")
     ] = None,
@@ -151,7 +151,7 @@ def _begun(file: StudyFile, folder: Path) -> bool:
     return (folder / JOURNAL).exists()
 
 
-def _check_options(file: StudyFile, of_runtime: Given, *, fresh: bool) -> None:
+def _check_options(file: StudyFile, of_runtime: GivenOptions, *, fresh: bool) -> None:
     """Refuse options that would do nothing here: somebody counts on them."""
     if fresh and not file.simulated:
         anew = file.card.anew and f" with {file.card.anew}"
@@ -176,7 +176,7 @@ def _identity(file: StudyFile, key: Path | None) -> Identity | None:
 
 
 def _result(
-    file: StudyFile, folder: Path, console: Console, of_runtime: Given, *, quiet: bool
+    file: StudyFile, folder: Path, console: Console, of_runtime: GivenOptions, *, quiet: bool
 ) -> Result | None:
     """The result, or None if sites have yet to answer."""
     card = file.card

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedassay.cli import output
-from fedassay.cli.command import Given, Option, OptionsOf, takes
+from fedassay.cli.command import GivenOptions, Option, OptionsOf, takes
 from fedassay.cli.output import deliver
 from fedassay.errors import ParameterError
 from fedassay.protocol.result import Result
@@ -20,7 +20,7 @@ from fedassay.tasks.shared_parameters import HOLDOUT
 class Wanted:
     """What was given: the parameters of the task, and where its artefact goes."""
 
-    parameters: Given
+    parameters: GivenOptions
     out: Path | None
 
     def of(self, task: str) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class Wanted:
 def wanted(
     out: Annotated[Path | None, Option(metavar=ARTEFACT_FILE.metavar, help=ARTEFACT_FILE.sentence)] = None,
     *,
-    parameters: Given,
+    parameters: GivenOptions,
 ) -> Wanted:
     """What is asked of a study; parameters that its task does not have are refused where the task is made."""
     output.check_writable(out)

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedassay.crypto.dcf_keys import Keys, check_bits
-from fedassay.crypto.dcf_levels import Path, Points, Route, Walker
+from fedassay.crypto.dcf_levels import ComparisonPath, PathPoints, TreeRoute, Walker
 from fedassay.crypto.field61 import Elements, add, sums
 from fedassay.errors import UsageError
 from fedassay.protocol.vocabulary import Randomness
@@ -68,7 +68,7 @@ def generate(values: ArrayLike, *, bits: int, randomness: Randomness) -> tuple[K
     seeds = randomness.words(4 * len(x)).reshape(2, len(x), 2)
     first = replace(Keys.empty(len(x), party=0, bits=bits), seeds=seeds[0])
     for rows in _blocks(len(x), _KEYS_AT_ONCE):
-        Path(x[rows], seeds[:, rows], bits=bits).fill(first, rows)
+        ComparisonPath(x[rows], seeds[:, rows], bits=bits).fill(first, rows)
     return first, replace(first, party=1, seeds=seeds[1])
 
 
@@ -94,21 +94,21 @@ def totals(keys: Keys, points: ArrayLike) -> Elements:
     return total
 
 
-def in_blocks(keys: Keys, points: Points) -> Iterator[tuple[slice, slice, Elements]]:
+def in_blocks(keys: Keys, points: PathPoints) -> Iterator[tuple[slice, slice, Elements]]:
     """The shares of some keys at some points at a time, in bounded memory: which keys, which points, and the shares.
 
     The shares have a row for each *point*. Over a whole domain each node of a tree is expanded once, but for those few
     above the subtrees of 2^16 leaves that large trees are cut into.
     """
     for columns in _blocks(len(points), _NODES_AT_ONCE):
-        route = Route.to(points[columns], bits=keys.bits)
+        route = TreeRoute.to(points[columns], bits=keys.bits)
         at_once = min(len(keys), _KEYS_AT_ONCE, _NODES_AT_ONCE // route.width)
         walker = Walker(keys, route, at_once=at_once)
         for rows in _blocks(len(keys), max(1, at_once)):
             yield rows, columns, walker(rows)
 
 
-def whole_domain(bits: int) -> Points:
+def whole_domain(bits: int) -> PathPoints:
     """All points, in order; for domains of which all points can be held."""
     check_bits(bits)
     if bits > LARGEST_WHOLE:
@@ -122,7 +122,7 @@ def _blocks(count: int, at_once: int) -> Iterator[slice]:
     return (slice(start, min(start + at_once, count)) for start in range(0, count, at_once))
 
 
-def whole_numbers(numbers: ArrayLike, *, bits: int, what: str) -> Points:
+def whole_numbers(numbers: ArrayLike, *, bits: int, what: str) -> PathPoints:
     """Whole numbers below 2^bits, as words."""
     given = np.asarray(numbers)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):

@@ -99,7 +99,7 @@ _ONES = np.uint64(2**64 - 1)
 _3P = np.uint64(3 * PRIME)
 
 
-class Path:
+class ComparisonPath:
     """Where both parties are on their way to x, for some clients; `seeds` are the roots, 2 × K × 2 words.
 
     Party 1's control bit t₁ is a mask of zeros or ones; party 0 has the complement. `owed` is V_1 − V_0 so far,
@@ -219,7 +219,7 @@ def _square(blocks: Words) -> Elements:
 
 # --- walking down the trees of comparison functions ---------------------------------------------------------
 
-Points = NDArray[np.uint64]
+PathPoints = NDArray[np.uint64]
 
 Index = slice | NDArray[np.intp]
 
@@ -228,7 +228,7 @@ _ALL, _NONE = slice(None), slice(0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Route:
+class TreeRoute:
     """How to reach a set of points so that every node on the way is expanded once.
 
     `parents` says for each level which nodes have a left child on the way and which a right one; the former children
@@ -240,7 +240,7 @@ class Route:
     width: int
 
     @classmethod
-    def to(cls, points: Points, *, bits: int) -> Route:
+    def to(cls, points: PathPoints, *, bits: int) -> TreeRoute:
         """The route to these points (at least one), in any order; a point may come twice."""
         prefixes, places = np.unique(points, return_inverse=True)
         levels = []
@@ -257,7 +257,7 @@ class Route:
         return cls(parents=tuple(parents), places=np.argsort(nodes)[places], width=len(nodes))
 
 
-def _among(children: Points, wanted: Points) -> Index:
+def _among(children: PathPoints, wanted: PathPoints) -> Index:
     """Which of the children are wanted; all and none are slices, which spare a copy."""
     if len(wanted) == 2 * len(children):
         return _ALL
@@ -268,7 +268,7 @@ def _among(children: Points, wanted: Points) -> Index:
 class Walker:
     """Takes some keys at a time down a route, in memory that it uses again. Not to be shared between threads."""
 
-    def __init__(self, keys: Keys, route: Route, *, at_once: int) -> None:
+    def __init__(self, keys: Keys, route: TreeRoute, *, at_once: int) -> None:
         self._keys, self._route, self._generator = keys, route, Generator()
         self._wide = [room(route.width * at_once * 2) for _ in range(5)]
         self._narrow = np.empty((6, route.width * at_once), np.uint64)

@@ -110,7 +110,7 @@ class Packing:
         return np.where(flat > PRIME // 2, flat - PRIME, flat)
 
     @property
-    def _completing(self) -> Weights:
+    def _completing(self) -> LimbMatrix:
         fixed = (*range(1, self.packed + 1), *map(self._point, range(self.threshold)))
         return interpolation(fixed, tuple(map(self._point, range(self.threshold, self.members))))
 
@@ -121,7 +121,7 @@ class Packing:
 # --- products with interpolation weights ------------------------------------------------------------------
 
 
-class Weights(NamedTuple):
+class LimbMatrix(NamedTuple):
     """A matrix modulo p, cut into signed limbs of `bits` bits: products with halves of values are exact as floats.
 
     `limbs` has the rows of the lowest limb, then those of the next one, and so on.
@@ -133,7 +133,7 @@ class Weights(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def interpolation(known: tuple[int, ...], targets: tuple[int, ...]) -> Weights:
+def interpolation(known: tuple[int, ...], targets: tuple[int, ...]) -> LimbMatrix:
     """The Lagrange weights that give a polynomial's values at `targets` from those at as many points as it needs."""
     denominators = [prod(point - other for other in known if other != point) % PRIME for point in known]
     matrix = []
@@ -150,10 +150,10 @@ def interpolation(known: tuple[int, ...], targets: tuple[int, ...]) -> Weights:
         limb = (left + half) % (2 * half) - half
         limbs.append(limb.astype(np.float64))
         left = (left - limb) >> bits
-    return Weights(np.concatenate(limbs), len(targets), bits)
+    return LimbMatrix(np.concatenate(limbs), len(targets), bits)
 
 
-def product(weights: Weights, values: Elements) -> Elements:
+def product(weights: LimbMatrix, values: Elements) -> Elements:
     """The matrix product of weights and values (n × columns), reduced."""
     result = np.empty((weights.rows, values.shape[1]), np.uint64)
     for part in _parts(weights, values.shape[1]):
@@ -161,14 +161,14 @@ def product(weights: Weights, values: Elements) -> Elements:
     return result
 
 
-def _parts(weights: Weights, columns: int) -> Iterator[slice]:
+def _parts(weights: LimbMatrix, columns: int) -> Iterator[slice]:
     """So many columns at a time that a product stays in a core's cache."""
     rows, known = weights.limbs.shape
     at_once = max(512, _AT_ONCE // (known + 2 * rows))
     return (slice(start, start + at_once) for start in range(0, columns, at_once))
 
 
-def _product(weights: Weights, *values: Elements) -> Elements:
+def _product(weights: LimbMatrix, *values: Elements) -> Elements:
     """The product with all values, one below the other; below 2^63 and not reduced.
 
     Exact: a limb of a weight is at most 2^(w−1) in absolute value, half of a value below 2^32, and n products of them

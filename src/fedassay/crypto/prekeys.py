@@ -25,7 +25,7 @@ from fedassay.crypto import field61
 from fedassay.crypto.field61 import Elements, P
 from fedassay.crypto.keys import Secret, context, is_usable
 from fedassay.errors import ProtocolError, UsageError
-from fedassay.protocol.vocabulary import Credentials
+from fedassay.protocol.vocabulary import PartyKeys
 
 PURPOSE = "prekey 1"
 DAY = 86_400
@@ -83,7 +83,7 @@ class Prekey:
         whom = "" if self.for_any else coordinator
         return context("prekey", int(self.for_any), whom, self.issued, self.expires, self.public)
 
-    def is_of(self, member: str, *, coordinator: str, credentials: Credentials) -> bool:
+    def is_of(self, member: str, *, coordinator: str, credentials: PartyKeys) -> bool:
         """Whether the member of this name in the roster has signed it, for this coordinator or for all."""
         return credentials.verifies(member, PURPOSE, self.words(coordinator), self.signature)
 

@@ -50,7 +50,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedassay.crypto.dcf import in_blocks, whole_domain, whole_numbers
 from fedassay.crypto.dcf_keys import Keys
-from fedassay.crypto.dcf_levels import Generator, Points, Purpose, room
+from fedassay.crypto.dcf_levels import Generator, PathPoints, Purpose, room
 from fedassay.crypto.field61 import (
     Elements,
     add,
@@ -76,7 +76,7 @@ class Challenge:
     squares (as `limbs`), so that increments need not be computed.
     """
 
-    points: Points
+    points: PathPoints
     weights: NDArray[np.float64]
 
     @classmethod

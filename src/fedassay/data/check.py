@@ -18,11 +18,11 @@ from fedassay.data.federation import sites_of
 from fedassay.data.findings import Finding, Severity, error, listed, note, warning
 from fedassay.data.gaps import left_out
 from fedassay.data.logits import Width
-from fedassay.data.names import Counts, Roster
+from fedassay.data.names import ClientCounts, Roster
 from fedassay.data.scan import BINS, Chunk, LabelProfile, Scan, ScoreProfile
 from fedassay.data.schema import Columns
 from fedassay.data.sources import Source, not_read, open_source
-from fedassay.data.stores import Site
+from fedassay.data.stores import SiteTable
 from fedassay.errors import FedassayError
 
 CROWDED = 0.2
@@ -100,7 +100,7 @@ class _Look:
         self._without = left_out([site.table for site in self._sites])
         self._findings: list[Finding] = []
 
-    def at(self, site: Site) -> None:
+    def at(self, site: SiteTable) -> None:
         """Read one table to its end, or as far as it can be read."""
         scan = Scan(site.table, self._columns, self._width)
         broken = []
@@ -141,12 +141,12 @@ class _Look:
             profile=MappingProxyType(self._profile(counts)),
         )
 
-    def _counts(self) -> Counts | None:
+    def _counts(self) -> ClientCounts | None:
         """Counts by client; None where each row is a client or the client column is missing."""
         counts = self._roster.counts()
         return counts if len(counts.names) else None
 
-    def _profile(self, counts: Counts | None) -> dict[str, int | float]:
+    def _profile(self, counts: ClientCounts | None) -> dict[str, int | float]:
         profile: dict[str, int | float] = {"rows": self._rows}
         if self._without is not None:
             profile["rows_left_out"] = self._without.missing
@@ -177,7 +177,7 @@ class _Look:
             profile |= look.profile()
         return profile
 
-    def _about_rows(self, counts: Counts | None) -> list[Finding]:
+    def _about_rows(self, counts: ClientCounts | None) -> list[Finding]:
         where, found = self._source.label, not_read(self._source)
         without = self._without
         if without is not None and without.missing:
@@ -210,7 +210,7 @@ class _Look:
             found.append(warning(what=where, got=got, expected=expected, fix=fix))
         return found
 
-    def _about_labels(self, counts: Counts | None) -> list[Finding]:
+    def _about_labels(self, counts: ClientCounts | None) -> list[Finding]:
         labels, found = self._labels, []
         if not labels.count:
             return []
@@ -261,7 +261,7 @@ class _Look:
         return found
 
 
-def _repeated_names(site: Site, columns: Columns) -> list[Finding]:
+def _repeated_names(site: SiteTable, columns: Columns) -> list[Finding]:
     """Names that stand more than once in a table; needed ones are errors already."""
     named = {
         *columns.needed,

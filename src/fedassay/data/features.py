@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedassay.data.findings import Finding, error, value_at
 from fedassay.data.lists import MISSING, Bad, BadRows, Matrix, Width, first_length, lengths_of, matrix_of
 from fedassay.data.numbers import is_list, is_text, plain, to_truth
-from fedassay.data.tally import FOR_GAPS, Tally
+from fedassay.data.tally import FOR_GAPS, ColumnTally
 from fedassay.errors import UsageError
 
 MOST_FEATURES = 256
@@ -101,7 +101,9 @@ class FeaturesReader:
         self._what = f"{label}, column {names[0]!r} (features)"
         self._numbered = len(names) == 1 and columns != names
         self._tallies = tuple(
-            Tally(what=f"{label}, column {name!r} (feature)", expected=EXPECTED, fix=FIX, for_gaps=FOR_GAPS)
+            ColumnTally(
+                what=f"{label}, column {name!r} (feature)", expected=EXPECTED, fix=FIX, for_gaps=FOR_GAPS
+            )
             for name in columns
         )
         self._rows = 0

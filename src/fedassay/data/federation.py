@@ -18,7 +18,7 @@ from fedassay.data.partition import DealtRows, Partition
 from fedassay.data.scan import Scan
 from fedassay.data.schema import ROLES, Columns
 from fedassay.data.sources import Folder, Source, not_read, open_source
-from fedassay.data.stores import Gathered, MemoryStore, RowStore, Site, Store, StreamStore
+from fedassay.data.stores import ClientRows, Gathered, MemoryStore, RowStore, SiteTable, StreamStore
 from fedassay.data.tables import PooledRows
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.vocabulary import Rows
@@ -43,7 +43,7 @@ class Federation:
     rows_per_client: NDArray[np.int64] = field(repr=False)
     label: str = "the data"
     warnings: tuple[str, ...] = ()
-    store: Store = field(repr=False)
+    store: ClientRows = field(repr=False)
     one_row_each: bool = False
     """Whether every row is a client of its own, because no column says otherwise."""
 
@@ -164,23 +164,23 @@ def load(
     return replace(found, label=source.label, warnings=warnings, not_read=others, missing=missing)
 
 
-def sites_of(source: Source, columns: Columns) -> tuple[Site, ...]:
+def sites_of(source: Source, columns: Columns) -> tuple[SiteTable, ...]:
     """The tables of a source, each with its client if the file says whose rows they are."""
     if not isinstance(source, Folder) or columns.client is not None:
         return _undivided(source)
-    return tuple(Site(table=table, client=name) for name, table in source.sites.items())
+    return tuple(SiteTable(table=table, client=name) for name, table in source.sites.items())
 
 
-def _undivided(source: Source) -> tuple[Site, ...]:
+def _undivided(source: Source) -> tuple[SiteTable, ...]:
     tables = source.sites.values() if isinstance(source, Folder) else (source,)
-    return tuple(Site(table=table) for table in tables)
+    return tuple(SiteTable(table=table) for table in tables)
 
 
 def _by_name(
-    sites: tuple[Site, ...], columns: Columns, width: Width | None, roster: Roster, gathered: Gathered
+    sites: tuple[SiteTable, ...], columns: Columns, width: Width | None, roster: Roster, gathered: Gathered
 ) -> Federation:
     counts = roster.counts()
-    store: Store
+    store: ClientRows
     if gathered.complete:
         store = MemoryStore.of(gathered.take_columns(), gathered.take_codes(counts.names), counts.rows)
     else:
@@ -194,11 +194,11 @@ def _by_name(
 
 
 def _by_row(
-    sites: tuple[Site, ...], columns: Columns, width: Width | None, count: int, gathered: Gathered
+    sites: tuple[SiteTable, ...], columns: Columns, width: Width | None, count: int, gathered: Gathered
 ) -> Federation:
     names = RowNames(count)
     ones = np.broadcast_to(np.int64(1), count)
-    store: Store
+    store: ClientRows
     if gathered.complete:
         store = RowStore(columns=gathered.take_columns())
     else:
@@ -215,7 +215,7 @@ def _dealt(by_row: Federation, partition: Partition, skewed: str | None) -> Fede
         labels = np.concatenate([batch[skewed].astype(np.int32) for batch in by_row.pooled().batches()])
     owners, names = partition.deal(labels), partition.names
     counts = np.bincount(owners, minlength=len(names))
-    store: Store
+    store: ClientRows
     if isinstance(by_row.store, RowStore):
         store = MemoryStore.of(by_row.store.columns, owners, counts)
     else:

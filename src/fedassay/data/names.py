@@ -114,7 +114,7 @@ _PENDING = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counts:
+class ClientCounts:
     """Rows, and rows with a positive label, of each client."""
 
     names: SortedNames
@@ -165,14 +165,14 @@ class Roster:
         ]
         self._pending = 0
 
-    def counts(self) -> Counts:
+    def counts(self) -> ClientCounts:
         """All clients so far, sorted by name."""
         self._merge()
         merged = self._parts[0]
         order = pc.array_sort_indices(merged.names)
         names = SortedNames(merged.names.take(order))
         ranks = order.to_numpy()
-        return Counts(names=names, rows=merged.rows[ranks], positives=merged.positives[ranks])
+        return ClientCounts(names=names, rows=merged.rows[ranks], positives=merged.positives[ranks])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from fedassay.data.logits import LogitsReader, Width
 from fedassay.data.numbers import LocalClients, to_clients
 from fedassay.data.schema import CLASS, CLIENT, FEATURES, LOGITS, Columns, Role
 from fedassay.data.tables import NoRows, Table
-from fedassay.data.tally import FOR_GAPS, Tally
+from fedassay.data.tally import FOR_GAPS, ColumnTally
 from fedassay.protocol.vocabulary import Batch
 
 _ROW = re.compile(r"row (\d+) \(counting from 0\)")
@@ -58,7 +58,7 @@ class Scan:
         )
         self._found = {role: found for role in columns.names if (found := self._usable(role))}
         self._tallies = {role.name: self._tally(role) for role in columns.roles if not role.wide}
-        self._tallies[CLIENT] = Tally(
+        self._tallies[CLIENT] = ColumnTally(
             what=f"{table.label}, column {columns.client!r} (client)",
             expected="the name or number of a client in every row, without NUL bytes",
             fix="fill in the client or remove these rows",
@@ -81,8 +81,8 @@ class Scan:
         name, found = self._columns.names.get(LOGITS, ""), self._found.get(LOGITS, ())
         return LogitsReader(label=label, name=name, columns=found, agreed=width)
 
-    def _tally(self, role: Role) -> Tally:
-        return Tally(
+    def _tally(self, role: Role) -> ColumnTally:
+        return ColumnTally(
             what=f"{self._table.label}, column {self._columns.names[role.name]!r} ({role.name})",
             expected=role.expected,
             fix=role.fix,

@@ -33,7 +33,7 @@ _MOST_KEPT = 2**28
 """Bytes of all rows up to which a second copy of them, client by client, may be kept."""
 
 
-class Store(Protocol):
+class ClientRows(Protocol):
     """The rows of all clients. A client is a position in the federation's names."""
 
     def rows_of(self, client: int) -> Rows:
@@ -50,7 +50,7 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
+class SiteTable:
     """A table, and whose it is if it belongs to one client."""
 
     table: Table
@@ -160,15 +160,15 @@ class RowStore:
     columns: dict[str, NDArray[Any]] = field(repr=False)
 
     def rows_of(self, client: int) -> Rows:
-        """See `Store`."""
+        """See `ClientRows`."""
         return ArrayRows(columns={name: column[client : client + 1] for name, column in self.columns.items()})
 
     def pooled(self) -> Rows:
-        """See `Store`."""
+        """See `ClientRows`."""
         return ArrayRows(columns=self.columns)
 
     def pooled_by_client(self) -> Rows:
-        """See `Store`."""
+        """See `ClientRows`."""
         return StreamedRows(read=lambda: _number(self.pooled().batches()))
 
 
@@ -205,7 +205,7 @@ class MemoryStore:
         return cls(columns=columns, codes=codes, order=np.argsort(narrow, kind="stable"), starts=starts)
 
     def rows_of(self, client: int) -> Rows:
-        """See `Store`."""
+        """See `ClientRows`."""
         return StreamedRows(read=lambda: ArrayRows(columns=self._together(client)).batches())
 
     def _together(self, client: int) -> dict[str, NDArray[Any]]:
@@ -225,11 +225,11 @@ class MemoryStore:
         return taken
 
     def pooled(self) -> Rows:
-        """See `Store`."""
+        """See `ClientRows`."""
         return ArrayRows(columns=self.columns)
 
     def pooled_by_client(self) -> Rows:
-        """See `Store`."""
+        """See `ClientRows`."""
         return ArrayRows(columns={**self.columns, CLIENT: self.codes})
 
 
@@ -237,24 +237,24 @@ class MemoryStore:
 class StreamStore:
     """Too large for memory: every pass reads the tables again, and one client costs a pass over its file."""
 
-    sites: tuple[Site, ...]
+    sites: tuple[SiteTable, ...]
     columns: Columns
     width: Width | None
     names: Sequence[str]
     counts: NDArray[np.int64] = field(repr=False)
 
     def rows_of(self, client: int) -> Rows:
-        """See `Store`."""
+        """See `ClientRows`."""
         if isinstance(self.names, SortedNames):
             return StreamedRows(read=lambda: self._client(self.names[client], int(self.counts[client])))
         return StreamedRows(read=lambda: self._row(client))
 
     def pooled(self) -> Rows:
-        """See `Store`."""
+        """See `ClientRows`."""
         return StreamedRows(read=lambda: (chunk.columns for chunk in self._chunks()))
 
     def pooled_by_client(self) -> Rows:
-        """See `Store`."""
+        """See `ClientRows`."""
         if isinstance(self.names, SortedNames):
             return StreamedRows(read=self._coded)
         return StreamedRows(read=lambda: _number(self.pooled().batches()))

@@ -17,7 +17,7 @@ FOR_GAPS = 'leave rows with a missing value out and count them (`missing="report
 """What else can be done about a value that is missing, where its row can be left out."""
 
 
-class Tally:
+class ColumnTally:
     """The unacceptable values of one column so far: how many, and enough of them for a clear error."""
 
     def __init__(

@@ -205,10 +205,10 @@ def report_half_width(noise: Noise, variance: float, points: int, error: float) 
 POINTS = 200
 """A curve has at most this many points."""
 
-Curve = dict[str, Any]
+CurveValues = dict[str, Any]
 
 
-def roc_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve:
+def roc_curve(evidence: Evidence, *, level: float = LEVEL) -> CurveValues:
     """True against false positive rate, from (0, 0) to (1, 1).
 
     Band: each class's score distribution has a simultaneous band (see `bands`) at half the error. Together
@@ -243,7 +243,7 @@ def roc_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve:
     }
 
 
-def precision_recall_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve:
+def precision_recall_curve(evidence: Evidence, *, level: float = LEVEL) -> CurveValues:
     """Precision against recall, from high thresholds to low ones.
 
     Band: a third of the error each to the distributions of positives and of negatives (simultaneous bands)
@@ -276,7 +276,7 @@ def precision_recall_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve
     }
 
 
-def net_benefit_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve:
+def net_benefit_curve(evidence: Evidence, *, level: float = LEVEL) -> CurveValues:
     """Net benefit at thresholds from 0.01 to 0.99 (the edges nearest to them), and that of treating everyone.
 
     Band: intervals at an error of (1 - level)/points each (Bonferroni), simultaneous.
@@ -302,7 +302,7 @@ def net_benefit_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve:
     return {**curve, "level": level}
 
 
-def reliability_curve(buckets: Buckets, *, level: float = LEVEL) -> Curve:
+def reliability_curve(buckets: Buckets, *, level: float = LEVEL) -> CurveValues:
     """Observed frequency against mean score per bucket.
 
     Band: Clopper-Pearson intervals, widened for the noise, at an error of (1 - level)/buckets each
@@ -352,5 +352,5 @@ def _list(values: Floats) -> list[float]:
     return [float(value) for value in values]
 
 
-def _empty(*names: str, level: float, reason: Undefined) -> Curve:
+def _empty(*names: str, level: float, reason: Undefined) -> CurveValues:
     return {**{name: [] for name in names}, "level": level, "reason": str(reason)}

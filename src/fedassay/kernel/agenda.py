@@ -142,7 +142,7 @@ class Item:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RunRecord:
     """What whoever ran it knows: the clients in their order, the budget, and what was charged."""
 
     clients: Sequence[str]
@@ -248,7 +248,7 @@ class Agenda:
         """Plan the first step of every task and raise what a run would; the queries of these steps."""
         return tuple(query for job in self.jobs(setting) for query in rehearse(job.task, job.setting))
 
-    def results(self, outcome: Mapping[str, Any], run: Run) -> dict[str, Any]:
+    def results(self, outcome: Mapping[str, Any], run: RunRecord) -> dict[str, Any]:
         """The ``results`` of the public contract from what the jobs returned, by name."""
         found = {item.name: _named(outcome[item.name], run.clients) for item in self.items}
         if not self.study:
@@ -323,7 +323,7 @@ class Alone:
         """See `Agenda`."""
         return rehearse(self.task, setting)
 
-    def results(self, outcome: Mapping[str, Any], run: Run) -> dict[str, Any]:
+    def results(self, outcome: Mapping[str, Any], run: RunRecord) -> dict[str, Any]:
         """See `Agenda`."""
         (only,) = outcome.values()
         return _named(only, run.clients)

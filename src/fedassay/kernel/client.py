@@ -15,7 +15,7 @@ from fedassay.data.bounds import limit_rows
 from fedassay.data.split import select_part
 from fedassay.data.stores import Holdings
 from fedassay.errors import AnswerLost, DataError, PolicyRefusal, ProtocolError
-from fedassay.kernel.endpoint import Endpoint, Memories, Store
+from fedassay.kernel.endpoint import Endpoint, EndpointStore, Memories
 from fedassay.kernel.envelope import Envelope, Refusal, Summaries, TrustModels, kind_of
 from fedassay.kernel.member_store import MemberStore
 from fedassay.privacy.ledger.charges import Charge, Ledger
@@ -24,11 +24,11 @@ from fedassay.privacy.policy.judgement import Policy, PolicyRequest
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol.vocabulary import (
     Batch,
-    Credentials,
     Memory,
     Message,
     Opened,
     Part,
+    PartyKeys,
     Plan,
     Randomness,
     Rows,
@@ -58,7 +58,7 @@ class Site:
     holdout: float = HOLDOUT
     roles: frozenset[str] | None = None
     """The columns that the site has named, by role; None if whatever there is may be asked for."""
-    credentials: Credentials | None = field(default=None, repr=False)
+    credentials: PartyKeys | None = field(default=None, repr=False)
     holdings: Callable[[], Holdings] | None = field(default=None, repr=False)
     """How many rows there are, and their fingerprint; None if nobody keeps count, as in a simulation."""
     records: SiteRecords | None = field(default=None, repr=False)
@@ -135,13 +135,13 @@ class Client(Endpoint):
         self,
         site: Site,
         *,
-        store: Store | None = None,
+        store: EndpointStore | None = None,
         summaries: Summaries = CATALOGUE,
         trust_models: TrustModels = TRUST_MODELS,
     ) -> None:
         super().__init__(
             site.name,
-            store=store if store is not None else Store(),
+            store=store if store is not None else EndpointStore(),
             credentials=site.credentials,
             summaries=summaries,
             trust_models=trust_models,
@@ -335,7 +335,7 @@ class Client(Endpoint):
             if takes_part(plan, self.site.randomness):
                 vector, learned[key] = self._measured(plan, self._bounded_rows(plan), memory)
             else:  # nor must what it remembers speak
-                vector, _ = self._measured(plan, NoRows(), {})
+                vector, _ = self._measured(plan, EmptyRows(), {})
             vectors.append(bounded(vector, plan))
         return tuple(vectors)
 
@@ -363,7 +363,7 @@ class Client(Endpoint):
         return rows
 
 
-class NoRows:
+class EmptyRows:
     """The rows of a client that has none, or does not take part."""
 
     def batches(self) -> Iterator[Batch]:

@@ -30,7 +30,7 @@ from fedassay.kernel.envelope import Envelope, Refusal, Summaries, TrustModels
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.files import Lock, sync_folder
-from fedassay.protocol.vocabulary import Credentials, Memory, Message, Part
+from fedassay.protocol.vocabulary import Memory, Message, Part, PartyKeys
 from fedassay.trust.question import DOUBT
 
 log = logging.getLogger("fedassay.kernel.endpoint")
@@ -71,7 +71,7 @@ Memories = dict[tuple[str, str, Part], Memory]
 
 
 @dataclass
-class Store:
+class EndpointStore:
     """What an endpoint remembers between messages; `FileStore` and `ServerStore` keep the same things on disk.
 
     It holds keys and answers: whoever can read it can uncover what its endpoint has hidden.
@@ -154,7 +154,7 @@ def write_durably(path: Path, data: bytes) -> None:
         raise
 
 
-class FileStore(Store):
+class FileStore(EndpointStore):
     """A store in one file that only its owner may read, replaced as a whole before each reply leaves.
 
     One process at a time: two that answered from the same state could be made to reveal both kinds of a
@@ -184,8 +184,8 @@ class Endpoint(ABC):
         self,
         name: str,
         *,
-        store: Store,
-        credentials: Credentials | None,
+        store: EndpointStore,
+        credentials: PartyKeys | None,
         summaries: Summaries,
         trust_models: TrustModels,
     ) -> None:

@@ -27,10 +27,10 @@ from fedassay.protocol.vocabulary import (
     All,
     Budget,
     Collect,
-    Credentials,
     Message,
     Neighbours,
     Part,
+    PartyKeys,
     Plan,
     Points,
     Protection,
@@ -325,7 +325,7 @@ class Addressee(NamedTuple):
 
 
 def sealed(
-    reply: bytes, to: Addressee, *, sender: str, credentials: Credentials | None, randomness: Randomness
+    reply: bytes, to: Addressee, *, sender: str, credentials: PartyKeys | None, randomness: Randomness
 ) -> bytes:
     """The sealed and signed reply; not signed where the sender has no identity, as in a simulation.
 
@@ -355,7 +355,7 @@ def opened(
     *,
     request: bytes,
     sender: str,
-    credentials: Credentials | None,
+    credentials: PartyKeys | None,
     largest: int = wire.LARGEST_MESSAGE,
 ) -> bytes:
     """The reply of this sender to this request, or a refusal in the clear; `ProtocolError` for anything else.

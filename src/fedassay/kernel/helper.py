@@ -26,11 +26,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedassay.errors import PolicyRefusal
-from fedassay.kernel.endpoint import Conversation, Endpoint, Store, write_durably
+from fedassay.kernel.endpoint import Conversation, Endpoint, EndpointStore, write_durably
 from fedassay.kernel.envelope import Envelope, Summaries, TrustModels
 from fedassay.protocol import wire
 from fedassay.protocol.files import Lock, sync_folder
-from fedassay.protocol.vocabulary import Credentials, Message, Randomness
+from fedassay.protocol.vocabulary import Message, PartyKeys, Randomness
 from fedassay.summaries import CATALOGUE
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.question import DOUBT, MOST_DOUBTS
@@ -45,7 +45,7 @@ MARK = ".doubt"
 _TALK = ".talk"
 
 
-class ServerStore(Store):
+class ServerStore(EndpointStore):
     """A store in a folder that only its owner may read; what has changed is on the disk before a reply leaves.
 
     One process at a time: two that answered from the same state could draw noise twice. The lock lasts as long as this
@@ -147,14 +147,14 @@ class Helper(Endpoint):
         name: str,
         *,
         randomness: Randomness,
-        store: Store | None = None,
+        store: EndpointStore | None = None,
         summaries: Summaries = CATALOGUE,
         trust_models: TrustModels = TRUST_MODELS,
-        credentials: Credentials | None = None,
+        credentials: PartyKeys | None = None,
     ) -> None:
         super().__init__(
             name,
-            store=store if store is not None else Store(kept=KEPT_EXCHANGES),
+            store=store if store is not None else EndpointStore(kept=KEPT_EXCHANGES),
             credentials=credentials,
             summaries=summaries,
             trust_models=trust_models,

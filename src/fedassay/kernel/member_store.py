@@ -21,7 +21,7 @@ from fedassay.crypto.keys import KeyPair, Secret
 from fedassay.crypto.prekeys import DAY, DAYS_APART, DAYS_VALID, PURPOSE, Prekey
 from fedassay.errors import PolicyRefusal, ProtocolError
 from fedassay.protocol.files import write_atomically
-from fedassay.protocol.vocabulary import Credentials, Randomness
+from fedassay.protocol.vocabulary import PartyKeys, Randomness
 
 MOST_KEPT = 1000
 """One-time keys for one coordinator; there are never so many exchanges at once."""
@@ -55,7 +55,7 @@ class MemberStore:
     # --- prekeys ------------------------------------------------------------------------------------------
 
     def issue(
-        self, count: int, *, coordinator: str, credentials: Credentials | None, randomness: Randomness
+        self, count: int, *, coordinator: str, credentials: PartyKeys | None, randomness: Randomness
     ) -> list[Prekey]:
         """Make one-time prekeys for a coordinator (its public key as text; empty in a simulation)."""
         with self._transaction() as database:
@@ -71,7 +71,7 @@ class MemberStore:
             )
             return made
 
-    def card(self, credentials: Credentials, randomness: Randomness) -> Prekey:
+    def card(self, credentials: PartyKeys, randomness: Randomness) -> Prekey:
         """Make the prekey of a roster card, a last resort that any coordinator may name until it expires.
 
         A card of the last days is given again.
@@ -89,7 +89,7 @@ class MemberStore:
         self,
         database: sqlite3.Connection,
         coordinator: str,
-        credentials: Credentials | None,
+        credentials: PartyKeys | None,
         randomness: Randomness,
         *,
         for_any: bool,

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedassay.errors import UsageError
 from fedassay.privacy import accounting
-from fedassay.privacy.continual_noise import LONGEST_FACTORISED, MECHANISMS, Mechanism, candidates
+from fedassay.privacy.continual_noise import LONGEST_FACTORISED, MECHANISMS, ContinualMechanism, candidates
 from fedassay.protocol.vocabulary import (
     LARGEST_ROWS_PER_CLIENT,
     Budget,
@@ -67,7 +67,7 @@ class ContinualCount:
     (1, 7.8, ContinualCount(tree, step 1 of 365))
     """
 
-    def __init__(self, mechanism: Mechanism, *, non_decreasing: bool) -> None:
+    def __init__(self, mechanism: ContinualMechanism, *, non_decreasing: bool) -> None:
         self.mechanism = mechanism
         self.non_decreasing = non_decreasing
         self._state = mechanism.start()

@@ -41,7 +41,7 @@ _Draw = Callable[[int], list[int]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mechanism(ABC):
+class ContinualMechanism(ABC):
     """Public parameters; what has been observed is a state that comes and goes as an argument."""
 
     name: ClassVar[str]
@@ -92,7 +92,7 @@ class Mechanism(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Path(Mechanism):
+class PathMechanism(ContinualMechanism):
     """Remembers the total, and the noise of one node per level."""
 
     name: ClassVar[str] = "path"
@@ -132,7 +132,7 @@ class Path(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tree(Mechanism):
+class TreeMechanism(ContinualMechanism):
     """Blocks of 1, b, b², .. steps. Remembers, per level, one open block and the sum of the closed ones beside it."""
 
     name: ClassVar[str] = "tree"
@@ -194,7 +194,7 @@ class Tree(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Factorised(Mechanism):
+class Factorised(ContinualMechanism):
     """Remembers every step: its events, and its entry of C·counts with noise."""
 
     name: ClassVar[str] = "factorised"
@@ -232,16 +232,18 @@ class Factorised(Mechanism):
         return total, {"counts": counts, "noisy": noisy}
 
 
-MECHANISMS: dict[str, type[Mechanism]] = {kind.name: kind for kind in (Path, Tree, Factorised)}
+MECHANISMS: dict[str, type[ContinualMechanism]] = {
+    kind.name: kind for kind in (PathMechanism, TreeMechanism, Factorised)
+}
 
 
-def candidates(*, horizon: int, budget: Budget, unit_events: int) -> Iterator[Mechanism]:
+def candidates(*, horizon: int, budget: Budget, unit_events: int) -> Iterator[ContinualMechanism]:
     """Every mechanism, with all parameters that may be best."""
     common: dict[str, Any] = {"horizon": horizon, "budget": budget, "unit_events": unit_events}
-    yield Path(**common)
+    yield PathMechanism(**common)
     if budget.delta > 0:
-        yield Path(**common, multiplier=LARGEST_MULTIPLIER)
+        yield PathMechanism(**common, multiplier=LARGEST_MULTIPLIER)
     for fan_out in range(2, max(2, min(_WIDEST_FAN_OUT, horizon)) + 1):
-        yield Tree(**common, fan_out=fan_out)
+        yield TreeMechanism(**common, fan_out=fan_out)
     if horizon <= LONGEST_FACTORISED:
         yield Factorised(**common)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from fedassay.errors import UsageError
 from fedassay.protocol.cards import Catalogue, Named
 
-Part = Literal["rows", "threshold", "operating-point"]
+MetricPlace = Literal["rows", "threshold", "operating-point"]
 """Where an evaluation has a metric: over all rows, at each given threshold, at each threshold from 0.01 to 0.99."""
 
 Scale = Literal["identity", "logit", "log"]
@@ -59,7 +59,7 @@ class MetricRecord:
     title: str
     sentence: str
     order: int
-    parts: tuple[Part, ...]
+    parts: tuple[MetricPlace, ...]
     estimate: Callable[..., Any] | Named[Callable[..., Any]]
     short: str = ""
     range: tuple[float, float] = (-math.inf, math.inf)
@@ -130,7 +130,7 @@ CLASS_METRICS: Catalogue[MetricRecord] = Catalogue(
 """Every metric of a classifier with several classes that is installed."""
 
 
-def of_part(part: Part) -> tuple[MetricRecord, ...]:
+def of_part(part: MetricPlace) -> tuple[MetricRecord, ...]:
     """The metrics that this part of an evaluation has, in their order."""
     return tuple(record for record in METRICS.values() if part in record.parts)
 

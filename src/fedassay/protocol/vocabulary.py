@@ -613,14 +613,14 @@ class Exchange:
     prekeys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     deadline: int = 0
     asker: str = ""
-    credentials: Credentials | None = field(default=None, repr=False)
+    credentials: PartyKeys | None = field(default=None, repr=False)
 
 
 Measure = Callable[[], tuple[Vector, ...]]
 """Measures the rows when called: one vector per plan. The only way for a trust model to touch data."""
 
 
-class Credentials(Protocol):
+class PartyKeys(Protocol):
     """A party's signing key and the public keys that it believes (its roster)."""
 
     @property
@@ -696,7 +696,7 @@ class Request:
     recipient: str
     message: Message
     asker: str = ""
-    credentials: Credentials | None = None
+    credentials: PartyKeys | None = None
     membership: Membership | None = None
 
 

@@ -15,7 +15,7 @@ from fedassay.kernel import envelope
 from fedassay.kernel import envelope as sealing
 from fedassay.kernel.envelope import Refusal, Reply
 from fedassay.kernel.run import DAYS_OPEN, Errand
-from fedassay.protocol.vocabulary import Credentials, Message, Party, Released, Request, Round
+from fedassay.protocol.vocabulary import Message, Party, PartyKeys, Released, Request, Round
 
 
 @dataclass(kw_only=True)
@@ -47,9 +47,7 @@ class MessagingRuntime(ABC):
     mode: str
     """How it carries messages, in results."""
 
-    def __init__(
-        self, *, reply_pair: KeyPair, credentials: Credentials | None = None, asker: str = ""
-    ) -> None:
+    def __init__(self, *, reply_pair: KeyPair, credentials: PartyKeys | None = None, asker: str = "") -> None:
         self.reply_pair = reply_pair
         self.credentials = credentials
         self.asker = asker

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from fedassay.kernel.agenda import Agenda, Run
+from fedassay.kernel.agenda import Agenda, RunRecord
 from fedassay.kernel.journal import Journal
 from fedassay.privacy.ledger.charges import Charge, Ledger
 from fedassay.privacy.policy.disclosure import Disclosure
@@ -41,7 +41,9 @@ def released(
     profile : the disclosure profile under which exact totals were read.
     """
     sites = setting.clients
-    results = agenda.results(outcome, Run(clients=runtime.clients, budget=setting.budget, receipts=receipts))
+    results = agenda.results(
+        outcome, RunRecord(clients=runtime.clients, budget=setting.budget, receipts=receipts)
+    )
     return Result(
         task=agenda.name,
         parameters={"study": name, **agenda.parameters},

@@ -201,7 +201,7 @@ _PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Document:
+class TomlDocument:
     """What a TOML file holds, and where."""
 
     path: Path
@@ -210,7 +210,7 @@ class Document:
     text: str = field(default="", repr=False)
 
     @classmethod
-    def read(cls, path: Path) -> Document:
+    def read(cls, path: Path) -> TomlDocument:
         """Read and parse a file, or say in which line it is not TOML."""
         if path.suffix.lower() in OPENERS or path.is_dir():
             raise UsageError(
@@ -227,7 +227,7 @@ class Document:
         return cls.parse(text, path)
 
     @classmethod
-    def parse(cls, text: str, path: Path) -> Document:
+    def parse(cls, text: str, path: Path) -> TomlDocument:
         """Parse the text of a file of this name."""
         text = text.replace("\r\n", "\n")
         try:
@@ -262,7 +262,7 @@ class Document:
 class Section:
     """A table of the file."""
 
-    document: Document
+    document: TomlDocument
     key: Key
     entries: Mapping[str, Any]
 

@@ -22,7 +22,7 @@ from fedassay.planning.shares import cheapest_change, load
 from fedassay.protocol.parameters import Parameter, parameters
 from fedassay.protocol.vocabulary import Budget, Part, Protection, Setting, TrustModel
 from fedassay.runtimes.card import DEFAULT, RUNTIME_CARDS, ReleaseParameters, RuntimeCard, RuntimeParameters
-from fedassay.study.entries import Document, Section
+from fedassay.study.entries import Section, TomlDocument
 from fedassay.study.sections import (
     DataSection,
     ExpectedSection,
@@ -214,20 +214,20 @@ class StudyFile:
     holdout: float
     expected: Mapping[str, Any] | None
     tasks: tuple[StudyTask, ...]
-    document: Document = field(repr=False, compare=False)
+    document: TomlDocument = field(repr=False, compare=False)
 
     @classmethod
     def read(cls, path: Path | str) -> StudyFile:
         """Read a study file; whatever is wrong with it is one sentence that names the line."""
-        return cls.of(Document.read(Path(path)))
+        return cls.of(TomlDocument.read(Path(path)))
 
     @classmethod
     def parse(cls, text: str, path: Path | str = "study.toml") -> StudyFile:
         """The same for a text; paths in it are relative to that of the file."""
-        return cls.of(Document.parse(text, Path(path)))
+        return cls.of(TomlDocument.parse(text, Path(path)))
 
     @classmethod
-    def of(cls, document: Document) -> StudyFile:
+    def of(cls, document: TomlDocument) -> StudyFile:
         """What a document says."""
         root = document.root
         heading = root.made(Heading, besides=SECTIONS)

@@ -13,7 +13,7 @@ from fedassay.data.federation import Federation, load
 from fedassay.data.gaps import CompleteRows, Missing
 from fedassay.data.partition import Partition
 from fedassay.errors import FederationError, ParameterError, Refused, TooFewClients
-from fedassay.kernel.agenda import Agenda, Alone, Run
+from fedassay.kernel.agenda import Agenda, Alone, RunRecord
 from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.journal import Journal, MemoryJournal
 from fedassay.kernel.run import run
@@ -213,7 +213,7 @@ def simulate(
         truncated = runtime.truncated
     few = federation.client_count <= LARGEST_FAITHFUL
     results = agenda.results(
-        outcome, Run(clients=federation.clients if few else (), budget=budget, receipts=receipts)
+        outcome, RunRecord(clients=federation.clients if few else (), budget=budget, receipts=receipts)
     )
     return Result(
         task=agenda.name,

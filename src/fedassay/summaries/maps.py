@@ -128,7 +128,7 @@ class Steps(Map):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Points(Map):
+class InterpolatedMap(Map):
     """Straight lines between points, constant before the first and after the last.
 
     Examples
@@ -216,7 +216,7 @@ class Sigmoid(Map):
         return cls(a=a, b=b, c=c)
 
 
-_KINDS: tuple[type[Map], ...] = (Steps, Points, Sigmoid)
+_KINDS: tuple[type[Map], ...] = (Steps, InterpolatedMap, Sigmoid)
 """A kind is written as its place here: new ones go to the end."""
 
 MAPS: Mapping[str, type[Map]] = MappingProxyType({kind.kind: kind for kind in _KINDS})

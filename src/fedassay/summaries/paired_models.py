@@ -135,7 +135,7 @@ PLACE_SHIFT = 15
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moments:
+class PairedSums:
     """Σd² over positives and over negatives, Σb and Σb² over all rows; see `PairedMoments`."""
 
     positive_squares: float
@@ -145,7 +145,7 @@ class Moments:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairedMoments(Summary[Moments]):
+class PairedMoments(Summary[PairedSums]):
     """Four sums over the rows of a comparison of two models, given what is public about both.
 
     For a row with scores s, s' and label y, with leaves i, i' on the grid:
@@ -247,10 +247,10 @@ class PairedMoments(Summary[Moments]):
         rows = protection.rows_per_unit
         return Sensitivity(l1=float(rows * ONE * l1), l2=rows * ONE * math.sqrt(squared))
 
-    def read(self, total: Total) -> Moments:
+    def read(self, total: Total) -> PairedSums:
         """The sums as numbers."""
         positive, negative, losses, squares = (float(entry) / ONE for entry in total)
-        return Moments(
+        return PairedSums(
             positive_squares=positive, negative_squares=negative, losses=losses / 2, loss_squares=squares
         )
 

@@ -27,7 +27,7 @@ class Intervals(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Buckets(Checked):
+class BucketParameters(Checked):
     """Results with calibration errors."""
 
     buckets: Annotated[int, Interval(ge=1, le=200)] = 10

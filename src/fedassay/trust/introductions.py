@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fedassay.crypto.keys import KeyPair, context, is_usable
 from fedassay.errors import ProtocolError
-from fedassay.protocol.vocabulary import SECOND_SERVER, Credentials, Message, Randomness
+from fedassay.protocol.vocabulary import SECOND_SERVER, Message, PartyKeys, Randomness
 
 SIGNATURE_BYTES = 64
 INTRODUCTION = frozenset({"servers", "keys", "signatures"})
@@ -63,7 +63,7 @@ class Introductions:
     # --- what a server says of itself -------------------------------------------------------------------------
 
     def introduce(
-        self, session: bytes, party: int, credentials: Credentials | None, randomness: Randomness
+        self, session: bytes, party: int, credentials: PartyKeys | None, randomness: Randomness
     ) -> tuple[Message, KeyPair]:
         """A server's reply to the first leg, and the pair whose public half is in it."""
         own = KeyPair.draw(randomness)
@@ -104,7 +104,7 @@ class Introductions:
             raise ProtocolError(f"{self.trust}: got no signature of each server.")
         return Introduced(names, Pair(*keys), Pair(*signatures))
 
-    def check_servers(self, servers: Introduced, session: bytes, credentials: Credentials | None) -> None:
+    def check_servers(self, servers: Introduced, session: bytes, credentials: PartyKeys | None) -> None:
         """What a client believes: the second server is the one that is pinned as such, and its key is signed.
 
         Under another name the coordinator, which runs the first server, could appoint any site that works with it.
@@ -123,7 +123,7 @@ class Introductions:
                 self._check_signed(servers, party, session, credentials)
 
     def check_other(
-        self, servers: Introduced, own: KeyPair, state: Message, credentials: Credentials | None
+        self, servers: Introduced, own: KeyPair, state: Message, credentials: PartyKeys | None
     ) -> None:
         """What a server believes of the other: it is the one of the first leg, its key stays, and it has signed it.
 
@@ -139,9 +139,7 @@ class Introductions:
         if credentials is not None:
             self._check_signed(servers, 1 - party, state["session"], credentials)
 
-    def _check_signed(
-        self, servers: Introduced, party: int, session: bytes, credentials: Credentials
-    ) -> None:
+    def _check_signed(self, servers: Introduced, party: int, session: bytes, credentials: PartyKeys) -> None:
         name, signature = servers.names[party], servers.signatures[party]
         words = self.signed_words(session, party, servers.keys[party])
         self.require(

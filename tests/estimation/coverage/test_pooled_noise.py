@@ -10,12 +10,12 @@ from scipy.signal import fftconvolve
 
 from fedassay.errors import UsageError
 from fedassay.estimation.coverage import NoiseTail
-from fedassay.estimation.coverage.noise_tail import Law
+from fedassay.estimation.coverage.noise_tail import NoiseLaw
 
 STEP = 0.25
 """Weights are multiples of it, so that sums of draws have a lattice."""
 
-LAWS: tuple[Law, ...] = ("discrete-laplace", "discrete-gaussian", "skellam")
+LAWS: tuple[NoiseLaw, ...] = ("discrete-laplace", "discrete-gaussian", "skellam")
 WEIGHTS = {
     "one": (1.0,),
     "alike": (1.0,) * 12,
@@ -54,7 +54,7 @@ def weighted_sum(law: str, scale: float, weights: tuple[float, ...]) -> tuple[np
     return STEP * np.arange(-reach, reach + 1), total
 
 
-def tail_of(law: Law, scale: float, weights: tuple[float, ...], *, least: bool) -> NoiseTail:
+def tail_of(law: NoiseLaw, scale: float, weights: tuple[float, ...], *, least: bool) -> NoiseTail:
     x, p = weighted_sum(law, scale, weights)
     variance = float(x**2 @ p)
     reach = max(abs(w) for w in weights)
@@ -70,7 +70,7 @@ def tail_of(law: Law, scale: float, weights: tuple[float, ...], *, least: bool) 
 @pytest.mark.parametrize("scale", [0.4, 3.0])
 @pytest.mark.parametrize("name", WEIGHTS)
 @pytest.mark.parametrize("law", LAWS)
-def test_no_sum_exceeds_the_bound(law: Law, name: str, scale: float) -> None:
+def test_no_sum_exceeds_the_bound(law: NoiseLaw, name: str, scale: float) -> None:
     x, p = weighted_sum(law, scale, WEIGHTS[name])
     exact = np.cumsum(p[::-1])[::-1]  # P(Z >= x)
     seen = exact > 1e-11
@@ -81,7 +81,7 @@ def test_no_sum_exceeds_the_bound(law: Law, name: str, scale: float) -> None:
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_sums_of_smaller_variance_do_not_exceed_it_either(law: Law) -> None:
+def test_sums_of_smaller_variance_do_not_exceed_it_either(law: NoiseLaw) -> None:
     """The bound of points whose variances differ by a factor of 12, at each of them."""
     largest = tail_of(law, 3.0, (1.0,) * 12, least=False)
     one = float(np.arange(-len(draw(law, 3.0)) // 2 + 1, len(draw(law, 3.0)) // 2 + 1) ** 2 @ draw(law, 3.0))
@@ -99,7 +99,7 @@ def test_sums_of_smaller_variance_do_not_exceed_it_either(law: Law) -> None:
 @pytest.mark.parametrize(
     ("law", "most"), [("discrete-gaussian", 0.06), ("skellam", 0.06), ("discrete-laplace", 0.06)]
 )
-def test_the_bound_is_close_where_variances_are_alike(law: Law, most: float) -> None:
+def test_the_bound_is_close_where_variances_are_alike(law: NoiseLaw, most: float) -> None:
     """∫ of what it exceeds the exact law by, in standard deviations; Chernoff's alone has 0.89 for x > 0."""
     weights = (1.0,) * 12
     x, p = weighted_sum(law, 10.0, weights)
@@ -121,7 +121,7 @@ def test_a_bound_of_half_the_variance_is_exceeded() -> None:
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("scale", [0.3, 2.0, 300.0])
-def test_it_is_a_tail(law: Law, scale: float) -> None:
+def test_it_is_a_tail(law: NoiseLaw, scale: float) -> None:
     found = NoiseTail(law=law, scale=scale, variance=8 * scale**2, reach=1.0, least_variance=scale**2)
     x = np.linspace(-30, 60, 2001) * scale
     bound = found.above(x)

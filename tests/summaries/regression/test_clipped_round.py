@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from conformal_drive import Columns, setting_of
 from fedassay.data.tables import ArrayRows
 from fedassay.errors import UsageError
-from fedassay.kernel.client import NoRows
+from fedassay.kernel.client import EmptyRows
 from fedassay.protocol.vocabulary import Memory, Neighbours, Protection, Sum, Unit
 from fedassay.summaries.regression import clipped_round
 from fedassay.summaries.regression.clipped_round import SLOPES, UNITS, ClippedRound, derivative, shortened
@@ -124,7 +124,7 @@ def test_clients_without_rows_send_zeros_whatever_they_remember(slopes_clip: flo
     for columns in (client(0), {"features": np.ones((4, 3)), "target": np.zeros(4)}):
         for memory in ({}, kept):
             assert not measured(of, columns, memory).any()
-    vector, _ = of.measure(NoRows(), {})  # as a client answers whose coin says no
+    vector, _ = of.measure(EmptyRows(), {})  # as a client answers whose coin says no
     assert vector.shape == (of.length,)
     assert not vector.any()
 
@@ -328,7 +328,7 @@ def test_memory_does_not_make_a_client_louder_in_the_rounds_it_takes_part_in() -
         if takes_part:
             vector, memory = of.measure(ArrayRows(columns=columns), memory)
         else:
-            vector, _ = of.measure(NoRows(), {})
+            vector, _ = of.measure(EmptyRows(), {})
         said.append(vector)
     assert [squared(vector) <= UNITS**2 for vector in said] == [True] * 6
     assert [bool(vector.any()) for vector in said] == [True, False, False, True, True, True]

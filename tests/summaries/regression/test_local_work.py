@@ -13,7 +13,7 @@ from fedassay.summaries.regression.local_work import (
     FIXED,
     LOCAL,
     PUBLISHED,
-    Steps,
+    LocalSteps,
     Work,
     local_work,
 )
@@ -39,7 +39,7 @@ THETA = np.array([0.4, -0.7, 0.2])
 @pytest.mark.parametrize("rows", [1, 2, 3, 7, 12])
 def test_every_row_is_dealt_once_and_rows_share_their_step(rows: int, steps: int) -> None:
     marked = Design.of(np.arange(rows, dtype=float)[:, None], 10 + np.arange(rows), 20 + np.arange(rows))
-    dealt = Steps.deal(marked, steps)
+    dealt = LocalSteps.deal(marked, steps)
     there = dealt.weight > 0
     assert sorted(dealt.rows.x[..., 0][there].tolist()) == list(range(rows))
     np.testing.assert_array_equal(dealt.rows.y[there], 10 + dealt.rows.x[..., 0][there])
@@ -55,7 +55,7 @@ def test_every_row_is_dealt_once_and_rows_share_their_step(rows: int, steps: int
 @named
 @pytest.mark.parametrize("local", LOCAL)
 def test_without_rows_there_is_no_work(loss: SmoothLoss, local: str) -> None:
-    dealt = Steps.deal(some(0), 4)
+    dealt = LocalSteps.deal(some(0), 4)
     assert dealt.count == 0
     work = local_work(loss, THETA, dealt, step=0.1, local=local)
     assert not work.gradient.any()
@@ -90,7 +90,7 @@ def looped(loss: SmoothLoss, rows: Design, steps: int, step: float, *, fixed: bo
 @pytest.mark.parametrize(("rows", "steps"), [(1, 1), (4, 1), (6, 3), (7, 3), (5, 8)])
 @pytest.mark.parametrize("local", LOCAL)
 def test_the_work_is_that_of_a_loop(loss: SmoothLoss, rows: int, steps: int, local: str) -> None:
-    work = local_work(loss, THETA, Steps.deal(some(rows), steps), step=0.3, local=local)
+    work = local_work(loss, THETA, LocalSteps.deal(some(rows), steps), step=0.3, local=local)
     expected = looped(loss, some(rows), steps, 0.3, fixed=local == FIXED)
     np.testing.assert_allclose(work.gradient, expected.gradient, rtol=1e-12)
     np.testing.assert_allclose(work.hessian, expected.hessian, rtol=1e-12)
@@ -107,7 +107,7 @@ def test_the_mean_gradient_is_how_far_the_walk_has_come(loss: SmoothLoss) -> Non
     for first in range(steps):
         point = point - eta * loss.gradients(point, rows.take(slice(first, None, steps))).mean(axis=0)
     for local in (CORRECTED, PUBLISHED):
-        work = local_work(loss, THETA, Steps.deal(rows, steps), step=eta, local=local)
+        work = local_work(loss, THETA, LocalSteps.deal(rows, steps), step=eta, local=local)
         np.testing.assert_allclose(work.gradient, (THETA - point) / (eta * steps), rtol=1e-12)
 
 
@@ -115,7 +115,7 @@ def test_the_mean_gradient_is_how_far_the_walk_has_come(loss: SmoothLoss) -> Non
 @pytest.mark.parametrize("local", LOCAL)
 def test_one_step_is_the_gradient_whatever_is_done_about_local_steps(loss: SmoothLoss, local: str) -> None:
     rows = some(9)
-    work = local_work(loss, THETA, Steps.deal(rows, 1), step=0.7, local=local)
+    work = local_work(loss, THETA, LocalSteps.deal(rows, 1), step=0.7, local=local)
     np.testing.assert_allclose(work.gradient, loss.gradients(THETA, rows).mean(axis=0), rtol=1e-12)
     assert not work.drift.any()  # one row says nothing about products of different rows
 
@@ -123,7 +123,7 @@ def test_one_step_is_the_gradient_whatever_is_done_about_local_steps(loss: Smoot
 # --- many at once -----------------------------------------------------------------------------------------
 
 
-def padded(dealt: list[Steps]) -> Steps:
+def padded(dealt: list[LocalSteps]) -> LocalSteps:
     """Clients side by side, with gaps where one has fewer steps or rows than another."""
     most, batch = (max(one.weight.shape[axis] for one in dealt) for axis in (0, 1))
     weight = np.zeros((len(dealt), most, batch))
@@ -133,7 +133,7 @@ def padded(dealt: list[Steps]) -> Steps:
         e, b = one.weight.shape
         weight[place, :e, :b], x[place, :e, :b] = one.weight, one.rows.x
         y[place, :e, :b], offset[place, :e, :b] = one.rows.y, one.rows.offset
-    return Steps(rows=Design(x=x, y=y, offset=offset), weight=weight)
+    return LocalSteps(rows=Design(x=x, y=y, offset=offset), weight=weight)
 
 
 @named
@@ -142,7 +142,8 @@ def padded(dealt: list[Steps]) -> Steps:
 def test_clients_at_once_are_clients_one_by_one(loss: SmoothLoss, local: str, own_theta: bool) -> None:
     """Clients with different rows and steps, one of them without any; from one point, or each from its own."""
     each = [
-        Steps.deal(some(rows, seed=rows), steps) for rows, steps in ((6, 3), (7, 5), (1, 4), (0, 2), (8, 1))
+        LocalSteps.deal(some(rows, seed=rows), steps)
+        for rows, steps in ((6, 3), (7, 5), (1, 4), (0, 2), (8, 1))
     ]
     theta = THETA + np.arange(5)[:, None] / 10 if own_theta else THETA
     together = local_work(loss, theta, padded(each), step=0.3, local=local)
@@ -164,7 +165,7 @@ def expected(loss: SmoothLoss, steps: int, step: float, local: str) -> tuple[Flo
     """The mean gradient and the mean drift over all sequences of independent rows."""
     sequences = np.array(list(itertools.product(range(3), repeat=steps)))
     rows = ALL_ROWS.take(sequences)
-    dealt = Steps(
+    dealt = LocalSteps(
         rows=Design(x=rows.x[:, :, None, :], y=rows.y[:, :, None], offset=rows.offset[:, :, None]),
         weight=np.ones((*sequences.shape, 1)),
     )

@@ -16,7 +16,7 @@ from fedassay.kernel import envelope
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import UNBOUNDED, Batch, Memory, Protection
 from fedassay.summaries import CATALOGUE
-from fedassay.summaries.regression.local_work import LOCAL, Steps, local_work
+from fedassay.summaries.regression.local_work import LOCAL, LocalSteps, local_work
 from fedassay.summaries.regression.losses import Design
 from fedassay.summaries.regression.moments import Standard
 from fedassay.summaries.regression.rounds import (
@@ -177,7 +177,7 @@ def test_sums_over_clients_are_those_of_a_direct_computation(model: str, local: 
             used = standard.design(
                 {name: column[turn.places] for name, column in columns.items()}, linear=model == "linear"
             )
-            work = local_work(of.loss, np.array(of.theta), Steps.deal(used, 3), step=0.2, local=local)
+            work = local_work(of.loss, np.array(of.theta), LocalSteps.deal(used, 3), step=0.2, local=local)
             weight = (len(columns["target"]) if weights == "rows" else min(1, len(columns["target"]))) / 4.0
             gradient, drift = gradient + weight * work.gradient, drift + weight * work.drift
             hessian = hessian + weight * work.hessian

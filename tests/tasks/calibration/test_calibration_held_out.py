@@ -14,7 +14,7 @@ from binormal import NoisyServer
 from calibration_rows import crooked, evidence_of
 from fedassay.estimation.evidence import Evidence
 from fedassay.protocol.vocabulary import Sum
-from fedassay.summaries.maps import Map, Points, Sigmoid, Steps
+from fedassay.summaries.maps import InterpolatedMap, Map, Sigmoid, Steps
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration import Calibrate, fit
 from fedassay.tasks.calibration import calibrate as after
@@ -34,7 +34,7 @@ MAPS: dict[str, Map] = {
     "sigmoid": Sigmoid(a=0.6, b=0.7, c=-0.2),
     "steps": Steps(edges=(0.1, 0.3, 0.5, 0.8), values=(0.05, 0.2, 0.4, 0.6, 0.9)),
     "steps out of order": Steps(edges=(0.1, 0.3, 0.5, 0.8), values=(0.2, 0.1, 0.6, 0.4, 0.9)),
-    "points": Points(scores=(0.05, 0.3, 0.5, 0.9), values=(0.02, 0.3, 0.3, 0.85)),
+    "points": InterpolatedMap(scores=(0.05, 0.3, 0.5, 0.9), values=(0.02, 0.3, 0.3, 0.85)),
     "falling": Sigmoid(a=-0.5, b=-0.5, c=0.1),
 }
 SCORES, LABELS = crooked(4_000, seed=5)

@@ -14,7 +14,7 @@ from scipy.special import expit
 import fedassay
 from conformal_drive import drive, setting_of
 from fedassay.errors import UsageError
-from fedassay.summaries.maps import Map, Points, Sigmoid, Steps, numbers_of
+from fedassay.summaries.maps import InterpolatedMap, Map, Sigmoid, Steps, numbers_of
 from fedassay.tasks.card import task_of
 from fedassay.tasks.conformal import Conformal
 from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, Shuffle, TwoServer
@@ -22,7 +22,7 @@ from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, S
 SITES = 5
 MAPS: dict[str, Map] = {
     "steps": Steps(edges=(0.3, 0.6), values=(0.1, 0.4, 0.8)),
-    "points": Points(scores=(0.1, 0.35, 0.9), values=(0.05, 0.5, 0.7)),
+    "points": InterpolatedMap(scores=(0.1, 0.35, 0.9), values=(0.05, 0.5, 0.7)),
     "sigmoid": Sigmoid(a=1.3, b=0.7, c=-0.2),
 }
 

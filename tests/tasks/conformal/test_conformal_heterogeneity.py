@@ -11,13 +11,19 @@ from scipy.special import betainc, chdtrc
 from scipy.stats import binom, chi2_contingency
 
 import fedassay
-from fedassay.tasks.conformal.heterogeneity import CoverageSums, Differences, _chance, described, loss_bound
+from fedassay.tasks.conformal.heterogeneity import (
+    Differences,
+    HeterogeneitySums,
+    _chance,
+    described,
+    loss_bound,
+)
 
 ROWS, COVERED = [120, 80, 40, 25, 0], [110, 70, 40, 20, 0]
 
 
 def test_the_statistic_is_pearsons() -> None:
-    found = Differences.of(CoverageSums.of(ROWS, COVERED))
+    found = Differences.of(HeterogeneitySums.of(ROWS, COVERED))
     assert found is not None
     table = np.array([[c, n - c] for n, c in zip(ROWS, COVERED, strict=True) if n])
     statistic, p_value, degrees, _ = chi2_contingency(table, correction=False)
@@ -44,9 +50,9 @@ def test_alarms_are_as_rare_as_they_should_be(rows: list[int], level: float) -> 
     """
     rng, n = np.random.default_rng(0), np.array(rows)
     covered = rng.multivariate_hypergeometric(n, round(n.sum() * level), size=4000)
-    found = [Differences.of(CoverageSums.of(rows, one.tolist())) for one in covered]
+    found = [Differences.of(HeterogeneitySums.of(rows, one.tolist())) for one in covered]
     statistics = np.array([one.statistic for one in found if one is not None])
-    mean, variance = _chance(CoverageSums.of(rows, covered[0].tolist()))
+    mean, variance = _chance(HeterogeneitySums.of(rows, covered[0].tolist()))
     assert abs(statistics.mean() - mean) < 4 * statistics.std() / np.sqrt(4000)
     assert statistics.var() == pytest.approx(variance, rel=0.25)
     assert np.mean([one.p_value < 0.01 for one in found if one is not None]) < 0.017
@@ -60,7 +66,7 @@ def test_variance_between_clients_is_right_where_rows_are_unequal() -> None:
     found = []
     for _ in range(400):
         covered = rng.binomial(n, np.clip(rng.normal(0.8, 0.05, len(n)), 0, 1))
-        one = Differences.of(CoverageSums.of(n.tolist(), covered.tolist()))
+        one = Differences.of(HeterogeneitySums.of(n.tolist(), covered.tolist()))
         assert one is not None
         found.append(one.between**2)
     assert np.mean(found) == pytest.approx(0.0025, rel=0.25)
@@ -70,7 +76,7 @@ def test_variance_between_clients_is_right_where_rows_are_unequal() -> None:
     ("rows", "covered"), [([10], [9]), ([10, 10], [10, 10]), ([10, 10], [0, 0]), ([0, 0], [0, 0]), ([], [])]
 )
 def test_where_nothing_can_be_said(rows: list[int], covered: list[int]) -> None:
-    assert Differences.of(CoverageSums.of(rows, covered)) is None
+    assert Differences.of(HeterogeneitySums.of(rows, covered)) is None
     assert described(None, bound=None, level=0.9, method="qq") is None
 
 
@@ -83,7 +89,7 @@ def test_where_nothing_can_be_said(rows: list[int], covered: list[int]) -> None:
     ],
 )
 def test_words_depend_on_how_likely_chance_would_do_it(covered: tuple[int, ...], says: str) -> None:
-    found = Differences.of(CoverageSums.of([100] * 4, covered))
+    found = Differences.of(HeterogeneitySums.of([100] * 4, covered))
     assert found is not None
     assert found.between > 0
     told = described(found, bound=0.0123, level=0.9, method="qq")
@@ -100,7 +106,7 @@ def test_variance_between_clients_is_estimated_and_shrunk() -> None:
     for _ in range(400):
         share = np.clip(0.9 + 0.05 * rng.standard_normal(40), 0, 1)
         covered = rng.binomial(rows, share)
-        found = Differences.of(CoverageSums.of(rows.tolist(), covered.tolist()))
+        found = Differences.of(HeterogeneitySums.of(rows.tolist(), covered.tolist()))
         assert found is not None
         squares.append(found.between**2)
         shrunk = found.shrunk(rows.tolist(), covered.tolist())

@@ -11,7 +11,7 @@ from conformal_drive import answer, setting_of
 from fedassay.protocol.vocabulary import Unit
 from fedassay.tasks.conformal import Conformal
 from fedassay.tasks.conformal.pooled import reported_moments, tail_at_points, tail_of_rows
-from fedassay.tasks.distribution.curve import Curve, curve_of
+from fedassay.tasks.distribution.curve import ReleasedCurve, curve_of
 from fedassay.tasks.distribution.stored import Release
 from fedassay.trust import DistributedDP, LocalDP, ServerDP, TwoServer
 
@@ -19,7 +19,7 @@ LEVEL = 0.9
 CLIENTS = 400
 
 
-def curve(setting: Any, scores: np.ndarray, seed: int, bins: int = 32) -> Curve:
+def curve(setting: Any, scores: np.ndarray, seed: int, bins: int = 32) -> ReleasedCurve:
     task = Conformal(method="pooled", score_range=(0.0, 1.0), bins=bins, level=LEVEL)
     query = next(task.steps(setting))
     released = answer(query, setting, [{"conformity": scores}], seed)
@@ -27,7 +27,7 @@ def curve(setting: Any, scores: np.ndarray, seed: int, bins: int = 32) -> Curve:
     return curve_of(release.summary.grid, release.sums[0], release.fit, release.noise)
 
 
-def exact(scores: np.ndarray, at: Curve) -> np.ndarray:
+def exact(scores: np.ndarray, at: ReleasedCurve) -> np.ndarray:
     """T at every point, without noise; what is above the last but one point is in the last leaf."""
     points = np.append(at.grid.thresholds[:-1], np.inf)
     return np.searchsorted(np.sort(scores), points, side="right") - LEVEL * len(scores)

@@ -13,7 +13,7 @@ from fedassay.errors import UsageError
 from fedassay.estimation.metric import Undefined
 from fedassay.protocol.vocabulary import LARGEST_EPSILON, Neighbours, Protection, Setting, Sum
 from fedassay.tasks.distribution import Ecdf, quantile_at, value_at
-from fedassay.tasks.distribution.curve import Curve, spread_out
+from fedassay.tasks.distribution.curve import ReleasedCurve, spread_out
 from fedassay.tasks.distribution.ecdf import FIRST_SHARE, MOST_LISTED, quantile_points
 from fedassay.tasks.distribution.stored import Release, packed, unpacked
 from fedassay.trust.server_dp import ServerDP
@@ -139,7 +139,7 @@ def test_a_first_look_that_sees_nothing_spreads_points_evenly() -> None:
     assert len(quantile_points(curve_on_range(), 5)) == 5
 
 
-def curve_on_range() -> Curve:
+def curve_on_range() -> ReleasedCurve:
     results = drive(Ecdf(points=4), PLAIN, rows(100))
     return Release.from_results(results).everyone
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import single_plans as single
-from fedassay.api.terms import Terms
+from fedassay.api.terms import EntryTerms
 from fedassay.errors import UsageError
 from fedassay.planning import PlannedStudy, StudyPlan
 from fedassay.protocol.vocabulary import Protection, TrustModel, Unit
@@ -67,7 +67,9 @@ def simulated(study: PlannedStudy, of: Regression, method: str, seed: int) -> di
         "x": rng.normal(size=(rows, of.features)),
         "y": u if of.prevalence is None else (u < of.prevalence).astype(float),
     }
-    terms = Terms.of(study.trust, study.budget, study.protection, Simulation(seed=seed, mode="aggregate"))
+    terms = EntryTerms.of(
+        study.trust, study.budget, study.protection, Simulation(seed=seed, mode="aggregate")
+    )
     roles = terms.roles("site", target="y", features="x")
     return dict(terms.simulate("infer", of.task(method), data, roles).results)
 

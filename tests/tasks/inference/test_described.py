@@ -10,10 +10,10 @@ import pytest
 
 from fedassay.errors import UsageError
 from fedassay.summaries.regression.moments import Moments, Standard
-from fedassay.tasks.inference.estimate import Estimate, Normal
+from fedassay.tasks.inference.estimate import CoefficientEstimate, Normal
 from fedassay.tasks.inference.infer import Infer
-from fedassay.tasks.inference.online import Course, Seen
-from fedassay.tasks.inference.path import Path, StepSizes
+from fedassay.tasks.inference.online import Course, RoundHistory
+from fedassay.tasks.inference.path import IteratePath, StepSizes
 from fedassay.tasks.inference.result_values import normal, parsed, scale_of, streamed
 
 
@@ -132,21 +132,23 @@ def test_what_is_no_scale_is_refused(text: str) -> None:
 
 
 COURSE = Course(model="linear", rounds=10, sizes=StepSizes(first=0.1, decay=0.6))
-ESTIMATE = Estimate(
+ESTIMATE = CoefficientEstimate(
     names=("intercept", "a"), value=[1.0, 3.0], covariance=[[0.25, 0.1], [0.1, 1.0]], law=Normal()
 )
 
 
 def told(
-    task: Infer, seen: Seen, estimate: Estimate = ESTIMATE, moments: Moments | None = None
+    task: Infer, seen: RoundHistory, estimate: CoefficientEstimate = ESTIMATE, moments: Moments | None = None
 ) -> dict[str, Any]:
     standard = Standard(features=1, centres=(2.0,), scales=(4.0,))
     found = streamed(task, estimate, seen, COURSE, standard, moments, {"model": task.model})
     return json.loads(json.dumps(found, allow_nan=False))  # type: ignore[no-any-return]
 
 
-def seen(**counts: Any) -> Seen:
-    return Seen(path=Path.start(np.zeros(2)), **{"answers": 20, "steps": 30, "rows": 100, **counts})
+def seen(**counts: Any) -> RoundHistory:
+    return RoundHistory(
+        path=IteratePath.start(np.zeros(2)), **{"answers": 20, "steps": 30, "rows": 100, **counts}
+    )
 
 
 def test_coefficients_and_contrasts_are_those_of_the_estimate() -> None:
@@ -173,7 +175,9 @@ def test_coefficients_and_contrasts_are_those_of_the_estimate() -> None:
 
 
 def test_logistic_coefficients_have_odds_ratios_that_may_be_beyond_numbers() -> None:
-    huge = Estimate(names=("intercept", "a"), value=[0.0, 800.0], covariance=np.eye(2), law=Normal())
+    huge = CoefficientEstimate(
+        names=("intercept", "a"), value=[0.0, 800.0], covariance=np.eye(2), law=Normal()
+    )
     first, second = told(Infer(model="logistic", features=("a",)), seen(), huge)["coefficients"]
     assert first["odds_ratio"]["value"] == 1.0
     assert first["odds_ratio"]["interval"] == pytest.approx(np.exp(first["interval"]).tolist())
@@ -181,7 +185,9 @@ def test_logistic_coefficients_have_odds_ratios_that_may_be_beyond_numbers() -> 
 
 
 def test_an_estimate_without_an_error_has_no_statistic() -> None:
-    exact = Estimate(names=("intercept", "a"), value=[0.0, 2.0], covariance=np.zeros((2, 2)), law=Normal())
+    exact = CoefficientEstimate(
+        names=("intercept", "a"), value=[0.0, 2.0], covariance=np.zeros((2, 2)), law=Normal()
+    )
     first, second = told(Infer(features=("a",)), seen(), exact)["coefficients"]
     assert (first["statistic"], second["statistic"], second["p_value"]) == (0.0, None, 0.0)
 

@@ -11,15 +11,23 @@ from scipy import integrate, stats
 
 from fedassay.errors import UsageError
 from fedassay.summaries.regression.moments import Standard
-from fedassay.tasks.inference.estimate import Estimate, Law, Normal, RandomScaling, StudentT
+from fedassay.tasks.inference.estimate import (
+    CoefficientEstimate,
+    Normal,
+    RandomScaling,
+    StudentisedLaw,
+    StudentT,
+)
 
 LEVELS = (0.5, 0.9, 0.95, 0.99)
 
 
-def estimate(correlation: float = 0.0, size: int = 3, law: Law | None = None) -> Estimate:
+def estimate(
+    correlation: float = 0.0, size: int = 3, law: StudentisedLaw | None = None
+) -> CoefficientEstimate:
     errors = np.linspace(1, 2, size)
     matrix = np.full((size, size), correlation) + (1 - correlation) * np.eye(size)
-    return Estimate(
+    return CoefficientEstimate(
         names=tuple("abcdefghij"[:size]),
         value=np.arange(size, dtype=float),
         covariance=matrix * np.outer(errors, errors),
@@ -32,7 +40,7 @@ def estimate(correlation: float = 0.0, size: int = 3, law: Law | None = None) ->
 
 @pytest.mark.parametrize("law", [Normal(), StudentT(dof=7), RandomScaling()], ids=lambda law: law.name)
 @pytest.mark.parametrize("level", [1e-6, 0.1, 0.5, 0.95, 0.999, 1 - 1e-9])
-def test_p_values_invert_critical_values(law: Law, level: float) -> None:
+def test_p_values_invert_critical_values(law: StudentisedLaw, level: float) -> None:
     assert law.p_value(law.critical(level)) == pytest.approx(1 - level, rel=1e-9)
     assert law.p_value(-law.critical(level)) == pytest.approx(1 - level, rel=1e-9)
 
@@ -74,7 +82,7 @@ def test_random_scaling_in_its_original_form() -> None:
 
 @pytest.mark.parametrize("level", [0.0, 1.0, -0.1, math.nan])
 @pytest.mark.parametrize("law", [Normal(), StudentT(dof=7), RandomScaling()], ids=lambda law: law.name)
-def test_levels_are_probabilities(law: Law, level: float) -> None:
+def test_levels_are_probabilities(law: StudentisedLaw, level: float) -> None:
     with pytest.raises(UsageError, match="level: got"):
         law.critical(level)
 
@@ -89,7 +97,7 @@ def test_degrees_of_freedom_are_positive(dof: float) -> None:
 
 
 @pytest.mark.parametrize("law", [Normal(), StudentT(dof=7), RandomScaling()], ids=lambda law: law.name)
-def test_intervals_and_tests_say_the_same(law: Law) -> None:
+def test_intervals_and_tests_say_the_same(law: StudentisedLaw) -> None:
     """A coefficient's p-value is one minus the level at which its interval ends at 0."""
     given = estimate(law=law)
     assert given.standard_errors == pytest.approx([1.0, 1.5, 2.0])
@@ -101,7 +109,9 @@ def test_intervals_and_tests_say_the_same(law: Law) -> None:
 
 
 def test_a_coefficient_without_an_error() -> None:
-    given = Estimate(names=("a", "b"), value=[0.0, -2.0], covariance=np.zeros((2, 2)), law=Normal())
+    given = CoefficientEstimate(
+        names=("a", "b"), value=[0.0, -2.0], covariance=np.zeros((2, 2)), law=Normal()
+    )
     assert given.statistics.tolist() == [0.0, -math.inf]
     assert given.p_values.tolist() == [1.0, 0.0]
     assert given.simultaneous().tolist() == [[0.0, 0.0], [-2.0, -2.0]]
@@ -191,7 +201,7 @@ def test_translated_back_contrasts_stay_the_same() -> None:
 
 def test_estimates_are_not_changed_from_outside() -> None:
     covariance = np.eye(1)
-    given = Estimate(names=("a",), value=np.zeros(1), covariance=covariance, law=Normal())
+    given = CoefficientEstimate(names=("a",), value=np.zeros(1), covariance=covariance, law=Normal())
     covariance[0, 0] = 9.0
     assert given.standard_errors.tolist() == [1.0]
     with pytest.raises(ValueError, match="read-only"):
@@ -211,9 +221,9 @@ def test_estimates_are_not_changed_from_outside() -> None:
 )
 def test_bad_estimates_are_refused(fields: dict[str, object], said: str) -> None:
     good = {"names": ("a", "b"), "value": [1.0, 2.0], "covariance": np.eye(2), "law": Normal()}
-    Estimate(**good)
+    CoefficientEstimate(**good)
     with pytest.raises(UsageError, match=said):
-        Estimate(**(good | fields))
+        CoefficientEstimate(**(good | fields))
 
 
 @pytest.mark.parametrize("weights", [{}, {"d": 1.0}, {"a": math.nan}])

@@ -15,9 +15,9 @@ from fedassay.errors import DataError, UsageError
 from fedassay.protocol.vocabulary import NO_NOISE, All, Draw, Released
 from fedassay.summaries.regression.moments import Standard
 from fedassay.summaries.regression.rounds import ClientSpread, RegressionRound, RoundSums, SpreadSums
-from fedassay.tasks.inference.estimate import Estimate, Normal, RandomScaling, StudentT
-from fedassay.tasks.inference.online import INTERVALS, Course, Seen, infer_rounds, run_rounds
-from fedassay.tasks.inference.path import Path, StepSizes
+from fedassay.tasks.inference.estimate import CoefficientEstimate, Normal, RandomScaling, StudentT
+from fedassay.tasks.inference.online import INTERVALS, Course, RoundHistory, infer_rounds, run_rounds
+from fedassay.tasks.inference.path import IteratePath, StepSizes
 from regression_rows import made, pooled
 from regression_streams import Stream
 
@@ -40,10 +40,12 @@ def parts(model: str, sizes: tuple[int, ...], seed: int = 0) -> list[dict[str, n
     ]
 
 
-def driven(stream: Stream, of: Course, *, per: float, begin: Seen | None = None) -> tuple[Seen, Estimate]:
+def driven(
+    stream: Stream, of: Course, *, per: float, begin: RoundHistory | None = None
+) -> tuple[RoundHistory, CoefficientEstimate]:
     clients = len(stream.clients)
 
-    def steps() -> Generator[Any, Any, tuple[Seen, Estimate]]:
+    def steps() -> Generator[Any, Any, tuple[RoundHistory, CoefficientEstimate]]:
         seen = yield from run_rounds(of, STANDARD, clients=clients, per=per, begin=begin)
         return seen, (yield from infer_rounds(of, seen, NAMES, clients=clients))
 
@@ -162,7 +164,7 @@ def test_drawn_cohorts_are_asked_for_and_divided_by_those_who_answered() -> None
     assert stream.asked[-1].cohort == All()  # everybody is asked once for what it remembers
     assert all(query.of.remembers for query in stream.asked[:-1])
     assert seen.answers == 150
-    path = Path.start(np.zeros(4))
+    path = IteratePath.start(np.zeros(4))
     for query, answer in zip(stream.asked[:-1], stream.answers[:-1], strict=True):
         sums, step = answer.value, query.of.step
         np.testing.assert_allclose(query.of.theta, path.theta, rtol=1e-12)
@@ -187,7 +189,7 @@ def test_the_separated_plug_in_is_its_formula(participation: float, corrected: b
         between = between + p[i] ** 2 * np.outer(gradients[i], gradients[i])
     nu = participation
     spread = (within + (corrected * (1 - nu) * clients / (clients - 1)) * between) / nu
-    path = Path.start(np.zeros(4))
+    path = IteratePath.start(np.zeros(4))
     for _ in range(9):
         path = path.after(
             rng.normal(size=4), np.diag([1.0, 2.0, 3.0, 4.0]), rng.normal(size=4), step=0.1, mean_steps=1
@@ -196,7 +198,7 @@ def test_the_separated_plug_in_is_its_formula(participation: float, corrected: b
     of = course(
         participation=nu, intervals="separated-plug-in-corrected" if corrected else "separated-plug-in"
     )
-    steps = infer_rounds(of, Seen(path=path), NAMES, clients=clients)
+    steps = infer_rounds(of, RoundHistory(path=path), NAMES, clients=clients)
     query: Any = next(steps)
     assert query.of == ClientSpread(parameters=4)
     # Weights on the wire have the mean 1: w = N p.
@@ -246,7 +248,9 @@ def test_the_path_ends_with_the_estimate(intervals: str) -> None:
 # --- a saved state ----------------------------------------------------------------------------------------
 
 
-def replayed(answers: list[Released[RoundSums]], of: Course, begin: Seen | None = None) -> Seen:
+def replayed(
+    answers: list[Released[RoundSums]], of: Course, begin: RoundHistory | None = None
+) -> RoundHistory:
     steps = run_rounds(of, STANDARD, clients=3, per=100.0, begin=begin)
     next(steps)
     for answer in answers[:-1]:
@@ -264,7 +268,7 @@ def test_going_on_from_a_saved_state_is_going_on(intervals: str) -> None:
     straight, _ = driven(stream, of, per=100.0)
     halves = course(model="logistic", rounds=50, local_steps=3, intervals=intervals)
     first = replayed(stream.answers[:50], halves)
-    kept = Seen.from_json(json.loads(json.dumps(first.to_json())))
+    kept = RoundHistory.from_json(json.loads(json.dumps(first.to_json())))
     second = replayed(stream.answers[50:], halves, begin=kept)
     assert second.to_json() == straight.to_json()
     assert second.path.rounds == 100
@@ -272,7 +276,7 @@ def test_going_on_from_a_saved_state_is_going_on(intervals: str) -> None:
     assert ours == theirs
 
 
-def infer_of(of: Course, seen: Seen) -> np.ndarray:
+def infer_of(of: Course, seen: RoundHistory) -> np.ndarray:
     steps = infer_rounds(of, seen, NAMES, clients=3)
     with pytest.raises(StopIteration) as finished:
         next(steps)
@@ -323,13 +327,13 @@ def test_means_are_over_those_who_answered_with_rows_or_without() -> None:
         hessian=3 * np.eye(4),
         drift=np.zeros(4),
     )
-    seen = Seen(path=Path.start(np.zeros(4))).after(sums, 3, step=0.1)
+    seen = RoundHistory(path=IteratePath.start(np.zeros(4))).after(sums, 3, step=0.1)
     np.testing.assert_allclose(seen.path.hessian, np.eye(4))
     np.testing.assert_allclose(seen.path.theta, -0.1 * 2 * 2.0)  # two local steps on the mean
     nobody = RoundSums(
         clients=0, steps=0, again=0, rows=0, gradient=np.zeros(4), hessian=np.zeros((4, 4)), drift=np.zeros(4)
     )
-    assert Seen(path=Path.start(np.zeros(4))).after(nobody, 0, step=0.1).mean_steps == 1.0
+    assert RoundHistory(path=IteratePath.start(np.zeros(4))).after(nobody, 0, step=0.1).mean_steps == 1.0
 
 
 def test_only_rounds_are_asked_for() -> None:

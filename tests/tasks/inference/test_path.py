@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit
 
 from fedassay.errors import UsageError
-from fedassay.tasks.inference.path import Path, StepSizes
+from fedassay.tasks.inference.path import IteratePath, StepSizes
 
 Floats = np.ndarray
 SIZES = StepSizes(first=0.4, decay=0.6)
@@ -46,8 +46,8 @@ def rounds(count: int, axes: tuple[int, ...] = (), *, drift: bool = True, seed: 
     return told
 
 
-def walked(told: list[Told], start: Floats) -> Path:
-    path = Path.start(start)
+def walked(told: list[Told], start: Floats) -> IteratePath:
+    path = IteratePath.start(start)
     for one in told:
         path = path.after(one.gradient, one.hessian, one.drift, step=one.step, mean_steps=one.mean_steps)
     return path
@@ -103,7 +103,7 @@ def test_the_spread_is_that_of_neighbours_at_the_fit_a_little_ago(settled: int) 
     """
     told = rounds(12)
     at = points(told, START)
-    path = Path.start(START)
+    path = IteratePath.start(START)
     for t, one in enumerate(told):
         sums = (one.gradient, one.hessian, one.drift)
         path = path.after(*sums, step=one.step, mean_steps=one.mean_steps, compare=t >= settled)
@@ -124,7 +124,7 @@ def test_where_iterates_are_does_not_change_the_spread_of_a_parabola() -> None:
     found, plain = [], []
     for start in (np.ones(P), np.full(P, 20.0)):
         rng = np.random.default_rng(1)
-        path, gradients = Path.start(start), []
+        path, gradients = IteratePath.start(start), []
         for t in range(1, 201):
             x = rng.normal(size=(10, P))
             y = x @ np.ones(P) + rng.normal(size=10)
@@ -175,7 +175,7 @@ def test_one_step_is_least_squares_whatever_the_steps(first: float, clients: int
     x = rng.normal(size=(t, clients, each, P))
     y = x @ np.array([1.0, 2.0, -1.0]) + rng.normal(size=x.shape[:-1])
     weight = rng.uniform(0.5, 2.0, size=clients)
-    path = Path.start(np.array([3.0, -3.0, 10.0]))
+    path = IteratePath.start(np.array([3.0, -3.0, 10.0]))
     for one in range(t):
         wrong = x[one] @ path.theta - y[one]
         gradient = np.einsum("c,cn,cnp->p", weight, wrong, x[one]) / (each * clients)
@@ -191,7 +191,7 @@ def test_one_step_is_least_squares_whatever_the_steps(first: float, clients: int
 
 def missed(starts: Floats, *, quadratic: bool = False) -> Floats:
     """The one-step estimate from noise-free rounds that begin here, of R(v) = sum exp(v_j) - v_j: its optimum is 0."""
-    path = Path.start(np.zeros(P))
+    path = IteratePath.start(np.zeros(P))
     for start in starts:
         begun = replace(path, theta=start)
         path = begun.after(np.expm1(start), np.diag(np.exp(start)), np.zeros(P), step=0.1, mean_steps=1.0)
@@ -225,7 +225,7 @@ def test_where_a_logistic_path_began_is_not_seen_in_the_estimate(truth: tuple[fl
     errors = np.sqrt(np.diagonal(np.linalg.inv((x * (chance * (1 - chance))[:, None]).T @ x / 2000)))
     biases = {}
     for restarts in (False, True):
-        path = Path.start(np.zeros(P))
+        path = IteratePath.start(np.zeros(P))
         for t in range(1, 201):
             found = expit(x @ path.theta)
             gradient = x.T @ (found - chance) / 2000
@@ -263,7 +263,7 @@ def test_paths_with_leading_axes_are_paths_one_by_one() -> None:
 
 def test_a_path_is_kept_to_the_last_bit() -> None:
     path = walked(rounds(11), START)
-    again = Path.from_json(json.loads(json.dumps(path.to_json())))
+    again = IteratePath.from_json(json.loads(json.dumps(path.to_json())))
     more = rounds(5, seed=9)
     for one in more:
         told = (one.gradient, one.hessian, one.drift)
@@ -276,7 +276,7 @@ def test_a_path_is_kept_to_the_last_bit() -> None:
 
 def test_a_path_does_not_change_what_it_was_given() -> None:
     start, told = START.copy(), rounds(3)
-    path = Path.start(start)
+    path = IteratePath.start(start)
     walked(told, start)
     assert (start == START).all()
     start[0] = 99.0

@@ -14,7 +14,7 @@ from dp_accounting.pld import PLDAccountant
 
 import fedassay
 from conformal_drive import Columns, setting_of
-from fedassay.api.terms import Terms
+from fedassay.api.terms import EntryTerms
 from fedassay.data.tables import ArrayRows
 from fedassay.errors import BudgetExceeded, UnsupportedQuery, UsageError
 from fedassay.kernel.client import Client, Site
@@ -32,7 +32,7 @@ from fedassay.summaries.regression.rounds import RegressionRound
 from fedassay.tasks.inference import private_rounds
 from fedassay.tasks.inference.estimate import RandomScaling, StudentT
 from fedassay.tasks.inference.infer import FEWEST_ROUNDS, Infer
-from fedassay.tasks.inference.path import Path
+from fedassay.tasks.inference.path import IteratePath
 from fedassay.tasks.inference.private_rounds import (
     PrivateCourse,
     PrivatePath,
@@ -119,7 +119,7 @@ def test_estimate_and_covariance_are_those_of_a_direct_computation(model: str, c
     bent = np.mean([h @ (start - begun) for h, start in zip(slopes, starts, strict=True)], axis=0)
     expected = begun - np.linalg.solve(curvature, np.mean(gradients, axis=0) - bent / 2)
     assert found.value == pytest.approx(expected, rel=1e-4)
-    path = Path.start(starts[0])
+    path = IteratePath.start(starts[0])
     for place, after in enumerate([*starts[1:], theta]):
         path = path.moved(after, gradients[place], known[place], np.zeros(4), step=1.0)
     inverse = np.linalg.inv(curvature)
@@ -553,7 +553,9 @@ def federation(many: int = 200, each: int = 48) -> dict[str, np.ndarray]:
 
 def result(trust: Any, many: int, **changed: Any) -> fedassay.Result:
     protection = Protection(unit=Unit.CLIENT, rows_per_client=48)
-    terms = Terms.of(trust, Budget(epsilon=8, delta=1e-5), protection, Simulation(seed=2, mode="aggregate"))
+    terms = EntryTerms.of(
+        trust, Budget(epsilon=8, delta=1e-5), protection, Simulation(seed=2, mode="aggregate")
+    )
     task = Infer(features=("a", "b"), scales=("a=50:10", "b=0:1", "target=13:3"), **changed)
     return terms.simulate("infer", task, federation(many), terms.roles("site", target="y", features="a,b"))
 

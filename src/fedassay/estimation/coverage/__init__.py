@@ -6,7 +6,7 @@ both from here, which is why it is below summaries and tasks.
 
 from __future__ import annotations
 
-from fedassay.estimation.coverage.best_choice import Choice, best_choice
+from fedassay.estimation.coverage.best_choice import ClientChoice, best_choice
 from fedassay.estimation.coverage.choice import ChoiceLaw
 from fedassay.estimation.coverage.law import CoverageLaw
 from fedassay.estimation.coverage.noise_tail import NoiseTail
@@ -17,8 +17,8 @@ from fedassay.estimation.coverage.ranks import best_ranks, best_server_rank
 from fedassay.estimation.coverage.unequal import TooSmall, UnequalLaw, split_ranks, too_small
 
 __all__ = [
-    "Choice",
     "ChoiceLaw",
+    "ClientChoice",
     "CoverageLaw",
     "NoiseTail",
     "PooledLaw",

@@ -51,7 +51,7 @@ FINALISTS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class ClientChoice:
     """What clients are to choose, and the server to take: public, before any score is seen.
 
     Parameters
@@ -79,7 +79,7 @@ def best_choice(
     candidates: int,
     confidence: float | None = None,
     slopes: tuple[tuple[int, int], ...] = SLOPES,
-) -> Choice:
+) -> ClientChoice:
     """A valid choice with small sets.
 
     Guarantee: marginal, P(the new row is covered) >= level, over calibration rows, coins and the new row; with
@@ -206,7 +206,7 @@ def _finalists(ask: _Ask, epsilon: float, slopes: tuple[tuple[int, int], ...]) -
     return [*found[:FINALISTS], _Candidate(below, above, ask.m, ask.n, math.inf)]
 
 
-def _best(ask: _Ask, epsilon: float, finalists: list[_Candidate]) -> Choice:
+def _best(ask: _Ask, epsilon: float, finalists: list[_Candidate]) -> ClientChoice:
     """The best of them, with exact targets and exact criteria; the first, if several are as good."""
     best, least = None, math.inf
     for below, above in dict.fromkeys((x.below, x.above) for x in finalists):
@@ -228,7 +228,7 @@ def _best(ask: _Ask, epsilon: float, finalists: list[_Candidate]) -> Choice:
         candidates=ask.candidates,
         rate=epsilon * below / (below + above),
     )
-    return Choice(target=target, server_rank=rank, below=below, above=above, law=law)
+    return ClientChoice(target=target, server_rank=rank, below=below, above=above, law=law)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -140,7 +140,7 @@ def split_rows(level: float) -> int:
 # --- integrals ------------------------------------------------------------------------------------------
 
 
-class Moments(NamedTuple):
+class CoverageMoments(NamedTuple):
     """Mean and variance of U for vectors of pairs, and M(ℓ, k+1) - M(ℓ, k), which is a guide only (1e-8)."""
 
     mean: AnyFloats
@@ -148,7 +148,7 @@ class Moments(NamedTuple):
     step: AnyFloats
 
 
-def moments(clients: int, rows: int, local_rank: ArrayLike, server_rank: ArrayLike) -> Moments:
+def moments(clients: int, rows: int, local_rank: ArrayLike, server_rank: ArrayLike) -> CoverageMoments:
     """Integrals of F: the mean within 1e-12 and the variance within 1e-11, both relative to themselves.
 
     With c near the median, M = c - ∫_lo^c F + ∫_c^hi (1-F) and E(U-c)² = 2∫_lo^c (c-t)F + 2∫_c^hi (t-c)(1-F), where
@@ -170,10 +170,12 @@ def moments(clients: int, rows: int, local_rank: ArrayLike, server_rank: ArrayLi
     mean = c[:, 0] + np.where(below, -beyond, beyond).sum(axis=1)
     variance = 2 * (np.abs(t - c) * beyond).sum(axis=1) - (mean - c[:, 0]) ** 2
     between = np.exp(xlogy(k, G) + xlogy(m - k, H) - betaln(k + 1, m - k + 1)) / (m + 1)  # P(Bin(m, G) = k)
-    return Moments(mean, variance, (width * between).sum(axis=1))
+    return CoverageMoments(mean, variance, (width * between).sum(axis=1))
 
 
-def mirrored_moments(clients: int, rows: int, local_rank: ArrayLike, server_rank: ArrayLike) -> Moments:
+def mirrored_moments(
+    clients: int, rows: int, local_rank: ArrayLike, server_rank: ArrayLike
+) -> CoverageMoments:
     """Those of the miscoverage 1-U; its `step` is M(ℓ, k) - M(ℓ, k-1).
 
     1-U has the law of U for the ranks counted from the other end, since one minus a uniform score is uniform:

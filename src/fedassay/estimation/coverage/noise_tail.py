@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from fedassay.errors import UsageError
 from fedassay.protocol.arrays import AnyFloats
 
-Law = Literal["none", "discrete-laplace", "discrete-gaussian", "skellam", "unary"]
+NoiseLaw = Literal["none", "discrete-laplace", "discrete-gaussian", "skellam", "unary"]
 
 SMALLEST = 1e-16
 """Chernoff's bound is tabulated until it is this small."""
@@ -70,15 +70,15 @@ class NoiseTail:
     array([0.8532, 0.5197, 0.1709, 0.    ])
     """
 
-    law: Law
+    law: NoiseLaw
     scale: float = 0.0
     variance: float = 0.0
     reach: float = 1.0
     least_variance: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.law not in get_args(Law):
-            raise UsageError(f"noise law: got {self.law!r}, expected one of {', '.join(get_args(Law))}.")
+        if self.law not in get_args(NoiseLaw):
+            raise UsageError(f"noise law: got {self.law!r}, expected one of {', '.join(get_args(NoiseLaw))}.")
         numbers = (self.scale, self.variance, self.reach, self.least_variance)
         if not all(math.isfinite(x) and x >= 0 for x in numbers) or self.least_variance > self.variance:
             raise UsageError(

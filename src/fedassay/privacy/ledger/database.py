@@ -89,7 +89,7 @@ _COSTS = tuple(field.name for field in fields(Charge) if field.name not in NAMES
 _KNOWN = {*NAMES, *_COSTS}
 
 
-class Tally:
+class SpentTally:
     """What was spent on one data set.
 
     Examples
@@ -151,12 +151,12 @@ class Tallies:
     """What was spent on each data set."""
 
     def __init__(self) -> None:
-        self._tallies: dict[str, Tally] = {}
+        self._tallies: dict[str, SpentTally] = {}
         self._kinds: dict[tuple[Any, ...], Charge] = {}
 
-    def of(self, dataset: str) -> Tally:
+    def of(self, dataset: str) -> SpentTally:
         """Of this data set; empty if nothing was."""
-        return self._tallies.get(dataset, Tally())
+        return self._tallies.get(dataset, SpentTally())
 
     def learn(self, record: Record) -> None:
         """Count what was recorded, if it is a charge."""
@@ -171,7 +171,7 @@ class Tallies:
         dataset, fingerprint = body["dataset"], body.get("fingerprint", "")
         if not (isinstance(dataset, str) and isinstance(fingerprint, str)):
             raise TypeError("charge: expected texts as its names.")
-        tally = self._tallies.setdefault(dataset, Tally())
+        tally = self._tallies.setdefault(dataset, SpentTally())
         tally.add(kind)
         if kind.part is not Part.ALL and tally.split is None:
             tally.split = fingerprint

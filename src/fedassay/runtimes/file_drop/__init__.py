@@ -12,22 +12,31 @@ from fedassay.protocol.cards import names_of
 if TYPE_CHECKING:
     from fedassay.runtimes.file_drop.announcement import Announcement
     from fedassay.runtimes.file_drop.card import FileDrop
-    from fedassay.runtimes.file_drop.participant import Asked, Over, Participant
+    from fedassay.runtimes.file_drop.participant import CheckedRequest, Over, Participant
     from fedassay.runtimes.file_drop.runtime import FileDropRuntime, Waiting
-    from fedassay.runtimes.file_drop.study import Study
+    from fedassay.runtimes.file_drop.study import FileDropStudy
 
-__all__ = ["Announcement", "Asked", "FileDrop", "FileDropRuntime", "Over", "Participant", "Study", "Waiting"]
+__all__ = [
+    "Announcement",
+    "CheckedRequest",
+    "FileDrop",
+    "FileDropRuntime",
+    "FileDropStudy",
+    "Over",
+    "Participant",
+    "Waiting",
+]
 
 __getattr__ = names_of(
     __name__,
     {
         "Announcement": "announcement",
-        "Asked": "participant",
+        "CheckedRequest": "participant",
         "FileDrop": "card",
         "FileDropRuntime": "runtime",
         "Over": "participant",
         "Participant": "participant",
-        "Study": "study",
+        "FileDropStudy": "study",
         "Waiting": "runtime",
     },
 )

@@ -41,7 +41,7 @@ EVERYONE = "*"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class Kind(StrEnum):
+class LetterKind(StrEnum):
     """What a letter is."""
 
     ANNOUNCEMENT = "announcement"
@@ -72,7 +72,7 @@ class Letter:
     study: str
     sender: str
     recipient: str
-    kind: Kind
+    kind: LetterKind
     number: int
     body: bytes = field(repr=False)
 
@@ -118,7 +118,7 @@ def open_letter(
     sender: str,
     believed: Mapping[str, bytes],
     recipient: str,
-    kinds: tuple[Kind, ...],
+    kinds: tuple[LetterKind, ...],
     number: int,
     study: str | None,
 ) -> Letter:
@@ -143,7 +143,7 @@ def open_letter(
         }
         if {key: type(value) for key, value in content.items()} != wanted:
             raise ProtocolError("its fields are not those of a letter.")
-        letter = Letter(**{**content, "kind": Kind(content["kind"])})
+        letter = Letter(**{**content, "kind": LetterKind(content["kind"])})
     except (ProtocolError, ValueError) as error:
         raise ProtocolError(f"{where}: is signed by {sender}, but malformed ({error})") from error
     expected = {"study": study, "sender": sender, "recipient": recipient, "number": number}

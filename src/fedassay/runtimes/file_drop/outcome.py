@@ -15,12 +15,12 @@ from fedassay.protocol.result import Result
 from fedassay.runtimes import disclosed
 from fedassay.runtimes.file_drop.participant import announcement_fingerprint
 from fedassay.runtimes.file_drop.runtime import FileDropRuntime, Waiting
-from fedassay.runtimes.file_drop.study import Study
+from fedassay.runtimes.file_drop.study import FileDropStudy
 from fedassay.runtimes.released import released
 
 
 def conclude(
-    study: Study,
+    study: FileDropStudy,
     runtime: FileDropRuntime,
     *,
     ledger: Ledger,
@@ -91,7 +91,7 @@ def _first_time(journal: FileJournal, kind: str) -> float:
 Say = Callable[[str], None]
 
 
-def announced(study: Study, say: Say) -> None:
+def announced(study: FileDropStudy, say: Say) -> None:
     """After the first call."""
     announcement = study.announcement
     say(f"Announced the study {announcement.study} to {', '.join(announcement.roster)}.")

@@ -20,13 +20,13 @@ from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import COORDINATOR
 from fedassay.runtimes.file_drop import letters
 from fedassay.runtimes.file_drop.announcement import LARGEST_ANNOUNCEMENT, Announcement
-from fedassay.runtimes.file_drop.letters import EVERYONE, Kind, Letter, check_name, open_letter
+from fedassay.runtimes.file_drop.letters import EVERYONE, Letter, LetterKind, check_name, open_letter
 from fedassay.summaries import CATALOGUE
 from fedassay.trust import TRUST_MODELS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class CheckedRequest:
     """A request to this site that has passed every check, and the reply if it has been answered already."""
 
     announcement: Announcement
@@ -79,7 +79,7 @@ class Participant:
                 "the right one with `fedassay keys`."
             )
 
-    def asked(self) -> Asked | Over | None:
+    def asked(self) -> CheckedRequest | Over | None:
         """What the drop asks of this site now, or None if it asks nothing."""
         found, number = self._announced(), letters.latest(self.drop, self.name)
         if found is None or number is None:
@@ -95,11 +95,11 @@ class Participant:
             sender=COORDINATOR,
             believed=self.credentials.roster,
             recipient=self.name,
-            kinds=(Kind.REQUEST, Kind.OVER),
+            kinds=(LetterKind.REQUEST, LetterKind.OVER),
             number=number,
             study=announcement.study,
         )
-        if letter.kind is Kind.OVER:
+        if letter.kind is LetterKind.OVER:
             return Over(announcement=announcement, reason=_reason(letter.body, where=str(path)))
         known = letters.read(self._place(announcement, f"{number}.request"))
         if known is not None and known != data:
@@ -107,7 +107,7 @@ class Participant:
                 f"{path}: is another request than the one that this site has answered as number {number}; it "
                 "is refused."
             )
-        return Asked(
+        return CheckedRequest(
             announcement=announcement,
             number=number,
             data=letter.body,
@@ -128,7 +128,7 @@ class Participant:
             sender=COORDINATOR,
             believed=self.credentials.roster,
             recipient=EVERYONE,
-            kinds=(Kind.ANNOUNCEMENT,),
+            kinds=(LetterKind.ANNOUNCEMENT,),
             number=0,
             study=None,
         )
@@ -145,7 +145,7 @@ class Participant:
             )
         return announcement, data
 
-    def answer(self, asked: Asked, endpoint: Endpoint) -> bytes:
+    def answer(self, asked: CheckedRequest, endpoint: Endpoint) -> bytes:
         """The endpoint's reply or refusal. Nothing is written to the drop."""
         if endpoint.name != self.name:
             raise UsageError(f"endpoint: got {endpoint.name!r}, expected {self.name!r}.")
@@ -153,7 +153,7 @@ class Participant:
             asked.data, asker=key_to_text(self.credentials.roster[COORDINATOR]), read=asked.opened
         )
 
-    def send(self, asked: Asked, reply: bytes) -> Path:
+    def send(self, asked: CheckedRequest, reply: bytes) -> Path:
         """Sign the reply, keep it, and put it into the drop; a request that has a reply keeps that one."""
         announcement, number = asked.announcement, asked.number
         signed = letters.read(self._place(announcement, f"{number}.reply"))
@@ -162,7 +162,7 @@ class Participant:
                 study=announcement.study,
                 sender=self.name,
                 recipient=COORDINATOR,
-                kind=Kind.REPLY,
+                kind=LetterKind.REPLY,
                 number=number,
                 body=reply,
             ).signed(self.credentials.identity)

@@ -19,7 +19,7 @@ from fedassay.runtimes import disclosed
 from fedassay.runtimes.file_drop import outcome
 from fedassay.runtimes.file_drop.announcement import Announcement
 from fedassay.runtimes.file_drop.outcome import Say
-from fedassay.runtimes.file_drop.study import Study
+from fedassay.runtimes.file_drop.study import FileDropStudy
 from fedassay.tasks.card import TASKS
 
 
@@ -42,7 +42,7 @@ class Proposal:
         roster: dict[str, bytes],
         cards: dict[str, bytes],
         profile: Disclosure | None = None,
-    ) -> Study:
+    ) -> FileDropStudy:
         """Announce the study; what cannot be answered, or published, is refused before anything is written."""
         setting = Setting(
             trust=self.trust, protection=self.protection, budget=self.budget, clients=len(roster)
@@ -50,7 +50,7 @@ class Proposal:
         first = self.agenda.rehearse(setting)
         if profile is not None:
             disclosed.require(profile, self.trust, first)
-        return Study.begin(
+        return FileDropStudy.begin(
             drop,
             state=state,
             identity=identity,
@@ -85,9 +85,9 @@ def opened_study(
     *,
     profile: Disclosure | None = None,
     before: Callable[[int], None] | None = None,
-) -> Study:
+) -> FileDropStudy:
     """The study of this folder, announced now if there is none; `before` may refuse that, given how many sites."""
-    study = Study.resume(drop, state=state, identity=identity)
+    study = FileDropStudy.resume(drop, state=state, identity=identity)
     keys, cards = (None, {}) if roster is None else read_roster(roster, identity)
     if study is not None:
         if proposal is not None:

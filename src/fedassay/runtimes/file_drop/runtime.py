@@ -20,8 +20,8 @@ from fedassay.kernel.run import Errand
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import COORDINATOR, Message, Party, Released
 from fedassay.runtimes.file_drop import letters
-from fedassay.runtimes.file_drop.letters import Kind, open_letter
-from fedassay.runtimes.file_drop.study import Study
+from fedassay.runtimes.file_drop.letters import LetterKind, open_letter
+from fedassay.runtimes.file_drop.study import FileDropStudy
 from fedassay.runtimes.messaging import MessagingRuntime
 
 
@@ -53,7 +53,7 @@ class FileDropRuntime(MessagingRuntime):
     name = "file-drop"
     mode = "files"
 
-    def __init__(self, study: Study, *, close: bool = False) -> None:
+    def __init__(self, study: FileDropStudy, *, close: bool = False) -> None:
         believed = {**study.announcement.parties, COORDINATOR: study.identity.public}
         super().__init__(
             reply_pair=study.reply_pair,
@@ -165,7 +165,7 @@ class FileDropRuntime(MessagingRuntime):
         numbers = [entry["number"] for entry in self._entries("asked")]
         body = wire.encode({"reason": "finished"})
         for name in self.study.announcement.parties:
-            self.study.write(name, Kind.OVER, max(numbers, default=0) + 1, body)
+            self.study.write(name, LetterKind.OVER, max(numbers, default=0) + 1, body)
 
     # --- passes -----------------------------------------------------------------------------------------
 
@@ -184,10 +184,12 @@ class FileDropRuntime(MessagingRuntime):
         return number
 
     def _write(self, number: int, requests: Mapping[str, bytes], left_out: Sequence[str]) -> None:
-        written = sum(self.study.write(name, Kind.REQUEST, number, data) for name, data in requests.items())
+        written = sum(
+            self.study.write(name, LetterKind.REQUEST, number, data) for name, data in requests.items()
+        )
         for name in left_out:
             if name not in requests:
-                self.study.write(name, Kind.OVER, number, wire.encode({"reason": "left out"}))
+                self.study.write(name, LetterKind.OVER, number, wire.encode({"reason": "left out"}))
         if self._passes.find("asked", number=number) is None:
             self._passes.append({"kind": "asked", "number": number, "bytes": written})
 
@@ -241,7 +243,7 @@ class FileDropRuntime(MessagingRuntime):
             sender=name,
             believed={**announcement.parties, COORDINATOR: self.study.identity.public},
             recipient=COORDINATOR,
-            kinds=(Kind.REPLY,),
+            kinds=(LetterKind.REPLY,),
             number=number,
             study=announcement.study,
         )

@@ -16,7 +16,7 @@ from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import COORDINATOR, Budget, Protection, Randomness, TrustModel
 from fedassay.runtimes.file_drop import letters
 from fedassay.runtimes.file_drop.announcement import LARGEST_ANNOUNCEMENT, Announcement
-from fedassay.runtimes.file_drop.letters import EVERYONE, Kind, Letter, check_name, open_letter
+from fedassay.runtimes.file_drop.letters import EVERYONE, Letter, LetterKind, check_name, open_letter
 from fedassay.trust import TRUST_MODELS
 
 _CARDS = "cards"
@@ -25,7 +25,7 @@ _DROP = "drop"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class FileDropStudy:
     """An announced study: where its files are, and the keys to read the replies.
 
     `home` is the study's own folder in the coordinator's state: its journal, the record of its passes, the
@@ -54,7 +54,7 @@ class Study:
         helpers: dict[str, bytes] | None = None,
         cards: Mapping[str, bytes] | None = None,
         randomness: Randomness,
-    ) -> Study:
+    ) -> FileDropStudy:
         """Announce a new study in a folder that holds none.
 
         Trust models that need prekeys begin with those of the `cards`, of which each site has one; None looks for none.
@@ -83,7 +83,7 @@ class Study:
             study=announcement.study,
             sender=COORDINATOR,
             recipient=EVERYONE,
-            kind=Kind.ANNOUNCEMENT,
+            kind=LetterKind.ANNOUNCEMENT,
             number=0,
             body=announcement.encode(),
         )
@@ -111,7 +111,7 @@ class Study:
     @classmethod
     def resume(
         cls, drop: Path, *, state: Path, identity: Identity, trust_models: TrustModels = TRUST_MODELS
-    ) -> Study | None:
+    ) -> FileDropStudy | None:
         """The study that this coordinator announced in this folder, or None if it holds none."""
         where = str(drop / letters.ANNOUNCEMENT)
         data = letters.read(drop / letters.ANNOUNCEMENT, largest=LARGEST_ANNOUNCEMENT)
@@ -123,7 +123,7 @@ class Study:
             sender=COORDINATOR,
             believed={COORDINATOR: identity.public},
             recipient=EVERYONE,
-            kinds=(Kind.ANNOUNCEMENT,),
+            kinds=(LetterKind.ANNOUNCEMENT,),
             number=0,
             study=None,
         )
@@ -147,7 +147,7 @@ class Study:
             raise ProtocolError(f"{home / 'reply.key'}: is not the key of this study; restore it.")
         return cls(drop=drop, home=home, identity=identity, announcement=announcement, reply_pair=reply_pair)
 
-    def write(self, recipient: str, kind: Kind, number: int, body: bytes) -> int:
+    def write(self, recipient: str, kind: LetterKind, number: int, body: bytes) -> int:
         """Put a letter into the drop; its size."""
         letter = Letter(
             study=self.announcement.study,

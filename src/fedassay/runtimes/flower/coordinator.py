@@ -30,7 +30,7 @@ from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 from fedassay.runtimes.flower.directory import Directory
 from fedassay.runtimes.flower.post import Post
 from fedassay.runtimes.flower.runtime import FlowerRuntime, Warn
-from fedassay.runtimes.flower.study import Study
+from fedassay.runtimes.flower.study import FlowerStudy
 from fedassay.runtimes.released import released
 from fedassay.runtimes.simulated import Progress
 
@@ -42,7 +42,7 @@ class Coordinator:
     file: CoordinatorFile
 
     def runtime(
-        self, grid: Grid, study: Study, *, local: Endpoint | None = None, progress: Progress, warn: Warn
+        self, grid: Grid, study: FlowerStudy, *, local: Endpoint | None = None, progress: Progress, warn: Warn
     ) -> FlowerRuntime:
         """The runtime that asks this coordinator's sites, and with `local` as first server two servers."""
         post = Post(grid=grid, credentials=self.file.credentials)
@@ -67,7 +67,7 @@ class Coordinator:
             warn=warn,
         )
 
-    def release(self, study: Study, grid: Grid, *, progress: Progress, warn: Warn) -> tuple[str, Path]:
+    def release(self, study: FlowerStudy, grid: Grid, *, progress: Progress, warn: Warn) -> tuple[str, Path]:
         """Run a study, or go on with one that was cut off; the result document, and where it now lies.
 
         Guarantee: a study of the same name asks and spends nothing twice, whatever crashed in between: what
@@ -114,7 +114,7 @@ class Coordinator:
         self,
         setting: Setting,
         runtime: FlowerRuntime,
-        study: Study,
+        study: FlowerStudy,
         journal: Journal,
         receipts: dict[str | bytes, Charge],
     ) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class Coordinator:
             raise _explained(error, runtime.refusals) from error
 
     @contextmanager
-    def _first_server(self, study: Study, setting: Setting) -> Iterator[Endpoint | None]:
+    def _first_server(self, study: FlowerStudy, setting: Setting) -> Iterator[Endpoint | None]:
         """This machine's own server, for trust models that have two: a store for each study.
 
         Studies may run at the same time, and nobody may ever open the store of a finished one again: what is old is

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from fedassay.errors import ProtocolError
 from fedassay.protocol import wire
-from fedassay.protocol.vocabulary import Credentials, Message, Randomness
-from fedassay.runtimes.flower.post import HELLO, Frame, Letter, Out, Post, opened_reply
+from fedassay.protocol.vocabulary import Message, PartyKeys, Randomness
+from fedassay.runtimes.flower.post import HELLO, Frame, NodeLetter, Out, Post, opened_reply
 
 log = logging.getLogger("fedassay.flower")
 
@@ -52,7 +52,7 @@ class Directory:
     randomness: Randomness = field(repr=False)
     wait: float = 60.0
     timeout: float = 120.0
-    credentials: Credentials | None = None
+    credentials: PartyKeys | None = None
     nodes: dict[str, int] = field(default_factory=dict)
     prekeys: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
     """What the sites have offered with their answers."""
@@ -79,7 +79,7 @@ class Directory:
     def _ask(self, nodes: Collection[int]) -> Out:
         """Ask these nodes who they are."""
         body = wire.encode({"nonce": self.randomness.bytes(NONCE_BYTES)})
-        letters = {str(node): Letter(node=node, kind=HELLO, body=body) for node in sorted(nodes)}
+        letters = {str(node): NodeLetter(node=node, kind=HELLO, body=body) for node in sorted(nodes)}
         return self.post.send(letters, timeout=self.wait + self.timeout)
 
     def _hear(self, out: Out) -> set[int]:

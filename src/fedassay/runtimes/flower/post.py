@@ -20,7 +20,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from fedassay.errors import FederationError, ProtocolError
-from fedassay.protocol.vocabulary import Credentials
+from fedassay.protocol.vocabulary import PartyKeys
 from fedassay.protocol.wire import LARGEST_MESSAGE
 
 # --- our bytes inside a Flower message ----------------------------------------------------------------------
@@ -59,14 +59,14 @@ class Frame:
         return cls(body=body, signature=signature)
 
 
-def signed_request(body: bytes, credentials: Credentials | None) -> Frame:
+def signed_request(body: bytes, credentials: PartyKeys | None) -> Frame:
     """A request as its sender frames it."""
     return Frame(
         body=body, signature=b"" if credentials is None else credentials.sign(_REQUEST_PURPOSE, body)
     )
 
 
-def opened_request(frame: Frame, credentials: Credentials | None, *, sender: str) -> bytes:
+def opened_request(frame: Frame, credentials: PartyKeys | None, *, sender: str) -> bytes:
     """The request, if it is signed by `sender` as the recipient's roster knows them; else `ProtocolError`."""
     if credentials is not None and not credentials.verifies(
         sender, _REQUEST_PURPOSE, frame.body, frame.signature
@@ -75,13 +75,13 @@ def opened_request(frame: Frame, credentials: Credentials | None, *, sender: str
     return frame.body
 
 
-def signed_reply(body: bytes, credentials: Credentials | None, *, request: bytes) -> Frame:
+def signed_reply(body: bytes, credentials: PartyKeys | None, *, request: bytes) -> Frame:
     """A reply as its sender frames it."""
     signature = b"" if credentials is None else credentials.sign(_REPLY_PURPOSE, _bound(body, request))
     return Frame(body=body, signature=signature)
 
 
-def opened_reply(frame: Frame, credentials: Credentials | None, *, sender: str, request: bytes) -> bytes:
+def opened_reply(frame: Frame, credentials: PartyKeys | None, *, sender: str, request: bytes) -> bytes:
     """The reply, if `sender` signed it as the answer to this request; else `ProtocolError`."""
     if credentials is not None and not credentials.verifies(
         sender, _REPLY_PURPOSE, _bound(frame.body, request), frame.signature
@@ -106,7 +106,7 @@ _Opened = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Letter:
+class NodeLetter:
     """A request for one node, and whose signature the reply must carry."""
 
     node: int
@@ -116,7 +116,7 @@ class Letter:
     """None if only the reply says who it is from: the reader checks the signature then."""
 
 
-Out = dict[str, tuple[str, Letter]]
+Out = dict[str, tuple[str, NodeLetter]]
 """Letters without a reply so far: message id to the letter's name and the letter."""
 
 
@@ -139,12 +139,16 @@ class Post:
     """
 
     grid: Grid
-    credentials: Credentials | None = None
+    credentials: PartyKeys | None = None
     interval: float = 0.5
     together: int = 1
 
     def deliver(
-        self, letters: Mapping[str, Letter], *, timeout: float, arrived: _Opened = lambda done, total: None
+        self,
+        letters: Mapping[str, NodeLetter],
+        *,
+        timeout: float,
+        arrived: _Opened = lambda done, total: None,
     ) -> dict[str, Frame]:
         """Send the letters and wait, at most `timeout` seconds, for their replies."""
         out = self.send(letters, timeout=timeout)
@@ -162,7 +166,7 @@ class Post:
             time.sleep(min(self.interval, max(0.0, deadline - time.monotonic())))
         return replies
 
-    def send(self, letters: Mapping[str, Letter], *, timeout: float) -> Out:
+    def send(self, letters: Mapping[str, NodeLetter], *, timeout: float) -> Out:
         """Send the letters, whose replies are awaited for `timeout` seconds: message id to name and letter."""
         out: Out = {}
         for name, letter in letters.items():
@@ -173,7 +177,7 @@ class Post:
                     out[message_id] = (name, letter)
         return out
 
-    def look(self, out: Out) -> Iterator[tuple[str, Letter, Frame | None]]:
+    def look(self, out: Out) -> Iterator[tuple[str, NodeLetter, Frame | None]]:
         """What has arrived by now for letters that are out, which are then taken from `out`.
 
         A frame of None stands for something that is not a reply: an error of Flower's, or nonsense.
@@ -192,7 +196,7 @@ class Post:
             except Exception as error:  # Flower could not parse what a node sent: as good as no reply
                 log.warning("a reply could not be parsed (%s)", type(error).__name__)
 
-    def _open(self, message: Message, letter: Letter) -> Frame | None:
+    def _open(self, message: Message, letter: NodeLetter) -> Frame | None:
         if message.has_error():
             log.warning("no reply from node %d (Flower's error code %d)", letter.node, message.error.code)
             return None

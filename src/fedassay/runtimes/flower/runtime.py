@@ -10,7 +10,7 @@ from fedassay.errors import FederationError
 from fedassay.kernel.endpoint import Endpoint
 from fedassay.protocol.vocabulary import Party
 from fedassay.runtimes.flower.directory import Directory
-from fedassay.runtimes.flower.post import REQUEST, Letter
+from fedassay.runtimes.flower.post import REQUEST, NodeLetter
 from fedassay.runtimes.messaging import MessagingRuntime
 from fedassay.runtimes.simulated import Progress, silent
 
@@ -129,7 +129,7 @@ class FlowerRuntime(MessagingRuntime):
             ]
         nodes = self.connect()
         letters = {
-            name: Letter(node=nodes[name], kind=REQUEST, body=body, sender_of_reply=name)
+            name: NodeLetter(node=nodes[name], kind=REQUEST, body=body, sender_of_reply=name)
             for name, body in requests.items()
             if name in nodes
         }

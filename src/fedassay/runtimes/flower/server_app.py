@@ -9,7 +9,7 @@ from fedassay.errors import FedassayError
 from fedassay.runtimes.flower import submission
 from fedassay.runtimes.flower.coordinator import Coordinator
 from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
-from fedassay.runtimes.flower.study import Study
+from fedassay.runtimes.flower.study import FlowerStudy
 
 app = ServerApp()
 
@@ -18,7 +18,7 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Run the study of the run configuration; its result goes to a file and, in parts, to the log."""
     try:
-        study = Study.from_config(context.run_config)
+        study = FlowerStudy.from_config(context.run_config)
         _say(submission.line("started", study=study.name))
         coordinator = Coordinator(file=CoordinatorFile.of_this_machine())
         document, written = coordinator.release(study, grid, progress=_progress, warn=_warn)

@@ -42,7 +42,7 @@ from fedassay.protocol.vocabulary import Message as WireMessage
 from fedassay.runtimes import flower
 from fedassay.runtimes.flower.card import FlowerSimulation
 from fedassay.runtimes.flower.directory import Directory, answer_hello
-from fedassay.runtimes.flower.post import HELLO, REQUEST, Frame, Letter, Out, Post
+from fedassay.runtimes.flower.post import HELLO, REQUEST, Frame, NodeLetter, Out, Post
 from fedassay.runtimes.flower.runtime import LEG_TIMEOUT, FlowerRuntime
 from fedassay.runtimes.simulated import SERVERS, Progress, SimulatedFederation, SimulatedRuntime, silent
 
@@ -285,7 +285,7 @@ class _LivePost(Post):
 
     flower: _Flower
 
-    def look(self, out: Out) -> Iterator[tuple[str, Letter, Frame | None]]:
+    def look(self, out: Out) -> Iterator[tuple[str, NodeLetter, Frame | None]]:
         """See `Post`."""
         self.flower.require()
         yield from super().look(out)

@@ -22,7 +22,7 @@ Config = dict[str, str | int | float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class FlowerStudy:
     """One run of one task, or of several. Its name stands for its journal: the same name goes on with the same run.
 
     Everything is checked when it is made, so that what cannot run is refused before it is sent.
@@ -59,7 +59,9 @@ class Study:
         self.agenda.rehearse(self.setting(clients=_NOT_KNOWN))
 
     @classmethod
-    def under(cls, name: str, agenda: Agenda, setting: Setting, *, timeout: float, wait: float) -> Study:
+    def under(
+        cls, name: str, agenda: Agenda, setting: Setting, *, timeout: float, wait: float
+    ) -> FlowerStudy:
         """What is asked, under the terms of a setting."""
         budget, protection = setting.budget, setting.protection
         return cls(
@@ -109,7 +111,7 @@ class Study:
         }
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Study:
+    def from_config(cls, config: Mapping[str, Any]) -> FlowerStudy:
         """The study that a run configuration asks for."""
         try:
             return cls(

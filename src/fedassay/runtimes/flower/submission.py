@@ -28,7 +28,7 @@ from fedassay.protocol.files import write_atomically
 from fedassay.protocol.result import Result
 from fedassay.runtimes.flower import QUIET, require
 from fedassay.runtimes.flower.card import FlowerDeployment
-from fedassay.runtimes.flower.study import Study
+from fedassay.runtimes.flower.study import FlowerStudy
 from fedassay.runtimes.released import StudyRun
 from fedassay.runtimes.simulated import Progress
 from fedassay.version import VERSION
@@ -50,7 +50,7 @@ def write_app(folder: Path, *, components: dict[str, str] | None = None) -> Path
     path = folder / "pyproject.toml"
     if path.exists() and "fedassay" not in path.read_text(encoding="utf-8"):
         raise UsageError(f"{path}: exists and is not an app of fedassay; give another folder.")
-    config = Study(name="study").to_config()
+    config = FlowerStudy(name="study").to_config()
     lines = [
         "# Written by `fedassay flower app`. fedassay must be installed on the SuperLink's machine,",
         "# on every node, and where `fedassay flower submit` is called.",
@@ -92,7 +92,7 @@ MARK = "FEDASSAY "
 _PART = 24_000
 _LARGEST = 1 << 28
 
-Event = dict[str, Any]
+RunEvent = dict[str, Any]
 
 
 def line(kind: str, **fields: Any) -> str:
@@ -100,7 +100,7 @@ def line(kind: str, **fields: Any) -> str:
     return MARK + json.dumps({"event": kind, **fields})
 
 
-def event_in(text: str) -> Event | None:
+def event_in(text: str) -> RunEvent | None:
     """The event in a line of a log, if there is one."""
     _, mark, content = text.partition(MARK)
     if not mark:
@@ -138,7 +138,7 @@ class Inbox:
     document: str | None = None
     _parts: dict[int, str] = field(default_factory=dict, repr=False)
 
-    def add(self, event: Event | None) -> None:
+    def add(self, event: RunEvent | None) -> None:
         """Take one event; `document` is there once the result is complete, or `ProtocolError`."""
         if event is None:
             return
@@ -147,7 +147,7 @@ class Inbox:
         elif event["event"] == "result":
             self.document = self._complete(event)
 
-    def _complete(self, event: Event) -> str:
+    def _complete(self, event: RunEvent) -> str:
         try:
             packed = "".join(self._parts[index] for index in range(int(event["parts"])))
             unpacking = zlib.decompressobj()
@@ -201,7 +201,11 @@ class Connection:
 
 
 def submit(
-    app: Path, study: Study, connection: Connection, *, heard: Callable[[Event], None] = lambda event: None
+    app: Path,
+    study: FlowerStudy,
+    connection: Connection,
+    *,
+    heard: Callable[[RunEvent], None] = lambda event: None,
 ) -> str:
     """Run a study on a SuperLink and return the result document.
 
@@ -238,7 +242,7 @@ def submit(
 
 
 @contextmanager
-def _running(app: Path, study: Study, connection: Connection) -> Iterator[Iterator[str]]:
+def _running(app: Path, study: FlowerStudy, connection: Connection) -> Iterator[Iterator[str]]:
     """The lines of `flwr run --stream`; the command is ended when nobody reads on."""
     with tempfile.TemporaryDirectory(prefix="fedassay-") as name:
         folder = Path(name)
@@ -281,7 +285,7 @@ def _flwr() -> str:
 
 def carry(parameters: FlowerDeployment, study: StudyRun) -> Result:
     """Submit the study and bring its result back; the same name goes on with what broke off."""
-    asked = Study.under(
+    asked = FlowerStudy.under(
         study.name,
         study.agenda,
         study.setting(clients=0),
@@ -299,11 +303,11 @@ def carry(parameters: FlowerDeployment, study: StudyRun) -> Result:
 
 
 def watched(
-    app: Path, study: Study, connection: Connection, *, progress: Progress, warn: Callable[[str], None]
+    app: Path, study: FlowerStudy, connection: Connection, *, progress: Progress, warn: Callable[[str], None]
 ) -> Result:
     """Submit a study, tell how it goes, and read the document that comes back."""
 
-    def heard(event: Event) -> None:
+    def heard(event: RunEvent) -> None:
         if event["event"] == "progress":
             progress(int(event["leg"]), int(event["done"]), int(event["total"]))
         elif event["event"] == "warning":

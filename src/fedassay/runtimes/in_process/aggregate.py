@@ -11,7 +11,7 @@ from fedassay.data.bounds import limit_pooled, limit_rows
 from fedassay.data.federation import Federation
 from fedassay.data.split import select_part, select_pooled_part
 from fedassay.errors import UnsupportedQuery
-from fedassay.kernel.client import NoRows, bounded, takes_part
+from fedassay.kernel.client import EmptyRows, bounded, takes_part
 from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.run import Errand
 from fedassay.protocol.vocabulary import (
@@ -114,7 +114,7 @@ class Aggregate:
                 vector, self._memories[key] = measured.measure(rows, self._memories.get(key, {}))
                 left_out += more
             else:
-                vector, _ = measured.measure(NoRows(), {})
+                vector, _ = measured.measure(EmptyRows(), {})
             total = total + bounded(vector, plan)
         return total if measured is of else of.from_leaves(total), left_out
 

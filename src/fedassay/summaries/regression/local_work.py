@@ -28,7 +28,7 @@ LOCAL = (CORRECTED, FIXED, PUBLISHED)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Steps:
+class LocalSteps:
     """Rows, dealt to steps: `rows` are (.., E, B, features), `weight` (.., E, B) is one for a row and zero for a gap.
 
     Clients that do fewer steps than others, or have fewer rows in a step, have gaps. A step without rows is none.
@@ -38,7 +38,7 @@ class Steps:
     weight: Floats
 
     @classmethod
-    def deal(cls, rows: Design, steps: int) -> Steps:
+    def deal(cls, rows: Design, steps: int) -> LocalSteps:
         """Deal the rows of one client in turn to at most so many steps, as evenly as can be.
 
         Examples
@@ -91,7 +91,9 @@ class Work:
     steps: Floats
 
 
-def local_work(loss: SmoothLoss, theta: Floats, dealt: Steps, *, step: float, local: str = CORRECTED) -> Work:
+def local_work(
+    loss: SmoothLoss, theta: Floats, dealt: LocalSteps, *, step: float, local: str = CORRECTED
+) -> Work:
     """The steps of one client, or of many at once (leading axes); zeros where there are no rows.
 
     Examples
@@ -124,11 +126,11 @@ def local_work(loss: SmoothLoss, theta: Floats, dealt: Steps, *, step: float, lo
     return Work(gradient=total / each, hessian=hessian, drift=drift, steps=count)
 
 
-def _fixed(loss: SmoothLoss, theta: Floats, dealt: Steps) -> Floats:
+def _fixed(loss: SmoothLoss, theta: Floats, dealt: LocalSteps) -> Floats:
     return loss.gradient_sum(theta[..., None, :], dealt.rows, dealt.share)
 
 
-def _walked(loss: SmoothLoss, theta: Floats, dealt: Steps, *, step: float) -> Floats:
+def _walked(loss: SmoothLoss, theta: Floats, dealt: LocalSteps, *, step: float) -> Floats:
     point, share = theta, dealt.share
     gradients = []
     for place in range(share.shape[-2]):

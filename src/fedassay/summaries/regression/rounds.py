@@ -29,7 +29,7 @@ from fedassay.protocol.vocabulary import (
 )
 from fedassay.summaries.columns import column
 from fedassay.summaries.fixed_point import FixedPoint
-from fedassay.summaries.regression.local_work import CORRECTED, LOCAL, Steps, Work, local_work
+from fedassay.summaries.regression.local_work import CORRECTED, LOCAL, LocalSteps, Work, local_work
 from fedassay.summaries.regression.losses import Design, SmoothLoss, SquaredError, loss_of
 from fedassay.summaries.regression.moments import Standard
 from fedassay.summaries.regression.newton_sums import fields_of, symmetric
@@ -126,7 +126,7 @@ class RoundFields(Standard):
         )
         with np.errstate(all="ignore"):  # an iterate that diverges is the server's to see
             used = self.design(_picked(rows, turn.places, self), linear=self.model == SquaredError.name)
-            dealt = Steps.deal(used, self.local_steps)
+            dealt = LocalSteps.deal(used, self.local_steps)
             work = local_work(self.loss, np.array(self.theta), dealt, step=self.step, local=self.local)
         return work, used, turn, turn.memory
 

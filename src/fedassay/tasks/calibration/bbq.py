@@ -57,7 +57,7 @@ def bucket_numbers(rows: float, most: int) -> Indices:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Buckets:
+class BinningBuckets:
     """The buckets of several binnings, one binning after the other."""
 
     lower: Indices
@@ -70,7 +70,7 @@ class Buckets:
     """How many buckets each binning has."""
 
     @classmethod
-    def of(cls, edges: Indices, starts: Indices) -> Buckets:
+    def of(cls, edges: Indices, starts: Indices) -> BinningBuckets:
         """From the edges of several binnings; see `equi_depth`."""
         numbers = np.diff(np.append(starts, len(edges))) - 1
         inside = np.ones(len(edges) - 1, dtype=np.bool_)
@@ -122,7 +122,7 @@ def bbq(evidence: Evidence, *, score: Score = beta_binomial_score) -> Fitted:
     dispersion = binning_of(evidence, int(numbers[-1]), prefix=prefix).dispersion
     scores = np.concatenate(
         [
-            _log_scores(evidence, Buckets.of(*equi_depth(prefix, some)), below, dispersion, score)
+            _log_scores(evidence, BinningBuckets.of(*equi_depth(prefix, some)), below, dispersion, score)
             for some in _portions(numbers)
         ]
     )
@@ -156,7 +156,7 @@ def _portions(numbers: Indices) -> Iterator[Indices]:
 
 
 def _log_scores(
-    evidence: Evidence, buckets: Buckets, below: tuple[Floats, Floats], dispersion: float, score: Score
+    evidence: Evidence, buckets: BinningBuckets, below: tuple[Floats, Floats], dispersion: float, score: Score
 ) -> Floats:
     """The log score of each binning."""
     m, n = (np.maximum(buckets.between(one), 0.0) / dispersion for one in below)

@@ -24,7 +24,7 @@ from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
 from fedassay.tasks.calibration import reliability
 from fedassay.tasks.calibration import reliability as discrimination
 from fedassay.tasks.calibration.logistic import Fitted
-from fedassay.tasks.calibration.methods import AUTO, Choice, fit
+from fedassay.tasks.calibration.methods import AUTO, ChosenCalibrator, fit
 from fedassay.tasks.calibration.parameters import CalibrateParameters
 from fedassay.tasks.calibration.reliability import Recalibrated
 from fedassay.tasks.evaluation.evaluate import EXACT_HEIGHT, NOISY_HEIGHT, NOISY_REACH, Evaluate
@@ -126,7 +126,7 @@ _WORDS = {BRIER.name: "Brier score", LOG.name: "log loss"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class CalibrationVerdict:
     """Whether the calibrator is recommended, and why, in one sentence."""
 
     recommended: bool
@@ -137,7 +137,7 @@ FEWEST_ROWS = 20
 """Held-out rows of each class below which no calibrator is recommended: intervals of so few mean nothing."""
 
 
-def verdict(differences: Mapping[str, Metric], *, positives: float, negatives: float) -> Verdict:
+def verdict(differences: Mapping[str, Metric], *, positives: float, negatives: float) -> CalibrationVerdict:
     """Judge by the paired differences (after minus before) of the log loss and the Brier score.
 
     Recommended if the whole interval of the log loss lies below 0 and that of the Brier score does not lie
@@ -148,24 +148,24 @@ def verdict(differences: Mapping[str, Metric], *, positives: float, negatives: f
     log, brier = differences[LOG.name], differences[BRIER.name]
     deciding, name = (log, LOG.name) if log.interval is not None else (brier, BRIER.name)
     if deciding.interval is None:
-        return Verdict(recommended=False, reason=f"Not recommended: {deciding.reason}.")
+        return CalibrationVerdict(recommended=False, reason=f"Not recommended: {deciding.reason}.")
     fewest = min(positives, negatives)
     if fewest < FEWEST_ROWS:
-        return Verdict(
+        return CalibrationVerdict(
             recommended=False,
             reason=f"Not recommended: not enough evidence, the smaller class has about {max(0.0, fewest):.0f} "
             f"held-out rows, and {FEWEST_ROWS} are needed to judge.",
         )
     if brier.interval is not None and brier.interval[0] > 0:
-        return Verdict(
+        return CalibrationVerdict(
             recommended=False, reason=f"Not recommended: on held-out rows the {_change(BRIER.name, brier)}."
         )
     if deciding.interval[1] < 0:
         also = "" if name == BRIER.name or brier.interval is None else f"; the {_change(BRIER.name, brier)}"
-        return Verdict(
+        return CalibrationVerdict(
             recommended=True, reason=f"Recommended: on held-out rows the {_change(name, deciding)}{also}."
         )
-    return Verdict(
+    return CalibrationVerdict(
         recommended=False,
         reason=f"Not recommended: on held-out rows the {_change(name, deciding)}, which is not an improvement "
         "beyond the interval.",
@@ -251,7 +251,7 @@ class Calibrate(CalibrateParameters):
             },
         }
 
-    def _outcome(self, choice: Choice, judging: Evidence) -> dict[str, Any]:
+    def _outcome(self, choice: ChosenCalibrator, judging: Evidence) -> dict[str, Any]:
         untouched = Recalibrated.untouched(judging)
         before, curve = self._measured(untouched), self._curve(untouched)
         if choice.fitted is None:
@@ -319,7 +319,7 @@ def _least_noisy(histogram: ScoreHistogram, setting: Setting) -> ScoreHistogram:
     return with_levels(best_widths(histogram.grid.leaves, noise_variance_for))
 
 
-def _described(fitted: Fitted, judged: Verdict) -> dict[str, Any]:
+def _described(fitted: Fitted, judged: CalibrationVerdict) -> dict[str, Any]:
     return {
         "method": fitted.method,
         "parameters": dict(fitted.parameters),

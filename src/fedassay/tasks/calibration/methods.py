@@ -16,11 +16,11 @@ from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.metric import Undefined
 from fedassay.estimation.ratios import CLEAR
 from fedassay.protocol.arrays import Floats
-from fedassay.summaries.maps import Points, Sigmoid, Steps
+from fedassay.summaries.maps import InterpolatedMap, Sigmoid, Steps
 from fedassay.tasks.calibration.bbq import bbq
 from fedassay.tasks.calibration.binning import Binning, Indices, binning_of, finest_number, supported_scores
 from fedassay.tasks.calibration.logistic import Fitted, Logistic, require_overlap
-from fedassay.tasks.calibration.parameters import Method
+from fedassay.tasks.calibration.parameters import CalibrationMethod
 
 # --- histogram binning --------------------------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ def _fitted(x: Floats, y: Floats, blocks: Indices, *, optimism: float) -> Fitted
     distinct = np.concatenate([[True], np.diff(x) > 0])
     return Fitted(
         method="isotonic",
-        map=Points(scores=tuple(x[distinct].tolist()), values=tuple(y[distinct].tolist())),
+        map=InterpolatedMap(scores=tuple(x[distinct].tolist()), values=tuple(y[distinct].tolist())),
         parameters={"blocks": len(blocks) - 1},
         optimism=optimism,
     )
@@ -181,13 +181,13 @@ _Fit = Callable[[Evidence], Fitted]
 FITS: Mapping[str, _Fit] = MappingProxyType(
     {"histogram": histogram_binning, "bbq": bbq, "isotonic": isotonic, "platt": platt, "beta": beta}
 )
-METHODS = get_args(Method)
+METHODS = get_args(CalibrationMethod)
 
 _SIMPLEST_FIRST = ("platt", "beta", "isotonic", "histogram", "bbq")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class ChosenCalibrator:
     """The calibrator that was fitted, or the reason why there is none; for `auto`, what was compared."""
 
     fitted: Fitted | None
@@ -195,7 +195,7 @@ class Choice:
     candidates: tuple[Mapping[str, Any], ...] = ()
 
 
-def fit(evidence: Evidence, method: str, *, bins: int | None = None) -> Choice:
+def fit(evidence: Evidence, method: str, *, bins: int | None = None) -> ChosenCalibrator:
     """Fit one method, or with `auto` all of them and keep the best.
 
     The best is the one with the smallest log loss to expect on new rows: the log loss of the rows it was
@@ -207,15 +207,15 @@ def fit(evidence: Evidence, method: str, *, bins: int | None = None) -> Choice:
     return _one(evidence, method, bins=bins)
 
 
-def _one(evidence: Evidence, method: str, *, bins: int | None) -> Choice:
+def _one(evidence: Evidence, method: str, *, bins: int | None) -> ChosenCalibrator:
     try:
         fitted = histogram_binning(evidence, bins=bins) if method == "histogram" else FITS[method](evidence)
     except Undefined as error:
-        return Choice(fitted=None, reason=str(error))
-    return Choice(fitted=fitted)
+        return ChosenCalibrator(fitted=None, reason=str(error))
+    return ChosenCalibrator(fitted=fitted)
 
 
-def _best(choices: Mapping[str, Choice], evidence: Evidence) -> Choice:
+def _best(choices: Mapping[str, ChosenCalibrator], evidence: Evidence) -> ChosenCalibrator:
     candidates: list[dict[str, Any]] = []
     best: _Contender | None = None
     for name in _SIMPLEST_FIRST:
@@ -227,8 +227,8 @@ def _best(choices: Mapping[str, Choice], evidence: Evidence) -> Choice:
         if contender is not None and (best is None or contender.beats(best)):
             best = contender
     if best is None:
-        return Choice(fitted=None, reason=candidates[0]["reason"], candidates=tuple(candidates))
-    return Choice(fitted=best.fitted, candidates=tuple(candidates))
+        return ChosenCalibrator(fitted=None, reason=candidates[0]["reason"], candidates=tuple(candidates))
+    return ChosenCalibrator(fitted=best.fitted, candidates=tuple(candidates))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -253,7 +253,7 @@ class _Contender:
         return simpler.expected_loss - self.expected_loss > CLEAR * noise
 
 
-def _contender(choice: Choice, evidence: Evidence) -> tuple[_Contender | None, str | None]:
+def _contender(choice: ChosenCalibrator, evidence: Evidence) -> tuple[_Contender | None, str | None]:
     if choice.fitted is None:
         return None, choice.reason
     logs = choice.fitted.log_probabilities(evidence)

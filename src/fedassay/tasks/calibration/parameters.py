@@ -7,16 +7,23 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from fedassay.protocol.parameters import Fraction, Interval
-from fedassay.tasks.shared_parameters import HOLDOUT, Buckets, Classes, Intervals, Participation, ScoreBins
+from fedassay.tasks.shared_parameters import (
+    HOLDOUT,
+    BucketParameters,
+    Classes,
+    Intervals,
+    Participation,
+    ScoreBins,
+)
 from fedassay.tasks.study_rules import Given, HistogramRules, missing_classes, same_holdout
 
-Method = Literal["auto", "histogram", "bbq", "isotonic", "platt", "beta"]
+CalibrationMethod = Literal["auto", "histogram", "bbq", "isotonic", "platt", "beta"]
 ClassMethod = Literal[
     "auto", "temperature", "vector", "matrix", "order-preserving", "fedcal", "histogram", "bbq", "isotonic"
 ]
 Solver = Literal["auto", "exact", "fedavg", "one-shot"]
 Clipping = Literal["joint", "separate"]
-Weighting = Literal["none", "all", "changed"]
+MixtureWeighting = Literal["none", "all", "changed"]
 Averaging = Literal["rows", "clients"]
 
 MOST_ROUNDS = 10_000
@@ -25,17 +32,17 @@ TALLEST = 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibrateParameters(ScoreBins, Buckets, Intervals):
+class CalibrateParameters(ScoreBins, BucketParameters, Intervals):
     """Parameters of `Calibrate`."""
 
-    method: Method = "auto"
+    method: CalibrationMethod = "auto"
     """Method of calibration; auto is the best of the others, judged by the fit rows alone."""
     bins: Annotated[int, Interval(ge=1, le=10_000)] | None = None
     """Buckets of histogram binning. Default: the cube root of the rows, or fewer under noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibrateMulticlassParameters(Classes, Participation, Buckets, Intervals):
+class CalibrateMulticlassParameters(Classes, Participation, BucketParameters, Intervals):
     """Parameters of `CalibrateMulticlass`."""
 
     method: ClassMethod = "auto"
@@ -50,7 +57,7 @@ class CalibrateMulticlassParameters(Classes, Participation, Buckets, Intervals):
     """Largest norm of a client's histogram of negatives (binnings under noise). Default: 50."""
     clipping: Clipping = "joint"
     """Clipping of a client's histograms, all together or each (binnings)."""
-    weighting: Weighting | None = None
+    weighting: MixtureWeighting | None = None
     """Rows for which a binning is mixed with the model's own probabilities. Default: all."""
     averaging: Averaging = "clients"
     """What weighs the same in federated averaging: clients, or rows."""

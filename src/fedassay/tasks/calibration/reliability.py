@@ -148,7 +148,7 @@ def roc_auc(seen: Recalibrated, *, level: float = LEVEL) -> Metric:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Buckets:
+class ReliabilityBuckets:
     """Sums over buckets of leaves: `places` is the bucket of each leaf."""
 
     seen: Recalibrated
@@ -214,7 +214,9 @@ class Buckets:
 def expected_calibration_error(seen: Recalibrated, *, buckets: int = 10, level: float = LEVEL) -> Metric:
     """The weighted mean gap between frequency and mean calibrated score, over buckets of equal depth."""
     seen.evidence.require_rows()
-    return _calibration_error(Buckets(seen=seen, places=seen.equi_depth_buckets(buckets)), level=level)
+    return _calibration_error(
+        ReliabilityBuckets(seen=seen, places=seen.equi_depth_buckets(buckets)), level=level
+    )
 
 
 @estimator
@@ -223,10 +225,12 @@ def expected_calibration_error_uniform(
 ) -> Metric:
     """The same over buckets of equal width; a leaf belongs to the bucket of its calibrated score."""
     seen.evidence.require_rows()
-    return _calibration_error(Buckets(seen=seen, places=seen.uniform_buckets(buckets)), level=level)
+    return _calibration_error(
+        ReliabilityBuckets(seen=seen, places=seen.uniform_buckets(buckets)), level=level
+    )
 
 
-def _calibration_error(buckets: Buckets, *, level: float) -> Metric:
+def _calibration_error(buckets: ReliabilityBuckets, *, level: float) -> Metric:
     """Σ_j |S_j| with the interval of `evaluation.calibration_error`: linear where signs are certain."""
     shares, sampling, noise = buckets.shares, buckets.sampling_covariance, buckets.privacy_covariance
     both = sampling + noise
@@ -249,7 +253,7 @@ def _calibration_error(buckets: Buckets, *, level: float) -> Metric:
     return replace(metric, details={"debiased_squared": _debiased_squared_error(buckets, both)})
 
 
-def _debiased_squared_error(buckets: Buckets, covariance: Floats) -> float:
+def _debiased_squared_error(buckets: ReliabilityBuckets, covariance: Floats) -> float:
     """The squared calibration error without the part that errors alone would give; may be negative near 0."""
     n, rows = buckets.evidence.rows, buckets.rows
     used = (rows > 0) & (rows >= ENOUGH * np.sqrt(buckets.row_noise_variances))
@@ -265,7 +269,7 @@ def reliability_curve(seen: Recalibrated, *, buckets: int = 10, level: float = L
         n = evidence.require_rows()
     except Undefined as error:
         return {**curve, "level": level, "reason": str(error)}
-    table = Buckets(seen=seen, places=seen.equi_depth_buckets(buckets))
+    table = ReliabilityBuckets(seen=seen, places=seen.equi_depth_buckets(buckets))
     observed, expected = table.sum(evidence.positives), table.sum(evidence.counts * seen.scores)
     for j, member in enumerate(table.members):
         rows, noise = float(table.rows[j]), float(table.row_noise_variances[j])

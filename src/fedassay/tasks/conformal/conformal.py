@@ -13,7 +13,7 @@ from fedassay.summaries.quantities import QUANTITIES, checked_quantity, public_r
 from fedassay.summaries.scored import EVERYONE, checked_condition, condition_names
 from fedassay.tasks.conformal import held_out_judge, methods
 from fedassay.tasks.conformal.parameters import ConformalParameters
-from fedassay.tasks.conformal.threshold import Found, Request
+from fedassay.tasks.conformal.threshold import CoverageRequest, Found
 
 # --- what prediction sets promise ---------------------------------------------------------------------------
 
@@ -191,9 +191,11 @@ class Conformal(ConformalParameters):
             )
 
     @property
-    def request(self) -> Request:
+    def request(self) -> CoverageRequest:
         """The coverage that is wanted."""
-        return Request(level=self.level, confidence=None if self.guarantee == "marginal" else self.confidence)
+        return CoverageRequest(
+            level=self.level, confidence=None if self.guarantee == "marginal" else self.confidence
+        )
 
     @property
     def part(self) -> Part:

@@ -14,10 +14,10 @@ from fedassay.errors import DataError
 from fedassay.estimation.coverage import best_pair, scores_needed
 from fedassay.estimation.intervals import Estimate, bounded
 from fedassay.tasks.conformal.conformal import Conformal
-from fedassay.tasks.conformal.held_out import Asked
+from fedassay.tasks.conformal.held_out import HeldOutQuestions
 from fedassay.tasks.conformal.held_out_judge import CLEAR
 from fedassay.tasks.conformal.rehearsal import Rehearsal, rehearse
-from fedassay.tasks.conformal.threshold import Law
+from fedassay.tasks.conformal.threshold import CoverageOfThreshold
 from fedassay.tasks.expectation import PlannedStudy
 from fedassay.tasks.forecast import Details, DetailTable, Forecast, Prediction
 
@@ -106,7 +106,7 @@ class ConformalForecast(Forecast[Conformal]):
 
     def _coverage(self, study: PlannedStudy, rehearsal: Rehearsal | str) -> Prediction:
         parts = len(self.task.names)
-        step: Any = next(Asked(task=self.task, thresholds=(0.5,) * parts).sums(study.setting))
+        step: Any = next(HeldOutQuestions(task=self.task, thresholds=(0.5,) * parts).sums(study.setting))
         query = step[0] if isinstance(step, tuple) else step
         noise, n = study.setting.noise(query), study.rows * study.holdout
         counts = query.of.read(np.zeros(query.of.length, dtype=np.int64))
@@ -213,7 +213,7 @@ class ConformalForecast(Forecast[Conformal]):
             digits={"mean": ".4f", "reached": ".4f"},
         )
 
-    def _line(self, law: Law | str | None) -> dict[str, Any]:
+    def _line(self, law: CoverageOfThreshold | str | None) -> dict[str, Any]:
         if law is None or isinstance(law, str):
             return {} if law is None else {"reason": law}
         return {
@@ -224,7 +224,7 @@ class ConformalForecast(Forecast[Conformal]):
             "probability": law.probability_at_least(self.task.level),
         }
 
-    def _beside(self, study: PlannedStudy) -> dict[str, Law | str]:
+    def _beside(self, study: PlannedStudy) -> dict[str, CoverageOfThreshold | str]:
         clients, each = study.expectation.clients, study.rows_each
         confidence, setting = self.task.request.confidence, study.setting
         laws = {
@@ -240,7 +240,7 @@ class ConformalForecast(Forecast[Conformal]):
             return {**laws, f"with confidence {other:g}": self._best(clients, each, other)}
         return {**laws, "on average only": self._best(clients, each, None)}
 
-    def _best(self, clients: int, rows: int, confidence: float | None) -> Law | str:
+    def _best(self, clients: int, rows: int, confidence: float | None) -> CoverageOfThreshold | str:
         try:
             return best_pair(clients, max(1, rows), self.task.level, confidence=confidence)
         except DataError as problem:

@@ -19,7 +19,7 @@ from fedassay.summaries.coverage_counts import (
 )
 from fedassay.summaries.quantities import QUANTITIES
 from fedassay.summaries.scored import EVERYONE
-from fedassay.tasks.conformal.heterogeneity import CoverageSums, Differences
+from fedassay.tasks.conformal.heterogeneity import Differences, HeterogeneitySums
 from fedassay.tasks.conformal.methods import answers
 
 if TYPE_CHECKING:
@@ -35,35 +35,35 @@ FEW_CLASSES = 4
 """Up to so many classes sets that are not conditional on them are counted by class and size at once. With more, classes
 are a question of their own: under noise, adding up so many cells would cost more than half of the budget does."""
 
-Counts = Mapping[str, CoverageOf]
+CountsByPart = Mapping[str, CoverageOf]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassCounts:
+class HeldOutClassCounts:
     """The counts of single classes, of sets that are not conditional on them, and their noise."""
 
-    counts: Counts
+    counts: CountsByPart
     noise: Noise
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class HeldOutCounts:
     """What is known about held-out rows: counts of all, of single clients if they may be seen, and widths.
 
     `added` says how many counts, each with noise of its own, those of `counts` have been added from.
     """
 
-    counts: Counts
+    counts: CountsByPart
     noise: Noise
     added: int = 1
-    clients: tuple[Counts, ...] | None = None
-    classes: ClassCounts | None = None
+    clients: tuple[CountsByPart, ...] | None = None
+    classes: HeldOutClassCounts | None = None
     widths: Mapping[str, WidthSum] | None = None
     differences: Differences | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class HeldOutQuestions:
     """Questions about held-out rows, for these thresholds of the parts of the rows."""
 
     task: Conformal
@@ -78,30 +78,30 @@ class Asked:
             return False
         return not setting.trust.private and answers(self._collect(self._counts), setting)
 
-    def each(self) -> Generator[Step, Any, Seen]:
+    def each(self) -> Generator[Step, Any, HeldOutCounts]:
         """From the counts of each client."""
         more = (self._widths, self._of_classes)
         queries = [self._collect(of) for of in (self._counts, *more) if of is not None]
         released: tuple[Released[Any], ...] = yield tuple(queries)
-        clients: tuple[Counts, ...] = tuple(self._together(one) for one in released[0].value)
+        clients: tuple[CountsByPart, ...] = tuple(self._together(one) for one in released[0].value)
         differences = None
         if not self.task.condition:
             rows, covered = of_each(clients)
-            differences = Differences.of(CoverageSums.of(rows, covered))
+            differences = Differences.of(HeterogeneitySums.of(rows, covered))
         widths = None
         if self._widths is not None:
             widths = {name: _all_widths([one[name] for one in released[1].value]) for name in clients[0]}
         told = self._tells(released)
-        return Seen(
+        return HeldOutCounts(
             counts=added(clients),
             noise=released[0].noise,
             clients=clients,
-            classes=None if told is None else ClassCounts(counts=added(told.value), noise=told.noise),
+            classes=None if told is None else HeldOutClassCounts(counts=added(told.value), noise=told.noise),
             widths=widths,
             differences=differences,
         )
 
-    def sums(self, setting: Setting) -> Generator[Step, Any, Seen]:
+    def sums(self, setting: Setting) -> Generator[Step, Any, HeldOutCounts]:
         """From sums over clients; with noise, from the counts alone."""
         noisy = setting.noise(Sum(of=self._counts, part=Part.HELD_OUT)).variance > 0
         summaries = (
@@ -117,16 +117,16 @@ class Asked:
         first, told, spread = released[0], self._tells(released), None
         if SiteCoverage in answers:
             spread = answers[SiteCoverage].value[EVERYONE]
-        return Seen(
+        return HeldOutCounts(
             counts=self._together(first.value),
             noise=first.noise,
             added=len(first.value) if self._tells_classes else 1,
-            classes=None if told is None else ClassCounts(counts=told.value, noise=told.noise),
+            classes=None if told is None else HeldOutClassCounts(counts=told.value, noise=told.noise),
             widths=answers[MeanWidth].value if MeanWidth in answers else None,
             differences=None
             if spread is None
             else Differences.of(
-                CoverageSums(
+                HeterogeneitySums(
                     clients=spread.sites,
                     rows=spread.rows,
                     covered=spread.covered,
@@ -146,7 +146,7 @@ class Asked:
             return None
         return released[0] if self._of_classes is None else released[-1]
 
-    def _together(self, counts: Counts) -> Counts:
+    def _together(self, counts: CountsByPart) -> CountsByPart:
         """All classes together, where classes are told apart by these counts only to be looked at."""
         if not self._tells_classes:
             return counts
@@ -200,7 +200,7 @@ class Asked:
         return Collect(of=of, part=Part.HELD_OUT, share=0.5)
 
 
-def added(clients: Sequence[Counts]) -> Counts:
+def added(clients: Sequence[CountsByPart]) -> CountsByPart:
     """The counts of all of them together."""
     return {
         name: CoverageOf(
@@ -211,7 +211,7 @@ def added(clients: Sequence[Counts]) -> Counts:
     }
 
 
-def of_each(clients: Sequence[Counts]) -> tuple[list[int], list[int]]:
+def of_each(clients: Sequence[CountsByPart]) -> tuple[list[int], list[int]]:
     """The rows of each client, and how many of them are covered."""
     return (
         [round(one[EVERYONE].rows) for one in clients],

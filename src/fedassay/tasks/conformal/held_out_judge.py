@@ -18,7 +18,7 @@ from fedassay.summaries.local_quantiles import local_rank
 from fedassay.summaries.quantities import QUANTITIES
 from fedassay.summaries.scored import EVERYONE
 from fedassay.tasks.conformal import heterogeneity
-from fedassay.tasks.conformal.held_out import Asked, Counts, Seen, added, of_each
+from fedassay.tasks.conformal.held_out import CountsByPart, HeldOutCounts, HeldOutQuestions, added, of_each
 from fedassay.tasks.conformal.threshold import Found
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def judge(
     if any(one.threshold is None for one in found.values()):
         return {"held_out": None, "heterogeneity": None}
     thresholds = {name: float(one.threshold or 0.0) for name, one in found.items()}
-    asked = Asked(task=task, thresholds=tuple(thresholds.values()))
+    asked = HeldOutQuestions(task=task, thresholds=tuple(thresholds.values()))
     seen = yield from asked.each() if asked.may_see_each(setting) else asked.sums(setting)
     judged = _Judged(task=task, thresholds=thresholds, noise=seen.noise, added=seen.added)
     whole_clients = setting.protection.unit is Unit.CLIENT
@@ -60,7 +60,7 @@ def judge(
     }
 
 
-def _bound(task: Conformal, method: str, seen: Seen, found: Found) -> float | None:
+def _bound(task: Conformal, method: str, seen: HeldOutCounts, found: Found) -> float | None:
     """What the differences between clients may take off the marginal coverage; None if nothing is promised or lost.
 
     Of a quantile of quantiles it is Proposition 3.4, estimated as if all clients had equally many rows: that they have
@@ -82,7 +82,7 @@ def _bound(task: Conformal, method: str, seen: Seen, found: Found) -> float | No
     return heterogeneity.loss_bound([each] * len(deviations), [rank] * len(deviations), deviations)
 
 
-def _apart(seen: Seen, clients: int) -> bool:
+def _apart(seen: HeldOutCounts, clients: int) -> bool:
     """Whether those who are seen are others than those who were asked: whole clients are held out then."""
     return seen.clients is None or sum(one[EVERYONE].rows > 0 for one in seen.clients) < clients / 2
 
@@ -97,7 +97,7 @@ class _Judged:
     noise: Noise
     added: int = 1
 
-    def of_classes(self, seen: Seen) -> dict[str, Any]:
+    def of_classes(self, seen: HeldOutCounts) -> dict[str, Any]:
         """The coverage of each class, and the class with the smallest; nothing for sets that are not of classes.
 
         The interval of the worst class is as much wider as choosing one of so many takes (Bonferroni).
@@ -120,7 +120,7 @@ class _Judged:
         }
         return {**({} if self.task.condition else {"classes": entries}), "worst_class": found}
 
-    def of(self, counts: Counts, widths: Mapping[str, WidthSum] | None) -> dict[str, Any]:
+    def of(self, counts: CountsByPart, widths: Mapping[str, WidthSum] | None) -> dict[str, Any]:
         """All rows together, and each part of them where they are told apart."""
         together = added([{EVERYONE: one} for one in counts.values()])[EVERYONE]
         described = self._described(together, parts=len(counts) * self.added)
@@ -131,7 +131,7 @@ class _Judged:
             }
         return self._entry(EVERYONE, counts[EVERYONE], widths)
 
-    def of_clients(self, clients: Sequence[Counts]) -> list[dict[str, Any]]:
+    def of_clients(self, clients: Sequence[CountsByPart]) -> list[dict[str, Any]]:
         """Each client's own rows."""
         entries = []
         for number, one in enumerate(clients):

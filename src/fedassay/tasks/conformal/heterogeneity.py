@@ -41,7 +41,7 @@ _TAIL = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoverageSums:
+class HeterogeneitySums:
     """What is needed of the clients: their number, held-out rows n, covered rows c, and Σc²/n.
 
     Σn² and Σ1/n are known where single clients may be seen; without them clients are taken to have equally many rows.
@@ -55,7 +55,7 @@ class CoverageSums:
     inverse_rows: float | None = None
 
     @classmethod
-    def of(cls, rows: Sequence[int], covered: Sequence[int]) -> CoverageSums:
+    def of(cls, rows: Sequence[int], covered: Sequence[int]) -> HeterogeneitySums:
         """From the counts of each client; those without held-out rows say nothing.
 
         Examples
@@ -91,7 +91,7 @@ class Differences:
     between: float
 
     @classmethod
-    def of(cls, sums: CoverageSums) -> Differences | None:
+    def of(cls, sums: HeterogeneitySums) -> Differences | None:
         """None if there are too few clients, or if all or none of the rows are covered.
 
         Examples
@@ -135,7 +135,7 @@ class Differences:
         return np.asarray(self.between * ndtri((np.arange(clients) + 0.5) / clients))
 
 
-def _chance(sums: CoverageSums) -> tuple[float, float]:
+def _chance(sums: HeterogeneitySums) -> tuple[float, float]:
     """Mean and variance of Pearson's statistic, given rows and covered rows of all, if clients are alike.
 
     Reference: Dawson, A simplified expression for the variance of the χ² function on a contingency table, 1954.

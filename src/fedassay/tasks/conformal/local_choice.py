@@ -24,7 +24,7 @@ from fedassay.estimation.coverage.pairs import told
 from fedassay.estimation.coverage.published_choice import published_choice
 from fedassay.protocol.vocabulary import Noise, Select, Setting
 from fedassay.summaries.local_quantiles import QuantileLosses
-from fedassay.tasks.conformal.threshold import Found, Request
+from fedassay.tasks.conformal.threshold import CoverageRequest, Found
 
 CANDIDATES = 100
 """Points that clients choose among unless another number is asked for."""
@@ -48,7 +48,7 @@ class PrivateQuantile:
     `epsilon` is what can be spent for each row, where a protected unit has several (`rows_per_unit`).
     """
 
-    request: Request
+    request: CoverageRequest
     method: str
     clients: int
     rows: int
@@ -57,7 +57,9 @@ class PrivateQuantile:
     rows_per_unit: int = 1
 
     @classmethod
-    def of(cls, request: Request, method: str, setting: Setting, *, candidates: int) -> PrivateQuantile:
+    def of(
+        cls, request: CoverageRequest, method: str, setting: Setting, *, candidates: int
+    ) -> PrivateQuantile:
         """As this setting has it; `clients` is 0 as long as their number is not known."""
         rows = setting.protection.rows_per_client
         if rows is None:

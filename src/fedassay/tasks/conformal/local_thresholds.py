@@ -11,7 +11,7 @@ import numpy as np
 from fedassay.errors import DataError
 from fedassay.estimation.coverage import CoverageLaw, Rule, UnequalLaw, best_server_rank, scores_needed
 from fedassay.summaries.local_quantiles import LocalScores
-from fedassay.tasks.conformal.threshold import Found, Request
+from fedassay.tasks.conformal.threshold import CoverageRequest, Found
 
 AVERAGE = "the mean of local quantiles has no proven coverage (FedCP-Avg, Lu and Kalpathy-Cramer 2021)"
 NOBODY = "there are no rows"
@@ -19,7 +19,7 @@ ALONE = "each client has a threshold of its own"
 OWN_ROWS = "rows are exchangeable within each client, whose threshold is used for its own new rows only"
 
 
-def rules_of(method: str, request: Request) -> tuple[str, ...]:
+def rules_of(method: str, request: CoverageRequest) -> tuple[str, ...]:
     """By which rules clients are asked for a score.
 
     The published method has one rule for equal numbers of rows and one for others. A client alone takes the best pair
@@ -30,7 +30,7 @@ def rules_of(method: str, request: Request) -> tuple[str, ...]:
     return ("spread",) if method == "qq" or request.confidence is not None else ("split",)
 
 
-def found_from(request: Request, method: str, clients: Sequence[LocalScores]) -> Found:
+def found_from(request: CoverageRequest, method: str, clients: Sequence[LocalScores]) -> Found:
     """The threshold that these clients' local quantiles give, by one of the methods."""
     if method == "average":
         return _average(clients)
@@ -47,7 +47,7 @@ def found_from(request: Request, method: str, clients: Sequence[LocalScores]) ->
 
 
 def quantile_of_quantiles(
-    request: Request,
+    request: CoverageRequest,
     rows: Sequence[int],
     ranks: Sequence[int],
     scores: Sequence[float],
@@ -84,7 +84,7 @@ def quantile_of_quantiles(
     )
 
 
-def sites_of(request: Request, method: str, clients: Sequence[LocalScores]) -> list[dict[str, Any]]:
+def sites_of(request: CoverageRequest, method: str, clients: Sequence[LocalScores]) -> list[dict[str, Any]]:
     """What each client said: its rows, the rank of the score that it sent, and the score."""
     entries, rule = [], _rule_used(request, method, clients)
     for number, client in enumerate(clients):
@@ -101,12 +101,12 @@ def sites_of(request: Request, method: str, clients: Sequence[LocalScores]) -> l
     return entries
 
 
-def _rule_used(request: Request, method: str, clients: Sequence[LocalScores]) -> str:
+def _rule_used(request: CoverageRequest, method: str, clients: Sequence[LocalScores]) -> str:
     rules, equal = rules_of(method, request), len({client.rows for client in clients}) == 1
     return rules[0] if equal else rules[-1]
 
 
-def own_threshold(request: Request, client: LocalScores) -> float:
+def own_threshold(request: CoverageRequest, client: LocalScores) -> float:
     """What one client has for itself; infinite if it has too few rows."""
     (rule,) = client.scores
     enough = client.rows >= scores_needed(request.level, confidence=request.confidence)
@@ -128,7 +128,7 @@ def _average(clients: Sequence[LocalScores]) -> Found:
     )
 
 
-def _alone(request: Request, clients: Sequence[LocalScores]) -> Found:
+def _alone(request: CoverageRequest, clients: Sequence[LocalScores]) -> Found:
     """No common threshold; what is promised is the least that any client's own has."""
     laws = [
         CoverageLaw(clients=1, rows=client.rows, local_rank=next(iter(client.ranks.values())), server_rank=1)

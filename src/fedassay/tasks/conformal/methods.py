@@ -24,9 +24,9 @@ from fedassay.summaries.quantities import public_range
 from fedassay.summaries.scored import EVERYONE
 from fedassay.tasks.conformal import local_choice, local_thresholds, pooled
 from fedassay.tasks.conformal.local_thresholds import quantile_of_quantiles
-from fedassay.tasks.conformal.parameters import Method
+from fedassay.tasks.conformal.parameters import ConformalMethod
 from fedassay.tasks.conformal.pooled import MOST_REPORTED_POINTS
-from fedassay.tasks.conformal.threshold import Found, Request
+from fedassay.tasks.conformal.threshold import CoverageRequest, Found
 from fedassay.tasks.distribution.mechanisms import chosen
 from fedassay.tasks.distribution.stored import Release
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fedassay.tasks.conformal.conformal import Conformal
 
 
-def found_from(request: Request, summary: QuantileVotes, votes: Votes) -> Found:
+def found_from(request: CoverageRequest, summary: QuantileVotes, votes: Votes) -> Found:
     """The point that the k-th smallest vote is for; a client counts as one with the rows of its rung."""
     rows = np.repeat(votes.rungs, np.asarray(votes.rows, dtype=np.int64)).tolist()
     scores = np.repeat(votes.edges, np.asarray(votes.votes, dtype=np.int64))
@@ -48,7 +48,7 @@ def found_from(request: Request, summary: QuantileVotes, votes: Votes) -> Found:
 # --- the four ways to a threshold ---------------------------------------------------------------------------
 
 AUTO = "auto"
-METHODS = get_args(Method)
+METHODS = get_args(ConformalMethod)
 
 _Answer = tuple[dict[str, Found], list[dict[str, Any]] | None]
 """The threshold of each part of the rows, and what single clients said, if they may be seen."""

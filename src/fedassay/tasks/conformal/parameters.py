@@ -12,7 +12,7 @@ from fedassay.summaries.quantities import QUANTITIES
 from fedassay.tasks.shared_parameters import Classes, Groups
 from fedassay.tasks.study_rules import Given, RangeOf, StudyRules, missing_classes, same_holdout
 
-Method = Literal["auto", "qq", "qq-paper", "average", "pooled", "weighted", "local"]
+ConformalMethod = Literal["auto", "qq", "qq-paper", "average", "pooled", "weighted", "local"]
 Sets = Literal["conformity", "absolute", "normalised", "cqr", "lac", "aps", "raps", "binary"]
 Guarantee = Literal["marginal", "training-conditional"]
 Conditional = Literal["class", "group", "none"]
@@ -26,7 +26,7 @@ class ConformalParameters(Groups, Classes):
 
     level: Fraction = 0.9
     """Share of new rows that the sets cover."""
-    method: Method = "auto"
+    method: ConformalMethod = "auto"
     """Method for the threshold; auto is qq where single clients answer, and pooled elsewhere."""
     sets: Sets = "conformity"
     """Conformity score that makes the sets. Default: the first that the columns stand for."""

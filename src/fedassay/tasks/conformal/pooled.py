@@ -28,15 +28,15 @@ import numpy as np
 from fedassay.errors import DataError
 from fedassay.estimation.coverage import CoverageLaw, best_pair
 from fedassay.estimation.coverage.law import largest_miss
-from fedassay.estimation.coverage.noise_tail import Law, NoiseTail
+from fedassay.estimation.coverage.noise_tail import NoiseLaw, NoiseTail
 from fedassay.estimation.coverage.pooled import PooledLaw, fewest_rows, pooled_margin
 from fedassay.estimation.least_squares import LeastSquares, bit_variances
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Noise
 from fedassay.summaries.distribution.grid import ValueGrid, power_of_two
 from fedassay.summaries.distribution.tree import ValueTree
-from fedassay.tasks.conformal.threshold import IDENTICAL, PARTIAL, Found, Request
-from fedassay.tasks.distribution.curve import Curve, curve_of
+from fedassay.tasks.conformal.threshold import IDENTICAL, PARTIAL, CoverageRequest, Found
+from fedassay.tasks.distribution.curve import ReleasedCurve, curve_of
 from fedassay.tasks.distribution.stored import Release
 
 # --- how far noise can move T_i = C_i - (1-α)N --------------------------------------------------------------
@@ -48,7 +48,7 @@ MOST_REPORTED_POINTS = 1 << 12
 _AT_ONCE = 1 << 20
 
 
-def tail_at_points(curve: Curve, level: float, *, clients: int) -> NoiseTail:
+def tail_at_points(curve: ReleasedCurve, level: float, *, clients: int) -> NoiseTail:
     """A bound of P(noise of T_i >= x) for every point i."""
     if curve.reports is not None:
         variance, reach = reported_moments(curve.reports.fit, curve.noise, level, clients)
@@ -59,7 +59,7 @@ def tail_at_points(curve: Curve, level: float, *, clients: int) -> NoiseTail:
     return _drawn(curve.noise, float(variances.max()), float(variances.min()), curve.reach)
 
 
-def tail_of_rows(curve: Curve, *, clients: int) -> NoiseTail:
+def tail_of_rows(curve: ReleasedCurve, *, clients: int) -> NoiseTail:
     """The same for N."""
     if curve.reports is None:
         return _drawn(curve.noise, curve.law.total, curve.law.total, curve.reach)
@@ -93,7 +93,7 @@ def _drawn(noise: Noise, variance: float, least: float, reach: float) -> NoiseTa
 
 
 @lru_cache(maxsize=8)
-def _shared(law: Law, scale: float, variance: float, least: float, reach: float) -> NoiseTail:
+def _shared(law: NoiseLaw, scale: float, variance: float, least: float, reach: float) -> NoiseTail:
     return NoiseTail(law=law, scale=scale, variance=variance, reach=reach, least_variance=least)
 
 
@@ -182,7 +182,7 @@ def leaves_of(
 class Pooled:
     """How a released distribution is read: `test_points` is 1, or for `weighted` the number of clients."""
 
-    request: Request
+    request: CoverageRequest
     clients: int
     test_points: int = 1
 
@@ -193,7 +193,7 @@ class Pooled:
 
     # --- without noise --------------------------------------------------------------------------------------
 
-    def _without_noise(self, curve: Curve) -> Found:
+    def _without_noise(self, curve: ReleasedCurve) -> Found:
         rows = round(curve.rows)
         rank = self._rank(rows)
         if rank > rows:
@@ -217,7 +217,7 @@ class Pooled:
 
     # --- with noise -----------------------------------------------------------------------------------------
 
-    def _with_noise(self, curve: Curve) -> Found:
+    def _with_noise(self, curve: ReleasedCurve) -> Found:
         level, confidence, unsure = self._raised()
         tail = tail_at_points(curve, level, clients=self.clients)
         total = tail_of_rows(curve, clients=self.clients)
@@ -254,7 +254,7 @@ class Pooled:
 
     def _at(
         self,
-        curve: Curve,
+        curve: ReleasedCurve,
         place: int,
         *,
         law: CoverageLaw | PooledLaw,

@@ -34,7 +34,7 @@ from fedassay.summaries.local_quantiles import QuantileLosses
 from fedassay.summaries.scored import EVERYONE
 from fedassay.tasks.conformal.conformal import Conformal
 from fedassay.tasks.conformal.pooled import TOO_FEW
-from fedassay.tasks.conformal.threshold import Found, Law
+from fedassay.tasks.conformal.threshold import CoverageOfThreshold, Found
 from fedassay.tasks.expectation import PlannedStudy
 
 # --- what sets will cover in fact ---------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Rehearsal:
         return TOO_FEW if isinstance(of, ValueSummary) else self.found.reason
 
     @property
-    def law(self) -> Law | None:
+    def law(self) -> CoverageOfThreshold | None:
         """The law of the coverage, or one below it; for single clients that of one of them."""
         if self.method != "local" or self.trivial:
             return self.found.law

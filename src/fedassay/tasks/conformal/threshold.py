@@ -11,7 +11,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class CoverageRequest:
     """The coverage, and with which confidence over the calibration rows (None: on average over them)."""
 
     level: float
@@ -34,7 +34,7 @@ PARTIAL = (
 )
 
 
-class Law(Protocol):
+class CoverageOfThreshold(Protocol):
     """The law of the coverage, given the calibration rows, or a law that lies below it."""
 
     @property
@@ -80,7 +80,7 @@ class Found:
     """
 
     threshold: float | None
-    law: Law | None = None
+    law: CoverageOfThreshold | None = None
     promised: float | None = None
     reached: float | None = None
     exact: bool = True
@@ -177,7 +177,7 @@ def _down(number: float | None) -> str:
     return "unknown" if number is None else f"{math.floor(number * 1e4 + 1e-9) / 1e4:.4f}"
 
 
-def law_to_json(law: Law, *, exact: bool) -> dict[str, Any]:
+def law_to_json(law: CoverageOfThreshold, *, exact: bool) -> dict[str, Any]:
     """Mean, spread, quantiles and the distribution function where it rises."""
     low, high = law.quantile(1e-4), law.quantile(1 - 1e-4)
     coverage = np.unique(np.linspace(low, high, CURVE_POINTS)).tolist()

@@ -34,7 +34,7 @@ _STEPS = 40
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Curve:
+class ReleasedCurve:
     """How many rows have a value up to each point, as released, and what is known about the error.
 
     Parameters
@@ -144,7 +144,9 @@ def _stepwise(function: Callable[[float], float], variances: Floats) -> Floats:
     return np.asarray(values[np.minimum(np.searchsorted(steps, variances), _STEPS - 1)])
 
 
-def curve_of(grid: ValueGrid, sums: Floats, fit: LeafCovariance, noise: Noise, *, times: int = 1) -> Curve:
+def curve_of(
+    grid: ValueGrid, sums: Floats, fit: LeafCovariance, noise: Noise, *, times: int = 1
+) -> ReleasedCurve:
     """The curve of the rows of one class, or of several together.
 
     Parameters
@@ -156,7 +158,7 @@ def curve_of(grid: ValueGrid, sums: Floats, fit: LeafCovariance, noise: Noise, *
     if fit.exact or not noise.reporting:
         one = NodeNoise(fit=fit).positives
         law = PrefixNoise(below=times * one.below, joint=times * one.joint, total=times * one.total)
-        return Curve(grid=grid, sums=sums, law=law, noise=noise, reach=fit.reach)
+        return ReleasedCurve(grid=grid, sums=sums, law=law, noise=noise, reach=fit.reach)
     assert isinstance(fit, LeastSquares)
     counts = plausible(sums)
     # As many bits for each node as there are classes, and one class that holds all rows.
@@ -167,7 +169,7 @@ def curve_of(grid: ValueGrid, sums: Floats, fit: LeafCovariance, noise: Noise, *
         clients=max(reporting_clients(noise), float(counts.sum())),
         counts=np.stack([counts, np.zeros_like(counts)]),
     )
-    return Curve(grid=grid, sums=sums, law=reports.positives, noise=noise, reports=reports)
+    return ReleasedCurve(grid=grid, sums=sums, law=reports.positives, noise=noise, reports=reports)
 
 
 # --- a distribution function as it is shown -----------------------------------------------------------------
@@ -183,7 +185,7 @@ class Shown:
     values: Floats
 
     @classmethod
-    def of(cls, curve: Curve, *, smoothing: str, smoothed_points: int | None) -> Shown:
+    def of(cls, curve: ReleasedCurve, *, smoothing: str, smoothed_points: int | None) -> Shown:
         """The curve after smoothing; without it, or without noise, only cut off at 0 and 1.
 
         With `smoothed_points`, only so many of the points are smoothed and shown. Raises `Undefined` if there are too
@@ -248,7 +250,7 @@ def checked_quantile(quantile: float) -> float:
     return number
 
 
-def quantile_entry(curve: Curve, shown: Shown, quantile: float, *, level: float) -> Entry:
+def quantile_entry(curve: ReleasedCurve, shown: Shown, quantile: float, *, level: float) -> Entry:
     """The smallest point at which the shown distribution function reaches the quantile, and its interval.
 
     The value is that of ``numpy.quantile(method="inverted_cdf")``, rounded up to a point of the grid.

@@ -16,8 +16,8 @@ from fedassay.protocol.vocabulary import Released, Setting, Step, Sum
 from fedassay.summaries.distribution.grid import ValueGrid, power_of_two
 from fedassay.summaries.distribution.tree import Distribution, ValueTree
 from fedassay.tasks.distribution.curve import (
-    Curve,
     Entry,
+    ReleasedCurve,
     Shown,
     quantile_entry,
     ranking_results,
@@ -83,7 +83,7 @@ class Description:
             "which later quantiles are read."
         ]
 
-    def _read(self, curve: Curve, quantiles: Sequence[float]) -> tuple[dict[str, Any], list[Entry]]:
+    def _read(self, curve: ReleasedCurve, quantiles: Sequence[float]) -> tuple[dict[str, Any], list[Entry]]:
         """The lists of a curve and the entries of quantiles."""
         try:
             shown = Shown.of(curve, smoothing=self.smoothing, smoothed_points=self.smoothed_points)
@@ -95,7 +95,7 @@ class Description:
         entries = [quantile_entry(curve, shown, q, level=self.level) for q in quantiles]
         return {**self._lists(curve, shown), "rows": self._rows(curve)}, entries
 
-    def _lists(self, curve: Curve, shown: Shown) -> dict[str, Any]:
+    def _lists(self, curve: ReleasedCurve, shown: Shown) -> dict[str, Any]:
         kept = spread_out(len(shown.places), MOST_LISTED)
         places, values = shown.places[kept], shown.values[kept]
         lower, upper = curve.band(level=self.level)
@@ -110,7 +110,7 @@ class Description:
             },
         }
 
-    def _rows(self, curve: Curve) -> dict[str, Any]:
+    def _rows(self, curve: ReleasedCurve) -> dict[str, Any]:
         """How many rows there are: a count of these rows, so that only noise makes it uncertain."""
         variance = 0.0 if curve.exact else curve.law.total
         estimate = Estimate(value=curve.rows, sampling_variance=0.0, privacy_variance=variance)
@@ -133,7 +133,7 @@ _EVEN = 0.1
 """The part of the points that is spread evenly, so that no stretch of the range is left without."""
 
 
-def quantile_points(curve: Curve, count: int) -> tuple[float, ...]:
+def quantile_points(curve: ReleasedCurve, count: int) -> tuple[float, ...]:
     """At most `count` increasing points within the range of a curve, so that few rows lie between two; the last is
     the upper end.
 

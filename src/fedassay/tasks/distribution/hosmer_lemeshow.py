@@ -40,7 +40,7 @@ from fedassay.tasks.distribution.calibration_groups import (
     from_totals,
     upper_tail,
 )
-from fedassay.tasks.distribution.parameters import HosmerLemeshowParameters, Method
+from fedassay.tasks.distribution.parameters import GroupTestMethod, HosmerLemeshowParameters
 from fedassay.tasks.distribution.published_groups import TELLING, PublishedGroups
 from fedassay.tasks.distribution.score_groups import ScoreCurve
 from fedassay.tasks.evaluation.evaluate import Evaluate
@@ -52,7 +52,7 @@ FITTED = "Q-2"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class GroupTestVerdict:
     """What was asked: the method, Q, the degrees of freedom; and what has to be said anyway."""
 
     method: str
@@ -154,7 +154,7 @@ def _no_p_value(groups: PublishedGroups) -> str:
 
 # --- the task -----------------------------------------------------------------------------------------------
 
-METHODS = get_args(Method)
+METHODS = get_args(GroupTestMethod)
 
 _Flow = Generator[Sum[Any], Any, dict[str, Any]]
 
@@ -231,11 +231,11 @@ class HosmerLemeshow(HosmerLemeshowParameters):
             return self._verdict().as_published(groups)
         return self._verdict().of(from_totals(released.value, released.noise))
 
-    def _verdict(self) -> Verdict:
+    def _verdict(self) -> GroupTestVerdict:
         points = power_of_two(self.points)
         rounded = self.method != "free" and points != self.points
         said = f"The distribution of the scores has {points:,} points, the next power of two."
-        return Verdict(
+        return GroupTestVerdict(
             method=self.method,
             groups=self.groups,
             degrees=self.degrees,

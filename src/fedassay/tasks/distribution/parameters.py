@@ -16,7 +16,7 @@ Spacing = Literal["uniform", "logarithmic", "quantile"]
 SearchSpacing = Literal["uniform", "logarithmic"]
 Mechanism = Literal["auto", "tree", "path", "factorised"]
 Smoothing = Literal["none", "isotonic", "l1", "l2"]
-Method = Literal["free", "corrected", "published"]
+GroupTestMethod = Literal["free", "corrected", "published"]
 Degrees = Literal["Q", "Q-2"]
 
 MOST_POINTS = 1 << 20
@@ -75,7 +75,7 @@ class SearchQuantilesParameters(Range, Intervals):
 class HosmerLemeshowParameters(ScoreBins, Intervals):
     """Parameters of `HosmerLemeshow`."""
 
-    method: Method = "free"
+    method: GroupTestMethod = "free"
     """Method: one score histogram (free), or groups first and then their sums (corrected, published)."""
     groups: Annotated[int, Interval(ge=2, le=MOST_GROUPS)] = 10
     """Number of groups of rows, of about equal size."""

@@ -14,7 +14,7 @@ from fedassay.estimation.least_squares import LeastSquares, mean_prefix_variance
 from fedassay.estimation.metric import LEVEL
 from fedassay.protocol.vocabulary import LARGEST_EPSILON, Noise, Setting, Sum
 from fedassay.summaries.distribution.tree import ValueSummary
-from fedassay.tasks.distribution.curve import Curve, curve_of
+from fedassay.tasks.distribution.curve import ReleasedCurve, curve_of
 
 # --- how large errors will be -------------------------------------------------------------------------------
 
@@ -37,7 +37,7 @@ def mean_variance(summary: ValueSummary, noise: Noise) -> float:
     return float(fit.prefix_variances[1:].mean())
 
 
-def expected_curve(summary: ValueSummary, noise: Noise, *, rows: float) -> Curve:
+def expected_curve(summary: ValueSummary, noise: Noise, *, rows: float) -> ReleasedCurve:
     """The curve one expects of rows that are spread evenly over the leaves, all classes together."""
     if not rows > 0:
         raise UsageError(f"expected rows: got {rows:g}, expected a number above 0.")

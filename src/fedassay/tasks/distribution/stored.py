@@ -30,7 +30,7 @@ from fedassay.summaries.distribution.roots import ValueRoots
 from fedassay.summaries.distribution.tree import Distribution, ValueSummary, ValueTree
 from fedassay.tasks.distribution.curve import (
     SMOOTHINGS,
-    Curve,
+    ReleasedCurve,
     Shown,
     checked_quantile,
     curve_of,
@@ -71,7 +71,7 @@ class Release:
         return self.distribution.summary
 
     @cached_property
-    def everyone(self) -> Curve:
+    def everyone(self) -> ReleasedCurve:
         """The curve of all rows."""
         return curve_of(self.summary.grid, self.sums.sum(0), self.fit, self.noise, times=self.summary.classes)
 
@@ -85,12 +85,12 @@ class Release:
         edges = self.summary.grid.edges
         return Evidence(edges=edges, positives=positives, negatives=negatives, fit=self.fit, noise=self.noise)
 
-    def of_class(self, label: int) -> Curve:
+    def of_class(self, label: int) -> ReleasedCurve:
         """The curve of one class, if rows are labelled."""
         if not self.summary.labelled:
             raise UsageError("class: rows have no labels, expected a labelled release.")
         law = self.evidence.count_noise
-        return Curve(
+        return ReleasedCurve(
             grid=self.summary.grid,
             sums=self.sums[1 - label],
             law=law.positives if label else law.negatives,
@@ -100,7 +100,7 @@ class Release:
             label=label,
         )
 
-    def named(self, name: str) -> Curve:
+    def named(self, name: str) -> ReleasedCurve:
         """The curve of ``all`` rows, of ``positives`` or of ``negatives``."""
         if name == "all":
             return self.everyone
@@ -189,7 +189,7 @@ def value_at(
     return {"x": float(x), "applied": point_of(curve.grid, place), **metric}
 
 
-def _beyond(metric: dict[str, Any], curve: Curve, shown: Shown, *, level: float) -> dict[str, Any]:
+def _beyond(metric: dict[str, Any], curve: ReleasedCurve, shown: Shown, *, level: float) -> dict[str, Any]:
     """What can be said about the last leaf of a range: how much is below it, and nothing about what is above it."""
     before = int(shown.places[-2]) if len(shown.places) > 1 else None
     lowest = 0.0
@@ -200,7 +200,7 @@ def _beyond(metric: dict[str, Any], curve: Curve, shown: Shown, *, level: float)
     return {**metric, "value": None, "interval": [lowest, 1.0], "reason": reason}
 
 
-def _share(curve: Curve, shown: Shown, place: int, x: float, *, level: float) -> dict[str, Any]:
+def _share(curve: ReleasedCurve, shown: Shown, place: int, x: float, *, level: float) -> dict[str, Any]:
     rows, at = curve.require_rows(), int(np.searchsorted(shown.places, place))
     value = float(shown.values[at])
     point = point_of(curve.grid, place)
@@ -220,7 +220,7 @@ def _share(curve: Curve, shown: Shown, place: int, x: float, *, level: float) ->
     return bounded(estimate, size=rows, level=level).to_json()
 
 
-def _shown(results: Mapping[str, Any], curve: Curve) -> Shown:
+def _shown(results: Mapping[str, Any], curve: ReleasedCurve) -> Shown:
     smoothing, points = results.get("smoothing"), results.get("smoothed_points")
     if smoothing not in SMOOTHINGS or not (points is None or (type(points) is int and points >= 1)):
         raise UsageError("results: expected the `smoothing` and `smoothed_points` of an ecdf.")

@@ -23,11 +23,11 @@ from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.least_squares import least_squares
 from fedassay.estimation.metric import LEVEL, Metric
 from fedassay.estimation.ranking import auc_influence, auc_noise_trace, expected_auc_noise_variance
-from fedassay.protocol.metrics import METRICS, MetricRecord, Part, planned, targets
+from fedassay.protocol.metrics import METRICS, MetricPlace, MetricRecord, planned, targets
 from fedassay.protocol.vocabulary import NO_NOISE, Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
 
-Quantity = Literal["decision", "roc_auc", "calibration"]
+PlannedQuantity = Literal["decision", "roc_auc", "calibration"]
 """Precision, recall and accuracy at a threshold; the AUC; the calibration error."""
 
 Privacy = Literal["federated", "distributed", "local"]
@@ -39,7 +39,7 @@ PREVALENCE, AUC = 0.5, 0.8
 
 
 def published_rate(
-    quantity: Quantity,
+    quantity: PlannedQuantity,
     privacy: Privacy,
     *,
     rows: float,
@@ -57,7 +57,7 @@ def published_rate(
     0.0001
     """
     M, e, B, h = float(rows), float(epsilon), float(buckets), float(height)
-    rates: Mapping[tuple[Quantity, Privacy], float] = {
+    rates: Mapping[tuple[PlannedQuantity, Privacy], float] = {
         ("decision", "federated"): 1 / B,
         ("decision", "distributed"): math.pow(e * M, -2 / 3),
         ("decision", "local"): math.pow(e, -2 / 3) * math.pow(M, -1 / 3),
@@ -71,7 +71,9 @@ def published_rate(
     return rates[quantity, privacy]
 
 
-def balancing_buckets(quantity: Quantity, privacy: Privacy, *, rows: float, epsilon: float = 1.0) -> float:
+def balancing_buckets(
+    quantity: PlannedQuantity, privacy: Privacy, *, rows: float, epsilon: float = 1.0
+) -> float:
     """The number of buckets that balances binning against noise or sampling, without constants.
 
     Theorems 2 and 5 to 8. Edge case: infinity where more buckets never hurt, that is for exact sums and for
@@ -249,9 +251,9 @@ def predict(
     }
 
 
-def _part(record: MetricRecord) -> Part:
+def _part(record: MetricRecord) -> MetricPlace:
     return "rows" if "rows" in record.parts else "threshold"
 
 
-def _counts(evidence: Evidence, part: Part, threshold: float) -> Evidence | Confusion:
+def _counts(evidence: Evidence, part: MetricPlace, threshold: float) -> Evidence | Confusion:
     return evidence if part == "rows" else Confusion.at(evidence, threshold)

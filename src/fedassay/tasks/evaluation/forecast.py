@@ -17,8 +17,8 @@ from fedassay.summaries.grouped_histogram import GroupedHistogram
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration.binning import finest_number
 from fedassay.tasks.evaluation.accuracy import (
+    PlannedQuantity,
     Privacy,
-    Quantity,
     balancing_buckets,
     expected_evidence,
     predict,
@@ -38,7 +38,7 @@ _WORTH_CHANGING = 1.05
 
 _MOST_BUCKETS = 200
 
-_PUBLISHED: Mapping[Quantity, str] = {
+_PUBLISHED: Mapping[PlannedQuantity, str] = {
     "roc_auc": "roc_auc",
     "decision": "accuracy",
     "calibration": "expected_calibration_error",
@@ -248,7 +248,7 @@ def model_of(noise: Noise, clients: int) -> Privacy:
 
 
 def published_line(
-    quantity: Quantity,
+    quantity: PlannedQuantity,
     study: PlannedStudy,
     noise: Noise,
     predicted: float | None,
@@ -283,7 +283,7 @@ def published_table(lines: Sequence[Mapping[str, Any]]) -> DetailTable:
     )
 
 
-def _error(metric: Metric, quantity: Quantity) -> float | None:
+def _error(metric: Metric, quantity: PlannedQuantity) -> float | None:
     """The error against exact counts of the same rows; for the calibration error with sampling, as in the paper."""
     if metric.value is None:
         return None

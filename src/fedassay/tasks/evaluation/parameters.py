@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from fedassay.protocol.parameters import Interval
-from fedassay.tasks.shared_parameters import Buckets, Classes, Groups, Intervals, ScoreBins
+from fedassay.tasks.shared_parameters import BucketParameters, Classes, Groups, Intervals, ScoreBins
 from fedassay.tasks.study_rules import Given, HistogramRules, StudyRules, missing_classes
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateParameters(ScoreBins, Buckets, Groups, Intervals):
+class EvaluateParameters(ScoreBins, BucketParameters, Groups, Intervals):
     """Parameters of `Evaluate`."""
 
     thresholds: tuple[Annotated[float, Interval(ge=0, le=1)], ...] = (0.5,)
@@ -24,7 +24,7 @@ class EvaluateParameters(ScoreBins, Buckets, Groups, Intervals):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateMulticlassParameters(Classes, Buckets, Intervals):
+class EvaluateMulticlassParameters(Classes, BucketParameters, Intervals):
     """Parameters of `EvaluateMulticlass`."""
 
     buckets: Annotated[int, Interval(ge=1, le=200)] = 15

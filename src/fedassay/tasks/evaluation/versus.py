@@ -27,9 +27,9 @@ from fedassay.protocol.vocabulary import Released, Setting, Step, Sum
 from fedassay.summaries.paired_models import (
     ONE,
     Both,
-    Moments,
     PairedHistograms,
     PairedMoments,
+    PairedSums,
     VersusHistogram,
     capacity_for,
     packed,
@@ -49,12 +49,12 @@ these parts both are the same multiple of the sampling error of their difference
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pair:
+class ReleasedPair:
     """What has been released about two models on the same rows."""
 
     first: Evidence
     second: Evidence
-    moments: Released[Moments]
+    moments: Released[PairedSums]
 
     @property
     def exact(self) -> bool:
@@ -77,8 +77,8 @@ def against(task: Evaluate, setting: Setting, *, share: float) -> Flow:
     released = yield from _histograms(histogram, setting, share=share * HISTOGRAMS_SHARE)
     first, second = (one.value.evidence(one.noise) for one in released)
     tables = (*placements(first), *placements(second))
-    moments: Released[Moments] = yield Sum(of=_moments(histogram, setting, *tables), share=moments_share)
-    pair = Pair(first=first, second=second, moments=moments)
+    moments: Released[PairedSums] = yield Sum(of=_moments(histogram, setting, *tables), share=moments_share)
+    pair = ReleasedPair(first=first, second=second, moments=moments)
     return {
         **task.results(released[0]),
         "versus": task.entry(second),
@@ -135,7 +135,7 @@ def _share_below(counts: Floats, *, exact: bool) -> Floats:
 
 
 @estimator
-def auc_difference(pair: Pair, *, level: float = LEVEL) -> Metric:
+def auc_difference(pair: ReleasedPair, *, level: float = LEVEL) -> Metric:
     """The first model's AUC minus the second's, from their histograms.
 
     * sampling: DeLong's variance of a paired difference, S10/P + S01/N, where S are the variances of the
@@ -171,7 +171,7 @@ def auc_difference(pair: Pair, *, level: float = LEVEL) -> Metric:
 
 
 @estimator
-def brier_difference(pair: Pair, *, level: float = LEVEL) -> Metric:
+def brier_difference(pair: ReleasedPair, *, level: float = LEVEL) -> Metric:
     """The first model's Brier score minus the second's: a mean over rows, from their scores and not from bins.
 
     The number of rows is that of the histograms, both averaged, with their noise; `discretisation` is what the

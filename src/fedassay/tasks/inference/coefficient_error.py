@@ -29,10 +29,10 @@ from fedassay.summaries.regression.newton_sums import BY_ROW, NewtonSums
 from fedassay.summaries.regression.rounds import RoundFields
 from fedassay.summaries.scored import whole
 from fedassay.tasks.expectation import Expectation, PlannedStudy
-from fedassay.tasks.inference.estimate import Law, Normal, StudentT
+from fedassay.tasks.inference.estimate import Normal, StudentisedLaw, StudentT
 from fedassay.tasks.inference.infer import NEWTON, Infer
 from fedassay.tasks.inference.online import ROUND
-from fedassay.tasks.inference.path import ENOUGH_ROWS, LEFT_OUT, MARKS, Path
+from fedassay.tasks.inference.path import ENOUGH_ROWS, LEFT_OUT, MARKS, IteratePath
 from fedassay.tasks.inference.private_rounds import PrivatePath
 
 PREVALENCE = 0.1
@@ -148,7 +148,7 @@ class CoefficientError:
     level: float
     sampling: float = math.inf
     privacy: float = 0.0
-    law: Law = _NORMAL
+    law: StudentisedLaw = _NORMAL
     rows: float = 0.0
     rounds: int | None = None
     answers: float = 0.0
@@ -288,7 +288,7 @@ def _restart(rounds: int, rows: float, parameters: int) -> int:
 
 
 def _freedom(compared: int) -> float:
-    path, count = Path.start(np.zeros(1)), np.array(compared)
+    path, count = IteratePath.start(np.zeros(1)), np.array(compared)
     return float(replace(path, sums=replace(path.sums, rounds=count, compared=count)).freedom)
 
 

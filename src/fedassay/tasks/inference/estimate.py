@@ -38,7 +38,7 @@ def checked_level(level: float) -> float:
     return float(level)
 
 
-class Law(ABC):
+class StudentisedLaw(ABC):
     """A symmetric law of (estimate - truth)/standard error."""
 
     name: ClassVar[str]
@@ -53,7 +53,7 @@ class Law(ABC):
 
 
 @dataclass(frozen=True)
-class Normal(Law):
+class Normal(StudentisedLaw):
     """The standard normal law.
 
     Examples
@@ -65,16 +65,16 @@ class Normal(Law):
     name: ClassVar[str] = "normal"
 
     def critical(self, level: float) -> float:
-        """See `Law`."""
+        """See `StudentisedLaw`."""
         return float(-ndtri((1 - checked_level(level)) / 2))
 
     def p_value(self, statistic: float) -> float:
-        """See `Law`."""
+        """See `StudentisedLaw`."""
         return float(2 * ndtr(-abs(statistic)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudentT(Law):
+class StudentT(StudentisedLaw):
     """Student's t with `dof` degrees of freedom, above 0.
 
     Examples
@@ -92,16 +92,16 @@ class StudentT(Law):
             raise UsageError(f"degrees of freedom: got {self.dof:g}, expected a finite number above 0.")
 
     def critical(self, level: float) -> float:
-        """See `Law`."""
+        """See `StudentisedLaw`."""
         return float(-stdtrit(self.dof, (1 - checked_level(level)) / 2))
 
     def p_value(self, statistic: float) -> float:
-        """See `Law`."""
+        """See `StudentisedLaw`."""
         return float(2 * stdtr(self.dof, -abs(statistic)))
 
 
 @dataclass(frozen=True)
-class RandomScaling(Law):
+class RandomScaling(StudentisedLaw):
     """The law of an estimate that is studentised by random scaling: wider than the normal one, 6.75 for 1.96.
 
     Critical values are computed, to about ten digits, and agree with the tabulated ones. References: Abadir and
@@ -117,11 +117,11 @@ class RandomScaling(Law):
     name: ClassVar[str] = "random-scaling"
 
     def critical(self, level: float) -> float:
-        """See `Law`."""
+        """See `StudentisedLaw`."""
         return _random_scaling_critical(checked_level(level))
 
     def p_value(self, statistic: float) -> float:
-        """See `Law`."""
+        """See `StudentisedLaw`."""
         if abs(statistic) > _FAR:
             return 0.0
         return math.exp(_log_tail(abs(statistic)))
@@ -163,7 +163,7 @@ def _random_scaling_critical(level: float) -> float:
 
 # --- an estimate with its uncertainty -----------------------------------------------------------------------
 
-__all__ = ["Contrast", "Estimate", "Law", "Normal", "RandomScaling", "StudentT"]
+__all__ = ["CoefficientEstimate", "Contrast", "Normal", "RandomScaling", "StudentT", "StudentisedLaw"]
 
 
 _POINTS = 14
@@ -178,7 +178,7 @@ class Contrast:
 
     estimate: float
     standard_error: float
-    law: Law
+    law: StudentisedLaw
     value: float = 0.0
 
     @property
@@ -198,7 +198,7 @@ class Contrast:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Estimate:
+class CoefficientEstimate:
     """Coefficients with a covariance, and the law that (value - truth)/standard error follows.
 
     Parameters
@@ -224,7 +224,7 @@ class Estimate:
     names: tuple[str, ...]
     value: Floats
     covariance: Floats
-    law: Law
+    law: StudentisedLaw
     withheld: str = ""
 
     def __post_init__(self) -> None:
@@ -316,7 +316,7 @@ class Estimate:
             value=float(value),
         )
 
-    def translated(self, standard: Standard) -> Estimate:
+    def translated(self, standard: Standard) -> CoefficientEstimate:
         """In the units of the data, of an estimate for the rows that `standard` makes of them."""
         matrix = standard.matrix
         return replace(self, value=standard.back(self.value), covariance=matrix @ self.covariance @ matrix.T)

@@ -25,17 +25,17 @@ from fedassay.tasks.inference.online import (
     ROUND,
     SCALING,
     Course,
-    Seen,
+    RoundHistory,
     infer_rounds,
     run_rounds,
 )
-from fedassay.tasks.inference.parameters import FEWEST_ROUNDS, InferParameters, Method
+from fedassay.tasks.inference.parameters import FEWEST_ROUNDS, InferParameters, RegressionMethod
 from fedassay.tasks.inference.path import StepSizes
 from fedassay.tasks.inference.private_rounds import PrivateCourse, infer_private, run_private_rounds
 from fedassay.tasks.inference.private_rounds import default_rounds as private_rounds
 
 NEWTON: Final = "newton"
-METHODS = get_args(Method)
+METHODS = get_args(RegressionMethod)
 
 ROUNDS = 200
 """Of a stream, where rows are enough for so many: the one-step estimate needs no more."""
@@ -180,7 +180,7 @@ class Infer(InferParameters):
                 f"{visits / each:.0f} times, expected {instead} the method newton.",
             )
 
-    def _check_separation(self, seen: Seen, standard: Standard) -> Generator[Step, Any, str | None]:
+    def _check_separation(self, seen: RoundHistory, standard: Standard) -> Generator[Step, Any, str | None]:
         """Whether there is a finite optimum, by a handful of sums over all rows.
 
         Rounds end although coefficients would grow without end. Rows that come after others may be separated while all
@@ -248,7 +248,7 @@ class Infer(InferParameters):
         course: Course,
         standard: Standard,
         per: float,
-        begin: Seen | None,
+        begin: RoundHistory | None,
         moments: Moments | None,
     ) -> Generator[Step, Any, dict[str, Any]]:
         clients = max(1, setting.clients)
@@ -291,7 +291,7 @@ class Infer(InferParameters):
                 key: tuple(value) if isinstance(value, list) else value
                 for key, value in state["standard"].items()
             }
-            standard, begin = Standard(**kept), Seen.from_json(state)
+            standard, begin = Standard(**kept), RoundHistory.from_json(state)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(
                 f"state: it cannot be read ({error}); expected what a run of infer returned as its state."

@@ -43,7 +43,7 @@ from fedassay.tasks.inference.diagnosis import (
     separated,
     singular,
 )
-from fedassay.tasks.inference.estimate import Estimate, Law, Normal, StudentT
+from fedassay.tasks.inference.estimate import CoefficientEstimate, Normal, StudentisedLaw, StudentT
 
 ROW, SITE, MODEL = "row", "site", "model"
 
@@ -76,7 +76,7 @@ class RegressionFit:
     were asked, without the moments. `reason` is empty if the fit converged.
     """
 
-    estimate: Estimate
+    estimate: CoefficientEstimate
     rows: int
     clients: int
     sums: int
@@ -266,7 +266,7 @@ class _Fit:
         covariance, law = self.uncertainty(here.sums)
         # The step from the last sums is free, and takes the rounding of the one before away.
         value = here.theta if reason else here.theta + here.step
-        estimate = Estimate(names=self.names, value=value, covariance=covariance, law=law)
+        estimate = CoefficientEstimate(names=self.names, value=value, covariance=covariance, law=law)
         if loss_of(self.model).standardises:
             estimate = estimate.translated(self.standard)
         unit = self.standard.target_scale**2 if self.linear else 1.0
@@ -279,7 +279,7 @@ class _Fit:
             reason=reason,
         )
 
-    def uncertainty(self, sums: DerivativeSums) -> tuple[Floats, Law]:
+    def uncertainty(self, sums: DerivativeSums) -> tuple[Floats, StudentisedLaw]:
         n, p, c = sums.rows, self.size, sums.clients
         assert sums.hessian is not None
         if is_singular(sums.hessian):

@@ -34,8 +34,14 @@ from fedassay.summaries.regression.rounds import (
     SpreadSums,
 )
 from fedassay.tasks.inference.diagnosis import is_singular, singular
-from fedassay.tasks.inference.estimate import Estimate, Law, Normal, RandomScaling, StudentT
-from fedassay.tasks.inference.path import ENOUGH_ROWS, Path, StepSizes
+from fedassay.tasks.inference.estimate import (
+    CoefficientEstimate,
+    Normal,
+    RandomScaling,
+    StudentisedLaw,
+    StudentT,
+)
+from fedassay.tasks.inference.path import ENOUGH_ROWS, IteratePath, StepSizes
 
 # --- whether rounds have arrived at the optimum -------------------------------------------------------------
 
@@ -77,7 +83,9 @@ def distance(one: Floats, other: Floats, *covariances: Floats) -> Floats:
     return np.where(np.isfinite(apart), far, math.inf)
 
 
-def from_mean(mean: Floats, covariance: Floats, law: Law, path: Path, *, quadratic: bool) -> Floats:
+def from_mean(
+    mean: Floats, covariance: Floats, law: StudentisedLaw, path: IteratePath, *, quadratic: bool
+) -> Floats:
     """The distance of the mean of the iterates, whose intervals follow this law, from the one-step estimate.
 
     Errors of random scaling are not standard errors: what counts is half of an interval, in those of a normal law.
@@ -87,14 +95,20 @@ def from_mean(mean: Floats, covariance: Floats, law: Law, path: Path, *, quadrat
 
 
 def of_mean(
-    mean: Floats, covariance: Floats, law: Law, path: Path, names: Sequence[str], *, quadratic: bool = False
+    mean: Floats,
+    covariance: Floats,
+    law: StudentisedLaw,
+    path: IteratePath,
+    names: Sequence[str],
+    *,
+    quadratic: bool = False,
 ) -> str:
     """Why the mean of the iterates gets no intervals; empty if it has arrived."""
     apart = from_mean(mean, covariance, law, path, quadratic=quadratic)
     return _apart(apart, names, most=MEAN, fix="ask for more rounds, or take the method round-plug-in")
 
 
-def of_one_step(path: Path) -> str:
+def of_one_step(path: IteratePath) -> str:
     """Why the one-step estimate gets no intervals; empty if it has arrived, as it always has for a parabola."""
     moved = float(path.unsettled)
     if moved <= ON_THE_WAY:
@@ -106,7 +120,7 @@ def of_one_step(path: Path) -> str:
     )
 
 
-def under_noise(path: Path, names: Sequence[str]) -> str:
+def under_noise(path: IteratePath, names: Sequence[str]) -> str:
     """Why the one-step estimate of rounds under noise gets no intervals; empty if they have arrived."""
     step = path.one_step(quadratic=False)
     apart = distance(path.mean, step, path.sandwich(path.spread))
@@ -186,13 +200,13 @@ class Course:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Seen:
+class RoundHistory:
     """What rounds have shown: the path, sums over rounds, and snapshots (round, values, covariance).
 
     `recent` are the rows since the iterate was last moved.
     """
 
-    path: Path
+    path: IteratePath
     answers: int = 0
     steps: int = 0
     rows: int = 0
@@ -211,15 +225,15 @@ class Seen:
         return {"path": self.path.to_json(), **counts}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Seen:
+    def from_json(cls, values: Mapping[str, Any]) -> RoundHistory:
         """What `to_json` was made from."""
         names = ("answers", "steps", "rows", "recent", "again")
         counts: dict[str, Any] = {name: int(values[name]) for name in names}
-        return cls(path=Path.from_json(values["path"]), **counts)
+        return cls(path=IteratePath.from_json(values["path"]), **counts)
 
     def after(
         self, sums: RoundSums, asked: float, *, step: float, restarts: bool = False, pace: float = 1.0
-    ) -> Seen:
+    ) -> RoundHistory:
         """One round further; `asked` clients answered. `pace` makes the step longer or shorter, and nothing else."""
         answers, steps = self.answers + sums.clients, self.steps + sums.steps
         many, recent = max(1e-12, asked), self.recent + sums.rows
@@ -249,9 +263,9 @@ def run_rounds(
     *,
     clients: int,
     per: float,
-    begin: Seen | None = None,
+    begin: RoundHistory | None = None,
     part: Part = Part.ALL,
-) -> Generator[Step, Released[RoundSums], Seen]:
+) -> Generator[Step, Released[RoundSums], RoundHistory]:
     """T rounds, from the start or from where an earlier run has come to. Tasks `yield from` it.
 
     Only sums leave the clients. A round moves the iterate by the mean over those who answered.
@@ -261,7 +275,7 @@ def run_rounds(
     clients, per : how many there are, and what weights are divided by (`RoundFields`).
     """
     p = loss_of(course.model).parameters(standard.parameters)
-    seen = Seen(path=Path.start(np.zeros(p))) if begin is None else begin
+    seen = RoundHistory(path=IteratePath.start(np.zeros(p))) if begin is None else begin
     drawn, visits, first = course.drawn(clients), course.visits(clients), seen.path.rounds
     shown = set(np.unique(np.geomspace(min(2 * p + 2, course.rounds), course.rounds, _SHOWN).astype(int)))
     for turn in range(1, course.rounds + 1):
@@ -289,7 +303,7 @@ def run_rounds(
     return seen
 
 
-def _check(path: Path, sizes: StepSizes) -> None:
+def _check(path: IteratePath, sizes: StepSizes) -> None:
     size = float(np.abs(path.theta).max())
     if not size < LARGEST_THETA:  # NaN too
         raise UsageError(
@@ -298,7 +312,7 @@ def _check(path: Path, sizes: StepSizes) -> None:
         )
 
 
-def _with_snapshot(seen: Seen, course: Course) -> Seen:
+def _with_snapshot(seen: RoundHistory, course: Course) -> RoundHistory:
     """Where the estimate and its errors are now; nothing where rounds do not yet suffice."""
     if is_singular(seen.path.hessian) or not seen.path.compared:
         return seen
@@ -308,13 +322,13 @@ def _with_snapshot(seen: Seen, course: Course) -> Seen:
     return replace(seen, shown=(*seen.shown, (path.rounds, value, covariance)))
 
 
-def _value(path: Path, course: Course) -> Floats:
+def _value(path: IteratePath, course: Course) -> Floats:
     return path.one_step(quadratic=loss_of(course.model).quadratic)
 
 
 def infer_rounds(
-    course: Course, seen: Seen, names: Sequence[str], *, clients: int, part: Part = Part.ALL
-) -> Generator[Step, Released[SpreadSums], Estimate]:
+    course: Course, seen: RoundHistory, names: Sequence[str], *, clients: int, part: Part = Part.ALL
+) -> Generator[Step, Released[SpreadSums], CoefficientEstimate]:
     """Estimate and covariance on the common scale, from the rounds; the separated plug-in asks once more.
 
     Guarantee: none but the limit, and `Estimate.withheld` says where rounds have not arrived. With `round-plug-in` the
@@ -330,14 +344,14 @@ def infer_rounds(
                 f"rounds: got {path.rounds} with {seen.rows:,} rows in all, expected more of both: the spread of "
                 f"{len(names)} coefficients cannot be told from them."
             )
-        return Estimate(
+        return CoefficientEstimate(
             names=tuple(names),
             value=_value(path, course),
             covariance=path.sandwich(path.spread),
             law=StudentT(dof=float(path.freedom)),
             withheld="" if quadratic else of_one_step(path),
         )
-    law: Law = RandomScaling()
+    law: StudentisedLaw = RandomScaling()
     if course.intervals == SCALING:
         covariance = path.scaling
     else:
@@ -346,7 +360,7 @@ def infer_rounds(
         )
         law, covariance = Normal(), path.sandwich(_separated(released.value, course, clients))
     withheld = of_mean(path.averaged, covariance, law, path, names, quadratic=quadratic)
-    return Estimate(
+    return CoefficientEstimate(
         names=tuple(names), value=path.averaged, covariance=covariance, law=law, withheld=withheld
     )
 

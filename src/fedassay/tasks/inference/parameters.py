@@ -13,7 +13,7 @@ from fedassay.tasks.shared_parameters import Intervals, Participation
 from fedassay.tasks.study_rules import Given, StudyRules
 
 Model = Literal["linear", "logistic"]
-Method = Literal[
+RegressionMethod = Literal[
     "round-plug-in", "separated-plug-in", "separated-plug-in-corrected", "random-scaling", "newton"
 ]
 Local = Literal["corrected", "fixed", "published"]
@@ -36,7 +36,7 @@ class InferParameters(Participation, Intervals):
     """Names of the coefficients, in the order in which every site names its features."""
     target: str = ""
     """Name of the target. A state is continued with the same one."""
-    method: Method = "round-plug-in"
+    method: RegressionMethod = "round-plug-in"
     """Method of fit and intervals: rounds of federated averaging, or newton, the pooled fit through sums."""
     rounds: Annotated[int, Interval(ge=FEWEST_ROUNDS, le=MOST_ROUNDS)] | None = None
     """Rounds of federated averaging. Default: 200, or as many as have fresh rows."""

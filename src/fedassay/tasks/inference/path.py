@@ -183,7 +183,7 @@ COMPARISONS = frozenset(round(2 ** (k / 4)) for k in range(160))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Path:
+class IteratePath:
     """Where the iterates are, and sums over the rounds so far.
 
     `theta` is the last iterate, `mean` the mean of all. `sums` is what the one-step estimate needs, of all rounds,
@@ -212,7 +212,7 @@ class Path:
     scaled_outer: Floats
 
     @classmethod
-    def start(cls, theta: Floats) -> Path:
+    def start(cls, theta: Floats) -> IteratePath:
         """Before the first round."""
         begin = np.array(theta, dtype=np.float64)
         zero, square = np.zeros_like(begin), np.zeros((*begin.shape, begin.shape[-1]))
@@ -258,7 +258,7 @@ class Path:
         mean_steps: float | Floats,
         compare: bool = True,
         restarts: bool = False,
-    ) -> Path:
+    ) -> IteratePath:
         """One round further.
 
         Parameters
@@ -284,7 +284,7 @@ class Path:
         *,
         step: float,
         compare: bool = True,
-    ) -> Path:
+    ) -> IteratePath:
         """One round further, to this iterate; `straight` is the gradient where the round began."""
         t = self.rounds + 1
         mean = self.mean + (theta - self.mean) / t
@@ -311,7 +311,7 @@ class Path:
         here = straight - times(hessian, self.theta - at)
         return np.asarray(here - self.last + times(self.last_hessian, self.last_start - at))
 
-    def restarted(self) -> Path:
+    def restarted(self) -> IteratePath:
         """With the iterate where the rounds since the last restart lead."""
         block = self.sums.since(self.marks[-1]) if self.marks else self.window
         spread = self.spread  # 0 as long as no rounds have been compared
@@ -319,7 +319,7 @@ class Path:
         judged = self._judged()
         return replace(judged, theta=guide.target, guide=guide, marks=(*judged.marks, self.sums))
 
-    def _judged(self) -> Path:
+    def _judged(self) -> IteratePath:
         """With blocks left out that are in the first quarter and far from what the rounds after them say."""
         path = self
         while path.marks and int(path.marks[0].rounds.max()) <= LEFT_OUT * self.rounds:
@@ -426,7 +426,7 @@ class Path:
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Path:
+    def from_json(cls, values: Mapping[str, Any]) -> IteratePath:
         """What `to_json` was made from, to the last bit."""
         arrays: dict[str, Any] = {name: np.array(values[name], dtype=np.float64) for name in _ARRAYS}
         sums: dict[str, Any] = {name: Sums.from_json(values[name]) for name in _SUMS}
@@ -442,7 +442,7 @@ class Path:
 
 _SUMS = ("sums", "begin", "opening")
 _OTHERS = (*_SUMS, "marks", "guide", "steps", "arrived")
-_ARRAYS = tuple(field.name for field in fields(Path) if field.name not in _OTHERS)
+_ARRAYS = tuple(field.name for field in fields(IteratePath) if field.name not in _OTHERS)
 
 
 def _sandwich(rounds: Sums, hessian: Floats, spread: Floats) -> Floats:

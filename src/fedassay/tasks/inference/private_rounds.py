@@ -31,8 +31,8 @@ from fedassay.summaries.regression.losses import LogLoss
 from fedassay.summaries.regression.moments import Standard
 from fedassay.summaries.regression.rounds import BY_CLIENTS
 from fedassay.tasks.inference import online
-from fedassay.tasks.inference.estimate import Estimate, RandomScaling, StudentT
-from fedassay.tasks.inference.path import Path
+from fedassay.tasks.inference.estimate import CoefficientEstimate, RandomScaling, StudentT
+from fedassay.tasks.inference.path import IteratePath
 from fedassay.tasks.inference.sums import newton_step, times
 
 ON_THE_WAY = 0.25
@@ -122,7 +122,7 @@ class PrivatePath:
     begin : the round after which the path that counts begins.
     """
 
-    path: Path
+    path: IteratePath
     curvature: Floats
     slopes: Floats
     products: Floats
@@ -134,7 +134,7 @@ class PrivatePath:
     def start(cls, theta: Floats, rounds: int) -> PrivatePath:
         """Before the first of so many rounds."""
         square, begin = np.zeros((*theta.shape, theta.shape[-1])), max(1, int(ON_THE_WAY * rounds))
-        path = Path.start(theta)
+        path = IteratePath.start(theta)
         return cls(path=path, curvature=square, slopes=square, products=np.zeros(theta.shape), begin=begin)
 
     def after(self, gradient: Floats, slopes: Floats, *, unsure: float, decay: float) -> PrivatePath:
@@ -153,7 +153,7 @@ class PrivatePath:
         theta = start - t**-decay * newton_step(curvature, gradient, unsure * math.sqrt(doubt))
         if t == self.begin:
             square, vector = np.zeros_like(curvature), np.zeros_like(theta)
-            path = Path.start(theta)
+            path = IteratePath.start(theta)
         else:
             square, vector = self.slopes + symmetric, self.products + times(symmetric, start)
             path = self.path.moved(theta, gradient, curvature, np.zeros_like(gradient), step=1.0)
@@ -162,7 +162,7 @@ class PrivatePath:
         )
 
     @property
-    def settled(self) -> Path:
+    def settled(self) -> IteratePath:
         """The path that counts, with the mean derivative as its Hessian.
 
         The term of second order (C at the top of `path`) is taken from the derivatives of single rounds: noise in them
@@ -240,7 +240,9 @@ def run_private_rounds(
     return PrivateSeen(seen=seen, noise=noise)
 
 
-def infer_private(seen: PrivateSeen, course: PrivateCourse, names: Sequence[str]) -> tuple[Estimate, str]:
+def infer_private(
+    seen: PrivateSeen, course: PrivateCourse, names: Sequence[str]
+) -> tuple[CoefficientEstimate, str]:
     """Estimate and covariance on the common scale, and notes on what noise and few rows do to them.
 
     The one-step estimate with plug-in intervals; on request the mean of the iterates, with random scaling. Where noise
@@ -264,7 +266,7 @@ def infer_private(seen: PrivateSeen, course: PrivateCourse, names: Sequence[str]
     if course.scaling:
         law = RandomScaling()
         far = online.of_mean(path.mean, path.scaling, law, path, names)
-        found = Estimate(
+        found = CoefficientEstimate(
             names=tuple(names),
             value=path.mean,
             covariance=path.scaling,
@@ -272,7 +274,7 @@ def infer_private(seen: PrivateSeen, course: PrivateCourse, names: Sequence[str]
             withheld=online.HIDDEN if hidden else far,
         )
     else:
-        found = Estimate(
+        found = CoefficientEstimate(
             names=tuple(names),
             value=path.one_step(quadratic=False),
             covariance=path.sandwich(path.spread),

@@ -14,9 +14,9 @@ from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Setting
 from fedassay.summaries.regression.losses import LogLoss
 from fedassay.summaries.regression.moments import Moments, Standard
-from fedassay.tasks.inference.estimate import Estimate
+from fedassay.tasks.inference.estimate import CoefficientEstimate
 from fedassay.tasks.inference.newton import SITE, RegressionFit
-from fedassay.tasks.inference.online import Course, Seen
+from fedassay.tasks.inference.online import Course, RoundHistory
 from fedassay.tasks.inference.private_rounds import PrivateCourse, PrivateSeen
 
 if TYPE_CHECKING:
@@ -135,7 +135,12 @@ def scale_of(
 
 
 def private(
-    task: Infer, estimate: Estimate, seen: PrivateSeen, course: PrivateCourse, setting: Setting, note: str
+    task: Infer,
+    estimate: CoefficientEstimate,
+    seen: PrivateSeen,
+    course: PrivateCourse,
+    setting: Setting,
+    note: str,
 ) -> dict[str, Any]:
     """Of rounds under noise."""
     clip, _ = course.clips(len(task.names))
@@ -195,8 +200,8 @@ def _cluster_notes(task: Infer, fit: RegressionFit) -> list[str]:
 
 def streamed(
     task: Infer,
-    estimate: Estimate,
-    seen: Seen,
+    estimate: CoefficientEstimate,
+    seen: RoundHistory,
     course: Course,
     standard: Standard,
     moments: Moments | None,
@@ -240,7 +245,7 @@ def _snapshot(at: int, value: Floats, covariance: Floats, standard: Standard) ->
     }
 
 
-def _coefficients(task: Infer, estimate: Estimate) -> dict[str, Any]:
+def _coefficients(task: Infer, estimate: CoefficientEstimate) -> dict[str, Any]:
     if estimate.withheld:
         return _values(task, estimate)
     rows = zip(
@@ -274,13 +279,13 @@ def _coefficients(task: Infer, estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def _withheld(estimate: Estimate) -> list[str]:
+def _withheld(estimate: CoefficientEstimate) -> list[str]:
     """Why there are values only, as a note."""
     said = estimate.withheld
     return [f"{said[0].upper()}{said[1:]}."] if said else []
 
 
-def _values(task: Infer, estimate: Estimate) -> dict[str, Any]:
+def _values(task: Infer, estimate: CoefficientEstimate) -> dict[str, Any]:
     """Coefficients of rounds that have not arrived: values, and why nothing else."""
     level, reason = task.level, estimate.withheld
     nothing = dict.fromkeys(("standard_error", "statistic", "p_value", "interval"))
@@ -339,7 +344,7 @@ def _odds(value: float, interval: Sequence[float]) -> dict[str, Any]:
     return {"odds_ratio": {"value": finite[0], "interval": finite[1:]}}
 
 
-def _contrast(text: str, task: Infer, estimate: Estimate) -> dict[str, Any]:
+def _contrast(text: str, task: Infer, estimate: CoefficientEstimate) -> dict[str, Any]:
     weights, value = parsed(text, task.names)
     found = estimate.contrast(weights, value)
     statistic = found.statistic
@@ -367,7 +372,7 @@ def _data_notes(moments: Moments) -> list[str]:
 
 
 def _round_notes(
-    task: Infer, seen: Seen, course: Course, moments: Moments | None, *, settled: bool
+    task: Infer, seen: RoundHistory, course: Course, moments: Moments | None, *, settled: bool
 ) -> list[str]:
     notes = []
     if seen.again:

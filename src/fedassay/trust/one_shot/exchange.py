@@ -33,11 +33,11 @@ from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import (
     NO_NOISE,
     TOTAL_BITS,
-    Credentials,
     Exchange,
     Measure,
     Message,
     Opened,
+    PartyKeys,
     Plan,
     Query,
     Randomness,
@@ -365,7 +365,7 @@ class OneShot(OneShotParameters, TrustModel):
 class _Heard:
     """The coordinator's ear in leg 0: checks a message as members will, and keeps a sum of the corrections, folded."""
 
-    def __init__(self, terms: Terms, credentials: Credentials | None) -> None:
+    def __init__(self, terms: Terms, credentials: PartyKeys | None) -> None:
         self._terms, self._credentials, self._publics = terms, credentials, set[bytes]()
         self.corrections: Elements = np.zeros((terms.sizes.packing.corrected, terms.columns), np.uint64)
 

@@ -23,9 +23,9 @@ from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import (
     COORDINATOR,
     SECOND_SERVER,
-    Credentials,
     Exchange,
     Message,
+    PartyKeys,
     Request,
     TrustModel,
 )
@@ -138,7 +138,7 @@ def answered_words(session: bytes, clients: Sequence[str], set_digest: bytes) ->
     return context("answer", session, names, len(clients), set_digest)
 
 
-def keys_of(names: Iterable[str], credentials: Credentials | None) -> dict[str, bytes]:
+def keys_of(names: Iterable[str], credentials: PartyKeys | None) -> dict[str, bytes]:
     """The public keys that a party has pinned for these sites; none in a simulation."""
     return {} if credentials is None else {name: credentials.sites[name] for name in sorted({*names})}
 
@@ -287,7 +287,7 @@ def _is_signature(signature: object) -> bool:
     return isinstance(signature, bytes) and len(signature) in (0, SIGNATURE_BYTES)
 
 
-def is_spoken_by(name: str, spoken: Spoken, terms: Terms, credentials: Credentials | None) -> bool:
+def is_spoken_by(name: str, spoken: Spoken, terms: Terms, credentials: PartyKeys | None) -> bool:
     """Whether the client of this name has signed the message; in a simulation nobody signs."""
     words = terms.spoken(name, spoken.public, spoken.digest)
     return credentials is None or credentials.verifies(name, SPOKEN, words, spoken.signature)

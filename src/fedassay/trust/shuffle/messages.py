@@ -69,7 +69,7 @@ def session_of(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Route:
+class LetterRoute:
     """To the analyst, through the shuffler, for one query."""
 
     session: bytes

@@ -47,7 +47,7 @@ from fedassay.trust.one_shot.sizes import tolerated
 from fedassay.trust.shuffle.messages import (
     SIGNED_ENVELOPES,
     WORDS,
-    Route,
+    LetterRoute,
     drawn_text,
     session_of,
     signed_words,
@@ -70,7 +70,7 @@ def post(request: Request, measure: Measure, numbers: Sequence[int], randomness:
     WORDS.check_servers(servers, session, request.credentials)
     own, client, sealed = KeyPair.draw(randomness), request.recipient, []
     for place, (plan, vector) in enumerate(zip(request.plans, measure(), strict=True)):
-        route = Route(session=session, place=place, servers=servers.keys)
+        route = LetterRoute(session=session, place=place, servers=servers.keys)
         letter = route.letter(drawn_text(Question.of(plan), vector, randomness), randomness)
         sealed.append(route.envelope(letter, own, client, randomness))
     words = signed_words(session, client, own.public, sealed)

@@ -58,7 +58,7 @@ from fedassay.trust.shuffle.messages import (
     WORDS,
     Bag,
     Envelopes,
-    Route,
+    LetterRoute,
     from_bag,
     from_text,
     session_of,
@@ -169,7 +169,7 @@ def _letters(
         return None
     letters = []
     for place, one in enumerate(sealed):
-        route = Route(session=session, place=place, servers=servers)
+        route = LetterRoute(session=session, place=place, servers=servers)
         letter = route.open_envelope(own, client, public, one)
         if letter is None:
             return None
@@ -187,7 +187,7 @@ def _read(
     WORDS.check_other(introduced, own, state, request.credentials)
     texts = []
     for place, (bag, question) in enumerate(zip(bags, questions, strict=True)):
-        route = Route(session=state["session"], place=place, servers=introduced.keys)
+        route = LetterRoute(session=state["session"], place=place, servers=introduced.keys)
         read = [route.open_letter(own, letter) for letter in from_bag(bag)]
         texts.append(to_bag([text for text in read if text is not None], text_bytes(question)))
     after = {"step": "over"} if last else {**state, "keys": list(introduced.keys)}

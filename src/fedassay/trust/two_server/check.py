@@ -58,7 +58,7 @@ from fedassay.crypto.prekeys import pad
 from fedassay.crypto.sketch import Half, answer
 from fedassay.protocol.vocabulary import Randomness
 
-Counts = NDArray[np.int64]
+KeyCounts = NDArray[np.int64]
 """How many keys each client has."""
 
 TRIPLE = 3
@@ -77,7 +77,7 @@ def deal_triple(randomness: Randomness) -> tuple[Elements, Elements]:
     return first, second
 
 
-def claim(half: Half, received: object, counts: Counts, weights: Secret) -> Elements:
+def claim(half: Half, received: object, counts: KeyCounts, weights: Secret) -> Elements:
     """This server's share of each client's Q, from the other's masked values (first message of the sketch).
 
     The keys of the clients lie one behind the other, `counts` of each.
@@ -107,7 +107,7 @@ def accepted(own: Elements, received: Elements) -> NDArray[np.bool_]:
     return passed
 
 
-def _sums_by_client(elements: Elements, counts: Counts) -> Elements:
+def _sums_by_client(elements: Elements, counts: KeyCounts) -> Elements:
     """Sums over consecutive runs, of at most 2^32 elements in all; an empty run gives 0."""
     ends = np.cumsum(counts)
     halves = []

@@ -29,7 +29,7 @@ from fedassay.privacy import accounting
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Message, Plan, Randomness, Summary, Vector
 from fedassay.trust.local_reports import spread
-from fedassay.trust.two_server.check import TRIPLE, Counts, deal_triple
+from fedassay.trust.two_server.check import TRIPLE, KeyCounts, deal_triple
 from fedassay.trust.two_server.layout import Layout
 
 LIMIT = PRIME // 2
@@ -170,7 +170,7 @@ class Deposits:
     """
 
     names: tuple[str, ...]
-    counts: Counts
+    counts: KeyCounts
     keys: tuple[Bytes, ...]
     triples: Elements
 

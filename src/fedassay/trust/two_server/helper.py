@@ -40,7 +40,7 @@ from fedassay.trust.question import DOUBT
 from fedassay.trust.two_server import messages, verification
 from fedassay.trust.two_server.deposits import Deposits, content, noisy_points, noisy_share
 from fedassay.trust.two_server.layout import Layout
-from fedassay.trust.two_server.messages import WORDS, Channel, Piece, Route, require, session_of
+from fedassay.trust.two_server.messages import WORDS, Channel, DepositRoute, Piece, require, session_of
 
 _Step = Callable[[Request, Message, Randomness], tuple[Message, Message]]
 
@@ -104,7 +104,7 @@ def _opened(
     for piece in pieces:
         mine = opened.setdefault(piece.client, {})
         require(str(piece.place) not in mine, f"got two deposits of {piece.client!r} for the same query.")
-        route = Route(
+        route = DepositRoute(
             session=state["session"],
             client=piece.client,
             place=piece.place,

@@ -57,7 +57,7 @@ def session_of(*, exchange: bytes, plans: Sequence[Plan], servers: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Route:
+class DepositRoute:
     """From which client, for which query, to which server."""
 
     session: bytes

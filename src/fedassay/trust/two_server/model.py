@@ -45,7 +45,14 @@ from fedassay.trust.local_reports import reach, several, spread
 from fedassay.trust.two_server.deposits import LIMIT, make
 from fedassay.trust.two_server.helper import assist
 from fedassay.trust.two_server.layout import Layout
-from fedassay.trust.two_server.messages import MOST_PLACES, WORDS, Route, require, session_of, told_servers
+from fedassay.trust.two_server.messages import (
+    MOST_PLACES,
+    WORDS,
+    DepositRoute,
+    require,
+    session_of,
+    told_servers,
+)
 from fedassay.trust.two_server.relay import relay
 
 # --- the client half of `two-server` ------------------------------------------------------------------------
@@ -65,7 +72,7 @@ def deposit(request: Request, measure: Measure, randomness: Randomness) -> Messa
     for place, (plan, counts) in enumerate(zip(request.plans, measure(), strict=True)):
         layout = Layout.of(plan.query, plan.setting)
         for party, text in enumerate(make(counts, layout, randomness, place=place)):
-            route = Route(
+            route = DepositRoute(
                 session=session,
                 client=request.recipient,
                 place=place,

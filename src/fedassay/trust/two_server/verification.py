@@ -23,7 +23,7 @@ from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import LARGEST_ROWS_PER_CLIENT, Message, Randomness, Request
 from fedassay.trust.question import DOUBT
 from fedassay.trust.two_server import check
-from fedassay.trust.two_server.check import Counts
+from fedassay.trust.two_server.check import KeyCounts
 from fedassay.trust.two_server.deposits import Deposits
 from fedassay.trust.two_server.messages import Channel, commitment, fields, require
 
@@ -127,7 +127,7 @@ def _opened(request: Request, state: Message, randomness: Randomness) -> tuple[M
     }
 
 
-class Verdict(NamedTuple):
+class DepositVerdict(NamedTuple):
     """Whose deposits count, their totals as far as known, and how many clients did not pass.
 
     `opening` is for the other server, if it has none yet. With more than `MOST_REJECTED` nothing of it must leave.
@@ -149,7 +149,7 @@ class Verdict(NamedTuple):
         return {DOUBT: f"{self.rejected} clients did not pass the check"} if self.rejected else {}
 
 
-def verdict(sealed: object, state: Message, randomness: Randomness) -> Verdict:
+def verdict(sealed: object, state: Message, randomness: Randomness) -> DepositVerdict:
     """What the accepted clients deposited, from both servers' shares of the products.
 
     Who is rejected goes to the log, and nowhere else if there are many: that honest clients are rejected is how a
@@ -170,7 +170,7 @@ def verdict(sealed: object, state: Message, randomness: Randomness) -> Verdict:
         )
     deposits, passed = Deposits.from_message(state["deposits"]), check.accepted(own, other)
     rejected = deposits.select(~passed).names
-    found = Verdict(
+    found = DepositVerdict(
         kept=deposits.select(passed),
         totals=_still(state["totals"], passed),
         rejected=len(rejected),
@@ -192,7 +192,7 @@ class _First:
     """The other server's first message."""
 
     names: tuple[str, ...]
-    counts: Counts
+    counts: KeyCounts
     masked: tuple[Elements, ...]
 
     @classmethod
@@ -220,7 +220,7 @@ class _First:
 
 
 def _common(
-    names: Sequence[str], counts: Counts, other_names: Sequence[str], other_counts: Counts
+    names: Sequence[str], counts: KeyCounts, other_names: Sequence[str], other_counts: KeyCounts
 ) -> NDArray[np.bool_]:
     """Which clients the other server has too, with as many keys for each query."""
     others = {name: tuple(row) for name, row in zip(other_names, other_counts.tolist(), strict=True)}

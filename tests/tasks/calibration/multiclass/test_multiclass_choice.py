@@ -10,7 +10,14 @@ import pytest
 from conformal_drive import setting_of
 from fedassay.errors import FedassayError, UnsupportedQuery, UsageError
 from fedassay.protocol.vocabulary import Part, Sample, Setting, Unit
-from fedassay.tasks.calibration.multiclass.choice import BINNINGS, COUNTED, METHODS, ROUNDS, SOLVERS, Choice
+from fedassay.tasks.calibration.multiclass.choice import (
+    BINNINGS,
+    COUNTED,
+    METHODS,
+    ROUNDS,
+    SOLVERS,
+    CalibratorChoice,
+)
 from fedassay.tasks.calibration.multiclass.fedavg import CLIP
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.distributed_dp import DistributedDP
@@ -83,7 +90,7 @@ def done(method: str, solver: str, where: str) -> str:
     return ways[min(list(SETTINGS).index(where), len(ways) - 1)]
 
 
-def first_queries(choice: Choice, setting: Setting) -> tuple[Any, ...]:
+def first_queries(choice: CalibratorChoice, setting: Setting) -> tuple[Any, ...]:
     """What the flow asks first, planned as a run would."""
     step = next(choice.fit(setting))
     queries = step if isinstance(step, tuple) else (step,)
@@ -104,7 +111,7 @@ def test_every_combination_is_settled_or_refused_with_a_sentence(
     setting = SETTINGS[where]
     wanted = done(method, solver, where)
     if wanted.count(" ") == 1:
-        choice = Choice(classes=CLASSES, method=method, solver=solver).settled(setting)
+        choice = CalibratorChoice(classes=CLASSES, method=method, solver=solver).settled(setting)
         assert f"{choice.method} {choice.solver}" == wanted
         assert choice.settled(setting) == choice
         queries = first_queries(choice, setting)
@@ -112,7 +119,9 @@ def test_every_combination_is_settled_or_refused_with_a_sentence(
         assert {query.part for query in queries} == {Part.FIT}
         return
     with pytest.raises(UsageError) as refused:
-        first_queries(Choice(classes=CLASSES, method=method, solver=solver).settled(setting), setting)
+        first_queries(
+            CalibratorChoice(classes=CLASSES, method=method, solver=solver).settled(setting), setting
+        )
     said = str(refused.value)
     assert wanted in said
     assert said.endswith(".")
@@ -132,9 +141,9 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def settled_or_refused(fields: dict[str, Any], setting: Setting) -> tuple[Choice | None, str]:
+def settled_or_refused(fields: dict[str, Any], setting: Setting) -> tuple[CalibratorChoice | None, str]:
     try:
-        choice = Choice(**fields).settled(setting)
+        choice = CalibratorChoice(**fields).settled(setting)
         first_queries(choice, setting)
     except UsageError as refused:
         return None, str(refused)
@@ -173,16 +182,20 @@ def test_options_reach_the_questions() -> None:
     """Described, and also done: what is asked changes with each of them."""
     setting = SETTINGS["clients"]
     for method, solver in (("bbq", "auto"), ("vector", "fedavg")):
-        usual = first_queries(Choice(classes=CLASSES, method=method, solver=solver).settled(setting), setting)
+        usual = first_queries(
+            CalibratorChoice(classes=CLASSES, method=method, solver=solver).settled(setting), setting
+        )
         for option in OPTIONS:
             try:
-                changed = Choice(classes=CLASSES, method=method, solver=solver, **{option: OPTIONS[option]})
+                changed = CalibratorChoice(
+                    classes=CLASSES, method=method, solver=solver, **{option: OPTIONS[option]}
+                )
             except UsageError:
                 continue
             if option == "weighting":  # what is done with the counts
                 continue
             assert first_queries(changed.settled(setting), setting) != usual, option
-    choice = Choice(classes=CLASSES, method="bbq", rounds=4, participation=0.25).settled(setting)
+    choice = CalibratorChoice(classes=CLASSES, method="bbq", rounds=4, participation=0.25).settled(setting)
     (query,) = first_queries(choice, setting)
     assert (query.share, query.cohort) == (0.25, Sample(rate=0.25))
 
@@ -193,7 +206,7 @@ def test_auto_under_every_trust_model(trust: str, unit: dict[str, Any]) -> None:
     kind = TRUST_MODELS[trust]
     budget = {"epsilon": 1.0, "delta": 1e-5} if kind.private else {}
     setting = setting_of(kind(), clients=200, **budget, **{"rows_per_client": 50, **unit})
-    choice = Choice(classes=CLASSES).settled(setting)
+    choice = CalibratorChoice(classes=CLASSES).settled(setting)
     noisy = ("vector" if unit else "temperature", "one-shot")
     wanted = noisy if kind.private else ("isotonic", "counts")
     assert (choice.method, choice.solver) == wanted
@@ -207,8 +220,8 @@ def test_auto_under_every_trust_model(trust: str, unit: dict[str, Any]) -> None:
 # --- what is left open ----------------------------------------------------------------------------------
 
 
-def settled(where: str = "plain", **fields: Any) -> Choice:
-    return Choice(classes=CLASSES, **fields).settled(SETTINGS[where])
+def settled(where: str = "plain", **fields: Any) -> CalibratorChoice:
+    return CalibratorChoice(classes=CLASSES, **fields).settled(SETTINGS[where])
 
 
 def test_binnings_clip_where_clients_are_protected() -> None:
@@ -257,7 +270,7 @@ def test_averaging_is_what_options_of_averaging_ask_for() -> None:
 def test_options_that_change_the_solver_say_so(
     where: str, method: str, given: dict[str, Any], said: tuple[str, str, str]
 ) -> None:
-    choice = Choice(classes=CLASSES, method=method, **given)
+    choice = CalibratorChoice(classes=CLASSES, method=method, **given)
     options, other, them = said
     assert choice.why_averaged(SETTINGS[where]) == (
         f"The solver is fedavg, as only federated averaging has a use for {options}; leave {them} out for {other}."
@@ -270,8 +283,10 @@ def test_options_that_change_the_solver_say_so(
 def test_options_that_change_no_solver_are_not_mentioned() -> None:
     for method, given in (("fedcal", {"rounds": 2}), ("bbq", {"rounds": 2}), ("temperature", {})):
         for setting in SETTINGS.values():
-            assert Choice(classes=CLASSES, method=method, **given).why_averaged(setting) == ""
-    assert Choice(classes=CLASSES, method="matrix", rounds=2).why_averaged(SETTINGS["clients"]) == ""
+            assert CalibratorChoice(classes=CLASSES, method=method, **given).why_averaged(setting) == ""
+    assert (
+        CalibratorChoice(classes=CLASSES, method="matrix", rounds=2).why_averaged(SETTINGS["clients"]) == ""
+    )
 
 
 def test_rounds_are_what_the_budget_bears() -> None:
@@ -279,7 +294,7 @@ def test_rounds_are_what_the_budget_bears() -> None:
         setting = setting_of(
             trust or ServerDP(), clients=clients, epsilon=epsilon, delta=1e-5, **WHOLE_CLIENTS
         )
-        return Choice(classes=CLASSES, method="matrix").settled(setting).rounds
+        return CalibratorChoice(classes=CLASSES, method="matrix").settled(setting).rounds
 
     assert rounds(1.0, 10_000) == rounds(20.0, 1_000) == ROUNDS
     assert rounds(0.1, 100) == 1
@@ -298,7 +313,7 @@ def test_clients_of_the_fit_part() -> None:
 
 def test_an_epsilon_too_small_for_the_rounds_asked() -> None:
     setting = setting_of(ServerDP(), clients=100, epsilon=0.1, delta=1e-5, **WHOLE_CLIENTS)
-    choice = Choice(classes=CLASSES, method="vector", rounds=12).settled(setting)
+    choice = CalibratorChoice(classes=CLASSES, method="vector", rounds=12).settled(setting)
     assert choice.rounds == 12
     with pytest.raises(UsageError, match=r"epsilon: got 0.1 for 12 rounds .* an epsilon of at least"):
         first_queries(choice, setting)
@@ -328,5 +343,5 @@ BAD: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("words", sorted(BAD))
 def test_values_that_make_no_sense(words: str) -> None:
     with pytest.raises(FedassayError, match=words) as refused:
-        Choice(classes=CLASSES, **BAD[words])
+        CalibratorChoice(classes=CLASSES, **BAD[words])
     assert isinstance(refused.value, UsageError)

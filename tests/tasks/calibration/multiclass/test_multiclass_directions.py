@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
-from fedassay.tasks.calibration.multiclass.directions import Hessians, Pairs, Scale
+from fedassay.tasks.calibration.multiclass.directions import Hessians, Pairs, ScaleStep
 
 RIDGE, LEAST, MOST = 1e-3, -1.0, 2.0
 NUMBERS = st.floats(-5, 5, allow_subnormal=False)
@@ -100,7 +100,7 @@ def test_pairs_that_no_convex_function_has_are_left_out() -> None:
 
 
 def test_a_scale_is_divided_and_then_interpolated() -> None:
-    scale = Scale(least=-100.0, most=100.0, ridge=RIDGE)
+    scale = ScaleStep(least=-100.0, most=100.0, ridge=RIDGE)
     # Newton's step from 1 leads to -9; the one in the logarithm to exp(-10/11).
     far = scale.direction(np.array([1.0]), np.array([10.0]), np.array([[1.0]]))
     assert 1 + far.first * far.step[0] == pytest.approx(np.exp(-10 / 11))

@@ -169,7 +169,7 @@ MOST_ROUNDS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Binning:
+class BinningPlan:
     """What is fitted, and how clients are asked; see `fit_binned`."""
 
     method: str
@@ -278,7 +278,7 @@ def fit_binned(
     Reference: Private Federated Multiclass Post-Hoc Calibration, Algorithm 1, Section 4.3 and Appendices B.3 to B.5;
     what is corrected stands with `ProbabilityHistograms` and in `binning`.
     """
-    binning = Binning(
+    binning = BinningPlan(
         method=method,
         classes=classes,
         height=height,
@@ -295,7 +295,7 @@ def fit_binned(
     return _fit(binning, gathered)
 
 
-def _gather(binning: Binning, setting: Setting) -> Generator[Step, Any, _Gathered]:
+def _gather(binning: BinningPlan, setting: Setting) -> Generator[Step, Any, _Gathered]:
     query, of_everybody = binning.queries(setting)
     if of_everybody is None:
         first = yield query
@@ -314,7 +314,7 @@ def _gather(binning: Binning, setting: Setting) -> Generator[Step, Any, _Gathere
     return _Gathered(counts=counts, variance=variance, clients=clients, every=every)
 
 
-def _fit(binning: Binning, gathered: _Gathered) -> Fit:
+def _fit(binning: BinningPlan, gathered: _Gathered) -> Fit:
     nothing = gathered.variance == 0 and not gathered.counts.by_class.any()
     values = BINNINGS[binning.method](gathered.counts)
     # Without rows there is nothing to believe, whatever the weighting is.
@@ -338,7 +338,7 @@ def _why(gathered: _Gathered) -> str:
     return "none of the clients that took part had rows" if others else "there are no rows"
 
 
-def _weights(binning: Binning, gathered: _Gathered) -> Floats:
+def _weights(binning: BinningPlan, gathered: _Gathered) -> Floats:
     seen = gathered.counts.by_class
     if binning.weighting == "none":
         return np.ones(binning.classes)

@@ -10,7 +10,7 @@ from fedassay.errors import ParameterError
 from fedassay.protocol.parameters import values_of
 from fedassay.protocol.vocabulary import Setting, Step
 from fedassay.summaries.multiclass.scaling_maps import Temperature
-from fedassay.tasks.calibration.multiclass.choice import BINNINGS, ONE_SHOT, Choice
+from fedassay.tasks.calibration.multiclass.choice import BINNINGS, ONE_SHOT, CalibratorChoice
 from fedassay.tasks.calibration.multiclass.exact import Fit
 from fedassay.tasks.calibration.multiclass.held_out_judge import Judging
 from fedassay.tasks.calibration.parameters import CalibrateMulticlassParameters
@@ -36,8 +36,8 @@ class CalibrateMulticlass(CalibrateMulticlassParameters):
         _ = self._choice  # refuses what does not go together, before any row is read
 
     @property
-    def _choice(self) -> Choice:
-        return Choice(**{**values_of(self), "classes": self.classes or 2})
+    def _choice(self) -> CalibratorChoice:
+        return CalibratorChoice(**{**values_of(self), "classes": self.classes or 2})
 
     def steps(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
         """Fit, then judge; the ``results`` object of the public contract."""
@@ -58,7 +58,7 @@ class CalibrateMulticlass(CalibrateMulticlassParameters):
         return {**_described(choice, fit), **judged, "notes": notes}
 
 
-def _described(choice: Choice, fit: Fit) -> dict[str, Any]:
+def _described(choice: CalibratorChoice, fit: Fit) -> dict[str, Any]:
     """How the map was found, and the map."""
     one = {}
     if isinstance(fit.map, Temperature):
@@ -88,7 +88,7 @@ def _numbers(fit: Fit) -> dict[str, Any]:
     return content if fit.map.theta.size <= 64 else {}
 
 
-def _notes(fit: Fit, choice: Choice, setting: Setting) -> list[str]:
+def _notes(fit: Fit, choice: CalibratorChoice, setting: Setting) -> list[str]:
     notes = [f"The fit ended early: {fit.reason}."] if fit.reason else []
     if choice.solver == ONE_SHOT and choice.method != fit.map.kind:
         notes.append(

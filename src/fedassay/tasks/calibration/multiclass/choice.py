@@ -46,7 +46,7 @@ HEIGHT = 7
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice(CalibrateMulticlassParameters):
+class CalibratorChoice(CalibrateMulticlassParameters):
     """What was asked for; `settled`, what is done."""
 
     classes: Annotated[int, Interval(ge=2, le=MOST_CLASSES)] = 2
@@ -95,7 +95,7 @@ class Choice(CalibrateMulticlassParameters):
 
     # --- what is done -----------------------------------------------------------------------------------------
 
-    def settled(self, setting: Setting) -> Choice:
+    def settled(self, setting: Setting) -> CalibratorChoice:
         """With everything decided that was left open, from what is public only."""
         private = setting.trust.private
         whole_clients = private and setting.protection.unit is Unit.CLIENT
@@ -148,7 +148,7 @@ class Choice(CalibrateMulticlassParameters):
         if not given or self.solver != AUTO or self.method not in SCALINGS:
             return ""
         private = setting.trust.private
-        bare = Choice(classes=self.classes, method=self.method)
+        bare = CalibratorChoice(classes=self.classes, method=self.method)
         solver = bare._solver(self.method, private=private, profiles=private and has_directions(setting))
         if solver == AVERAGED:
             return ""
@@ -158,7 +158,7 @@ class Choice(CalibrateMulticlassParameters):
             f"for {solver}."
         )
 
-    def _settled_binning(self, *, clips: bool) -> Choice:
+    def _settled_binning(self, *, clips: bool) -> CalibratorChoice:
         """Clients clip only where they are what noise protects."""
         given = {
             "clip": self.clip is not None,

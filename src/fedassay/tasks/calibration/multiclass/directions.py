@@ -104,7 +104,7 @@ class Hessians(Curvature):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Scale(Hessians):
+class ScaleStep(Hessians):
     """Newton's method for a single parameter s, with what it leaves unused: the last point, and that s is a scale.
 
     The derivative g rises with s, so that s is a function of g, known with its derivative 1/h at two points: where the

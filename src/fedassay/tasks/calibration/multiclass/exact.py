@@ -25,7 +25,7 @@ from fedassay.summaries.multiclass.losses import FAMILIES, LARGEST_PARAMETER, Fa
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
 from fedassay.summaries.multiclass.scaling_maps import LogitMap
 from fedassay.summaries.multiclass.scaling_sums import MOST_NEWTON, ScalingSums
-from fedassay.tasks.calibration.multiclass.directions import Curvature, Direction, Hessians, Pairs, Scale
+from fedassay.tasks.calibration.multiclass.directions import Curvature, Direction, Hessians, Pairs, ScaleStep
 
 RIDGE = 1e-6
 """Per row: small against the curvature of any direction that rows say something about."""
@@ -109,7 +109,7 @@ class _Problem:
 
     @property
     def curvature(self) -> Curvature:
-        one = Scale if self.family.size(self.classes) == 1 else Hessians
+        one = ScaleStep if self.family.size(self.classes) == 1 else Hessians
         kind = one if self.second_order else Pairs
         return kind(least=self.family.least, most=LARGEST_PARAMETER, ridge=self.ridge)
 

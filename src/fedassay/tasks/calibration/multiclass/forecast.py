@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from fedassay.protocol.vocabulary import Unit
 from fedassay.summaries.multiclass.client_profiles import ClientProfiles
 from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
-from fedassay.tasks.calibration.multiclass.choice import ONE_SHOT, Choice
+from fedassay.tasks.calibration.multiclass.choice import ONE_SHOT, CalibratorChoice
 from fedassay.tasks.calibration.multiclass.forecast_methods import (
     choices,
     method_table,
@@ -125,7 +125,7 @@ class ClassCalibrationForecast(Forecast[CalibrateMulticlass]):
         )
 
 
-def reason_of_auto(choice: Choice, case: LogitsStudy, error: TemperatureError) -> str:
+def reason_of_auto(choice: CalibratorChoice, case: LogitsStudy, error: TemperatureError) -> str:
     """Say what the default will do, and why; `error` has the questions that a run would ask."""
     if choice.solver == ONE_SHOT:
         asked = any(isinstance(query.of, ClientProfiles) for query in error.queries)

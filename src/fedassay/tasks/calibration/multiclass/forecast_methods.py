@@ -21,7 +21,7 @@ from fedassay.tasks.calibration.multiclass.choice import (
     ONE_SHOT,
     ROUNDS,
     SCALINGS,
-    Choice,
+    CalibratorChoice,
 )
 from fedassay.tasks.calibration.multiclass.exact import GRADIENT_SUMS
 from fedassay.tasks.calibration.multiclass.fedavg import NOISIEST, fit_fedavg
@@ -138,7 +138,7 @@ def method_table(methods: Sequence[PlannedMethod]) -> DetailTable:
 
 def choices(
     case: LogitsStudy, *, rounds: int | None = None, participation: float = 1.0
-) -> tuple[Choice, ...]:
+) -> tuple[CalibratorChoice, ...]:
     """All methods that can be asked, the default first."""
     private = case.study.trust.private
     auto = case.choice(AUTO, AUTO).settled(case.setting)
@@ -154,7 +154,7 @@ def choices(
     )
 
 
-def planned_method(choice: Choice, case: LogitsStudy, *, target: float) -> PlannedMethod:
+def planned_method(choice: CalibratorChoice, case: LogitsStudy, *, target: float) -> PlannedMethod:
     """Plan one of `choices`; `target` is the error of a temperature that is small enough."""
     choice = choice.settled(case.setting)
     plain = PlannedMethod(
@@ -172,7 +172,9 @@ def planned_method(choice: Choice, case: LogitsStudy, *, target: float) -> Plann
         return replace(plain, usable=Usefulness.REFUSED, reason=str(problem))
 
 
-def _one_shot(plain: PlannedMethod, choice: Choice, case: LogitsStudy, target: float) -> PlannedMethod:
+def _one_shot(
+    plain: PlannedMethod, choice: CalibratorChoice, case: LogitsStudy, target: float
+) -> PlannedMethod:
     error = temperature_error(case, method=choice.method)
     half = 2 * error.total**2 <= math.log(case.model.temperature) ** 2
     useful = Usefulness.NOISY if half else Usefulness.DROWNED
@@ -190,7 +192,7 @@ def _one_shot(plain: PlannedMethod, choice: Choice, case: LogitsStudy, target: f
     )
 
 
-def _averaging(plain: PlannedMethod, choice: Choice, case: LogitsStudy) -> PlannedMethod:
+def _averaging(plain: PlannedMethod, choice: CalibratorChoice, case: LogitsStudy) -> PlannedMethod:
     plan, deviation = averaged(choice, case)
     size = cast(ClippedUpdates, plan.query.of).averaged.size(choice.classes)
     relative = deviation * math.sqrt(size)
@@ -210,7 +212,7 @@ def _averaging(plain: PlannedMethod, choice: Choice, case: LogitsStudy) -> Plann
     return found.with_few_rows(case.each, "at each client, which fits by itself") if few else found
 
 
-def _counted(plain: PlannedMethod, choice: Choice, case: LogitsStudy) -> PlannedMethod:
+def _counted(plain: PlannedMethod, choice: CalibratorChoice, case: LogitsStudy) -> PlannedMethod:
     """Isotonic maps and binnings."""
     queries = queries_of(next(choice.fit(case.setting)))
     times = 1.0 if choice.rounds is None else _times(choice, case)
@@ -239,7 +241,7 @@ def _counted(plain: PlannedMethod, choice: Choice, case: LogitsStudy) -> Planned
     )
 
 
-def _exact(plain: PlannedMethod, choice: Choice, case: LogitsStudy) -> PlannedMethod:
+def _exact(plain: PlannedMethod, choice: CalibratorChoice, case: LogitsStudy) -> PlannedMethod:
     """How often clients are asked depends on the rows: about as often as for typical ones."""
     (query,) = queries_of(next(choice.fit(case.setting)))
     size = len(cast(ScalingSums, query.of).theta)
@@ -249,7 +251,7 @@ def _exact(plain: PlannedMethod, choice: Choice, case: LogitsStudy) -> PlannedMe
     return plain if each >= ROWS_PER_PARAMETER else plain.with_few_rows(each, "for each parameter")
 
 
-def _sums(choice: Choice, case: LogitsStudy) -> int:
+def _sums(choice: CalibratorChoice, case: LogitsStudy) -> int:
     rows = TypicalClients(model=case.model, each=min(_EXACT_ROWS, case.model.most_each)).rows[0]
 
     def answer(query: Query[Any]) -> Released[Any]:
@@ -258,7 +260,7 @@ def _sums(choice: Choice, case: LogitsStudy) -> int:
     return drive(choice.fit(case.setting), answer).sums
 
 
-def _times(choice: Choice, case: LogitsStudy) -> float:
+def _times(choice: CalibratorChoice, case: LogitsStudy) -> float:
     """How often a client is asked: a server that draws the cohort does not ask the others."""
     assert choice.rounds is not None
     return choice.rounds * (1.0 if case.study.trust.clients_sample else choice.participation)
@@ -272,7 +274,7 @@ def _by_noise(relative: float) -> Usefulness:
 # --- averages, with and without sampling ----------------------------------------------------------------
 
 
-def averaged(choice: Choice, case: LogitsStudy) -> tuple[Plan, float]:
+def averaged(choice: CalibratorChoice, case: LogitsStudy) -> tuple[Plan, float]:
     """The plan of one round, and the standard deviation of the noise in a parameter of the mean update, in clips."""
     assert choice.rounds is not None
     setting, expected = case.setting, choice.clients(case.setting)

@@ -38,7 +38,7 @@ from fedassay.summaries.multiclass.class_statistics import (
 )
 from fedassay.summaries.multiclass.map_changes import Change, ChangeTotals, MapChanges
 from fedassay.summaries.multiclass.scaling_maps import LogitMap
-from fedassay.tasks.calibration.calibrate import Verdict
+from fedassay.tasks.calibration.calibrate import CalibrationVerdict
 from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
 
 ROUNDING = 1e-9
@@ -185,7 +185,7 @@ _CLEAR = 2.0
 _MORE = "more held-out rows or a larger epsilon would help"
 
 
-def verdict(differences: Mapping[str, Metric], paired: Paired) -> Verdict:
+def verdict(differences: Mapping[str, Metric], paired: Paired) -> CalibrationVerdict:
     """Judge by the paired differences (after less before) of log loss, Brier score and accuracy.
 
     Recommended if the whole interval of the log loss or of the Brier score lies below 0, neither of them above 0, the
@@ -220,11 +220,13 @@ def verdict(differences: Mapping[str, Metric], paired: Paired) -> Verdict:
             f"on held-out rows the {_changes(losses)}: a few rows lose a lot, which the Brier score hardly sees"
         )
     also = ORDER_KEPT if "note" in accuracy.details else f"the accuracy {_by(accuracy, percent=True)}"
-    return Verdict(recommended=True, reason=f"Recommended: on held-out rows the {_changes(losses)}; {also}.")
+    return CalibrationVerdict(
+        recommended=True, reason=f"Recommended: on held-out rows the {_changes(losses)}; {also}."
+    )
 
 
-def _no(reason: str) -> Verdict:
-    return Verdict(recommended=False, reason=f"Not recommended: {reason}.")
+def _no(reason: str) -> CalibrationVerdict:
+    return CalibrationVerdict(recommended=False, reason=f"Not recommended: {reason}.")
 
 
 def _too_few(paired: Paired) -> str:

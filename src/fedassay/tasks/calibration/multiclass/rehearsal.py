@@ -18,7 +18,7 @@ from fedassay.protocol.vocabulary import NO_NOISE, Noise, Part, Query, Released,
 from fedassay.summaries.multiclass.loss_curves import LossCurves
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
 from fedassay.summaries.multiclass.scaling_maps import LogitMap, Temperature
-from fedassay.tasks.calibration.multiclass.choice import AUTO, ONE_SHOT, Choice
+from fedassay.tasks.calibration.multiclass.choice import AUTO, ONE_SHOT, CalibratorChoice
 from fedassay.tasks.calibration.multiclass.exact import Fit
 from fedassay.tasks.calibration.multiclass.held_out_judge import Judging
 from fedassay.tasks.calibration.multiclass.one_shot import EXACT_GRID, exact_fit
@@ -87,10 +87,10 @@ class LogitsStudy:
         bounded = self.study.trust.private and self.setting.protection.unit is Unit.CLIENT
         return clients if bounded else clients * self.each / self.typical.each
 
-    def choice(self, method: ClassMethod, solver: Any, **others: Any) -> Choice:
+    def choice(self, method: ClassMethod, solver: Any, **others: Any) -> CalibratorChoice:
         """A method that could be asked for."""
         given = {"holdout": self.study.holdout, **others}
-        return Choice(classes=self.model.classes, method=method, solver=solver, **given)
+        return CalibratorChoice(classes=self.model.classes, method=method, solver=solver, **given)
 
 
 def queries_of(step: Step) -> tuple[Query[Any], ...]:
@@ -182,7 +182,7 @@ class _Remembering(Setting):
 class _OneShot:
     """A fit in one release or two: what it asks, and what it is answered on average."""
 
-    choice: Choice
+    choice: CalibratorChoice
     setting: Setting
     queries: tuple[Query[Any], ...]
     answers: tuple[Released[Any], ...]
