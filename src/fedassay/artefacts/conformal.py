@@ -248,8 +248,8 @@ class ConformalPredictor:
 
     Examples
     --------
-    >>> from fedassay.artefacts.thresholds import Guarantee, Threshold
-    >>> promise = Guarantee(kind="marginal", level=0.9, text="A new row is covered with probability 0.9.")
+    >>> from fedassay.artefacts.thresholds import StoredGuarantee, Threshold
+    >>> promise = StoredGuarantee(kind="marginal", level=0.9, text="A new row is covered with probability 0.9.")
     >>> predictor = ConformalPredictor(
     ...     method="qq", level=0.9, score="absolute", thresholds={"all": Threshold(value=0.5, guarantee=promise)}
     ... )

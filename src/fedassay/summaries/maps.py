@@ -133,7 +133,7 @@ class InterpolatedMap(Map):
 
     Examples
     --------
-    >>> Points(scores=(0.2, 0.6), values=(0.1, 0.5))(np.array([0.0, 0.4, 1.0]))
+    >>> InterpolatedMap(scores=(0.2, 0.6), values=(0.1, 0.5))(np.array([0.0, 0.4, 1.0]))
     array([0.1, 0.3, 0.5])
     """
 

@@ -96,7 +96,7 @@ class SpentTally:
     --------
     >>> release = Charge(id="1", dataset="d", study="s", law="discrete-laplace", scale=4.0, l1=1.0, l2=1.0,
     ...                  trust_model="server-dp")
-    >>> tally = Tally()
+    >>> tally = SpentTally()
     >>> tally.add(release.kind)
     >>> tally.fits([release], Budget(epsilon=0.6)), tally.fits([release] * 2, Budget(epsilon=0.6))
     (True, False)

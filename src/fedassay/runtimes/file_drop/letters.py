@@ -58,10 +58,10 @@ class Letter:
     --------
     >>> from fedassay.privacy.randomness import SecureRandomness
     >>> me = Identity.draw(SecureRandomness())
-    >>> letter = Letter(study="demo-1", sender="a", recipient="b", kind=Kind.REPLY, number=1, body=b"hi")
+    >>> letter = Letter(study="demo-1", sender="a", recipient="b", kind=LetterKind.REPLY, number=1, body=b"hi")
     >>> data = letter.signed(me)
     >>> place = {"where": "from-a/1", "sender": "a", "believed": {"a": me.public}, "recipient": "b",
-    ...          "kinds": (Kind.REPLY,), "study": "demo-1"}
+    ...          "kinds": (LetterKind.REPLY,), "study": "demo-1"}
     >>> open_letter(data, number=1, **place).body
     b'hi'
     >>> open_letter(data, number=2, **place)

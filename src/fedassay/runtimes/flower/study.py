@@ -29,10 +29,10 @@ class FlowerStudy:
 
     Examples
     --------
-    >>> study = Study(name="spring-2026", agenda=Agenda.of("evaluate", {"thresholds": [0.2, 0.5]}))
-    >>> Study.from_config(study.to_config()) == study
+    >>> study = FlowerStudy(name="spring-2026", agenda=Agenda.of("evaluate", {"thresholds": [0.2, 0.5]}))
+    >>> FlowerStudy.from_config(study.to_config()) == study
     True
-    >>> Study(name="spring-2026", privacy="server-dp")
+    >>> FlowerStudy(name="spring-2026", privacy="server-dp")
     Traceback (most recent call last):
     fedassay.errors.UsageError: privacy server-dp: it adds noise, so it needs a budget; give an epsilon.
     """

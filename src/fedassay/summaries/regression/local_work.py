@@ -43,7 +43,7 @@ class LocalSteps:
 
         Examples
         --------
-        >>> Steps.deal(Design.of([[1.0], [2.0], [3.0]], [0, 0, 0]), 2).weight
+        >>> LocalSteps.deal(Design.of([[1.0], [2.0], [3.0]], [0, 0, 0]), 2).weight
         array([[1., 1.],
                [1., 0.]])
         """
@@ -99,7 +99,7 @@ def local_work(
     Examples
     --------
     >>> from fedassay.summaries.regression.losses import SquaredError
-    >>> rows = Steps.deal(Design.of([[1.0], [1.0]], [1.0, 1.0]), 2)
+    >>> rows = LocalSteps.deal(Design.of([[1.0], [1.0]], [1.0, 1.0]), 2)
     >>> local_work(SquaredError(), np.zeros(1), rows, step=0.5, local="published").gradient
     array([-0.75])
     >>> work = local_work(SquaredError(), np.zeros(1), rows, step=0.5)

@@ -60,8 +60,8 @@ class HeterogeneitySums:
 
         Examples
         --------
-        >>> CoverageSums.of([10, 20, 0], [5, 20, 0])  # doctest: +ELLIPSIS
-        CoverageSums(clients=2, rows=30.0, covered=25.0, squares=22.5, row_squares=500.0, inverse_rows=0.15...)
+        >>> HeterogeneitySums.of([10, 20, 0], [5, 20, 0])  # doctest: +ELLIPSIS
+        HeterogeneitySums(clients=2, rows=30.0, covered=25.0, squares=22.5, row_squares=500.0, inverse_rows=0.15...)
         """
         pairs = [(n, c) for n, c in zip(rows, covered, strict=True) if n > 0]
         return cls(
@@ -96,10 +96,10 @@ class Differences:
 
         Examples
         --------
-        >>> alike = Differences.of(CoverageSums.of([100] * 4, [90, 90, 90, 90]))
+        >>> alike = Differences.of(HeterogeneitySums.of([100] * 4, [90, 90, 90, 90]))
         >>> alike.statistic, alike.between, alike.p_value
         (0.0, 0.0, 1.0)
-        >>> apart = Differences.of(CoverageSums.of([100] * 4, [99, 99, 99, 63]))
+        >>> apart = Differences.of(HeterogeneitySums.of([100] * 4, [99, 99, 99, 63]))
         >>> round(apart.statistic, 1), round(apart.between, 3), apart.p_value < 1e-10
         (108.0, 0.177, True)
         """

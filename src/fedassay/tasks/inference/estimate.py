@@ -213,7 +213,8 @@ class CoefficientEstimate:
 
     Examples
     --------
-    >>> fit = Estimate(names=("a", "b"), value=[1.0, 3.0], covariance=[[0.25, 0.0], [0.0, 1.0]], law=Normal())
+    >>> spread = [[0.25, 0.0], [0.0, 1.0]]
+    >>> fit = CoefficientEstimate(names=("a", "b"), value=[1.0, 3.0], covariance=spread, law=Normal())
     >>> fit.intervals(0.95).round(2)
     array([[0.02, 1.98],
            [1.04, 4.96]])
