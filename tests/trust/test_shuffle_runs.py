@@ -191,13 +191,13 @@ def test_a_letter_of_nonsense_has_said_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_letter_that_does_not_open_has_said_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client seals garbage of the right length inside a good envelope."""
-    honest = shuffle_client.Route.letter
+    honest = shuffle_client.LetterRoute.letter
 
     def garbage(self: Any, text: bytes, randomness: Any) -> bytes:
         letter = honest(self, text, randomness)
         return bytes(len(letter)) if text == (4).to_bytes(8, "little") else letter
 
-    monkeypatch.setattr(shuffle_client.Route, "letter", garbage)
+    monkeypatch.setattr(shuffle_client.LetterRoute, "letter", garbage)
     choices, counts = town().go()
     assert counted(choices) == [name for name in NAMES if name != NAMES[4]]
     assert (choices.clients, counts.clients) == (N - 1, N)
