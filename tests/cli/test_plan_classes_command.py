@@ -105,8 +105,8 @@ def test_bad_input_has_one_sentence(capsys: Any, arguments: list[str], words: st
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--auc", "0.8"], "calibrate: got no prevalence"),
-        (["--prevalence", "0.2"], "calibrate: got no auc"),
+        (["--auc", "0.8"], "calibrate: prevalence is missing"),
+        (["--prevalence", "0.2"], "calibrate: auc is missing"),
         (
             ["--prevalence", "0.2", "--auc", "0.8", "--accuracy", "0.9"],
             "--accuracy: the plan of calibrate has no",

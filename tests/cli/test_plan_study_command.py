@@ -91,8 +91,8 @@ def test_given_shares_are_planned_with(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("left_out", "arguments", "said"),
     [
-        ("auc = 0.8\n", (), "evaluate: got no auc, expected what you think it will be"),
-        ("rows = 8000\n", (), "study: got no rows, .* give --rows, or put it into"),
+        ("auc = 0.8\n", (), "evaluate: auc is missing: what do you expect"),
+        ("rows = 8000\n", (), "study: rows is missing: .* Give --rows, or put it into"),
         ("", ("--target", "evaluate.roc_auc"), "got 'evaluate.roc_auc', expected TASK.METRIC=WIDTH"),
         ("", ("--target", "conformal.excess=0.1"), "the tasks are evaluate, calibrate"),
     ],

@@ -266,11 +266,11 @@ def test_shares_that_do_not_fit_are_refused_with_a_change() -> None:
 def test_what_is_not_expected_is_asked_for() -> None:
     study = under(expectation=Expectation(rows=8_000, clients=10))
     with pytest.raises(
-        UsageError, match=r"evaluate: got no prevalence, .* give --prevalence, or put it into"
+        UsageError, match=r"evaluate: prevalence is missing: .* Give --prevalence, or put it into"
     ):
         plan_study(agenda_of("evaluate"), study)
     assert predict_tasks(agenda_of("ecdf"), study, shares={"ecdf": 1.0})["ecdf"].metrics["band"].width > 0
-    with pytest.raises(UsageError, match="study: got no clients"):
+    with pytest.raises(UsageError, match="study: clients is missing"):
         Expectation.of({"rows": 100})
     with pytest.raises(UsageError, match="holdout"):
         under(holdout=1.0)

@@ -39,8 +39,8 @@ class Expectation:
     ({'auc': 0.75}, 0.14285714285714285)
     >>> Expectation(rows=1000, auc=0.8).known("evaluate", "prevalence")
     Traceback (most recent call last):
-    fedassay.errors.UsageError: evaluate: got no prevalence, expected what you think it will be, to predict errors; \
-give --prevalence, or put it into [expected].
+    fedassay.errors.UsageError: evaluate: prevalence is missing: what do you expect? Give --prevalence, or put it into \
+[expected].
     """
 
     rows: float
@@ -143,8 +143,7 @@ give --prevalence, or put it into [expected].
 def _require(value: Any, task: str, name: str) -> Any:
     if value is None:
         raise UsageError(
-            f"{task}: got no {name}, expected what you think it will be, to predict errors; give --{name}, or put it "
-            "into [expected]."
+            f"{task}: {name} is missing: what do you expect? Give --{name}, or put it into [expected]."
         )
     return value
 
