@@ -12,7 +12,7 @@ import pytest
 
 from command_line import call
 from fedassay.audit.catalogue import cases
-from fedassay.audit.coverage import coverage_cases
+from fedassay.audit.findings import coverage_cases
 from fedassay.protocol.vocabulary import Budget
 
 command = importlib.import_module("fedassay.cli.audit")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedassay.audit.coverage import coverage_cases, covered
+from fedassay.audit.findings import coverage_cases, covered
 from fedassay.errors import UsageError
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.tasks.card import TASKS

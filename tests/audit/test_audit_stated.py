@@ -9,8 +9,7 @@ from __future__ import annotations
 import pytest
 
 from fedassay.audit.catalogue import cases
-from fedassay.audit.coverage import coverage_cases, covered
-from fedassay.audit.findings import attacked, each_confidence
+from fedassay.audit.findings import attacked, coverage_cases, covered, each_confidence
 from stated import Verify
 
 SAMPLES, SLOW_SAMPLES, RUNS = 3_000, 1_500, 400

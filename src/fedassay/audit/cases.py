@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,13 +15,14 @@ from scipy.optimize import linprog
 
 from fedassay.audit.bound import Known
 from fedassay.audit.world import AttackedFederation, Views, World
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import UsageError
 from fedassay.privacy.accounting import CHOICE, LAPLACE, UNARY
 from fedassay.privacy.continual import ContinualCount
 from fedassay.privacy.continual_noise import ContinualMechanism
 from fedassay.protocol.vocabulary import (
-    Batch,
     Budget,
+    Neighbours,
     Plan,
     Protection,
     Query,
@@ -31,7 +32,6 @@ from fedassay.protocol.vocabulary import (
     Summary,
     TrustModel,
 )
-from fedassay.summaries.grouped_histogram import fingerprints
 from fedassay.trust import ServerDP
 from fedassay.trust.card import TRUST_CARDS
 
@@ -290,50 +290,36 @@ PURE = Budget(epsilon=3.0)
 MIXED = Budget(epsilon=2.0, delta=0.05)
 """Queries that do not get all of it spend parts of zCDP. At smaller deltas some thousand runs show much less."""
 
+REPLACED = Protection(neighbours=Neighbours.REPLACE_ONE)
 
-def scored(*rows: tuple[float, int]) -> CaseColumns:
-    """Scores and labels."""
-    return {
-        "score": np.array([score for score, _ in rows], dtype=np.float64),
-        "label": np.array([label for _, label in rows], dtype=np.int8),
-    }
+_WHOLE: Mapping[str, type[Any]] = {"label": np.int8, "class": np.int64}
+"""Columns of whole numbers; others hold floats."""
 
 
-def versus(*rows: tuple[float, float, int]) -> CaseColumns:
-    """Scores of two models, and labels."""
-    return {
-        **scored(*((score, label) for score, _, label in rows)),
-        "versus": np.array([other for _, other, _ in rows], dtype=np.float64),
-    }
+def rows_with(*names: str) -> Callable[..., CaseColumns]:
+    """Make a function of rows that gives them as columns with these names.
+
+    Examples
+    --------
+    >>> rows_with("score", "label")((0.1, 0), (0.9, 1))["label"]
+    array([0, 1], dtype=int8)
+    """
+
+    def columns(*rows: Sequence[Any]) -> CaseColumns:
+        return {
+            name: np.array([row[place] for row in rows], dtype=_WHOLE.get(name, np.float64))
+            for place, name in enumerate(names)
+        }
+
+    return columns
 
 
-def grouped(*rows: tuple[float, int, str]) -> CaseColumns:
-    """Scores, labels and groups."""
-    return {
-        **scored(*((score, label) for score, label, _ in rows)),
-        "group": fingerprints([group for _, _, group in rows]),
-    }
+scored = rows_with("score", "label")
 
 
 def valued(*values: float) -> CaseColumns:
-    """A scalar."""
+    """Columns of a scalar."""
     return {"value": np.array(values, dtype=np.float64)}
-
-
-def classed(*rows: tuple[Sequence[float], int]) -> CaseColumns:
-    """Logits and classes; at least one row."""
-    return {
-        "logits": np.array([logits for logits, _ in rows], dtype=np.float64),
-        "class": np.array([label for _, label in rows], dtype=np.int64),
-    }
-
-
-def regressed(*rows: tuple[Sequence[float], float]) -> CaseColumns:
-    """Features and a target; at least one row."""
-    return {
-        "features": np.array([features for features, _ in rows], dtype=np.float64),
-        "target": np.array([target for _, target in rows], dtype=np.float64),
-    }
 
 
 def without(columns: CaseColumns) -> CaseColumns:
@@ -346,19 +332,6 @@ def repeated(columns: CaseColumns, times: int) -> CaseColumns:
     return {name: np.repeat(column, times, axis=0) for name, column in columns.items()}
 
 
-def joined(*parts: CaseColumns) -> CaseColumns:
-    """The rows of all of them."""
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-@dataclass(frozen=True)
-class _Rows:
-    columns: CaseColumns
-
-    def batches(self) -> Iterator[Batch]:
-        yield self.columns
-
-
 def farthest(
     summary: Summary[Any], candidates: Sequence[CaseColumns], *, l1: bool = False
 ) -> tuple[CaseColumns, CaseColumns]:
@@ -367,7 +340,7 @@ def farthest(
     With the columns of no rows among the candidates, the second is what the attacker adds to nothing, if that is
     farther.
     """
-    vectors = np.array([summary.measure(_Rows(one), {})[0] for one in candidates], dtype=np.float64)
+    vectors = np.array([summary.measure(ArrayRows(columns=one), {})[0] for one in candidates], dtype=float)
     distances = [
         (float(np.linalg.norm(vectors[i] - vectors[j], 1 if l1 else 2)), i, j)
         for i, j in itertools.combinations(range(len(vectors)), 2)
@@ -381,12 +354,14 @@ def largest(
 ) -> tuple[CaseColumns, CaseColumns]:
     """Of these clients, the one whose vector is farthest from that of no rows; and no rows."""
     nobody = without(candidates[0])
-    zero = summary.measure(_Rows(nobody), {})[0]
+    zero, *vectors = (summary.measure(ArrayRows(columns=one), {})[0] for one in (nobody, *candidates))
+    sizes = [float(np.linalg.norm(vector - zero, 1 if l1 else 2)) for vector in vectors]
+    return candidates[int(np.argmax(sizes))], nobody
 
-    def distance(one: CaseColumns) -> float:
-        return float(np.linalg.norm(summary.measure(_Rows(one), {})[0] - zero, 1 if l1 else 2))
 
-    return max(candidates, key=distance), nobody
+def twice(summary: Summary[Any]) -> tuple[Query[Any], ...]:
+    """Ask the same twice, for half of the budget each: with a delta, each is answered under a part of zCDP."""
+    return (Sum(of=summary, share=0.5),) * 2
 
 
 def attack(
@@ -397,21 +372,27 @@ def attack(
     *,
     neighbours: str,
     trust: TrustModel | None = None,
-    budget: Budget = PURE,
+    budget: Budget | None = None,
     protection: Protection | None = None,
     clients: int = 1,
     silent: int = 0,
     lost: int = 0,
 ) -> FederatedCase:
-    """A case in which the first client has the rows of one of a pair, and all others those of the first."""
+    """Make a case in which the first client has the rows of one of a pair, and all others those of the first.
+
+    Parameters
+    ----------
+    budget : `MIXED` by default for several queries, `PURE` for one.
+    """
+    queries = asked if isinstance(asked, tuple) else (Sum(of=asked),)
     return FederatedCase(
         name=name,
         mechanism=mechanism,
         neighbours=neighbours,
-        budget=budget,
-        trust=ServerDP() if trust is None else trust,
-        protection=Protection() if protection is None else protection,
-        queries=asked if isinstance(asked, tuple) else (Sum(of=asked),),
+        budget=budget or (MIXED if len(queries) > 1 else PURE),
+        trust=trust or ServerDP(),
+        protection=protection or Protection(),
+        queries=queries,
         worlds=((pair[0],) * clients, (pair[1],) + (pair[0],) * (clients - 1)),
         silent=silent,
         lost=lost,

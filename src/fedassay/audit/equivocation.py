@@ -10,28 +10,25 @@ total that is open. What is claimed: that this is one total, over at least M hon
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedassay.audit.world import open_site
 from fedassay.crypto.field61 import PRIME
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
 from fedassay.crypto.keys import KeyPair
 from fedassay.crypto.packed import Packing
 from fedassay.crypto.prekeys import DAY, total
 from fedassay.kernel import envelope
-from fedassay.kernel import envelope as sealing
-from fedassay.kernel.client import Client, Site
+from fedassay.kernel.client import Client
 from fedassay.kernel.endpoint import Endpoint
-from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SecureRandomness
-from fedassay.protocol.vocabulary import COORDINATOR, Batch, Message, Plan, Randomness, Request
+from fedassay.protocol.vocabulary import COORDINATOR, Message, Plan, Randomness, Request
 from fedassay.protocol.vocabulary import Exchange as Asked
 from fedassay.tasks.card import DEFAULT
 from fedassay.trust import TRUST_MODELS
@@ -156,6 +153,11 @@ class Liar:
                 answers[member] = read[0]
         return replace(exchange, told=seen, answers=answers)
 
+    def name_to_all(self, exchange: LiarsExchange, clients: Iterable[str]) -> LiarsExchange:
+        """Tell every member of the exchange the same set."""
+        members = [name for name, _ in exchange.terms.members]
+        return self.name(exchange, dict.fromkeys(members, frozenset(clients)))
+
     def _ask(self, name: str, leg: int, message: Message, terms: Terms, study: str) -> Message | None:
         trust = self.plan.setting.trust
         data = envelope.pack_request(
@@ -174,7 +176,7 @@ class Liar:
         )
         reply = self.sites[name].answer(data, asker=self.asker)
         believed = Credentials(identity=self.identity, roster=self.roster)
-        inner = sealing.opened(reply, self.reply_pair, request=data, sender=name, credentials=believed)
+        inner = envelope.opened(reply, self.reply_pair, request=data, sender=name, credentials=believed)
         said = envelope.open_reply(inner, sender=name, exchange=terms.exchange, leg=leg)
         if isinstance(said, envelope.Refusal):
             self.refusals.append(name)
@@ -202,15 +204,18 @@ class Liar:
                 pads = self._pads(exchange, member, clients)
                 shares = self._share(exchange, places[member], pads, clients)
                 equations.append(_Equation(place=places[member], groups=alone, shares=shares))
-        found = []
-        for weights, numbers in _combinations(packing, equations, len(groups)):
-            each = {
-                name: weights[place * packing.packed : (place + 1) * packing.packed]
-                for place, clients in enumerate(groups)
-                for name in clients
-            }
-            found.append(WeighedAnswers(weights=each, numbers=numbers))
-        return found
+        packed = packing.packed
+        return [
+            WeighedAnswers(
+                weights={
+                    name: weights[place * packed : (place + 1) * packed]
+                    for place, clients in enumerate(groups)
+                    for name in clients
+                },
+                numbers=numbers,
+            )
+            for weights, numbers in _combinations(packing, equations, len(groups))
+        ]
 
     def _pads(self, exchange: LiarsExchange, member: str, clients: SiteNames) -> NDArray[np.uint64]:
         """What a colluding member shares with these clients."""
@@ -299,16 +304,6 @@ def _evaluation(packing: Packing, place: int) -> list[int]:
 # --- sites that a liar meets ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Made-up rows of a site."""
-
-    columns: Mapping[str, NDArray[Any]]
-
-    def batches(self) -> Iterator[Batch]:
-        yield self.columns
-
-
 def liar_among(
     rows: Mapping[str, Mapping[str, NDArray[Any]]],
     plan: Plan,
@@ -329,17 +324,8 @@ def liar_among(
     clients = {}
     for name, columns in rows.items():
         believed = {other: key for other, key in roster.items() if other != COORDINATOR}
-        site = Site(
-            name=name,
-            dataset=name,
-            rows=partial(_Rows, columns),
-            policy=AllowAll(),
-            ledger=MemoryLedger(None),
-            randomness=randomness,
-            split_key=b"audit".ljust(32, b"\0"),
-            credentials=Credentials(identity=identities[name], roster=believed),
-        )
-        clients[name] = Client(site, trust_models=catalogue)
+        credentials = Credentials(identity=identities[name], roster=believed)
+        clients[name] = Client(open_site(name, columns, randomness, credentials), trust_models=catalogue)
     return Liar(
         sites=clients,
         plan=plan,

@@ -1,18 +1,42 @@
-"""One attack carried out: how much of the claimed epsilon it has found."""
+"""What an audit finds: how much of a claimed epsilon an attack has found, and how often a promise was kept.
+
+Of intervals and prediction sets: each run draws rows from a distribution whose truth is known, gives them to clients,
+and lets the shipped task find its interval under the shipped trust model (in aggregate, where the law of the released
+totals is that of the messages). Runs are independent, so that the number of those in which the statement was true is
+binomial, and Clopper and Pearson (1934) bound how often it is true. Covering more than was promised is no violation:
+bins and whole numbers widen.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from fedassay.audit.bound import LowerBound, Scores, lower_bound, scores
+from fedassay.audit.bound import (
+    LowerBound,
+    Scores,
+    clopper_pearson_high,
+    clopper_pearson_low,
+    lower_bound,
+    scores,
+)
 from fedassay.audit.cases import Case
+from fedassay.data.federation import load
 from fedassay.errors import UsageError
+from fedassay.kernel.run import Job, run
+from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.randomness import SecureRandomness
+from fedassay.protocol.vocabulary import Budget, Protection, Setting, TrustModel
+from fedassay.runtimes.in_process import Aggregate
+from fedassay.tasks.card import KINDS, task_of
+from fedassay.tasks.promise import Promise
+from fedassay.trust import SecureSum, ServerDP
 
 AuditProgress = Callable[[int, int], None]
 """Called with the runs that are done and the runs in all."""
@@ -47,11 +71,6 @@ class AuditFinding:
     def violated(self) -> bool:
         """Whether the claim is wrong: more was found than is claimed, or the noise is made for less than moves."""
         return self.bound.epsilon > self.case.budget.epsilon or self.moved > 1 + _ROUNDING
-
-    @property
-    def tightness(self) -> float:
-        """The audited epsilon as a part of the claimed one."""
-        return self.bound.epsilon / self.case.budget.epsilon
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -93,7 +112,6 @@ def attacked(
     """
     started = time.perf_counter()
     source = SecureRandomness() if randomness is None else randomness
-    tell = progress or _silent
     found: list[dict[str, Scores]] = []
     done = 0
     for world in (0, 1):
@@ -101,7 +119,8 @@ def attacked(
         for views in case.runs(world, samples, source.child(f"world-{world}")):
             parts.append(scores(views, case.known))
             done += len(views)
-            tell(done, 2 * samples)
+            if progress is not None:
+                progress(done, 2 * samples)
         found.append({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
     return AuditFinding(
         case=case,
@@ -125,5 +144,126 @@ def each_confidence(confidence: float, claims: int) -> float:
     return 1 - (1 - confidence) / max(1, claims)
 
 
-def _silent(done: int, total: int) -> None:
-    """No progress."""
+# --- how often promises are kept ----------------------------------------------------------------------------
+
+RUNS = 200
+"""Unless more are asked for: enough to see that a 95 % interval holds in less than 88 %."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoverageCase:
+    """A promise of a kind of task, and the terms under which it is counted."""
+
+    name: str
+    task: str
+    promise: Promise
+    trust: TrustModel
+    budget: Budget | None
+
+    def result(self, rng: np.random.Generator, randomness: Any) -> Mapping[str, Any]:
+        """What the task finds in one federation."""
+        federation = load(self.promise.draw(rng), client="client", columns=self.promise.columns)
+        setting = Setting(
+            trust=self.trust, protection=Protection(), budget=self.budget, clients=federation.client_count
+        )
+        runtime = Aggregate(
+            federation, randomness=randomness.child("limit"), split_key=randomness.child("split").bytes(32)
+        )
+        found: Mapping[str, Any] = run(
+            [Job(name=self.name, task=task_of(self.task, self.promise.parameters), setting=setting)],
+            runtime=runtime,
+            ledger=MemoryLedger(None),
+            randomness=randomness.child("server"),
+            study="audit",
+        )[self.name]
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Covered:
+    """How often a statement was true, and between which shares of all runs it is, with the stated confidence."""
+
+    case: CoverageCase
+    hits: int
+    runs: int
+    confidence: float
+    low: float
+    high: float
+    seconds: float
+
+    @property
+    def share(self) -> float:
+        """Of these runs."""
+        return self.hits / self.runs
+
+    @property
+    def violated(self) -> bool:
+        """Whether the promise is broken: even the upper end is below the level."""
+        return self.high < self.case.promise.level
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "case": self.case.name,
+            "statement": self.case.promise.statement,
+            "trust_model": self.case.trust.name,
+            "level": self.case.promise.level,
+            "covered": self.share,
+            "interval": [self.low, self.high],
+            "confidence": self.confidence,
+            "runs": self.runs,
+            "violated": self.violated,
+            "seconds": round(self.seconds, 1),
+        }
+
+
+def covered(
+    case: CoverageCase,
+    *,
+    runs: int = RUNS,
+    confidence: float = CONFIDENCE,
+    randomness: Any = None,
+    progress: AuditProgress | None = None,
+) -> Covered:
+    """Count in how many of so many federations the statement is true.
+
+    Guarantee: a promise that is kept is called violated with a probability of at most 1 - confidence.
+    """
+    if runs < 1:
+        raise UsageError(f"runs: got {runs}, expected at least 1.")
+    started = time.perf_counter()
+    source = SecureRandomness() if randomness is None else randomness
+    rng = np.random.default_rng(source.child("rows").words(4).tolist())
+    hits = 0
+    for number in range(runs):
+        hits += case.promise.holds(case.result(rng, source.child(f"run-{number}")), rng)
+        if progress is not None:
+            progress(number + 1, runs)
+    error = (1 - confidence) / 2
+    return Covered(
+        case=case,
+        hits=hits,
+        runs=runs,
+        confidence=confidence,
+        low=clopper_pearson_low(hits, runs, error),
+        high=clopper_pearson_high(hits, runs, error),
+        seconds=time.perf_counter() - started,
+    )
+
+
+@lru_cache(maxsize=1)
+def coverage_cases() -> Mapping[str, CoverageCase]:
+    """Name to case: everything that cards of kinds of tasks promise."""
+    found = [
+        CoverageCase(
+            name=f"coverage/{promise.name}",
+            task=card.name,
+            promise=promise,
+            trust=ServerDP() if promise.noisy else SecureSum(),
+            budget=Budget(epsilon=1.0) if promise.noisy else None,
+        )
+        for card in KINDS.values()
+        if card.promises is not None
+        for promise in card.promises.load()
+    ]
+    return MappingProxyType({case.name: case for case in found})

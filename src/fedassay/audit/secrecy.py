@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -223,17 +223,15 @@ def first_leak(liar: Liar) -> Iterator[LiarsExchange]:
 
 def fewer_silent(liar: Liar) -> Iterator[LiarsExchange]:
     """Each member is told that another site is silent, so that each set is large enough by itself."""
-    exchange, names = liar.begin(), sorted(liar.sites)
+    names = sorted(liar.sites)
     everybody = frozenset(names)
     told = {name: everybody - {names[(place + 1) % len(names)]} for place, name in enumerate(names)}
-    yield liar.name(exchange, {name: told[name] for name in names if name not in liar.colluding})
+    yield liar.name(liar.begin(), told)
 
 
 def one_small_set(liar: Liar) -> Iterator[LiarsExchange]:
     """The same lie to all: that so many were silent, that hardly more than the colluding sites are left."""
-    exchange, names = liar.begin(), sorted(liar.sites)
-    few = frozenset([*names[:2], *liar.colluding])
-    yield liar.name(exchange, dict.fromkeys(names, few))
+    yield liar.name_to_all(liar.begin(), [*sorted(liar.sites)[:2], *liar.colluding])
 
 
 def two_cohorts(liar: Liar) -> Iterator[LiarsExchange]:
@@ -242,31 +240,28 @@ def two_cohorts(liar: Liar) -> Iterator[LiarsExchange]:
     first, second = names[: SITES // 2 + 1], names[SITES // 2 - 1 :]
     for alone in (second[0], first[-1]):  # both are in both cohorts, and hear of the second
         exchange = liar.begin({name: first if name < alone else second for name in names})
-        yield liar.name(exchange, dict.fromkeys(names, frozenset(exchange.spoken)))
+        yield liar.name_to_all(exchange, exchange.spoken)
 
 
 def two_exchanges(liar: Liar) -> Iterator[LiarsExchange]:
     """The same question twice, the second time without one site: the difference would be its table."""
     names = sorted(liar.sites)
-    everybody = frozenset(names)
-    for told in (everybody, everybody - {names[0]}):
-        yield liar.name(liar.begin(), dict.fromkeys(names, told))
+    yield liar.name_to_all(liar.begin(), names)
+    yield liar.name_to_all(liar.begin(), names[1:])
 
 
 def a_rule_that_comes_later(liar: Liar) -> Iterator[LiarsExchange]:
     """A total over all sites but one while there is no rule about sets, and then one over all under the rule."""
     names = sorted(liar.sites)
-    everybody = frozenset(names)
     free = replace(liar, plan=_plan(SecureSum(), len(names)))
-    yield free.name(free.begin(), dict.fromkeys(names, everybody - {names[0]}))
-    yield liar.name(liar.begin(), dict.fromkeys(names, everybody))
+    yield free.name_to_all(free.begin(), names[1:])
+    yield liar.name_to_all(liar.begin(), names)
 
 
 def a_smaller_roster(liar: Liar) -> Iterator[LiarsExchange]:
     """Fewer sites than are pinned are said to exist, so that fewer colluders would be reckoned with."""
     names = sorted(liar.sites)[-FEW:]
-    exchange = liar.begin(dict.fromkeys(names, names))
-    yield liar.name(exchange, dict.fromkeys(names, frozenset(names[1:])))
+    yield liar.name_to_all(liar.begin(dict.fromkeys(names, names)), names[1:])
 
 
 def _cases() -> Iterator[SecrecyCase]:
@@ -276,62 +271,57 @@ def _cases() -> Iterator[SecrecyCase]:
     ]
     said = "each member is told another set of clients"
     for name, shipped, any_set, lower in sums:
-        honest = shipped.sizes(SITES).honest
-        for place, attack in enumerate((two_sets, fewer_silent), start=1):
-            yield SecrecyCase(
-                name=f"{name}/sets-{place}", attack=said, trust=shipped, carry_out=attack, honest=honest
-            )
-        yield SecrecyCase(
+        case = partial(SecrecyCase, trust=shipped, honest=shipped.sizes(SITES).honest)
+        weakened = partial(SecrecyCase, honest=1)
+        yield case(name=f"{name}/sets-1", attack=said, carry_out=two_sets)
+        yield case(name=f"{name}/sets-2", attack=said, carry_out=fewer_silent)
+        yield weakened(
             name=f"{name}/any-set",
             attack=f"{said}; members accept any",
             trust=any_set,
             carry_out=two_sets,
-            honest=1,
         )
-        yield SecrecyCase(
+        yield weakened(
             name=f"{name}/one-lower",
             attack=f"{said}; members accept any, and the threshold is one lower",
             trust=lower,
             carry_out=first_leak,
-            honest=1,
             broken=True,
         )
-        yield SecrecyCase(
+        yield case(
             name=f"{name}/small-set",
             attack="all members are told that nearly all clients were silent",
-            trust=shipped,
             carry_out=one_small_set,
-            honest=honest,
         )
-        yield SecrecyCase(
+        yield case(
             name=f"{name}/cohorts",
             attack="clients are told of different cohorts, and named together",
-            trust=shipped,
             carry_out=two_cohorts,
-            honest=honest,
         )
-        yield SecrecyCase(
+        yield case(
             name=f"{name}/roster",
             attack=f"{FEW} of {MANY} pinned sites are said to be all, four of which collude",
-            trust=shipped,
             carry_out=a_smaller_roster,
             honest=shipped.sizes(FEW, roster=MANY, members=FEW).honest,
             sites=MANY,
             colluding=4,
             claimed=FEW,
         )
-    for rule in (True, False):
-        trust = SecureSum(same_set=rule)
-        yield SecrecyCase(
-            name=f"secure-sum/{'same-set' if rule else 'two-exchanges'}",
-            attack="the same question over all sites and over all but one; "
-            + ("the second time with a rule about sets" if rule else "no rule about sets"),
-            trust=trust,
-            carry_out=a_rule_that_comes_later if rule else two_exchanges,
-            honest=SecureSum().sizes(SITES).honest,
-            one_set=True,
-            broken=not rule,
-        )
+    again = partial(SecrecyCase, honest=SecureSum().sizes(SITES).honest, one_set=True)
+    asked = "the same question over all sites and over all but one;"
+    yield again(
+        name="secure-sum/same-set",
+        attack=f"{asked} the second time with a rule about sets",
+        trust=SecureSum(same_set=True),
+        carry_out=a_rule_that_comes_later,
+    )
+    yield again(
+        name="secure-sum/two-exchanges",
+        attack=f"{asked} no rule about sets",
+        trust=SecureSum(same_set=False),
+        carry_out=two_exchanges,
+        broken=True,
+    )
 
 
 @lru_cache(maxsize=1)

@@ -22,12 +22,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedassay.crypto.identity import Credentials
 from fedassay.crypto.prekeys import DAY
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import FederationError, TooFewClients
 from fedassay.kernel.client import Client, Site
 from fedassay.kernel.envelope import MOST_QUERIES, TrustModels
@@ -38,7 +41,6 @@ from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.protocol.vocabulary import (
     LARGEST_ROWS_PER_CLIENT,
     NO_NOISE,
-    Batch,
     Exchange,
     Measure,
     Message,
@@ -47,7 +49,6 @@ from fedassay.protocol.vocabulary import (
     Randomness,
     Released,
     Request,
-    Rows,
     Setting,
     Vector,
 )
@@ -69,16 +70,6 @@ VICTIM = "client-0"
 """The client whose rows differ between the worlds: the first."""
 
 
-@dataclass(frozen=True)
-class _Held:
-    """Rows in memory."""
-
-    columns: Mapping[str, NDArray[Any]]
-
-    def batches(self) -> Iterator[Batch]:
-        yield self.columns
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Silent(DistributedDP):
     """A client that colludes: what it would add is known to the attacker, so that it may as well add nothing."""
@@ -96,6 +87,25 @@ class _Curious(TwoServer):
     def assist(self, request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
         plans = tuple(replace(plan, noise=NO_NOISE) for plan in request.plans)
         return super().assist(replace(request, plans=plans), state, randomness)
+
+
+def open_site(
+    name: str,
+    columns: Mapping[str, NDArray[Any]],
+    randomness: Randomness,
+    credentials: Credentials | None = None,
+) -> Site:
+    """Open a site with these rows, which allows everything."""
+    return Site(
+        name=name,
+        dataset=name,
+        rows=partial(ArrayRows, columns=columns),
+        policy=AllowAll(),
+        ledger=MemoryLedger(None),
+        randomness=randomness,
+        split_key=b"audit".ljust(32, b"\0"),
+        credentials=credentials,
+    )
 
 
 def _instead(other: type[Any]) -> TrustModels:
@@ -156,9 +166,12 @@ class AttackedFederation:
         alone = TRUST_CARDS[self.setting.trust.name].message_alone
         counted = self.world[:1] if alone else self.world[: len(self.world) - self.silent - self.lost]
         most = self.setting.protection.rows_per_client or LARGEST_ROWS_PER_CLIENT
-        used = [_Held({name: column[-most:] for name, column in columns.items()}) for columns in counted]
+        used = [
+            ArrayRows(columns={name: column[-most:] for name, column in columns.items()})
+            for columns in counted
+        ]
         return tuple(
-            np.sum([query.of.measure(held, {})[0] for held in used], axis=0) for query in self.queries
+            np.sum([query.of.measure(rows, {})[0] for rows in used], axis=0) for query in self.queries
         )
 
     def _runtime(self) -> _Overhearing:
@@ -166,7 +179,7 @@ class AttackedFederation:
         followed = len(names) - self.silent
         clients = [
             Client(
-                self._site(name, columns),
+                open_site(name, columns, self.randomness.child(name)),
                 trust_models=TRUST_MODELS if place < followed else _instead(_Silent),
             )
             for place, (name, columns) in enumerate(zip(names, self.world, strict=True))
@@ -181,22 +194,6 @@ class AttackedFederation:
             for place, name in enumerate(SERVERS)
         ]
         return _Overhearing(clients, helpers=helpers, drops=lambda name, leg: name in gone and leg == 0)
-
-    def _site(self, name: str, columns: Mapping[str, NDArray[Any]]) -> Site:
-        held = _Held(columns)
-
-        def rows() -> Rows:
-            return held
-
-        return Site(
-            name=name,
-            dataset=name,
-            rows=rows,
-            policy=AllowAll(),
-            ledger=MemoryLedger(None),
-            randomness=self.randomness.child(name),
-            split_key=b"audit".ljust(32, b"\0"),
-        )
 
     def _exchange(self, runtime: _Overhearing, count: int) -> Views:
         plans, names = self.plans() * count, runtime.clients

@@ -17,8 +17,18 @@ from rich.table import Table
 from fedassay.audit.bound import FEWEST_SAMPLES
 from fedassay.audit.cases import Case
 from fedassay.audit.catalogue import cases, matches
-from fedassay.audit.coverage import RUNS, CoverageCase, Covered, coverage_cases, covered
-from fedassay.audit.findings import CONFIDENCE, SAMPLES, AuditFinding, attacked, each_confidence
+from fedassay.audit.findings import (
+    CONFIDENCE,
+    RUNS,
+    SAMPLES,
+    AuditFinding,
+    CoverageCase,
+    Covered,
+    attacked,
+    coverage_cases,
+    covered,
+    each_confidence,
+)
 from fedassay.audit.findings import AuditProgress as OnProgress
 from fedassay.audit.secrecy import Secrecy, SecrecyCase, secrecy_cases, tried
 from fedassay.cli import options, output
