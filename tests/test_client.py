@@ -23,7 +23,7 @@ from fedassay.kernel.endpoint import KEPT_EXCHANGES, EndpointStore, FileStore
 from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.run import Errand
 from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.ledger.database import MemoryRecords
+from fedassay.privacy.ledger.database import SiteRecords
 from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.policy.rules import SitePolicy
 from fedassay.privacy.randomness import SimulatedRandomness
@@ -399,7 +399,7 @@ def village(names: str = "abcdefg", **site: Any) -> dict[str, Client]:
                 "name": name,
                 "dataset": name,
                 "randomness": SimulatedRandomness(ord(name)),
-                "records": MemoryRecords(),
+                "records": SiteRecords(),
                 "policy": SitePolicy(smallest_cohort_difference=2),
                 "ledger": MemoryLedger(None),
                 **{key: value(name) if callable(value) else value for key, value in site.items()},
@@ -470,7 +470,7 @@ def test_a_policy_that_changes_between_legs_counts_from_the_next_message_on(afte
     "error", [RuntimeError("a bug"), UsageError("of its own"), KeyError("x"), ZeroDivisionError()]
 )
 def test_an_error_inside_a_policy_is_a_refusal_by_policy(error: Exception) -> None:
-    records = MemoryRecords()
+    records = SiteRecords()
     one = client([], policy=Changing(after=0, error=error), records=records)
     assert refused(one, request(), asker="somebody") == Refusal.POLICY
     (noted,) = records.refusals()
@@ -480,7 +480,7 @@ def test_an_error_inside_a_policy_is_a_refusal_by_policy(error: Exception) -> No
 
 
 def test_every_refusal_is_noted_whatever_its_kind_and_nothing_else() -> None:
-    records, log = MemoryRecords(), list[str]()
+    records, log = SiteRecords(), list[str]()
     one = client(log, records=records, ledger_refuses=True)
     one.answer(b"nonsense")
     one.answer(request(leg=5))
@@ -498,7 +498,7 @@ def test_every_refusal_is_noted_whatever_its_kind_and_nothing_else() -> None:
 
 
 def test_a_refusal_that_cannot_be_noted_is_still_only_a_code(caplog: Any) -> None:
-    class Full(MemoryRecords):
+    class Full(SiteRecords):
         def refused(self, refusal: Any) -> None:
             raise OSError("no space left")
 

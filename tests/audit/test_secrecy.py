@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from command_line import call
+from command_line import call, json_of, output_of
 from fedassay.audit.equivocation import WeighedAnswers, is_one_total
 from fedassay.audit.secrecy import SUMMARY, opened_by, secrecy_cases, tried
 from fedassay.crypto.field61 import PRIME
@@ -112,13 +111,11 @@ def test_one_total_is_one_set_with_equal_weights() -> None:
 
 
 def test_the_command_has_a_table_of_its_own(capsys: Any, caplog: pytest.LogCaptureFixture) -> None:
-    code, out, _ = call(capsys, "audit", "--case", "secure-sum", "--seed", 1)
-    assert code == 0
+    out = output_of(capsys, "audit", "--case", "secure-sum", "--seed", 1)
     assert not caplog.records  # hundreds of refusals are meant, and counted in the table
     assert "Secrecy of sums, against a coordinator that lies" in out
     assert f"No violation found in {sum(name.startswith('secure-sum/') for name in CASES)} attacks" in out
-    code, out, _ = call(capsys, "audit", "--case", "secure-sum/one-lower", "--json", "-", "-q")
-    (found,) = json.loads(out)["secrecy"]
+    (found,) = json_of(capsys, "audit", "--case", "secure-sum/one-lower")["secrecy"]
     assert (found["weakened"], found["violated"], found["opened"]) == (
         True,
         False,

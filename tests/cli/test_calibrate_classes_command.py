@@ -8,7 +8,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -17,7 +16,7 @@ import pytest
 from scipy.special import softmax
 
 import fedassay
-from command_line import call
+from command_line import call, output_of, result_of
 from multiclass_rows import drawn
 
 SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
@@ -40,11 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def calibrated(capsys: Any, path: Path, *options: object) -> dict[str, Any]:
-    code, out, err = call(capsys, "calibrate", path, *options, "--seed", 1, "--json", "-", "--quiet")
-    assert code == 0, err
-    document: dict[str, Any] = json.loads(out)
-    jsonschema.validate(document, SCHEMA)
-    return document
+    return result_of(capsys, "calibrate", path, *options, "--seed", 1)
 
 
 # --- results --------------------------------------------------------------------------------------------
@@ -116,8 +111,7 @@ def test_the_artefact_gives_calibrated_probabilities(
     assert made.recommended == document["results"]["recommended"]
     new = drawn(50, 4, seed=7)["logits"]
     np.savez(tmp_path / "new.npz", logits=new)
-    code, _, err = call(capsys, "apply", artefact, tmp_path / "new.npz", "--out", applied)
-    assert code == 0, err
+    output_of(capsys, "apply", artefact, tmp_path / "new.npz", "--out", applied)
     table = parquet.read_table(applied)
     wanted = made.predict_proba(new)
     assert table["probabilities"].to_pylist() == wanted.tolist()
@@ -130,8 +124,7 @@ def test_quiet_and_loud(capsys: Any, data: Path, tmp_path: Path) -> None:
     target = tmp_path / "r.json"
     assert call(capsys, "calibrate", data, *options, "--quiet", "--json", target) == (0, "", "")
     document = json.loads(target.read_text())
-    code, out, _ = call(capsys, "calibrate", data, *options, "--out", tmp_path / "c.json")
-    assert code == 0
+    out = output_of(capsys, "calibrate", data, *options, "--out", tmp_path / "c.json")
     words = " ".join(out.split())
     assert document["results"]["reason"].split(":")[0] in words
     assert "temperature" in words.lower()
@@ -290,8 +283,7 @@ def test_a_class_that_nobody_has_is_a_warning(capsys: Any, tmp_path: Path) -> No
         document = calibrated(capsys, path, *COLUMNS, "--method", method, "--privacy", "plain")
         assert "No row is of class 2: what is said about it rests on no rows." in document["warnings"]
         assert document["results"]["classes"][2]["rows"] == 0
-    code, out, _ = call(capsys, "calibrate", path, *COLUMNS, "--method", "bbq", "--privacy", "plain")
-    assert code == 0
+    out = output_of(capsys, "calibrate", path, *COLUMNS, "--method", "bbq", "--privacy", "plain")
     assert "No row is of class 2" in " ".join(out.split())
     private = calibrated(capsys, path, *COLUMNS, *PRIVATE)
     assert not any("class 2" in one.lower() for one in private["warnings"])

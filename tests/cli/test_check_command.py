@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from command_line import call
+from command_line import call, json_of
 
 
 def test_logits_and_classes(capsys: Any, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     np.savez(tmp_path / "a.npz", labels=np.arange(30) % 3, z=rng.normal(size=(30, 3)), site=np.arange(30) % 5)
     options = ("check", tmp_path / "a.npz", "--logits", "z", "--label", "labels", "--client", "site")
-    code, out, _ = call(capsys, *options, "--json", "-", "--quiet")
-    assert code == 0
-    report = json.loads(out)
+    report = json_of(capsys, *options)
     assert report["findings"] == []
     assert report["profile"]["classes"] == 3
     np.savez(tmp_path / "a.npz", labels=np.arange(30) % 3 + 1, z=rng.normal(size=(30, 3)), site=np.arange(30))

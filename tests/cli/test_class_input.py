@@ -14,7 +14,7 @@ import pyarrow.parquet as parquet
 import pytest
 from scipy.special import softmax
 
-from command_line import call
+from command_line import call, output_of, refused
 from multiclass_rows import drawn
 
 Table = dict[str, Any]
@@ -61,8 +61,7 @@ FORMS: dict[str, Callable[[Table, Path], tuple[Path, str]]] = {
 
 def evaluated(capsys: Any, path: Path, logits: str, *more: object) -> dict[str, Any]:
     options = ("--logits", logits, "--label", "labels", "--seed", 1, "--json", "-", "--quiet", *more)
-    code, out, error = call(capsys, "evaluate", path, *options)
-    assert code == 0, error
+    out = output_of(capsys, "evaluate", path, *options)
     found: dict[str, Any] = json.loads(out)
     return found
 
@@ -102,8 +101,7 @@ def test_what_is_wrong_is_one_sentence(capsys: Any, tmp_path: Path, form: str, p
     change, words = BAD[problem]
     path, logits = FORMS[form](change(rows()), tmp_path)
     options = ("--logits", logits, "--label", "labels", "--client", "client")
-    code, out, said = call(capsys, "evaluate", path, *options, "--json", tmp_path / "result.json")
-    assert (code, out) == (2, "")
+    said = refused(capsys, "evaluate", path, *options, "--json", tmp_path / "result.json")
     assert said.startswith("Error: ")
     assert words in said
     assert len(said.strip().splitlines()) == 1

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from certified_folders import certified
-from command_line import call
+from command_line import call, output_of, refused
 from fedassay.cli import demo
 from fedassay.cli.demo import hospitals
 from fedassay.study import folder as folder_module
@@ -27,14 +27,12 @@ from study_runs import place, rows, study_text
     ],
 )
 def test_a_file_in_the_place_of_a_command(capsys: Any, arguments: tuple[str, ...], meant: str) -> None:
-    code, _, error = call(capsys, *arguments)
-    assert code == 2
+    error = refused(capsys, *arguments)
     assert f"did you mean: {meant}\n" in error
 
 
 def test_other_wrong_commands_get_no_hint(capsys: Any) -> None:
-    code, _, error = call(capsys, "plan", "everything")
-    assert code == 2
+    error = refused(capsys, "plan", "everything")
     assert "everything: no such command" in error
     assert "did you mean: fedassay" not in error
 
@@ -49,8 +47,7 @@ def test_rows_in_the_place_of_a_study(
         path.write_text("p,y\n0.5,1\n")
     else:
         path.mkdir()
-    code, _, error = call(capsys, *command, path)
-    assert code == 2
+    error = refused(capsys, *command, path)
     assert (
         f"{path}: is not a study; write one for these rows with: fedassay init {shlex.quote(str(path))}"
         in error
@@ -61,8 +58,7 @@ def test_the_certificate_stands_for_its_folder(
     capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = certified(tmp_path / "study")
-    code, out, _ = call(capsys, "verify", folder / "certificate.json", "--any-key")
-    assert code == 0
+    out = output_of(capsys, "verify", folder / "certificate.json", "--any-key")
     assert f"Everything holds in {folder}." in out
     monkeypatch.chdir(folder)
     assert call(capsys, "verify", "certificate.json", "--any-key", "--quiet")[0] == 0
@@ -74,13 +70,11 @@ def test_a_result_of_a_study_names_what_can_be_applied(capsys: Any, tmp_path: Pa
     document = {"task": "study", "results": {"tasks": {name: {"task": kind} for name, kind in tasks.items()}}}
     (tmp_path / "result.json").write_text(json.dumps(document))
     arguments = ("apply", tmp_path / "result.json", tmp_path / "new.csv", "--out", tmp_path / "out.csv")
-    code, _, error = call(capsys, *arguments)
-    assert code == 2
+    error = refused(capsys, *arguments)
     assert "apply needs a calibrator or prediction sets, and there are none beside it." in error
     for name in ("calibrator.json", "strict.json"):
         (tmp_path / name).touch()
-    code, _, error = call(capsys, *arguments)
-    assert code == 2
+    error = refused(capsys, *arguments)
     made = f"{tmp_path / 'calibrator.json'} or {tmp_path / 'strict.json'}"
     assert f"this is a result of a study; apply what was made of it: {made}." in error
 
@@ -89,8 +83,7 @@ def test_commands_to_paste_are_quoted(capsys: Any, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(folder_module, "page", lambda document: "<!doctype html>\n")
     text = study_text({"evaluate": {"height": 5}}, {"runtime": {"seed": 1}})
     path = place(tmp_path / "my study", text, rows(3, 20))
-    code, out, _ = call(capsys, "run", path)
-    assert code == 0
+    out = output_of(capsys, "run", path)
     key = json.loads((path.parent / "small" / "certificate.json").read_text())["key"]["public"]
     assert f"Check them: fedassay verify '{path.parent / 'small'}' --key {key}\n" in out
 
@@ -100,6 +93,5 @@ def test_the_demo_quotes_too(capsys: Any, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(demo, "_study", lambda out, console, quiet: out / "hospitals")
     monkeypatch.setattr(demo, "_side_by_side", lambda *given, **more: {})
     monkeypatch.setattr(demo, "print_side_by_side", lambda *given: None)
-    code, out, _ = call(capsys, "demo", "--out", tmp_path / "my demo")
-    assert code == 0
+    out = output_of(capsys, "demo", "--out", tmp_path / "my demo")
     assert f"(fedassay verify '{tmp_path / 'my demo' / 'hospitals'}' --any-key checks it)" in out

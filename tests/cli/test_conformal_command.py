@@ -8,12 +8,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
 
-from command_line import call
+from command_line import output_of, refused, result_of
 from fedassay.trust import TRUST_MODELS
 from trust_terms import terms
 
@@ -68,21 +67,12 @@ def npz(tmp_path: Path) -> Path:
 
 
 def document_of(capsys: Any, *arguments: object) -> dict[str, Any]:
-    code, out, err = call(capsys, "conformal", *arguments, "--json", "-", "--quiet", "--seed", 1)
-    assert code == 0, err
-    document: dict[str, Any] = json.loads(
-        out, parse_constant=lambda word: pytest.fail(f"{word} in the document")
-    )
-    jsonschema.validate(document, SCHEMA)
-    return document
+    return result_of(capsys, "conformal", *arguments, "--seed", 1)
 
 
-def refusal(capsys: Any, *arguments: object, code: int = 2) -> str:
+def refusal(capsys: Any, *arguments: object) -> str:
     """The one sentence that a refused command says."""
-    found, out, err = call(capsys, "conformal", *arguments, "--quiet")
-    assert (found, out) == (code, ""), err
-    assert "Traceback" not in err
-    return " ".join(err.split())
+    return refused(capsys, "conformal", *arguments, "--quiet")
 
 
 CONTRACT = {"threshold", "infinite", "guarantee", "pair", "coverage_law", "rows", "clients"}
@@ -209,8 +199,7 @@ def test_scores_of_a_binary_classifier(
     assert 1.0 <= results["held_out"]["mean_size"]["value"] <= 2.0
     assert len(results["held_out"]["size_counts"]) == 3
     assert document["warnings"] == []
-    code, _, err = call(capsys, "apply", artefact, csv, "--out", out, "--quiet")
-    assert code == 0, err
+    output_of(capsys, "apply", artefact, csv, "--out", out, "--quiet")
     table = pd.read_parquet(out)
     covered = [label in held for label, held in zip(table["died"], table["prediction_set"], strict=True)]
     assert 0.86 < np.mean(covered) < 0.97
@@ -250,10 +239,9 @@ def test_what_is_looked_up_is_said(capsys: Any, csv: Path) -> None:
 
 def test_the_table_says_what_is_promised(capsys: Any, csv: Path, tmp_path: Path) -> None:
     report = tmp_path / "r.html"
-    code, out, err = call(
+    out = output_of(
         capsys, "conformal", csv, *REGRESSION, *PLAIN, "--holdout", 0.3, "--seed", 1, "--report", report
     )
-    assert code == 0, err
     said = " ".join(out.split())
     assert "A new row is covered with probability at least 0.9" in said
     assert "held-out" in said
@@ -278,8 +266,7 @@ def test_intervals_from_rows_to_file_to_rows(capsys: Any, csv: Path, tmp_path: P
     results = document_of(capsys, csv, *REGRESSION, *PLAIN, "--out", artefact)["results"]
     fresh = frame(3000, seed=1)
     fresh.drop(columns="y").to_csv(new, index=False)
-    code, _, err = call(capsys, "apply", artefact, new, "--out", out, "--quiet")
-    assert code == 0, err
+    output_of(capsys, "apply", artefact, new, "--out", out, "--quiet")
     table = pd.read_parquet(out)
     assert table["lower"].to_numpy() == pytest.approx(fresh.p.to_numpy() - results["threshold"])
     inside = (table["lower"] <= fresh.y) & (fresh.y <= table["upper"])
@@ -291,8 +278,7 @@ def test_sets_from_rows_to_file_to_rows(capsys: Any, npz: Path, tmp_path: Path) 
     document_of(capsys, npz, *CLASSES, "--sets", "aps", *PLAIN, "--conditional", "class", "--out", artefact)
     fresh = arrays(3000, seed=1)
     np.savez(new, z=fresh["z"])
-    code, _, err = call(capsys, "apply", artefact, new, "--out", out, "--quiet")
-    assert code == 0, err
+    output_of(capsys, "apply", artefact, new, "--out", out, "--quiet")
     table = pd.read_parquet(out)
     assert (table["set_size"] == [len(held) for held in table["prediction_set"]]).all()
     for truth in range(4):
@@ -303,8 +289,7 @@ def test_sets_from_rows_to_file_to_rows(capsys: Any, npz: Path, tmp_path: Path) 
 def test_a_set_of_everything_can_be_applied_too(capsys: Any, csv: Path, tmp_path: Path) -> None:
     artefact, out = tmp_path / "c.json", tmp_path / "out.parquet"
     document_of(capsys, csv, *REGRESSION, "--score-range", "0,0.5", "--out", artefact)
-    code, said, err = call(capsys, "apply", artefact, csv, "--out", out)
-    assert code == 0, err
+    said = output_of(capsys, "apply", artefact, csv, "--out", out)
     assert "everything" in " ".join(said.split())
     assert np.isneginf(pd.read_parquet(out)["lower"]).all()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from command_line import call
+from command_line import call, output_of, refused
 from fedassay.api.study import run_study
 from fedassay.artefacts.verified import ANY_KEY, check
 from fedassay.errors import DataError, UsageError
@@ -62,9 +62,8 @@ def test_a_name_or_a_folder_that_is_that_of_the_data_is_refused_before_anything_
     (sites.parent / "link").symlink_to("sites")
     before = names(sites)
     for chosen in ("sites", "link"):
-        code, _, error = call(capsys, "init", "sites", "--yes", "--name", chosen)
-        assert code == 2
-        assert f"{chosen}: holds the study's data, expected another folder" in " ".join(error.split())
+        error = refused(capsys, "init", "sites", "--yes", "--name", chosen)
+        assert f"{chosen}: holds the study's data, expected another folder" in error
     assert not (sites.parent / "study.toml").exists()
     assert call(capsys, "init", "sites", "--yes", "--task", "evaluate", "--name", "spring")[0] == 0
     assert call(capsys, "run", "study.toml", "--out", "sites")[0] == 2
@@ -80,15 +79,13 @@ def test_what_is_no_site_is_named_and_not_read(capsys: Any, sites: Path) -> None
     terms = ("evaluate", "sites", *TERMS, "--seed", 1, "--json", "-")
     clean = json.loads(call(capsys, *terms)[1])
     litter(sites)
-    code, out, _ = call(capsys, *terms)
-    assert code == 0
+    out = output_of(capsys, *terms)
     found = json.loads(out)
     assert (found["results"], found["cohort"]) == (clean["results"], clean["cohort"])
     (warning,) = found["warnings"]
     assert all(repr(name) in warning for name in OTHERS)
     assert warning.endswith("; move what is no site, and convert what holds rows: none of it is read.")
-    code, out, _ = call(capsys, "check", "sites", *TERMS)
-    assert code == 0
+    out = output_of(capsys, "check", "sites", *TERMS)
     assert all(name in out for name in OTHERS)
 
 
@@ -98,8 +95,7 @@ def test_a_study_does_not_take_other_files_for_changed_data(capsys: Any, sites: 
     litter(sites)
     assert call(capsys, "run", "study.toml", "--quiet")[0] == 0
     (sites / "s0.csv").write_text("p,y\n0.5,1\n")
-    code, _, error = call(capsys, "run", "study.toml", "--quiet")
-    assert code == 2
+    error = refused(capsys, "run", "study.toml", "--quiet")
     assert "the data have changed" in error
 
 
@@ -107,8 +103,7 @@ def test_what_is_written_for_later_use_refuses_other_files(capsys: Any, sites: P
     code, *_ = call(capsys, "calibrate", "sites", *TERMS, "--out", "calibrator.json", "--quiet")
     assert code == 0
     litter(sites)
-    code, _, error = call(capsys, "apply", "calibrator.json", "sites", "--out", "calibrated.csv")
-    assert code == 2
+    error = refused(capsys, "apply", "calibrator.json", "sites", "--out", "calibrated.csv")
     assert "'README.md'" in error
     assert not (sites.parent / "calibrated.csv").exists()
 
@@ -118,9 +113,8 @@ def test_what_is_applied_is_not_written_among_the_sites(capsys: Any, sites: Path
     (sites.parent / "link").symlink_to("sites")
     assert call(capsys, "calibrate", "sites", *TERMS, "--out", "calibrator.json", "--quiet")[0] == 0
     before = names(sites)
-    code, _, error = call(capsys, "apply", "calibrator.json", "sites", "--out", f"{named}/calibrated.csv")
-    assert code == 2
-    assert "its folder holds the data, where each file is a site" in " ".join(error.split())
+    error = refused(capsys, "apply", "calibrator.json", "sites", "--out", f"{named}/calibrated.csv")
+    assert "its folder holds the data, where each file is a site" in error
     assert names(sites) == before
     assert call(capsys, "apply", "calibrator.json", "sites", "--out", "calibrated.csv")[0] == 0
 

@@ -7,14 +7,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
 
 import fedassay
-from command_line import call
+from command_line import call, output_of, refused, result_of
 
 SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 LINEAR = ["--client", "site", "--target", "y", "--features", "age,dose,sex"]
@@ -44,21 +43,12 @@ def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def document_of(capsys: Any, *arguments: object) -> dict[str, Any]:
-    code, out, err = call(capsys, "infer", *arguments, "--json", "-", "--quiet", "--seed", 1)
-    assert code == 0, err
-    document: dict[str, Any] = json.loads(
-        out, parse_constant=lambda word: pytest.fail(f"{word} in the document")
-    )
-    jsonschema.validate(document, SCHEMA)
-    return document
+    return result_of(capsys, "infer", *arguments, "--seed", 1)
 
 
 def refusal(capsys: Any, *arguments: object) -> str:
     """The one sentence that a refused command says."""
-    code, out, err = call(capsys, "infer", *arguments, "--quiet")
-    assert (code, out) == (2, ""), err
-    assert "Traceback" not in err
-    return " ".join(err.split())
+    return refused(capsys, "infer", *arguments, "--quiet")
 
 
 def reason_of(document: dict[str, Any]) -> str:
@@ -241,8 +231,7 @@ def test_rounds_that_diverge_have_no_values_and_keep_no_state(capsys: Any, csv: 
     words = ("--step", 1000, "--rounds", 60, "--state", state)
     assert "iterates diverge" in reason_of(document_of(capsys, csv, *LINEAR, *words))
     assert not state.exists()
-    code, out, err = call(capsys, "infer", csv, *LINEAR, *words, "--seed", 1)
-    assert code == 0, err
+    out = output_of(capsys, "infer", csv, *LINEAR, *words, "--seed", 1)
     assert "iterates diverge" in " ".join(out.split())
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from command_line import call
+from command_line import call, output_of
 from fedassay.study import StudyFile
 from fedassay.study.column_roles import candidates, guess_clients, guess_model, look_at
 
@@ -85,8 +85,7 @@ def test_two_columns_that_fit_equally_are_asked_about(capsys: Any, tmp_path: Pat
     assert (code, settled(tmp_path)[0]["class"]) == (0, "other")
     # The model and the logits as suggested; for the class there is no default, so that Enter is no answer.
     answers(monkeypatch, "", "", "", "digit", "", "", "", "")
-    code, said, _ = call(capsys, "init", tmp_path / "rows.csv", "--force", "--out", tmp_path / "s.toml")
-    assert code == 0
+    said = output_of(capsys, "init", tmp_path / "rows.csv", "--force", "--out", tmp_path / "s.toml")
     assert "other and digit could both be it" in said.replace("\n", " ")
     assert settled(tmp_path) == ({"logits": "logit", "class": "digit"}, "hospital")
 

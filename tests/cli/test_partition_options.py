@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from command_line import call
+from command_line import json_of, refused
 
 DIRICHLET = ("--partition", "dirichlet:0.2", "--clients", 30)
 IID = ("--partition", "iid", "--clients", 6)
@@ -40,17 +39,8 @@ def path(tmp_path: Path) -> Path:
 
 
 def document(capsys: Any, *arguments: object) -> dict[str, Any]:
-    code, out, error = call(capsys, *arguments, "--json", "-", "--quiet")
-    assert code == 0, error
-    found: dict[str, Any] = json.loads(out)
+    found: dict[str, Any] = json_of(capsys, *arguments)
     return found
-
-
-def refusal(capsys: Any, *arguments: object) -> str:
-    code, out, error = call(capsys, *arguments)
-    assert (code, out) == (2, "")
-    assert "Traceback" not in error
-    return " ".join(error.split())
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -98,7 +88,7 @@ def test_a_natural_partition_is_the_client_column(capsys: Any, path: Path) -> No
     assert by["results"] == column["results"]
     assert by["cohort"] == column["cohort"]
     assert by["parameters"]["client"] == "site"
-    text = refusal(capsys, "evaluate", path, *COMMANDS["evaluate"], "--partition", "by:nobody")
+    text = refused(capsys, "evaluate", path, *COMMANDS["evaluate"], "--partition", "by:nobody")
     assert "column 'nobody' (client): got no such column" in text
 
 
@@ -115,12 +105,12 @@ def test_a_natural_partition_is_the_client_column(capsys: Any, path: Path) -> No
     ],
 )  # fmt: skip
 def test_what_makes_no_partition(capsys: Any, path: Path, options: tuple[object, ...], words: str) -> None:
-    assert words in refusal(capsys, "evaluate", path, *COMMANDS["evaluate"], *options)
+    assert words in refused(capsys, "evaluate", path, *COMMANDS["evaluate"], *options)
 
 
 @pytest.mark.parametrize("command", ["ecdf", "conformal"])
 def test_skew_needs_labels(capsys: Any, path: Path, command: str) -> None:
-    text = refusal(capsys, command, path, *COMMANDS[command], *DIRICHLET)
+    text = refused(capsys, command, path, *COMMANDS[command], *DIRICHLET)
     assert "dirichlet:0.2, which deals rows by their labels, but no column of labels, expected one" in text
     if command == "ecdf":
         assert document(capsys, command, path, *COMMANDS[command], "--label", "y", *DIRICHLET)
@@ -130,6 +120,5 @@ def test_skew_needs_labels(capsys: Any, path: Path, command: str) -> None:
     "command", [("contribute",), ("aggregate",), ("flower", "site"), ("flower", "submit")]
 )
 def test_real_federations_have_no_partition(capsys: Any, command: tuple[str, ...]) -> None:
-    code, _, error = call(capsys, *command, "--partition", "iid")
-    assert code == 2
+    error = refused(capsys, *command, "--partition", "iid")
     assert "--partition: no such option" in error

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedassay.cli import run_command
+from command_line import call, json_of, output_of, refused
 from fedassay.protocol.metrics import METRICS, targets
 
 DATA = ["--rows", "4000", "--prevalence", "0.3", "--auc", "0.8", "--clients", "8"]
@@ -16,15 +16,9 @@ NOISE = ["--privacy", "server-dp", "--epsilon", "1"]
 QUICK = ["--height", "6"]
 
 
-def call(capsys: Any, *arguments: str) -> tuple[int, str, str]:
-    code = run_command(["plan", *arguments])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
 def test_an_evaluation_in_words(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    code, out, err = call(capsys, "evaluate", *DATA, *NOISE, *QUICK, "--target", "accuracy=0.02")
+    code, out, err = call(capsys, "plan", "evaluate", *DATA, *NOISE, *QUICK, "--target", "accuracy=0.02")
     assert (code, err) == (0, "")
     for words in (
         *(METRICS[name].label for name in targets()),
@@ -41,9 +35,7 @@ def test_an_evaluation_in_words(capsys: Any, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_an_evaluation_as_json(capsys: Any, tmp_path: Path) -> None:
     arguments = ["evaluate", *DATA, *NOISE, *QUICK]
-    code, out, _ = call(capsys, *arguments, "--json", "-", "--quiet")
-    assert code == 0
-    plan = json.loads(out)
+    plan = json_of(capsys, "plan", *arguments)
     assert plan.keys() >= {"plan", "assumptions", "verdict", "metrics", "used", "recommended", "inverse"}
     auc = plan["metrics"]["roc_auc"]
     assert auc["error"]["privacy"] > 0
@@ -51,23 +43,19 @@ def test_an_evaluation_as_json(capsys: Any, tmp_path: Path) -> None:
     assert auc["verdict"] in ("enough data", "not enough", "not decidable")
     assert plan["used"]["height"] == 6
     assert [one["metric"] for one in plan["inverse"]] == ["roc_auc"]
-    code, out, _ = call(capsys, *arguments, "--json", str(tmp_path / "plan.json"), "--quiet")
+    code, out, _ = call(capsys, "plan", *arguments, "--json", str(tmp_path / "plan.json"), "--quiet")
     assert (code, out) == (0, "")
     assert json.loads((tmp_path / "plan.json").read_text()) == plan
 
 
 def test_a_calibration(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    code, out, _ = call(capsys, "calibrate", *DATA, *NOISE, *QUICK, "--holdout", "0.5", "--bins", "7")
-    assert code == 0
+    out = output_of(capsys, "plan", "calibrate", *DATA, *NOISE, *QUICK, "--holdout", "0.5", "--bins", "7")
     assert "histogram (7)" in out
     assert "…" not in out
     assert "held-out Brier" in out
     assert "2,000 rows" in out
-    code, out, _ = call(
-        capsys, "calibrate", *DATA, *QUICK, "--target", "brier_excess=0.001", "--json", "-", "--quiet"
-    )
-    plan = json.loads(out)
+    plan = json_of(capsys, "plan", "calibrate", *DATA, *QUICK, "--target", "brier_excess=0.001")
     platt, histogram = plan["tables"]["methods"]["rows"]
     assert plan["assumptions"]["holdout"] == 0.3
     assert plan["metrics"]["brier_excess"]["target"] == 0.001
@@ -78,11 +66,12 @@ def test_without_clients_each_row_is_one(capsys: Any) -> None:
     arguments = [
         *("--rows", "1e4", "--prevalence", "0.3", "--auc", "0.8", "--privacy", "local-dp", "--epsilon", "3"),
     ]
-    code, out, _ = call(
-        capsys, "evaluate", *arguments, "--rows-per-client", "1", *QUICK, "--json", "-", "--quiet"
+    assert (
+        json_of(capsys, "plan", "evaluate", *arguments, "--rows-per-client", "1", *QUICK)["assumptions"][
+            "clients"
+        ]
+        == 10_000
     )
-    assert code == 0
-    assert json.loads(out)["assumptions"]["clients"] == 10_000
 
 
 @pytest.mark.parametrize(
@@ -103,14 +92,11 @@ def test_without_clients_each_row_is_one(capsys: Any) -> None:
     ],
 )
 def test_bad_input_has_one_sentence(capsys: Any, arguments: list[str], words: str) -> None:
-    code, out, err = call(capsys, "evaluate", *DATA, *arguments)
-    assert code == 2
-    assert out == ""
-    assert words in err.replace("\n", " ")
+    err = refused(capsys, "plan", "evaluate", *DATA, *arguments)
+    assert words in err
     assert err.count("Error") == 1
 
 
 def test_the_rows_are_required(capsys: Any) -> None:
-    code, _, err = call(capsys, "evaluate", "--prevalence", "0.1", "--auc", "0.8")
-    assert code == 2
+    err = refused(capsys, "plan", "evaluate", "--prevalence", "0.1", "--auc", "0.8")
     assert "--rows" in err

@@ -8,16 +8,10 @@ from typing import Any
 
 import pytest
 
-from fedassay.cli import run_command
+from command_line import call, json_of, output_of, refused
 
 DATA = ["--classes", "4", "--rows", "600", "--clients", "60"]
 NOISE = ["--privacy", "server-dp", "--epsilon", "2"]
-
-
-def call(capsys: Any, *arguments: str) -> tuple[int, str, str]:
-    code = run_command(["plan", "calibrate", *arguments])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 def test_a_plan_under_noise_in_words(capsys: Any, tmp_path: Path) -> None:
@@ -53,9 +47,7 @@ def test_a_plan_under_noise_in_words(capsys: Any, tmp_path: Path) -> None:
 
 
 def test_a_plan_without_noise(capsys: Any) -> None:
-    code, out, _ = call(capsys, *DATA, "--accuracy", "0.7", "--temperature", "2", "--json", "-")
-    assert code == 0
-    plan = json.loads(out)
+    plan = json_of(capsys, "plan", "calibrate", *DATA, "--accuracy", "0.7", "--temperature", "2")
     assert plan.keys() >= {
         "plan",
         "assumptions",
@@ -71,7 +63,7 @@ def test_a_plan_without_noise(capsys: Any) -> None:
     )
     methods = [one["method"].partition(" ")[2] for one in plan["tables"]["methods"]["rows"]]
     assert methods == ["", *["(exact)"] * 4, "(fedavg)", ""]
-    code, out, _ = call(capsys, *DATA, "--target", "improvement=0.5", "--holdout", "0.5")
+    out = output_of(capsys, "plan", "calibrate", *DATA, "--target", "improvement=0.5", "--holdout", "0.5")
     assert "auto is isotonic: sums are exact; but with fewer than 1,000 rows" in out.replace("\n", " ")
     assert "Changes that 300 held-out rows can show" in out
     assert "an improvement of the log loss of 0.5: secure-sum adds no noise" in out.replace("\n", " ")
@@ -96,9 +88,8 @@ def test_a_plan_without_noise(capsys: Any) -> None:
     ],
 )
 def test_bad_input_has_one_sentence(capsys: Any, arguments: list[str], words: str) -> None:
-    code, out, err = call(capsys, *DATA, *arguments)
-    assert (code, out) == (2, "")
-    assert words in err.replace("\n", " ")
+    err = refused(capsys, "plan", "calibrate", *DATA, *arguments)
+    assert words in err
     assert err.count("Error") == 1
 
 
@@ -114,6 +105,5 @@ def test_bad_input_has_one_sentence(capsys: Any, arguments: list[str], words: st
     ],
 )
 def test_scores_need_what_they_always_did(capsys: Any, arguments: list[str], words: str) -> None:
-    code, out, err = call(capsys, "--rows", "600", "--clients", "60", *arguments)
-    assert (code, out) == (2, "")
-    assert words in err.replace("\n", " ")
+    err = refused(capsys, "plan", "calibrate", "--rows", "600", "--clients", "60", *arguments)
+    assert words in err

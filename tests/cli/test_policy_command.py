@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from command_line import call
+from command_line import call, json_of, refused
 
 KEY = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 COLUMNS = ["--client", "site", "--score", "p", "--label", "y", "--height", "6"]
@@ -80,8 +80,7 @@ def test_an_asker_is_taken_at_its_word_in_a_simulation(capsys: Any, csv: Path) -
     assert code == 3
     assert "got the asker nobody" in err
     assert tried(capsys, csv, policy, "--asker", KEY)[0] == 0
-    code, _, err = call(capsys, "evaluate", csv, *COLUMNS, "--asker", KEY, "--quiet")
-    assert code == 2
+    err = refused(capsys, "evaluate", csv, *COLUMNS, "--asker", KEY, "--quiet")
     assert "give --policy too" in err
 
 
@@ -121,11 +120,7 @@ def test_what_cannot_be_tried_is_said_before_data_are_read(
 
 
 def test_a_profile_is_said_in_the_result(capsys: Any, csv: Path) -> None:
-    code, out, _ = call(
-        capsys, "evaluate", csv, *COLUMNS, "--disclosure", "redact-7-round-5", "--json", "-", "--quiet"
-    )
-    assert code == 0
-    document = json.loads(out)
+    document = json_of(capsys, "evaluate", csv, *COLUMNS, "--disclosure", "redact-7-round-5")
     assert document["privacy"]["disclosure"] == "redact-7-round-5"
     assert "others were rounded to multiples of 5" in document["warnings"][-1]
     assert document["cohort"]["rows"] % 5 == 0

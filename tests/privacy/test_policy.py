@@ -17,7 +17,6 @@ from fedassay.protocol.vocabulary import (
     Budget,
     Collect,
     Part,
-    Plan,
     Protection,
     Select,
     Setting,
@@ -43,30 +42,34 @@ def policy_of(**rules: Any) -> SitePolicy:
     return SitePolicy(**{"total": Budget(epsilon=99.0, delta=0.5), **rules})
 
 
-def noisy(
-    epsilon: float = 1.0,
-    delta: float = 0.0,
+def asked(
+    trust: TrustModel,
+    budget: Budget | None,
     *,
-    share: float = 1.0,
     clients: int = 5,
     cohort: int | None = None,
+    protection: Protection | None = None,
+    **query: Any,
 ) -> PolicyRequest:
-    budget = Budget(epsilon=epsilon, delta=delta)
-    setting = Setting(trust=ServerDP(), protection=Protection(), budget=budget, clients=clients)
-    plan = ServerDP().plan(Sum(of=CountsUpTo(top=9), share=share), setting)
-    return PolicyRequest.of(plan, study="study", cohort=cohort or clients, asker="somebody")
+    setting = Setting(trust=trust, protection=protection or Protection(), budget=budget, clients=clients)
+    plan = trust.plan(Sum(of=CountsUpTo(top=9), **query), setting)
+    return PolicyRequest(plan=plan, study="study", cohort=cohort or clients, asker="somebody")
 
 
-def clear(clients: int = 5) -> PolicyRequest:
-    setting = Setting(trust=Plain(), protection=Protection(), budget=None, clients=clients)
-    plan: Plan = Plain().plan(Sum(of=CountsUpTo(top=9)), setting)
-    return PolicyRequest.of(plan, study="study", cohort=clients)
+def noisy(
+    epsilon: float = 1.0, delta: float = 0.0, *, trust: TrustModel | None = None, **more: Any
+) -> PolicyRequest:
+    return asked(trust or ServerDP(), Budget(epsilon=epsilon, delta=delta), **more)
+
+
+def clear(clients: int = 5, **more: Any) -> PolicyRequest:
+    return asked(Plain(), None, clients=clients, **more)
 
 
 def test_the_request_describes_the_plan() -> None:
     request = noisy(share=0.5)
     assert (request.study, request.asker) == ("study", "somebody")
-    assert (request.trust_model, request.summary, request.resolution) == ("server-dp", "counts-up-to", 10)
+    assert (request.trust.name, request.summary.name, request.resolution) == ("server-dp", "counts-up-to", 10)
     assert request.clients == 5
     assert request.epsilon(0.0) == pytest.approx(0.5)
     assert clear().epsilon(0.5) == math.inf
@@ -167,27 +170,31 @@ def test_rows_are_counted_only_if_nothing_else_is_against_the_request() -> None:
 
 def test_a_bound_on_rows_counts_only_where_somebody_sees_them() -> None:
     """Under noise the bound is what the noise is made for; in the clear, few rows are as readable as few rows."""
-    few = {"rows": lambda: 100, "rows_per_client": 2}
+    few = {"clients": 20, "protection": Protection(rows_per_client=2)}
     policy = SitePolicy(smallest_rows=100, total=Budget(epsilon=9.0))
-    policy.check(replace(noisy(), **few, seen=False))
+    policy.check(replace(noisy(trust=DistributedDP(), **few), rows=lambda: 100))
     with pytest.raises(PolicyRefusal, match="got 2 rows that would be used"):
-        policy.check(replace(noisy(), **few, seen=True))
+        policy.check(replace(noisy(**few), rows=lambda: 100))
 
 
 @pytest.mark.parametrize("unit", [Unit.EXAMPLE, Unit.CLIENT])
 def test_an_exact_total_is_over_all_rows_of_all_clients(unit: Unit) -> None:
     """No entry of a policy allows another one: less than everything could be subtracted from everything."""
-    request, policy = replace(clear(), unit=unit, rows_per_client=LARGEST_ROWS_PER_CLIENT), policy_of()
-    policy.check(request)
-    policy.check(replace(noisy(), unit=unit, rows_per_client=2, part=Part.HELD_OUT))
+    policy = policy_of()
+
+    def total(rows: int, part: Part = Part.ALL) -> PolicyRequest:
+        return clear(protection=Protection(unit=unit, rows_per_client=rows), part=part)
+
+    policy.check(total(LARGEST_ROWS_PER_CLIENT))
+    policy.check(noisy(protection=Protection(unit=unit, rows_per_client=2), part=Part.HELD_OUT))
     with pytest.raises(PolicyRefusal, match="got an exact total over at most 1000 rows of each client"):
-        policy.check(replace(request, rows_per_client=1000))
+        policy.check(total(1000))
     if unit is Unit.EXAMPLE:
-        policy.check(replace(request, part=Part.HELD_OUT))
+        policy.check(total(LARGEST_ROWS_PER_CLIENT, Part.HELD_OUT))
     else:
         for part in (Part.FIT, Part.HELD_OUT):
             with pytest.raises(PolicyRefusal, match="over a part of the clients"):
-                policy.check(replace(request, part=part))
+                policy.check(total(LARGEST_ROWS_PER_CLIENT, part))
 
 
 @pytest.mark.parametrize(
@@ -250,26 +257,22 @@ def test_a_simulation_allows_all() -> None:
 def test_a_secure_sum_must_withstand_as_much_as_the_site_asks_for() -> None:
     """The asker chooses the parameters of a secure sum; a site keeps its own floor under them."""
 
-    def asked(**parameters: float) -> PolicyRequest:
-        trust = SecureSum(**parameters)  # type: ignore[arg-type]
-        setting = Setting(trust=trust, protection=Protection(), budget=None, clients=20)
-        return PolicyRequest.of(trust.plan(Sum(of=CountsUpTo(top=9)), setting), study="study", cohort=20)
+    def total(**parameters: Any) -> PolicyRequest:
+        return asked(SecureSum(**parameters), None, clients=20)
 
-    policy_of().check(asked())
+    policy_of().check(total())
     with pytest.raises(PolicyRefusal, match="colluding"):
-        policy_of().check(asked(collusion=0.0))
-    policy_of(smallest_collusion=0.0).check(asked(collusion=0.0))
+        policy_of().check(total(collusion=0.0))
+    policy_of(smallest_collusion=0.0).check(total(collusion=0.0))
     with pytest.raises(PolicyRefusal, match="total over 16 clients"):
-        policy_of(smallest_cohort=17).check(asked())
-    policy_of(smallest_cohort=17).check(asked(minimum_cohort=17))
+        policy_of(smallest_cohort=17).check(total())
+    policy_of(smallest_cohort=17).check(total(minimum_cohort=17))
 
 
 def test_noise_that_clients_share_is_judged_by_its_own_fewest_survivors() -> None:
     """Distributed noise needs more of them than the number that the asker gives."""
     trust = DistributedDP()
-    setting = Setting(trust=trust, protection=Protection(), budget=Budget(epsilon=1.0), clients=20)
-    plan = trust.plan(Sum(of=CountsUpTo(top=9)), setting)
-    request = PolicyRequest.of(plan, study="study", cohort=20)
+    request = noisy(trust=trust, clients=20)
     assert request.smallest_total == trust.fewest_survivors(20) == 16
     policy_of(smallest_cohort=16).check(request)
     with pytest.raises(PolicyRefusal, match="total over 16 clients, expected at least 17"):
@@ -279,7 +282,7 @@ def test_noise_that_clients_share_is_judged_by_its_own_fewest_survivors() -> Non
 def test_a_message_that_only_a_shuffler_hides_has_a_bound_of_its_own() -> None:
     """The larger the crowd that the asker claims, the less noise a message has: a site keeps a floor under it."""
 
-    def asked(clients: int, trust: TrustModel | None = None) -> PolicyRequest:
+    def shuffled(clients: int, trust: TrustModel | None = None) -> PolicyRequest:
         setting = Setting(
             trust=trust or Shuffle(),
             protection=Protection(rows_per_client=1),
@@ -287,16 +290,16 @@ def test_a_message_that_only_a_shuffler_hides_has_a_bound_of_its_own() -> None:
             clients=clients,
         )
         plan = setting.trust.plan(Sum(of=HISTOGRAM), setting)
-        return PolicyRequest.of(plan, study="study", cohort=clients)
+        return PolicyRequest(plan=plan, study="study", cohort=clients)
 
-    request = asked(10_000)
+    request = shuffled(10_000)
     assert request.epsilon(1e-6) <= 1.0 < 4.0 < request.local_epsilon < 8.0
     policy_of(largest_local_epsilon=request.local_epsilon).check(request)
     just_below = math.nextafter(request.local_epsilon, 0.0)
     with pytest.raises(PolicyRefusal, match="that only shuffling hides, expected at most"):
         policy_of(largest_local_epsilon=just_below).check(request)
 
-    claimed = asked(10**9)
+    claimed = shuffled(10**9)
     assert claimed.epsilon(1e-6) <= 1.0
     assert claimed.local_epsilon > 8.0
     # Also where the site believes in the shuffler: with a rule for delta.
@@ -305,5 +308,5 @@ def test_a_message_that_only_a_shuffler_hides_has_a_bound_of_its_own() -> None:
         with pytest.raises(PolicyRefusal, match="that only shuffling hides"):
             policy.check(claimed)
     # What needs no shuffler is judged by its epsilon alone.
-    policy_of(largest_local_epsilon=1e-3).check(asked(10_000, LocalDP()))
+    policy_of(largest_local_epsilon=1e-3).check(shuffled(10_000, LocalDP()))
     policy_of(largest_local_epsilon=1e-3).check(clear())

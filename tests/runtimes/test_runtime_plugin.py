@@ -215,8 +215,8 @@ def test_a_study_between_sites_charges_them_and_goes_on_from_its_journal(
 
 def test_schema_and_reference_have_both(python: Installed) -> None:
     code = (
-        "from fedassay.study.schema import study_page; from fedassay.study.schema import schema_text; "
-        "print(schema_text(), study_page())"
+        f"import sys; sys.path.insert(0, {str(DOCS)!r}); from study_page import study_page; "
+        "from fedassay.study.schema import schema_text; print(schema_text(), study_page())"
     )
     said = python(code)
     for name in ("lossy", "site-files"):

@@ -18,12 +18,11 @@ from fedassay.errors import UsageError
 from fedassay.protocol.parameters import Parameter, parameters
 from fedassay.study import StudyFile
 from fedassay.study.entries import TomlDocument
-from fedassay.study.schema import SCHEMA_FILE, schema, schema_text, study_page
+from fedassay.study.schema import SCHEMA_FILE, schema, schema_text
 from fedassay.tasks.card import KINDS, PARAMETERS, TASKS, task_of
 from study_files import BINARY, CLASSES, DEPLOYMENT, FILE_DROP
 
 VALIDATOR = jsonschema.Draft202012Validator(schema())
-DOCS = Path(__file__).parents[2] / "docs"
 
 WRONG: Mapping[Any, tuple[Any, ...]] = {
     bool: (1, "true", [True]),
@@ -58,7 +57,6 @@ def by_file(content: Mapping[str, Any]) -> bool:
 def test_it_is_a_schema_and_what_is_published_is_current() -> None:
     jsonschema.Draft202012Validator.check_schema(schema())
     assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text()
-    assert (DOCS / "reference" / "study.md").read_text(encoding="utf-8") == study_page()
 
 
 @pytest.mark.parametrize("text", [BINARY, CLASSES, FILE_DROP, DEPLOYMENT])

@@ -187,7 +187,7 @@ def test_the_ledger_lets_all_rounds_pass_and_not_one_more() -> None:
     assert 0.99 < ledger.spent("d", 1e-5) <= 1.0
     with pytest.raises(BudgetExceeded):
         ledger.charge(charges(plan, 1, "more"))
-    request = PolicyRequest.of(plan, study="s", cohort=100)
+    request = PolicyRequest(plan=plan, study="s", cohort=100)
     assert request.epsilon(1e-5) == pytest.approx(epsilon_of([event_of(plan.noise, MOVES, 0.1)], 1e-5))
 
 

@@ -191,7 +191,7 @@ def test_a_dropout_that_the_coordinator_chooses_is_bounded_by_the_policy() -> No
         DistributedDP(dropout=0.44)
     plan = plan_of(DistributedDP(dropout=0.29), 64)
     with pytest.raises(PolicyRefusal, match="0.29 of the clients may fall silent, expected at most 0.2"):
-        SitePolicy(total=Budget(epsilon=9.0)).check(PolicyRequest.of(plan, study="s", cohort=64))
+        SitePolicy(total=Budget(epsilon=9.0)).check(PolicyRequest(plan=plan, study="s", cohort=64))
 
 
 # --- the same lie to all ------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ def test_three_groups_of_three_and_then_all_ten_leave_no_tenth() -> None:
     unruled = again(run, "all ten without the rule")
     tenth = SitePolicy(same_set=True)
     with pytest.raises(PolicyRefusal, match="expected all over the same ones"):
-        tenth.check(PolicyRequest.of(unruled.exchange.plans[0], study="s", cohort=10))
+        tenth.check(PolicyRequest(plan=unruled.exchange.plans[0], study="s", cohort=10))
 
 
 def test_a_difference_counts_from_what_colluders_could_stand_in_for() -> None:
@@ -263,8 +263,8 @@ def test_a_difference_counts_from_what_colluders_could_stand_in_for() -> None:
     for difference in (0, 3, 4):
         plan = plan_of(SecureSum(cohort_difference=difference), 20)
         with pytest.raises(PolicyRefusal, match="expected none or at least 5: 2 colluders and 3 others"):
-            rule.check(PolicyRequest.of(plan, study="s", cohort=20))
-    rule.check(PolicyRequest.of(plan_of(SecureSum(cohort_difference=5), 20), study="s", cohort=20))
+            rule.check(PolicyRequest(plan=plan, study="s", cohort=20))
+    rule.check(PolicyRequest(plan=plan_of(SecureSum(cohort_difference=5), 20), study="s", cohort=20))
     first = Run.of(20, SecureSum(cohort_difference=5), silent={"client-018": 0, "client-019": 0})
     first.go()
     second = again(first, "without the victim", silent={"client-000": 0})

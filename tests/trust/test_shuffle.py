@@ -254,8 +254,8 @@ def test_the_queries_of_a_task_cost_its_budget_and_not_more(shares: tuple[float,
 def test_a_policy_judges_what_it_is_asked_to_believe() -> None:
     """With a rule for delta the site believes in the shuffler; without one it counts what a message says by itself."""
     plan = plan_of(Sum(of=HISTOGRAM), clients=10_000)
-    request = PolicyRequest.of(plan, study="s", cohort=10_000)
-    assert (request.collusion, request.smallest_total, request.shuffled) == (0.1, 9_000, cost_of(plan))
+    request = PolicyRequest(plan=plan, study="s", cohort=10_000)
+    assert (request.trust.collusion, request.smallest_total, request.shuffled) == (0.1, 9_000, cost_of(plan))
     total = Budget(epsilon=10.0, delta=1e-6)
     SitePolicy(total=total, largest_epsilon=1.0, largest_delta=1e-6).check(request)
     SitePolicy(total=total, largest_epsilon=6.0).check(request)

@@ -29,8 +29,7 @@ from fedassay.runtimes.card import SimulationParameters
 from fedassay.runtimes.simulated import Progress
 from fedassay.study.affordability import opened_books, require_affordable
 from fedassay.study.file import StudyFile
-from fedassay.study.folder import JOURNAL, Signed, folder_of, prepare, write_folder
-from fedassay.study.parameters import described, planned_study
+from fedassay.study.folder import JOURNAL, folder_of, prepare, write_folder
 from fedassay.study.pre_flight import require_writable
 from fedassay.study.simulation import Simulation, simulate
 from fedassay.tasks.card import KINDS
@@ -82,8 +81,7 @@ def run_study(
     out = folder_of(file, Path(folder))
     prepare(out)
     result = conduct(file, out, progress=progress)
-    signed = Signed(identity=identity, ledger_head=opened_books(file).head, training=file.training)
-    write_folder(out, result, study_text=file.text, signed=signed)
+    write_folder(out, result, file, identity=identity, ledger_head=opened_books(file).head)
     return result
 
 
@@ -175,7 +173,7 @@ def _conduct(file: StudyFile, journal: Journal, progress: Progress | None, folde
         trust=file.trust,
         budget=file.budget,
         protection=file.protection,
-        parameters=described(file),
+        parameters=file.described,
         simulation=simulation,
         journal=journal,
         ledger=books.ledger,
@@ -251,7 +249,7 @@ def shares_of(file: StudyFile) -> dict[str, float] | None:
     if file.gives_shares or file.expected is None or not file.trust.private:
         return None
     try:
-        study = planned_study(file)
+        study = file.planned()
         return recommended_shares(
             file.agenda(known=file.expected_parameters(study.expectation.classes)), study
         )

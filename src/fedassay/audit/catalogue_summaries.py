@@ -81,14 +81,13 @@ _versus = rows_with("score", "versus", "label")
 def _histograms() -> list[Case]:
     bins: dict[str, Any] = {"transform": "uniform", "height": 2, "widths": (1, 2)}
     one, other = _versus((0.1, 0.1, 0)), _versus((0.9, 0.9, 1))
-    row = scored((0.1, 0))
-    groups = tuple({**row, "group": fingerprints([group])} for group in "ab")
+    first, second = ({**scored((0.1, 0)), "group": fingerprints([group])} for group in "ab")
     return [
         _another(
             "grouped-histogram",
             "score histograms of two groups",
             GroupedHistogram(groups=("a", "b"), **bins),
-            groups,
+            (first, second),
             neighbours="the same row in another group",
         ),
         _added(

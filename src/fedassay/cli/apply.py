@@ -15,7 +15,7 @@ from fedassay.artefacts.conformal_apply import OPTIONS, apply_conformal
 from fedassay.artefacts.conformal_file import KIND
 from fedassay.artefacts.stored import errors_of, read_artefact
 from fedassay.artefacts.stored_calibrator import Calibrator, ClassCalibrator, calibrator_from_json
-from fedassay.cli import options
+from fedassay.cli import options, output
 from fedassay.cli.command import Argument, Option, takes
 from fedassay.errors import UsageError
 from fedassay.kernel.agenda import STUDY
@@ -163,8 +163,7 @@ def _say(
     out: Path, rows: int, columns: tuple[str, ...], warnings: tuple[str, ...], *, console: Console
 ) -> None:
     """The warnings, and what has been written."""
-    for warning in warnings:
-        console.print(f"[yellow]Warning:[/] {escape(warning)}", highlight=False, soft_wrap=True)
+    output.say(console, *(f"[yellow]Warning:[/] {escape(warning)}" for warning in warnings), markup=True)
     first = columns[:-1] if len(columns) <= MOST_NAMED else (f"{columns[0]} to {columns[-2]}",)
     new = f"column{'s' * (len(columns) > 1)} {' and '.join((*first, columns[-1]))}"
-    console.print(escape(f"Written: {out} ({rows:,} rows, {new})"), highlight=False, soft_wrap=True)
+    output.say(console, f"Written: {out} ({rows:,} rows, {new})")

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-import json as json_module
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.progress import Progress, TaskID, TimeElapsedColumn
 
 from fedassay.audit.bound import FEWEST_SAMPLES
-from fedassay.audit.cases import Case
 from fedassay.audit.catalogue import cases, matches
 from fedassay.audit.findings import (
     CONFIDENCE,
     RUNS,
     SAMPLES,
     AuditFinding,
-    CoverageCase,
     Covered,
     attacked,
     coverage_cases,
     covered,
     each_confidence,
 )
-from fedassay.audit.findings import AuditProgress as OnProgress
 from fedassay.audit.secrecy import Secrecy, SecrecyCase, secrecy_cases, tried
 from fedassay.cli import options, output
 from fedassay.cli.command import Option, command
 from fedassay.errors import UsageError
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
+from fedassay.protocol.vocabulary import Randomness
 from fedassay.version import VERSION
 
 # --- findings as rows of words ------------------------------------------------------------------------------
@@ -112,153 +107,100 @@ def audit(
     Ends with exit code 5 if a claim is violated.
     """
     output.check_writable(json)
-    claims, secrets, promises = _chosen(case or [])
-    console = Console(quiet=quiet, stderr=json == "-")
+    chosen = _chosen(case or [])
+    console = output.console_beside(json, quiet=quiet)
     if show:
-        _show_cases(claims, secrets, promises, Console(stderr=json == "-"))
+        _show_cases(chosen, output.console_beside(json))
         return
     if samples < FEWEST_SAMPLES:
         raise UsageError(f"samples: got {samples}, expected at least {FEWEST_SAMPLES} of each world.")
     if runs < 1:
         raise UsageError(f"runs: got {runs}, expected at least 1.")
-    each = each_confidence(confidence, len(claims) + len(promises))
+    each = each_confidence(confidence, len(chosen["privacy"]) + len(chosen["coverage"]))
     source = SecureRandomness() if seed is None else SimulatedRandomness(seed)
-    findings, opened, found = [], [], []
-    with _bar(quiet=quiet) as begin:
-        for claim in claims:
-            how = {"confidence": each, "randomness": source.child(claim.name), "progress": begin(claim.name)}
-            findings.append(attacked(claim, samples=samples, **how))
-        for secret in secrets:
-            begin(secret.name)
-            opened.append(tried(secret, randomness=source.child(secret.name)))
-        for promise in promises:
-            how = {
-                "confidence": each,
-                "randomness": source.child(promise.name),
-                "progress": begin(promise.name),
-            }
-            found.append(covered(promise, runs=runs, **how))
-    all_found = _Found(claims=findings, secrets=opened, promises=found)
-    _deliver(all_found, confidence=confidence, json=json)
-    _render(all_found, confidence, console)
-    if all_found.violated:
+    attacks: Mapping[str, Callable[..., Any]] = {
+        "privacy": partial(attacked, samples=samples, confidence=each),
+        "secrecy": _tried,
+        "coverage": partial(covered, runs=runs, confidence=each),
+    }
+    found: _Findings = {kind: [] for kind in attacks}
+    with output.bar(TimeElapsedColumn(), quiet=quiet) as (bar, work):
+        for kind, attack in attacks.items():
+            for claim in chosen[kind]:
+                bar.reset(work, description=claim.name)
+                told = partial(_advance, bar, work)
+                found[kind].append(attack(claim, randomness=source.child(claim.name), progress=told))
+    violated = [one.case.name for findings in found.values() for one in findings if one.violated]
+    content = {kind: [one.to_dict() for one in findings] for kind, findings in found.items()}
+    about = {"violated": violated, "fedassay": VERSION}
+    output.write_json({"task": "audit", "confidence": confidence, **content, **about}, json)
+    _render(found, violated, confidence, console)
+    if violated:
         sys.exit(FOUND)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Found:
-    """What an audit has found, by kind of claim."""
-
-    claims: Sequence[AuditFinding]
-    secrets: Sequence[Secrecy]
-    promises: Sequence[Covered]
-
-    @property
-    def all(self) -> list[AuditFinding | Secrecy | Covered]:
-        """In the order of the tables."""
-        return [*self.claims, *self.secrets, *self.promises]
-
-    @property
-    def violated(self) -> list[str]:
-        """The names of the claims that are broken."""
-        return [one.case.name for one in self.all if one.violated]
+_Findings = dict[str, list[Any]]
+"""Findings, or the cases that are to be tried, by kind of claim."""
 
 
-def _chosen(names: list[str]) -> tuple[list[Case], list[SecrecyCase], list[CoverageCase]]:
-    claims, secrets, promises = cases(), secrecy_cases(), coverage_cases()
+def _chosen(names: list[str]) -> _Findings:
+    every = {"privacy": cases(), "secrecy": secrecy_cases(), "coverage": coverage_cases()}
     for name in names:
-        if not any(matches(one, name) for one in (*claims, *secrets, *promises)):
+        if not any(matches(one, name) for kind in every.values() for one in kind):
             raise UsageError(f"case: got {name!r}, expected the name of a case; see fedassay audit --list.")
-
-    def wanted(one: str) -> bool:
-        return not names or any(matches(one, name) for name in names)
-
-    return (
-        [claims[one] for one in claims if wanted(one)],
-        [secrets[one] for one in secrets if wanted(one)],
-        [promises[one] for one in promises if wanted(one)],
-    )
-
-
-@contextmanager
-def _bar(*, quiet: bool) -> Iterator[Any]:
-    """One bar, for the case that is being run."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(
-        *columns, console=Console(stderr=True, quiet=quiet), transient=True, disable=quiet
-    ) as progress:
-        bar = progress.add_task("", total=None)
-
-        def begin(name: str) -> OnProgress:
-            progress.reset(bar, description=name)
-
-            def advance(done: int, total: int) -> None:
-                progress.update(bar, completed=done, total=total)
-
-            return advance
-
-        yield begin
-
-
-def _deliver(found: _Found, *, confidence: float, json: str | None) -> None:
-    if json is None:
-        return
-    content = {
-        "task": "audit",
-        "confidence": confidence,
-        "privacy": [one.to_dict() for one in found.claims],
-        "secrecy": [one.to_dict() for one in found.secrets],
-        "coverage": [one.to_dict() for one in found.promises],
-        "violated": found.violated,
-        "fedassay": VERSION,
+    return {
+        kind: [
+            case for one, case in catalogue.items() if not names or any(matches(one, name) for name in names)
+        ]
+        for kind, catalogue in every.items()
     }
-    text = json_module.dumps(content, indent=2, allow_nan=False) + "\n"
-    output.write(text, json)
 
 
-def _show_cases(
-    claims: list[Case], secrets: list[SecrecyCase], promises: list[CoverageCase], console: Console
-) -> None:
-    table = Table(title="Cases", title_justify="left", title_style="bold")
-    table.add_column("case", no_wrap=True)  # what --case takes
-    for name in ("what is asked", "how the worlds differ"):
-        table.add_column(name)
-    for claim in claims:
+def _tried(case: SecrecyCase, *, randomness: Randomness, progress: object) -> Secrecy:
+    return tried(case, randomness=randomness)
+
+
+def _advance(bar: Progress, work: TaskID, done: int, total: int) -> None:
+    bar.update(work, completed=done, total=total)
+
+
+def _show_cases(chosen: _Findings, console: Console) -> None:
+    table = output.titled("Cases", "case", "what is asked", "how the worlds differ")
+    table.columns[0].no_wrap = True  # what --case takes
+    for claim in chosen["privacy"]:
         table.add_row(escape(claim.name), escape(claim.mechanism), escape(claim.neighbours))
-    for secret in secrets:
+    for secret in chosen["secrecy"]:
         table.add_row(escape(secret.name), escape(secret.attack), "")
-    for case in promises:
+    for case in chosen["coverage"]:
         table.add_row(escape(case.name), escape(case.promise.statement), "")
     console.print(table)
 
 
-def _render(found: _Found, confidence: float, console: Console) -> None:
-    if found.claims:
-        runs, each = found.claims[0].runs // 2, found.claims[0].bound.confidence
-        title = f"Privacy, 2 x {runs:,} runs for each claim, each bound at confidence {each:.6g}"
-        console.print(_table(title, [privacy_row(one) for one in found.claims]))
-    if found.secrets:
+def _render(found: _Findings, violated: list[str], confidence: float, console: Console) -> None:
+    each = "each bound at confidence"
+    if claims := found["privacy"]:
+        runs, bound = claims[0].runs // 2, claims[0].bound
+        title = f"Privacy, 2 x {runs:,} runs for each claim, {each} {bound.confidence:.6g}"
+        _print_table(title, [privacy_row(one) for one in claims], console)
+    if secrets := found["secrecy"]:
         title = "Secrecy of sums, against a coordinator that lies"
-        console.print(_table(title, [secrecy_row(one) for one in found.secrets]))
-    if found.promises:
-        runs, each = found.promises[0].runs, found.promises[0].confidence
-        title = f"Coverage, {runs:,} runs for each promise, each bound at confidence {each:.6g}"
-        console.print(_table(title, [coverage_row(one) for one in found.promises]))
-    if found.violated:
-        console.print(f"[bold red]Violated:[/] {escape(', '.join(found.violated))}", soft_wrap=True)
+        _print_table(title, [secrecy_row(one) for one in secrets], console)
+    if promises := found["coverage"]:
+        title = f"Coverage, {promises[0].runs:,} runs for each promise, {each} {promises[0].confidence:.6g}"
+        _print_table(title, [coverage_row(one) for one in promises], console)
+    if violated:
+        console.print(f"[bold red]Violated:[/] {escape(', '.join(violated))}", soft_wrap=True)
         return
-    console.print(
-        f"[green]No violation found[/] in {len(found.all)} attacks; all bounds hold together with confidence "
-        f"{confidence:.6g}. That nothing was found is no proof.",
-        highlight=False,
-        soft_wrap=True,
+    text = (
+        f"[green]No violation found[/] in {sum(map(len, found.values()))} attacks; all bounds hold together with "
+        f"confidence {confidence:.6g}. That nothing was found is no proof."
     )
+    output.say(console, text, markup=True)
 
 
-def _table(title: str, rows: Sequence[Row]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for name in rows[0]:
-        table.add_column(name, overflow="fold", no_wrap=name == "case")
+def _print_table(title: str, rows: list[Row], console: Console) -> None:
+    table = output.titled(title, *rows[0])
+    table.columns[0].no_wrap = True
     for row in rows:
         table.add_row(*map(escape, row.values()))
-    return table
+    console.print(table)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json as json_module
 import sys
 from typing import Annotated
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from fedassay.cli import options, output
 from fedassay.cli.command import Option, phrased, takes
@@ -71,19 +69,18 @@ def check(
     columns = {role: name for role, name in given.items() if name is not None}
     rows = CompleteRows(data=data, columns=columns) if missing == "report" else data
     report = check_data(rows, client=client, columns=columns)
-    text = json_module.dumps(report.to_dict(), indent=2, allow_nan=False) + "\n"
-    output.write(text, json)
+    output.write_json(report.to_dict(), json)
     if not quiet:
-        _render(report, Console(stderr=json == "-"))
+        _render(report, output.console_beside(json))
     if not report.ok:
         sys.exit(UsageError.exit_code)
 
 
 def _render(report: CheckReport, console: Console) -> None:
     if report.profile:
-        table = Table(title="What is there", title_justify="left", title_style="bold", show_header=False)
-        table.add_column()
-        table.add_column(justify="right")
+        table = output.titled("What is there", "", "")
+        table.show_header = False
+        table.columns[1].justify = "right"
         for name, value in report.profile.items():
             shown = (
                 (f"{value:,.0f}" if value >= 1000 else f"{value:.4g}")
@@ -95,10 +92,7 @@ def _render(report: CheckReport, console: Console) -> None:
             table.add_row(name.replace("_", " "), escape(shown))
         console.print(table)
     for finding in report.findings:
-        console.print(
-            f"{_STYLES[finding.severity]} {escape(phrased(finding.sentence()))}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        text = f"{_STYLES[finding.severity]} {escape(phrased(finding.sentence()))}"
+        output.say(console, text, markup=True)
     if report.ok:
         console.print("[green]Nothing stands in the way of using this file.[/]")

@@ -176,6 +176,11 @@ def item_of(kind: Any) -> Any:
     return get_args(only)[0] if get_origin(only) is list else only
 
 
+def keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    """Make a parameter that is given by name."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
 def declared(parameter: inspect.Parameter) -> cyclopts.Parameter:
     """What `Option` or `Argument` says of a parameter."""
     return next(
@@ -270,13 +275,8 @@ def _option(name: str, same: Same, *, panel: str | None, required: bool) -> insp
     kind = str if metavar is not None else list[item] if first.several else item
     option = Option(flag_of(first), help=_help(same), metavar=metavar, panel=panel)
     switch = first.item is bool
-    empty = inspect.Parameter.empty
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=empty if required else False if switch else None,
-        annotation=Annotated[kind if required or switch else kind | None, option],
-    )
+    default = inspect.Parameter.empty if required else False if switch else None
+    return keyword(name, Annotated[kind if required or switch else kind | None, option], default)
 
 
 def _help(same: Same) -> str:

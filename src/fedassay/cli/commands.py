@@ -24,8 +24,8 @@ COMMANDS: dict[str, str | dict[str, str]] = {
     "demo": "demo:demo",
     "keys": "keys:keys",
     "words": "words:words",
-    "contribute": "file_drop:contribute",
-    "aggregate": "file_drop:aggregate",
+    "contribute": "contribute:contribute",
+    "aggregate": "aggregate:aggregate",
     "plan": {
         "": "Predict errors before there are data, and say whether there is enough.",
         "study": "plan:study",

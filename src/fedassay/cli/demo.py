@@ -191,13 +191,13 @@ def demo(
     console.print(Rule("The same model under other trust models (evaluation only)"))
     documents = _side_by_side(data, out, seed=seed, quiet=quiet)
     print_side_by_side(documents, console)
-    for text in (
+    output.say(
+        console,
         "",
         f"The study:   {out / 'hospitals.toml'}",
         f"Its folder:  {folder} (fedassay verify {shlex.quote(str(folder))} --any-key checks it)",
         f"Read this:   {(folder / 'report.html').absolute().as_uri()}",
-    ):
-        console.print(text, highlight=False, soft_wrap=True, markup=False)
+    )
 
 
 def _study(out: Path, console: Console, *, quiet: bool) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
@@ -11,9 +10,9 @@ from rich.console import Console
 from rich.prompt import Prompt
 
 from fedassay.cli import options, output
+from fedassay.cli.aggregate import Wanted, wanted
 from fedassay.cli.command import Argument, Option, command, takes
-from fedassay.cli.study import Wanted, wanted
-from fedassay.crypto.identity import Identity, fingerprint, key_from_text, key_to_text
+from fedassay.crypto.identity import Identity, fingerprint, key_to_text
 from fedassay.data.schema import ROLES, Columns
 from fedassay.data.sources import source_named
 from fedassay.data.sql import Database
@@ -24,6 +23,7 @@ from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol.files import write_atomically
 from fedassay.protocol.vocabulary import COORDINATOR, Setting
 from fedassay.runtimes.flower.coordinator_file import VARIABLE, write_coordinator
+from fedassay.runtimes.flower.nodes import read_roster, read_toml
 from fedassay.runtimes.flower.study import FlowerStudy
 from fedassay.runtimes.flower.submission import Connection, to_toml, watched, write_app
 from fedassay.tasks.card import DEFAULT, TASKS
@@ -52,8 +52,8 @@ def app_command(
         write_coordinator(coordinator, key=key, roster=roster)
         written.append(coordinator)
     written.append(write_app(folder))
-    console = Console(quiet=quiet)
-    for text in (
+    output.say(
+        Console(quiet=quiet),
         *(f"Written: {path}" for path in written),
         "Next, where the SuperLink is started (it takes the coordinator's file from there, never from a run):",
         f"  export {VARIABLE}={quote(str(coordinator.absolute()))}",
@@ -61,8 +61,7 @@ def app_command(
         "--enable-supernode-auth --disable-runtime-dependency-installation --database superlink.db",
         f"Then start the SuperNodes, and: fedassay flower submit {folder} --study NAME --address HOST:PORT "
         "--root-certificates ca.crt",
-    ):
-        console.print(text, highlight=False, soft_wrap=True, markup=False)
+    )
 
 
 @takes(wanted, options.terms, options.no_seed, output.delivery)
@@ -84,19 +83,18 @@ def submit_command(
     wait: Annotated[float, Option(help="Seconds to wait for sites that are not there yet.")] = 60.0,
     *,
     wanted: Wanted,
-    terms: options.TermOptions,
+    terms: Setting,
     no_seed: None,
     delivery: output.Delivery,
 ) -> None:
     """Run a study on a SuperLink, show how it goes, and bring the result back."""
-    setting = Setting(trust=terms.trust, protection=terms.protection, budget=terms.budget, clients=0)
-    asked = FlowerStudy.under(study, Agenda.of(task, wanted.of(task)), setting, timeout=timeout, wait=wait)
+    asked = FlowerStudy.under(study, Agenda.of(task, wanted.of(task)), terms, timeout=timeout, wait=wait)
     reached = Connection(
         address=address, root_certificates=root_certificates, insecure=insecure, name=connection
     )
-    with delivery.progress() as progress:
+    with output.progress(quiet=delivery.quiet) as progress:
         result = watched(folder, asked, reached, progress=progress, warn=output.warning(quiet=delivery.quiet))
-    wanted.deliver(result, delivery)
+    delivery.deliver(result, out=wanted.out)
 
 
 # --- `fedassay flower site` ---------------------------------------------------------------------------------
@@ -147,11 +145,12 @@ def site(
         raise UsageError(f"trust model: got {unknown[0]!r}, expected one of {', '.join(TRUST_MODELS)}.")
     identity = _identity(key)
     keys = _roster(roster, name, identity)
-    policy: dict[str, Any] = {"trust_models": list(allowed), "smallest_cohort": smallest_cohort}
-    sections: dict[str, dict[str, Any]] = {"columns": columns, "policy": policy}
-    if epsilon is not None:
-        sections["policy.total"] = {"epsilon": epsilon, "delta": delta}
-    sections["roster"] = {who: key_to_text(public) for who, public in keys.items()}
+    sections: dict[str, dict[str, Any]] = {
+        "columns": columns,
+        "policy": {"trust_models": list(allowed), "smallest_cohort": smallest_cohort},
+        **({} if epsilon is None else {"policy.total": {"epsilon": epsilon, "delta": delta}}),
+        "roster": {who: key_to_text(public) for who, public in keys.items()},
+    }
     head = {
         "name": name,
         "dataset": dataset or f"{name}/{source.name}",
@@ -168,23 +167,18 @@ def site(
 
 
 def _where(source: Path | Database) -> dict[str, str]:
-    if isinstance(source, Database):
-        return {
-            "data": source.url if source.file is None else f"sqlite:///{source.file}",
-            "query": source.query,
-        }
-    return {"data": str(source.absolute())}
+    if not isinstance(source, Database):
+        return {"data": str(source.absolute())}
+    place = source.url if source.file is None else f"sqlite:///{source.file}"
+    return {"data": place, "query": source.query}
 
 
 def _toml(head: dict[str, Any], sections: dict[str, dict[str, Any]]) -> str:
     lines = ["# This site's own rules. Nothing that a study sends can change or read them."]
     lines += [f"{entry} = {to_toml(value)}" for entry, value in head.items()]
     for section, table in sections.items():
-        lines += [
-            "",
-            f"[{section}]",
-            *(f"{to_toml(entry)} = {to_toml(value)}" for entry, value in table.items()),
-        ]
+        lines += ["", f"[{section}]"]
+        lines += [f"{to_toml(entry)} = {to_toml(value)}" for entry, value in table.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -216,37 +210,31 @@ def _identity(key: Path) -> Identity:
 
 def _roster(path: Path, name: str, identity: Identity) -> dict[str, bytes]:
     """Everybody's public keys; this site's own and the coordinator's must be among them."""
+    own = f'{name} = "{key_to_text(identity.public)}"'
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8")).get("roster")
-    except OSError as error:
+        keys = read_roster(path, read_toml(path).get("roster"))
+    except UsageError as error:
+        if not isinstance(error.__cause__, OSError):
+            raise
+        reason = error.__cause__.strerror
         raise UsageError(
-            f"{path}: cannot be read ({error.strerror}); the coordinator sends the roster. This site's line in "
-            f'it is {name} = "{key_to_text(identity.public)}".'
+            f"{path}: cannot be read ({reason}); the coordinator sends the roster. This site's line in it is {own}."
         ) from error
-    except ValueError as error:
-        raise UsageError(f"{path}: is not TOML ({error}); correct the line it names.") from error
-    if not isinstance(content, dict):
-        raise UsageError(f"{path}: expected a section [roster] with names and public keys.")
-    keys = {str(who): key_from_text(text, whose=str(who)) for who, text in content.items()}
     if keys.get(name) != identity.public:
-        raise UsageError(
-            f"{path}: does not have this site's key; its line must be "
-            f'{name} = "{key_to_text(identity.public)}".'
-        )
+        raise UsageError(f"{path}: does not have this site's key; its line must be {own}.")
     if COORDINATOR not in keys:
         raise UsageError(f"{path}: does not have the key of {COORDINATOR}, whom this site is to answer.")
     return keys
 
 
 def _next_steps(out: Path, identity: Identity, superlink: str) -> None:
-    console = Console()
     config = f"site={to_toml(str(out.absolute()))}"
-    for text in (
+    output.say(
+        Console(),
         f"Written: {out}",
         f"Fingerprint of this site's key, to be read to the others: {fingerprint(identity.public)}",
         "Next: check the data with fedassay check, then start the node:",
         f"  flower-supernode --superlink {superlink} --root-certificates ca.crt "
         f"--auth-supernode-private-key node.pem --node-config '{config}'",
         "Whoever may submit runs to that SuperLink can run programs on this machine: see docs/how-to/flower.md.",
-    ):
-        console.print(text, highlight=False, soft_wrap=True, markup=False)
+    )

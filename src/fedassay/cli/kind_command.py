@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedassay.cli import options, output
-from fedassay.cli.command import GivenOptions, Option, OptionsOf, takes
+from fedassay.cli.command import GivenOptions, Option, OptionsOf, keyword, takes
 from fedassay.errors import UsageError
 from fedassay.protocol.files import write_atomically
-from fedassay.protocol.vocabulary import Setting
 from fedassay.tasks.card import KINDS, KindCard
 from fedassay.tasks.command import ARTEFACT_FILE, CommandCard, Input, StateFile
 from fedassay.version import VERSION
@@ -46,8 +45,8 @@ def command_of(name: str) -> Command:
     def run_it(*, parameters: GivenOptions, run: options.RunOptions, **inputs: Any) -> None:
         _run(card, said, run, {name: one for name, one in inputs.items() if one is not None}, parameters)
 
-    own = [_option(one.name, _annotation(one), *(() if one.required else (None,))) for one in said.inputs]
-    own += [_option("parameters", GivenOptions), _option("run", options.RunOptions)]
+    own = [keyword(one.name, _annotation(one), *(() if one.required else (None,))) for one in said.inputs]
+    own += [keyword("parameters", GivenOptions), keyword("run", options.RunOptions)]
     run_it.__doc__ = said.sentence
     run_it.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
     return takes(options.run, parameters)(run_it)
@@ -73,9 +72,7 @@ def _run(
 ) -> None:
     output.check_writable(*(inputs.get(one.name) for one in said.inputs if one.file))
     if said.check is not None:
-        terms = run.terms
-        setting = Setting(trust=terms.trust, protection=terms.protection, budget=terms.budget, clients=0)
-        said.check.load()({**inputs, **parameters}, setting)
+        said.check.load()({**inputs, **parameters}, run.terms)
     out = inputs.pop(ARTEFACT_FILE.name, None)
     states = {
         one: inputs.pop(one.name) for one in said.inputs if isinstance(one, StateFile) and one.name in inputs
@@ -87,10 +84,8 @@ def _run(
         result = run.ask(partial(run_task, card.name), columns=inputs, **parameters)
     else:
         result = run.ask(said.entry_point.load(), in_rounds=said.in_rounds, **inputs, **parameters)
-    from fedassay.cli.output import deliver
-
     written = [path for one, path in states.items() if _write_state(one, path, result.results)]
-    deliver(result, run.delivery, out=out, also=written)
+    run.delivery.deliver(result, out=out, also=written)
 
 
 def _annotation(said: Input) -> Any:
@@ -124,7 +119,3 @@ def _write_state(said: StateFile, path: Path, results: Mapping[str, Any]) -> boo
     document = {"kind": f"fedassay {said.content}", "fedassay": VERSION, **results[said.name]}
     write_atomically(path, json.dumps(document, allow_nan=False) + "\n")
     return True
-
-
-def _option(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)

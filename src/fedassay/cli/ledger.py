@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json as json_module
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -156,7 +155,7 @@ def show(
         ]
     else:
         lines = list(_charges(checked, dataset, source.delta))
-    console = _console(json, quiet)
+    console = output.console_beside(json, quiet=quiet)
     _print_table(lines[-last:], console)
     if len(lines) > last:
         console.print(f"{len(lines) - last} older ones are not shown; --last N shows more.")
@@ -179,7 +178,7 @@ def budget(
         known = ", ".join(repr(name) for name in checked.datasets(None)) or "none"
         raise UsageError(f"--dataset: got {dataset!r}, expected one on which something was spent: {known}.")
     lines = [_spent(name, charges, source) for name, charges in found.items()]
-    console = _console(json, quiet)
+    console = output.console_beside(json, quiet=quiet)
     _print_table([_flat(one) for one in lines], console)
     if any(one["exact_releases"] for one in lines):
         console.print("Releases without noise have no epsilon: no budget bounds what they say.")
@@ -205,8 +204,7 @@ def export(
     records = [one for one in checked.records if dataset in (None, one.body.get("dataset"))]
     text = _csv(records) if out.endswith(".csv") else "".join(map(_line, records))
     output.write(text, out)
-    console = Console(quiet=quiet, stderr=True)
-    console.print(checked.statement, highlight=False, soft_wrap=True, markup=False)
+    output.say(Console(quiet=quiet, stderr=True), checked.statement)
 
 
 @command
@@ -295,7 +293,7 @@ def _print_table(lines: list[dict[str, Any]], console: Console) -> None:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         text = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        console.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)
+        output.say(console, text.rstrip())
 
 
 def _cell(value: Any) -> str:
@@ -304,16 +302,11 @@ def _cell(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
 
 
-def _console(json: str | None, quiet: bool) -> Console:
-    return Console(quiet=quiet, stderr=json == "-")
-
-
 def _conclude(checked: CheckedLedger, document: dict[str, Any], json: str | None, console: Console) -> None:
     """Write the JSON that was asked for, and say what was checked."""
     verified = {"records": len(checked.records), "head": checked.head.hash, "anchored": checked.anchored}
-    text = json_module.dumps({**document, "verified": verified}, indent=2, allow_nan=False) + "\n"
-    output.write(text, json)
-    console.print(checked.statement, highlight=False, soft_wrap=True, markup=False)
+    output.write_json({**document, "verified": verified}, json)
+    output.say(console, checked.statement)
 
 
 def _line(record: Record) -> str:

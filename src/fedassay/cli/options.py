@@ -12,7 +12,7 @@ from fedassay.cli.command import Argument, GivenOptions, Option, OptionsOf, take
 from fedassay.errors import ParameterError, PolicyRefusal, UsageError
 from fedassay.privacy.policy.disclosure import PROFILES, Disclosure, profile_named
 from fedassay.protocol.parameters import in_words, made, meant
-from fedassay.protocol.vocabulary import Budget, Protection, TrustModel
+from fedassay.protocol.vocabulary import Budget, Protection, Setting
 from fedassay.runtimes.card import DEFAULT, simulation_named, simulations
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.card import TRUST_CARDS
@@ -43,15 +43,6 @@ MissingRows = Annotated[
     Option("--missing", help="Rows in which a value is missing: an error, or left out and counted."),
 ]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print nothing but errors.")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TermOptions:
-    """The trust model, the budget and the protection that the options ask for."""
-
-    trust: TrustModel
-    budget: Budget | None
-    protection: Protection
 
 
 def data(
@@ -115,7 +106,7 @@ def terms(
     budget: GivenOptions,
     protection: GivenOptions,
     chosen: GivenOptions,
-) -> TermOptions:
+) -> Setting:
     """Make sense of the privacy options, or say what is wrong with them."""
     if privacy not in TRUST_MODELS:
         raise ParameterError("privacy", f"got {privacy!r}{meant(privacy, TRUST_MODELS)}.")
@@ -130,10 +121,11 @@ def terms(
             f"{privacy} adds no noise, so `epsilon` and `delta` would promise nothing; leave them out or choose "
             '`privacy="server-dp"`.',
         )
-    return TermOptions(
+    return Setting(
         trust=trust,
         budget=made(Budget, budget) if budget else None,
         protection=made(Protection, protection),
+        clients=0,
     )
 
 
@@ -211,13 +203,13 @@ class RunOptions:
 
     data: Source
     client: Client
-    terms: TermOptions
+    terms: Setting
     simulation: Simulation
     delivery: output.Delivery
 
     def ask(self, entry_point: Callable[..., Result], *, in_rounds: bool = False, **given: Any) -> Result:
         """The result of an entry point, with a progress bar over clients, or over rounds where a task counts them."""
-        with self.delivery.rounds() if in_rounds else self.delivery.progress() as advance:
+        with (output.rounds if in_rounds else output.progress)(quiet=self.delivery.quiet) as advance:
             return entry_point(
                 self.data,
                 client=self.client,
@@ -231,7 +223,7 @@ class RunOptions:
 
 @takes(data, client, terms, simulation, output.delivery)
 def run(
-    data: Source, client: Client, terms: TermOptions, simulation: Simulation, delivery: output.Delivery
+    data: Source, client: Client, terms: Setting, simulation: Simulation, delivery: output.Delivery
 ) -> RunOptions:
     """The options of every command that runs a task on rows."""
     return RunOptions(data=data, client=client, terms=terms, simulation=simulation, delivery=delivery)

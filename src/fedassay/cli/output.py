@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json as json_module
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fedassay.cli.command import Option
 from fedassay.errors import FedassayError, UsageError
@@ -17,8 +18,9 @@ from fedassay.tasks.card import KINDS
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, ProgressColumn, TaskID
+    from rich.table import Table
 
-    from fedassay.protocol.result import Result
     from fedassay.runtimes.simulated import Progress as OnProgress
 
 
@@ -40,20 +42,28 @@ class Delivery:
     @property
     def console(self) -> Console:
         """For words beside the result; standard error if the result itself goes to standard output."""
-        from rich.console import Console
+        return console_beside(self.json, quiet=self.quiet)
 
-        return Console(quiet=self.quiet, stderr=self.json == "-")
+    def deliver(self, result: Result, *, out: Path | None = None, also: Sequence[Path] = ()) -> None:
+        """Show the result, and write its calibrator or predictor to `out`, or say why there is none."""
+        if out is None:
+            self.show(result, also)
+            return
+        from fedassay.documents.kind import card_of  # help and version need no documents
 
-    def progress(self) -> AbstractContextManager[OnProgress]:
-        """A progress bar."""
-        return progress(quiet=self.quiet)
+        artefact = card_of(result.to_dict()).artefact
+        if artefact is None:
+            known = ", ".join(dict.fromkeys(card.asked_as for card in KINDS.values() if card.artefact))
+            raise UsageError(f"--out: {result.task} writes no artefact, only {known} do; leave it out.")
+        try:
+            artefact.load()(result).save(out)
+        except FedassayError:
+            self.show(result)  # it has been paid for
+            raise
+        self.show(result, [*also, out])
 
-    def rounds(self) -> AbstractContextManager[OnProgress]:
-        """A progress bar over rounds, for tasks that say how many there are."""
-        return rounds(quiet=self.quiet)
-
-    def deliver(self, result: Result, *, also: Sequence[Path] = ()) -> None:
-        """Print the result and write the files that were asked for; name them, and those written before."""
+    def show(self, result: Result, also: Sequence[Path] = ()) -> None:
+        """Print the result and write JSON and page; name them, and what was written before."""
         from fedassay.documents.page import page
         from fedassay.documents.terminal import render
 
@@ -62,9 +72,8 @@ class Delivery:
             write(page(document), self.report)
         write(result.to_json(), self.json)
         render(document, self.console)
-        for path in (None if self.json == "-" else self.json, self.report, *also):
-            if path is not None:
-                self.console.print(f"Written: {path}", highlight=False, soft_wrap=True)
+        paths = (None if self.json == "-" else self.json, self.report, *also)
+        say(self.console, *(f"Written: {path}" for path in paths if path is not None))
 
 
 def delivery(
@@ -106,95 +115,92 @@ def write(text: str, to: str | Path | None) -> None:
         write_atomically(Path(to), text)
 
 
-@contextmanager
-def progress(*, quiet: bool) -> Iterator[OnProgress]:
-    """A progress bar on standard error over the clients of each leg, if somebody is there to see it."""
+def write_json(document: object, to: str | None) -> None:
+    """Write plain values as `write` does."""
+    write(json_module.dumps(document, indent=2, allow_nan=False) + "\n", to)
+
+
+# --- what is printed ----------------------------------------------------------------------------------------
+
+
+def console_beside(json: str | None, *, quiet: bool = False) -> Console:
+    """Make a console for words; standard error if JSON goes to standard output."""
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-    )
+
+    return Console(quiet=quiet, stderr=json == "-")
+
+
+def say(console: Console, *texts: str, markup: bool = False) -> None:
+    """Print texts, which are broken where the terminal ends and nowhere else; names in them are not ours."""
+    for text in texts:
+        shown = text if markup else visible(text)
+        console.print(shown, highlight=False, soft_wrap=True, markup=markup)
+
+
+def visible(text: str) -> str:
+    r"""Spell out what is unprintable in a text from strangers: an escape code could redraw the screen.
+
+    Examples
+    --------
+    >>> print(visible("safe \x1b[2J"))
+    safe \x1b[2J
+    """
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def titled(title: str, *columns: str) -> Table:
+    """Make a table with a title on its left."""
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+@contextmanager
+def bar(*columns: str | ProgressColumn, quiet: bool, **entries: Any) -> Iterator[tuple[Progress, TaskID]]:
+    """Show a progress bar on standard error, if somebody is there to see it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
     console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(
-        *columns,
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=quiet or not console.is_terminal,
-    ) as bar:
-        work = bar.add_task("reading", total=None)
+    first = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn())
+    hidden = quiet or not console.is_terminal
+    with Progress(*first, *columns, console=console, transient=True, disable=hidden) as shown:
+        yield shown, shown.add_task("reading", total=None, **entries)
+
+
+@contextmanager
+def progress(*, quiet: bool) -> Iterator[OnProgress]:
+    """Show a progress bar over the clients of each leg."""
+    from rich.progress import MofNCompleteColumn, TimeElapsedColumn
+
+    with bar(MofNCompleteColumn(), TimeElapsedColumn(), quiet=quiet) as (shown, work):
 
         def advance(leg: int, done: int, total: int) -> None:
-            bar.update(work, description=f"clients, leg {leg + 1}", completed=done, total=total)
+            shown.update(work, description=f"clients, leg {leg + 1}", completed=done, total=total)
             # A leg that is done is not the end of the work: the clock and the spinner go on.
-            bar.tasks[work].finished_time = None
+            shown.tasks[work].finished_time = None
 
         yield advance
 
 
 @contextmanager
 def rounds(*, quiet: bool) -> Iterator[OnProgress]:
-    """A progress bar over the rounds of a task, with the time that is left, if somebody is there to see it.
+    """Show a progress bar over the rounds of a task, with the time that is left.
 
     It is told of rounds as they begin, and how many there are: 0 if nobody knows, and then no time is shown.
     """
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
-    with Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[left]}"),
-        console=console,
-        transient=True,
-        disable=quiet or not console.is_terminal,
-    ) as bar:
-        work = bar.add_task("reading", total=None, left="")
+    times = TimeElapsedColumn(), TimeRemainingColumn(compact=True), TextColumn("{task.fields[left]}")
+    with bar(*times, quiet=quiet, left="") as (shown, work):
 
         def advance(leg: int, begun: int, total: int) -> None:
             # The width does not change from round to round, so that nothing moves.
             of = f"round {begun:>{len(str(total))}} of {total}" if total else f"sum {begun}"
-            bar.update(
-                work, description=of, completed=begun - 1, total=total or None, left="left" if total else ""
-            )
+            left = "left" if total else ""
+            shown.update(work, description=of, completed=begun - 1, total=total or None, left=left)
 
         yield advance
-
-
-# --- deliver a result of any task ---------------------------------------------------------------------------
-
-
-def deliver(result: Result, delivery: Delivery, *, out: Path | None, also: Sequence[Path] = ()) -> None:
-    """Deliver; write the calibrator or predictor if there should be one, or say why there is none."""
-    if out is None:
-        delivery.deliver(result, also=also)
-        return
-    from fedassay.documents.kind import card_of  # help and version need no documents
-
-    artefact = card_of(result.to_dict()).artefact
-    if artefact is None:
-        known = ", ".join(dict.fromkeys(card.asked_as for card in KINDS.values() if card.artefact))
-        raise UsageError(f"--out: {result.task} writes no artefact, only {known} do; leave it out.")
-    try:
-        artefact.load()(result).save(out)
-    except FedassayError:
-        delivery.deliver(result)  # it has been paid for
-        raise  # says why there is none
-    delivery.deliver(result, also=[*also, out])

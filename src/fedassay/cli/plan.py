@@ -6,24 +6,21 @@ The command of a kind of task is made from its card and its forecast, when it is
 from __future__ import annotations
 
 import inspect
-import json as json_module
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.console import Console
-
 from fedassay.cli import options, output
-from fedassay.cli.command import Argument, GivenOptions, Option, OptionsOf, command, takes
+from fedassay.cli.command import Argument, GivenOptions, Option, OptionsOf, command, keyword, takes
 from fedassay.cli.plan_terminal import render
 from fedassay.errors import FederationError, ParameterError, UsageError
 from fedassay.kernel.agenda import Agenda
 from fedassay.planning import Expectation, Forecast, PlannedStudy, StudyPlan, plan_study
 from fedassay.protocol.parameters import parameters as parameters_of
+from fedassay.protocol.vocabulary import Setting
 from fedassay.study.file import StudyFile
-from fedassay.study.parameters import planned_study
 from fedassay.tasks.card import KINDS, KindCard
 
 StudyTarget = Annotated[
@@ -54,7 +51,7 @@ def study(
     output.check_writable(json)
     read = StudyFile.read(file)
     given = {"rows": rows, "clients": clients, "prevalence": prevalence, "auc": auc}
-    expected = planned_study(read, {name: value for name, value in given.items() if value is not None})
+    expected = read.planned({name: value for name, value in given.items() if value is not None})
     agenda = read.agenda(known=read.expected_parameters(expected.expectation.classes))
     with _planning():
         plan = plan_study(
@@ -82,7 +79,7 @@ def planning(name: str) -> Callable[..., None]:
         *,
         expected: GivenOptions,
         parameters: GivenOptions,
-        terms: options.TermOptions,
+        terms: Setting,
         target: list[str] | None = None,
         json: str | None = None,
         quiet: bool = False,
@@ -98,14 +95,14 @@ def planning(name: str) -> Callable[..., None]:
     plan.__doc__ = cards[0].forecast_help
     plan.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
-            *(_option(group, Any) for group in ("expected", "parameters", "terms")),
+            *(keyword(group, Any) for group in ("expected", "parameters", "terms")),
             *(
-                _option(target, Annotated[float | None, Option(help=text)], None)
+                keyword(target, Annotated[float | None, Option(help=text)], None)
                 for target, text in own.items()
             ),
-            _option("target", Annotated[list[str] | None, _target_option(forecasts)], None),
-            _option("json", options.JsonFile, None),
-            _option("quiet", options.Quiet, False),
+            keyword("target", Annotated[list[str] | None, _target_option(forecasts)], None),
+            keyword("json", options.JsonFile, None),
+            keyword("quiet", options.Quiet, False),
         ]
     )
     declared = {card.name: card.declared.load() for card in cards}
@@ -132,7 +129,7 @@ def _plan_one(
     card: KindCard,
     expected: GivenOptions,
     parameters: GivenOptions,
-    terms: options.TermOptions,
+    terms: Setting,
     wanted: Mapping[str, float],
 ) -> StudyPlan:
     reads = ("rows", "clients", *card.forecast.load().expects)
@@ -173,10 +170,6 @@ def _example(forecast: type[Forecast[Any]]) -> str:
     return f"{name}={forecast.targets[name]:g}"
 
 
-def _option(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
-
-
 # --- shared ---------------------------------------------------------------------------------------------------
 
 
@@ -209,8 +202,8 @@ def targets(given: Sequence[str] | None, such_as: str) -> dict[str, float]:
 
 def deliver(document: dict[str, Any], *, json: str | None, quiet: bool) -> None:
     """Print a plan, and write it as JSON if that was asked for; ``-`` is standard output."""
-    output.write(json_module.dumps(document, indent=2, allow_nan=False) + "\n", json)
-    console = Console(stderr=json == "-", quiet=quiet)
+    output.write_json(document, json)
+    console = output.console_beside(json, quiet=quiet)
     render(document, console)
     if json not in (None, "-"):
-        console.print(f"Written: {json}", highlight=False, soft_wrap=True)
+        output.say(console, f"Written: {json}")

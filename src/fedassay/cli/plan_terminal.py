@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fedassay.cli import output
 from fedassay.documents.figures import counted
 from fedassay.protocol.metrics import CLASS_METRICS, METRICS
 
@@ -27,40 +28,30 @@ _Tasks = Mapping[str, Mapping[str, Any]]
 
 def render(plan: Mapping[str, Any], console: Console) -> None:
     """Print a plan, from its JSON alone."""
-
-    def say(text: str) -> None:
-        console.print(escape(text), soft_wrap=True, highlight=False)
-
     alone = plan["plan"] != "study"
     tasks = {plan["plan"]: plan} if alone else plan["tasks"]
-    say(_assumptions(plan, alone=alone))
+    output.say(console, _assumptions(plan, alone=alone))
     noisy = plan["assumptions"]["epsilon"] is not None
     for name, task in tasks.items():
         console.print(_task(name, task, noisy=noisy, alone=alone))
-    for line in _explained(plan, tasks, alone=alone):
-        say(line)
+    output.say(console, *_explained(plan, tasks, alone=alone))
     if alone:
         for table in plan["tables"].values():
             console.print(_details(table))
             first = next(iter(table["columns"]))
-            for row in table["rows"]:
-                if "reason" in row:
-                    say(f"{row[first]}: {row['reason'].rstrip('.')}.")
-        for remark in plan["remarks"]:
-            say(remark)
+            reasons = (row for row in table["rows"] if "reason" in row)
+            output.say(console, *(f"{row[first]}: {row['reason'].rstrip('.')}." for row in reasons))
+        output.say(console, *plan["remarks"])
     elif noisy and len(tasks) > 1:
-        say(_shares(tasks))
-    for one in plan["inverse"]:
-        say(_inverse(one))
+        output.say(console, _shares(tasks))
+    output.say(console, *map(_inverse, plan["inverse"]))
     if not alone:
         console.print(_trust_models(plan["trust_models"]))
-        for line in _conditions(plan["trust_models"], noisy=noisy):
-            say(line)
+        output.say(console, *_conditions(plan["trust_models"], noisy=noisy))
     if plan["assumptions"]["attendance"] is not None:
-        say(plan["assumptions"]["attendance"])
-    for warning in plan["warnings"]:
-        console.print(f"[yellow]Note:[/] {escape(warning)}", soft_wrap=True, highlight=False)
-    console.print(f"[bold]{escape(plan['verdict'])}[/]", soft_wrap=True, highlight=False)
+        output.say(console, plan["assumptions"]["attendance"])
+    notes = (f"[yellow]Note:[/] {escape(warning)}" for warning in plan["warnings"])
+    output.say(console, *notes, f"[bold]{escape(plan['verdict'])}[/]", markup=True)
 
 
 def _assumptions(plan: Mapping[str, Any], *, alone: bool) -> str:

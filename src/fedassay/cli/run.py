@@ -16,7 +16,6 @@ from rich.console import Console
 from fedassay.api.study import conduct, finished, finished_on, shares_of
 from fedassay.cli import STOPPED, options, output
 from fedassay.cli.command import Argument, GivenOptions, Option, OptionsOf, takes
-from fedassay.cli.file_drop_words import say
 from fedassay.crypto.identity import Identity
 from fedassay.documents.terminal import render
 from fedassay.errors import FedassayError, ParameterError, Refused, UsageError
@@ -27,8 +26,7 @@ from fedassay.runtimes.card import RUNTIME_CARDS, ReleaseParameters
 from fedassay.runtimes.released import StudyRun
 from fedassay.study.affordability import opened_books, require_affordable
 from fedassay.study.file import StudyFile
-from fedassay.study.folder import JOURNAL, Signed, Written, folder_of, prepare, write_folder
-from fedassay.study.parameters import described, planned_study
+from fedassay.study.folder import JOURNAL, Written, folder_of, prepare, write_folder
 from fedassay.study.pre_flight import require_writable
 
 # --- before a budget is spent -------------------------------------------------------------------------------
@@ -52,15 +50,13 @@ def require_promising(file: StudyFile, console: Console) -> None:
             "enough, --anyway runs it."
         )
     for name in hopeless:
-        console.print(
-            f"[yellow]Warning:[/] the plan expects too little of {name}; see `fedassay plan study {file.path.name}`.",
-            highlight=False,
-        )
+        text = f"the plan expects too little of {name}; see `fedassay plan study {file.path.name}`."
+        console.print(f"[yellow]Warning:[/] {text}", highlight=False)
 
 
 def _hopeless(file: StudyFile) -> list[str]:
     """The tasks that will not reach what most would ask of them."""
-    study = planned_study(file)
+    study = file.planned()
     agenda = file.agenda(shares=shares_of(file), known=file.expected_parameters(study.expectation.classes))
     plans = predict_tasks(agenda, study, shares={item.name: item.share for item in agenda.items})
     return [name for name, plan in plans.items() if plan.verdict is Sufficiency.NOT_ENOUGH]
@@ -106,24 +102,24 @@ def run(
     file = StudyFile.read(study)
     _check_options(file, of_runtime, fresh=fresh)
     folder = folder_of(file, out)
-    console = Console(quiet=quiet, stderr=json == "-")
+    console = output.console_beside(json, quiet=quiet)
     identity = _identity(file, key)
     with _stopped(fresh=fresh):
         prepare(folder, fresh=fresh)
         before = finished_on(folder)
         if before is not None:
-            console.print(
+            text = (
                 f"This study was finished on {before}: it is shown from its journal, and nothing is asked, or spent, "
-                "again (--fresh begins anew).",
-                highlight=False,
+                "again (--fresh begins anew)."
             )
+            console.print(text, highlight=False)
         elif not anyway and not _begun(file, folder):
             require_promising(file, console)
         result = _result(file, folder, console, of_runtime, quiet=quiet)
         if result is None:
             return
-        signed = Signed(identity=identity, ledger_head=opened_books(file).head, training=file.training)
-        written = write_folder(folder, result, study_text=file.text, signed=signed)
+        head = opened_books(file).head
+        written = write_folder(folder, result, file, identity=identity, ledger_head=head)
         if mlflow is not None:
             from fedassay.study.mlflow import log_study  # an extra, imported only if asked for
 
@@ -197,7 +193,7 @@ def _result(
         require_affordable=lambda clients: require_affordable(file, agenda, books, file.setting(clients)),
         options=None if card.options is None else card.options(**of_runtime),
         again=f"fedassay run {shlex.quote(str(file.path))}",
-        say=partial(say, console),
+        say=partial(output.say, console),
         warn=output.warning(quiet=quiet),
         progress=partial(output.progress, quiet=quiet),
     )
@@ -205,20 +201,17 @@ def _result(
     if found is None:
         return None
     study_name = found.parameters["study"]
-    return finished(replace(found, parameters={**described(file), "study": study_name}), agenda)
+    return finished(replace(found, parameters={**file.described, "study": study_name}), agenda)
 
 
 def _deliver(result: Result, written: Written, *, json: str | None, console: Console) -> None:
     output.write(result.to_json(), json)
     render(result.to_dict(), console)
-    for text in written.missing:
-        console.print(f"Not written: {text}", highlight=False, soft_wrap=True, markup=False)
     others = ", ".join(name for name in written.files if name != written.report.name)
-    console.print(f"Report: {written.report}", highlight=False, soft_wrap=True, markup=False)
-    console.print(f"Beside it: {others}", highlight=False, soft_wrap=True, markup=False)
-    console.print(
+    output.say(
+        console,
+        *(f"Not written: {text}" for text in written.missing),
+        f"Report: {written.report}",
+        f"Beside it: {others}",
         f"Check them: fedassay verify {shlex.quote(str(written.folder))} --key {written.key}",
-        highlight=False,
-        soft_wrap=True,
-        markup=False,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import re
 import sys
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Annotated
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from fedassay.artefacts.certificate import CERTIFICATE
 from fedassay.artefacts.verified import ANY_KEY, Outcome, Verified, check
@@ -61,9 +59,8 @@ def verify(
     if folder.name == CERTIFICATE and not folder.is_dir():
         folder = folder.parent
     found = check(folder, key=ANY_KEY if any_key else None if key is None else public_key(key))
-    text = json_module.dumps(found.to_dict(), indent=2) + "\n"
-    output.write(text, json)
-    _render(found, Console(quiet=quiet, stderr=json == "-"))
+    output.write_json(found.to_dict(), json)
+    _render(found, output.console_beside(json, quiet=quiet))
     if not found.holds:
         sys.exit(DOES_NOT_HOLD)
 
@@ -90,25 +87,20 @@ def public_key(text: str) -> bytes:
 
 
 def _render(found: Verified, console: Console) -> None:
-    table = Table(title=f"{escape(found.study or found.folder)}", title_justify="left", title_style="bold")
-    for name in ("what", "outcome", "why"):
-        table.add_column(name, overflow="fold", no_wrap=name == "outcome")
+    table = output.titled(escape(found.study or found.folder), "what", "outcome", "why")
+    table.columns[1].no_wrap = True
     for one in found.checks:
         colour = _COLOURS[one.outcome]
         table.add_row(escape(one.what), f"[{colour}]{one.outcome}[/]", escape(one.text))
     console.print(table)
     if found.holds:
-        console.print(
-            f"[green]Everything holds[/] in {escape(found.folder)}.", highlight=False, soft_wrap=True
-        )
-        return
-    if not found.wrong:
-        console.print(
+        text = f"[green]Everything holds[/] in {escape(found.folder)}."
+    elif not found.wrong:
+        text = (
             "[bold yellow]The signer was not checked:[/] nothing else is wrong, but a stranger could have changed and "
-            "signed everything. Give --key with the public key that you expect, or --any-key to accept any.",
-            highlight=False,
-            soft_wrap=True,
+            "signed everything. Give --key with the public key that you expect, or --any-key to accept any."
         )
-        return
-    names = ", ".join(dict.fromkeys(one.what for one in found.wrong))
-    console.print(f"[bold red]Does not hold:[/] {escape(names)}", highlight=False, soft_wrap=True)
+    else:
+        names = ", ".join(dict.fromkeys(one.what for one in found.wrong))
+        text = f"[bold red]Does not hold:[/] {escape(names)}"
+    output.say(console, text, markup=True)

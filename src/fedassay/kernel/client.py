@@ -167,8 +167,8 @@ class Client(Endpoint):
             self._rules = self.site.policy.now()
             for plan, task in zip(request.plans, opened.tasks, strict=True):
                 self._rules.check(
-                    PolicyRequest.of(
-                        plan,
+                    PolicyRequest(
+                        plan=plan,
                         study=opened.study,
                         task=kind_of(task),
                         cohort=request.cohort,

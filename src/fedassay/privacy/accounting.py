@@ -105,12 +105,10 @@ def calibrate(budget: Budget, sensitivity: Sensitivity, share: float = 1.0) -> N
     rho = _rho(budget, share)
     laplace = _HEADROOM * l1 / _pure_part(budget, share)
     gaussian = _HEADROOM * root(l2_squared / (2 * rho))
-    candidates = []
+    other = None
     if gaussian <= samplers.LARGEST_SCALE:
-        candidates.append(noise_of(GAUSSIAN, samplers.gaussian_scale(gaussian)))
-    if laplace <= samplers.LARGEST_SCALE or not candidates:
-        candidates.append(noise_of(LAPLACE, samplers.laplace_scale(laplace)))
-    return min(candidates, key=lambda noise: noise.variance)
+        other = noise_of(GAUSSIAN, samplers.gaussian_scale(gaussian))
+    return _least_variance(laplace, other)
 
 
 def calibrate_shared(budget: Budget, sensitivity: Sensitivity, share: float = 1.0) -> Noise:
@@ -148,12 +146,18 @@ def calibrate_shared(budget: Budget, sensitivity: Sensitivity, share: float = 1.
     laplace *= _HEADROOM
     variance = renyi.skellam_variance_of(may_use, order=order, l1=l1, l2_squared=l2_squared)
     skellam = _HEADROOM * root(variance)
-    candidates = []
+    other = None
     if skellam < noise_shares.LARGEST_SKELLAM:
-        candidates.append(noise_of(SKELLAM, noise_shares.skellam_scale(skellam)))
-    if laplace <= samplers.LARGEST_SCALE or not candidates:
-        candidates.append(noise_of(LAPLACE, samplers.laplace_scale(laplace)))
-    return min(candidates, key=lambda noise: noise.variance)
+        other = noise_of(SKELLAM, noise_shares.skellam_scale(skellam))
+    return _least_variance(laplace, other)
+
+
+def _least_variance(laplace: Fraction, other: Noise | None) -> Noise:
+    """Laplace noise of this scale or another law, if both can be drawn."""
+    if other is not None and laplace > samplers.LARGEST_SCALE:
+        return other
+    noise = noise_of(LAPLACE, samplers.laplace_scale(laplace))
+    return noise if other is None else min(other, noise, key=lambda one: one.variance)
 
 
 def calibrate_choice(budget: Budget, loss_range: float, share: float = 1.0) -> Noise:

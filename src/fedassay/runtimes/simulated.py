@@ -13,7 +13,7 @@ from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.helper import Helper
 from fedassay.kernel.run import Runtime
 from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.ledger.database import MemoryRecords
+from fedassay.privacy.ledger.database import SiteRecords
 from fedassay.privacy.policy.judgement import AllowAll, Policy
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.protocol.vocabulary import Rows
@@ -86,7 +86,7 @@ class SimulatedFederation:
             split_key=self.split_key,
             holdout=self.holdout,
             holdings=lambda: Holdings(rows=count),
-            records=None if self.policy is None else MemoryRecords(),
+            records=None if self.policy is None else SiteRecords(),
         )
 
 

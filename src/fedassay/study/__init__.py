@@ -1,7 +1,7 @@
 """Studies: several tasks over one federation under one budget, written down in one file.
 
-Reading order: `file` (what a study file says), `sections` and `asked` (its parts), `entries` and `lines`
-(how entries are read, and where they stand), `schema` (the JSON Schema that is made from the same dataclasses).
+Reading order: `file` (what a study file says), `sections` and `tasks` (its parts), `entries` (how entries are read, and
+where they stand), `schema` (the JSON Schema that is made from the same dataclasses).
 """
 
 from __future__ import annotations

@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from fedassay.errors import BudgetExceeded, FedassayError
-from fedassay.kernel.agenda import Agenda, Item
+from fedassay.kernel.agenda import Agenda
 from fedassay.kernel.expected_cost import foreseen, largest_epsilon, needed
 from fedassay.privacy.ledger.charges import Charge, Ledger, MemoryLedger, compose
 from fedassay.privacy.ledger.database import DatabaseLedger
@@ -46,19 +45,15 @@ def opened_books(study: StudyFile) -> Books:
     section, runtime = study.ledger, study.runtime
     cap, place = section.cap, section.place
     home = runtime.home if isinstance(runtime, ReleaseParameters) else None
+    folder = study.path.absolute().parent
+    anchor = folder / "ledger.head" if place is not None and "://" in place else None
     if home is not None:
-        beside = str(home / "ledger.sqlite") if place is None else _place(study, place)
-        ledger: Ledger = DatabaseLedger(beside, cap, allow_exact=True, anchor=home / "ledger.head")
-    elif place is None:
-        ledger = MemoryLedger(None)
-    else:
-        anchor = study.path.absolute().parent / "ledger.head" if "://" in place else None
-        ledger = DatabaseLedger(_place(study, place), cap, allow_exact=True, anchor=anchor)
+        place, anchor = place or str(home / "ledger.sqlite"), home / "ledger.head"
+    if place is None:
+        return Books(ledger=MemoryLedger(None), dataset=section.dataset, cap=cap)
+    where = place if "://" in place else folder / place
+    ledger = DatabaseLedger(where, cap, allow_exact=True, anchor=anchor)
     return Books(ledger=ledger, dataset=section.dataset, cap=cap)
-
-
-def _place(study: StudyFile, place: str) -> str:
-    return place if "://" in place else str(study.path.absolute().parent / Path(place))
 
 
 def require_affordable(
@@ -82,102 +77,87 @@ def require_affordable(
     if not before and setting.budget.epsilon <= cap.epsilon and setting.budget.delta <= cap.delta:
         return
     total = needed(before, foreseen(agenda, setting), cap)
-    if total <= cap.epsilon:
-        return
-    raise study_refused(study, agenda, setting, before=before, cap=cap, total=total)
+    if total > cap.epsilon:
+        raise _Shortage(study, agenda, setting, before, cap).refusal(total)
 
 
-# --- the way out ------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Shortage:
+    """A study, what was spent before it, and the cap that it would exceed."""
 
+    study: StudyFile
+    agenda: Agenda
+    setting: Setting
+    before: Sequence[Charge]
+    cap: Budget
 
-def study_refused(
-    study: StudyFile,
-    agenda: Agenda,
-    setting: Setting,
-    *,
-    before: Sequence[Charge],
-    cap: Budget,
-    total: float,
-) -> BudgetExceeded:
-    """The refusal, with what would make the study affordable: what changes least first."""
-    spent = compose(before, cap.delta)
-    smaller = (
-        [
-            *_less_epsilon(agenda, setting, before, cap),
-            *_fewer_tasks(study, agenda, setting, before=before, cap=cap),
-        ]
-        if spent < cap.epsilon and math.isfinite(total)
-        else []
-    )
-    ways = [
-        *smaller,
-        *([f"a total of {_up(total):.3g} in [ledger]"] if math.isfinite(total) else []),
-        *_in_the_ledger(study, agenda, setting, before=before, cap=cap),
-    ]
-    where = study.document.where(("privacy", "epsilon"))
-    amount = f"{total:.3g}" if math.isfinite(total) else "more than any epsilon"
-    out = f"Cheapest change: {ways[0]}." if ways else "Nothing of it fits: nothing is left."
-    others = f" Others: {'; '.join(ways[1:])}." if len(ways) > 1 else ""
-    return BudgetExceeded(
-        f"{where}: the study cannot be afforded, and nobody was asked: with what was spent on {study.ledger.dataset} "
-        f"before ({spent:.3g}) it would come to {amount} of {cap.epsilon:.3g} at delta {cap.delta:.3g}. {out}{others}"
-    )
-
-
-def _less_epsilon(agenda: Agenda, setting: Setting, before: Sequence[Charge], cap: Budget) -> list[str]:
-    """The largest epsilon of the study that fits."""
-    assert setting.budget is not None
-    largest = largest_epsilon(agenda, setting, before, cap)
-    if largest is None:
-        return []
-    return [f"epsilon = {largest:g} instead of {setting.budget.epsilon:g} in [privacy]"]
-
-
-def _fewer_tasks(
-    study: StudyFile, agenda: Agenda, setting: Setting, *, before: Sequence[Charge], cap: Budget
-) -> list[str]:
-    """The task of the smallest share without which the others fit as they are.
-
-    Where the file gives no shares, those that stay would get the share of the one that goes: that helps nobody.
-    """
-    if not study.gives_shares:
-        return []
-    for item in sorted(agenda.items, key=lambda one: one.share):
-        if any("after" in study.document.content["tasks"][one.name] for one in _built_on(item, agenda)):
-            continue  # what names it would have to change too
-        # As the file would be read without it: what builds on it would stand alone.
-        left = tuple(
-            replace(one, after=None) if one.after == item.name else one
-            for one in agenda.items
-            if one is not item
+    def refusal(self, total: float) -> BudgetExceeded:
+        """The refusal, with what would make the study affordable: what changes least first."""
+        spent, cap, finite = compose(self.before, self.cap.delta), self.cap, math.isfinite(total)
+        ways = self.less_epsilon() + self.fewer_tasks() if spent < cap.epsilon and finite else []
+        ways += [f"a total of {_up(total):.3g} in [ledger]"] if finite else []
+        ways += self.in_the_ledger()
+        where = self.study.document.where(("privacy", "epsilon"))
+        amount = f"{total:.3g}" if finite else "more than any epsilon"
+        out = f"Cheapest change: {ways[0]}." if ways else "Nothing of it fits: nothing is left."
+        others = f" Others: {'; '.join(ways[1:])}." if len(ways) > 1 else ""
+        return BudgetExceeded(
+            f"{where}: the study cannot be afforded, and nobody was asked: with what was spent on "
+            f"{self.study.ledger.dataset} before ({spent:.3g}) it would come to {amount} of {cap.epsilon:.3g} at delta "
+            f"{cap.delta:.3g}. {out}{others}"
         )
-        try:
-            if left and needed(before, foreseen(Agenda(items=left), setting), cap) <= cap.epsilon:
-                return [f"leave out [tasks.{item.name}]"]
-        except FedassayError:
-            continue
-    return []
 
+    def less_epsilon(self) -> list[str]:
+        """The largest epsilon of the study that fits."""
+        assert self.setting.budget is not None
+        largest = largest_epsilon(self.agenda, self.setting, self.before, self.cap)
+        if largest is None:
+            return []
+        return [f"epsilon = {largest:g} instead of {self.setting.budget.epsilon:g} in [privacy]"]
 
-def _built_on(item: Item, agenda: Agenda) -> list[Item]:
-    return [one for one in agenda.items if one.after == item.name]
+    def fewer_tasks(self) -> list[str]:
+        """The task of the smallest share without which the others fit as they are.
 
+        Where the file gives no shares, those that stay would get the share of the one that goes: that helps nobody.
+        """
+        if not self.study.gives_shares:
+            return []
+        items, written = self.agenda.items, self.study.document.content["tasks"]
+        for item in sorted(items, key=lambda one: one.share):
+            if any("after" in written[one.name] for one in items if one.after == item.name):
+                continue  # what names it would have to change too
+            # As the file would be read without it: what builds on it would stand alone.
+            left = tuple(
+                replace(one, after=None) if one.after == item.name else one
+                for one in items
+                if one is not item
+            )
+            try:
+                if left and self.needed(Agenda(items=left)) <= self.cap.epsilon:
+                    return [f"leave out [tasks.{item.name}]"]
+            except FedassayError:
+                continue
+        return []
 
-def _in_the_ledger(
-    study: StudyFile, agenda: Agenda, setting: Setting, *, before: Sequence[Charge], cap: Budget
-) -> list[str]:
-    """What to change where no epsilon is enough, whatever was spent before."""
-    protection = setting.protection
-    kinds = {(one.unit, one.neighbours) for one in before} - {(protection.unit, protection.neighbours)}
-    if kinds:
-        unit, neighbours = sorted(kinds)[0]
-        return [
-            f"another dataset in [ledger], as on {study.ledger.dataset} budget was spent per {unit} under "
-            f"{neighbours}, which adds up with nothing else"
-        ]
-    if cap.delta == 0 and not math.isfinite(needed([], foreseen(agenda, setting), cap)):
-        return [f"delta = {setting.budget.delta if setting.budget else 0:g} in [ledger], beside its epsilon"]
-    return []
+    def needed(self, agenda: Agenda) -> float:
+        """The epsilon of this agenda together with what was spent before."""
+        return needed(self.before, foreseen(agenda, self.setting), self.cap)
+
+    def in_the_ledger(self) -> list[str]:
+        """What to change where no epsilon is enough, whatever was spent before."""
+        protection, budget = self.setting.protection, self.setting.budget
+        kinds = {(one.unit, one.neighbours) for one in self.before}
+        kinds -= {(protection.unit, protection.neighbours)}
+        if kinds:
+            unit, neighbours = sorted(kinds)[0]
+            return [
+                f"another dataset in [ledger], as on {self.study.ledger.dataset} budget was spent per {unit} under "
+                f"{neighbours}, which adds up with nothing else"
+            ]
+        alone = needed([], foreseen(self.agenda, self.setting), self.cap)
+        if self.cap.delta == 0 and not math.isfinite(alone):
+            return [f"delta = {budget.delta if budget else 0:g} in [ledger], beside its epsilon"]
+        return []
 
 
 def _up(value: float) -> float:

@@ -9,175 +9,40 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedassay.data.schema import FEATURES, ROLES
-from fedassay.data.sources import source_named
 from fedassay.data.sql import Database
 from fedassay.errors import UsageError
 from fedassay.kernel.agenda import Agenda
+from fedassay.planning import Expectation, PlannedStudy
 from fedassay.planning.shares import cheapest_change, load
-from fedassay.protocol.parameters import Parameter, parameters
 from fedassay.protocol.vocabulary import Budget, Part, Protection, Setting, TrustModel
-from fedassay.runtimes.card import DEFAULT, RUNTIME_CARDS, ReleaseParameters, RuntimeCard, RuntimeParameters
+from fedassay.runtimes.card import RUNTIME_CARDS, RuntimeCard, RuntimeParameters
 from fedassay.study.entries import Section, TomlDocument
 from fedassay.study.sections import (
     DataSection,
     ExpectedSection,
     Heading,
     LedgerSection,
-    PrivacySection,
     SplitSection,
+    read_data,
+    read_ledger,
+    read_privacy,
+    read_runtime,
+    source_of,
 )
-from fedassay.study.tasks import NONE, StudyTask, Surroundings, read_task
+from fedassay.study.tasks import NONE, StudyTask, read_task
 from fedassay.tasks.card import KINDS
-from fedassay.trust import TRUST_MODELS
 
-# --- shares that a file gives and that do not fit into the budget -------------------------------------------
+# --- a study as it is written down --------------------------------------------------------------------------
 
 _ROWS = {
     Part.FIRST_FIT: "the rows that calibrators are fitted on",
     Part.SECOND_FIT: "the rows that thresholds are fitted on",
     Part.HELD_OUT: "the held-out rows",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Excess:
-    """Shares that add up to more than 1: whose share stands out, and the sentence about it."""
-
-    task: str
-    sentence: str
-
-
-def excess(agenda: Agenda, shares: Mapping[str, float]) -> Excess | None:
-    """What is wrong with these shares of an agenda's tasks; None if they fit.
-
-    Examples
-    --------
-    >>> from fedassay.kernel.agenda import Item
-    >>> names = {"evaluate": 0.7, "calibrate": 0.4}
-    >>> agenda = Agenda(items=tuple(Item(name=name, task=name, parameters={}, share=0.5) for name in names))
-    >>> found = excess(agenda, names)
-    >>> found.task, found.sentence.partition(",")[0]
-    ('evaluate', 'share: evaluate 0.7 + calibrate 0.4 = 1.1')
-    """
-    uses = {item.name: {atom for part in agenda.parts(item) for atom in part.atoms} for item in agenda.items}
-    change = cheapest_change(shares, uses)
-    if not change:
-        return None
-    loads = load(shares, uses)
-    fullest = max(loads, key=lambda atom: (loads[atom], atom is Part.HELD_OUT))
-    involved = [name for name in shares if fullest in uses[name]]
-    listed = " + ".join(f"{name} {shares[name]:g}" for name in involved)
-    where = "" if len(set(loads.values())) == 1 else f" on {_ROWS[fullest]}"
-    return Excess(
-        task=max(involved, key=lambda name: shares[name]),
-        sentence=f"share: {listed} = {loads[fullest]:.4g}{where}, expected at most 1; {change}.",
-    )
-
-
-# --- sections of a study file that are more than the fields of one ------------------------------------------
-
-
-def read_runtime(section: Section) -> RuntimeParameters:
-    """What carries the messages."""
-    name = section.entries.get("name", DEFAULT)
-    if not isinstance(name, str) or name not in RUNTIME_CARDS:
-        raise section.problem("name", f"name: got {name!r}, expected one of {', '.join(RUNTIME_CARDS)}.")
-    card = RUNTIME_CARDS[name]
-    if not card.simulated and "seed" in section:
-        raise section.problem(
-            "seed", f"seed: {name} is a release, whose noise nobody may know; leave the seed out."
-        )
-    return section.made(card.parameters, besides=("name",))
-
-
-def read_privacy(section: Section) -> PrivacySection:
-    """Who is trusted with what; parameters of the trust model have a section of their own."""
-    name = section.entries.get("privacy", PrivacySection.privacy)
-    chosen = section.section("parameters")
-    given: dict[str, Any] = {}
-    if isinstance(name, str) and name in TRUST_MODELS:  # else the section says what is wrong
-        kind = TRUST_MODELS[name]
-        for entry in chosen.entries if not parameters(kind) else ():
-            raise chosen.problem(entry, f"has no {entry!r}: {name} has no parameters; leave it out.")
-        given = chosen.given(parameters(kind))
-        try:
-            kind(**given)
-        except UsageError as error:
-            raise chosen.located(error) from error
-    return section.made(PrivacySection, besides=("parameters",), parameters=given)
-
-
-def read_data(root: Section, runtime: RuntimeParameters) -> DataSection | None:
-    """The rows of a simulation, None in a release, which has none of its own."""
-    if not runtime.simulated:
-        if "data" in root:
-            raise root.problem(
-                "data",
-                f"[data] is for simulations; with {runtime.name} sites hold their own rows, leave it out.",
-            )
-        return None
-    if "data" not in root:
-        raise root.problem(
-            "runtime", f"a study needs [data] with a path: {runtime.name} simulates clients on rows of yours."
-        )
-    section = root.section("data")
-    columns = section.section("columns")
-    columns.only(ROLES)
-    if not columns.entries:
-        raise section.problem(
-            None, 'needs [data.columns] with the roles, such as score = "p" and label = "y".'
-        )
-    if "logits" in columns and "class" not in columns:
-        raise columns.problem(
-            "logits", 'logits: they go with class, a column of 0, 1, ..; give class = "COLUMN".'
-        )
-    names = {role: _column(columns, role) for role in columns.entries}
-    data = section.made(DataSection, besides=("columns",), columns=names)
-    try:
-        source_of(data, root.document.path)
-    except UsageError as error:
-        raise section.problem("path", str(error)) from error
-    return data
-
-
-def read_ledger(root: Section, runtime: RuntimeParameters) -> LedgerSection:
-    """Where what is spent is recorded."""
-    section = root.section("ledger")
-    if section.entries and isinstance(runtime, ReleaseParameters) and runtime.home is None:
-        raise root.problem(
-            "ledger", f"[ledger]: with {runtime.name} the coordinator's file says which; leave it out."
-        )
-    ledger = section.made(LedgerSection)
-    if section.entries and ledger.place is None and runtime.simulated:
-        raise section.problem(None, 'needs place, a file such as "ledger.sqlite".')
-    return ledger
-
-
-def _column(columns: Section, role: str) -> str:
-    """The column of a role; features may be a list."""
-    if role != FEATURES or isinstance(columns.entries[role], str):
-        return str(columns.value(_entry(role, str)))
-    names = columns.value(_entry(role, tuple[str, ...]))
-    if not names or not all(name and "," not in name for name in names):
-        raise columns.problem(role, f"{role}: expected names of columns, without commas in them.")
-    return ",".join(names)
-
-
-def _entry(name: str, annotation: Any) -> Parameter:
-    return Parameter(name=name, annotation=annotation, default=MISSING, sentence="")
-
-
-def source_of(data: DataSection, path: Path) -> Path | Database:
-    """Where the rows are, relative to the study file."""
-    return source_named(data.path, data.query, folder=path.absolute().parent)
-
-
-# --- a study as it is written down --------------------------------------------------------------------------
 
 SECTIONS = ("data", "privacy", "runtime", "ledger", "split", "expected", "tasks")
 
@@ -277,9 +142,20 @@ class StudyFile:
             fitting = Agenda(items=tuple(task.item(1 / len(self.tasks)) for task in self.tasks))
         except UsageError:  # something else is wrong with the tasks
             return
-        found = excess(fitting, given)
-        if found is not None:
-            raise self.problem(("tasks", found.task, "share"), found.sentence)
+        uses = {
+            item.name: {atom for part in fitting.parts(item) for atom in part.atoms} for item in fitting.items
+        }
+        change = cheapest_change(given, uses)
+        if not change:
+            return
+        loads = load(given, uses)
+        fullest = max(loads, key=lambda atom: (loads[atom], atom is Part.HELD_OUT))
+        involved = [name for name in given if fullest in uses[name]]
+        listed = " + ".join(f"{name} {given[name]:g}" for name in involved)
+        where = "" if len(set(loads.values())) == 1 else f" on {_ROWS[fullest]}"
+        largest = max(involved, key=lambda name: given[name])
+        text = f"share: {listed} = {loads[fullest]:.4g}{where}, expected at most 1; {change}."
+        raise self.problem(("tasks", largest, "share"), text)
 
     def _check_used(self, data: DataSection) -> None:
         used = {role for task in self.tasks for role in task.roles}
@@ -349,6 +225,32 @@ class StudyFile:
             task.name: {name: known[name] for name in task.looked_up if name in known} for task in self.tasks
         }
 
+    def planned(self, expected: Mapping[str, Any] | None = None) -> PlannedStudy:
+        """The study as the planner sees it; `expected` goes before what the file expects of the data."""
+        return PlannedStudy(
+            expectation=Expectation.of({**(self.expected or {}), **(expected or {})}),
+            trust=self.trust,
+            budget=self.budget,
+            protection=self.protection,
+            holdout=self.holdout,
+        )
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The `parameters` of the study's result: what the file says, but for what stands elsewhere in the result."""
+        return {
+            "study": self.name,
+            "title": self.title,
+            "model": self.model,
+            "data": None if self.data is None else self.data.described,
+            "columns": {} if self.data is None else dict(self.data.columns),
+            "split": {"holdout": self.holdout} if self.simulated else None,
+            "seed": getattr(self.runtime, "seed", None),
+            "rows_per_client": self.protection.rows_per_client,
+            "training": None if self.training is None else asdict(self.training),
+            "expected": None if self.expected is None else dict(self.expected),
+        }
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the tasks."""
@@ -386,8 +288,8 @@ _UNUSED = {
 def _tasks(section: Section, data: DataSection | None, holdout: float) -> tuple[StudyTask, ...]:
     if not section.entries:
         raise section.document.problem((), "a study needs tasks; give a section such as [tasks.evaluate].")
-    around = Surroundings(columns=None if data is None else data.columns, holdout=holdout)
-    tasks = [read_task(section.section(name), name, around) for name in section.entries]
+    columns = None if data is None else data.columns
+    tasks = [read_task(section.section(name), name, columns, holdout) for name in section.entries]
     without = [task.name for task in tasks if task.share is None]
     if without and len(without) < len(tasks):
         raise section.section(without[0]).problem(

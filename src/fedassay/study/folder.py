@@ -24,7 +24,6 @@ from fedassay.errors import DataError, UsageError
 from fedassay.kernel.journal import lock_of
 from fedassay.protocol.files import Lock, unwritable, write_atomically
 from fedassay.protocol.result import Result
-from fedassay.protocol.vocabulary import Budget
 from fedassay.study.file import StudyFile
 from fedassay.tasks.card import KINDS
 
@@ -37,15 +36,6 @@ JOURNAL = "journal"
 
 _ASIDE = ".unfinished"
 """The folder in which artefacts are written; it is there only as long as they are."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Signed:
-    """What a certificate says besides the result: who signs, the head of the ledger, the cost of training."""
-
-    identity: Identity | None = None
-    ledger_head: str | None = None
-    training: Budget | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,12 +93,13 @@ def prepare(folder: Path, *, fresh: bool = False) -> None:
 def write_folder(
     folder: Path,
     result: Result,
+    study: StudyFile,
     *,
-    study_text: str,
-    signed: Signed,
-    write_page: Callable[[Document], str] | None = None,
+    identity: Identity | None = None,
+    ledger_head: str | None = None,
+    write_page: Callable[[Document], str] = page,
 ) -> Written:
-    """Write all artefacts of a study.
+    """Write all artefacts of a study; its certificate has the head of the ledger, and is signed by `identity`.
 
     Guarantee: a certificate in the folder is always that of the files beside it: an old one is removed before the
     first of them changes, and so is what it covered, as an old calibrator could be taken for one of this study. If
@@ -117,18 +108,13 @@ def write_folder(
     with _aside(folder) as aside:
         result.save(aside / RESULT)
         document = result.to_dict()
-        write_atomically(aside / STUDY, study_text)
-        write_atomically(aside / REPORT, (write_page or page)(document))
+        write_atomically(aside / STUDY, study.text)
+        write_atomically(aside / REPORT, write_page(document))
         write_atomically(aside / CARD, model_card(document))
         usable, missing = _usable(aside, result)
         files = (RESULT, REPORT, CARD, STUDY, *usable)
         certificate = certify(
-            aside,
-            result,
-            files=files,
-            identity=signed.identity,
-            ledger_head=signed.ledger_head,
-            training=signed.training,
+            aside, result, files=files, identity=identity, ledger_head=ledger_head, training=study.training
         )
         key = key_to_text(Certificate.of(certificate.read_bytes()).public)
         _forget(folder)

@@ -10,8 +10,9 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +24,9 @@ from fedassay.errors import FedassayError, UnsupportedQuery, UsageError
 from fedassay.kernel.agenda import Agenda
 from fedassay.protocol.result import Result
 from fedassay.protocol.vocabulary import Budget, Protection, TrustModel
+from fedassay.runtimes.in_process.card import Mode
 from fedassay.study.file import StudyFile
-from fedassay.study.folder import FILES, Signed, write_folder
-from fedassay.study.parameters import described
+from fedassay.study.folder import FILES, write_folder
 from fedassay.study.simulation import Simulation, simulate
 from fedassay.tasks.card import KINDS
 from fedassay.trust.plain import Plain
@@ -67,25 +68,21 @@ def require_writable(file: StudyFile, agenda: Agenda, folder: Path) -> None:
 
 def _made_up(file: StudyFile, agenda: Agenda, rows: int, terms: _Terms) -> Result | None:
     """The result of a study of made-up rows; None where the tasks say that there is none."""
-    try:
-        return _simulated(file, agenda, rows, terms, mode="aggregate")
-    except UnsupportedQuery:  # single clients have to be asked, or the trust model refuses
-        pass
-    except FedassayError:
-        return None
-    except Exception as error:
-        raise _cannot_be_written(agenda, error) from error
-    try:
-        return _simulated(file, agenda, rows, terms, mode="faithful")
-    except FedassayError:
-        return None
-    except Exception as error:
-        raise _cannot_be_written(agenda, error) from error
+    modes: tuple[Mode, ...] = ("aggregate", "faithful")
+    for mode in modes:
+        try:
+            return _simulated(file, agenda, rows, terms, mode=mode)
+        except UnsupportedQuery:  # in aggregate no single client can be asked
+            continue
+        except FedassayError:
+            return None
+        except Exception as error:
+            tasks = ", ".join(item.name for item in agenda.items)
+            raise _cannot_be_written(tasks, error) from error
+    return None
 
 
-def _simulated(
-    file: StudyFile, agenda: Agenda, rows: int, terms: _Terms, *, mode: Literal["aggregate", "faithful"]
-) -> Result:
+def _simulated(file: StudyFile, agenda: Agenda, rows: int, terms: _Terms, *, mode: Mode) -> Result:
     trust, budget, protection = terms
     columns = dict(_columns(file, agenda))
     return simulate(
@@ -96,7 +93,7 @@ def _simulated(
         trust=trust,
         budget=budget,
         protection=protection,
-        parameters={**described(file), "columns": columns},
+        parameters={**file.described, "columns": columns},
         simulation=Simulation(seed=0, mode=mode, holdout=file.holdout),
         name=file.name,
     )
@@ -115,26 +112,21 @@ def _write(file: StudyFile, result: Result, folder: Path) -> None:
         ) from error
     try:
         render(result.to_dict(), Console(quiet=True))
-        write_folder(aside, result, study_text=file.text, signed=Signed(), write_page=_page_without_plots)
+        plain = partial(page, draw=markup.undrawn)
+        write_folder(aside, result, file, write_page=plain)
     except Exception as error:
         if isinstance(error, UsageError) and isinstance(error.__cause__, OSError):  # a full disk, say
             raise UsageError(
                 f"{folder}: cannot be written to ({error.__cause__.strerror}); make room and run it again."
             ) from error
-        tasks = ", ".join(result.results["tasks"])
-        raise _cannot_be_written(tasks, error) from error
+        raise _cannot_be_written(", ".join(result.results["tasks"]), error) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _page_without_plots(document: Mapping[str, Any]) -> str:
-    return page(document, draw=markup.undrawn)
-
-
-def _cannot_be_written(tasks: Agenda | str, error: Exception) -> UsageError:
-    names = tasks if isinstance(tasks, str) else ", ".join(item.name for item in tasks.items)
+def _cannot_be_written(tasks: str, error: Exception) -> UsageError:
     return UsageError(
-        f"study: what {names} would leave behind cannot be written ({type(error).__name__}: {error}); nothing was "
+        f"study: what {tasks} would leave behind cannot be written ({type(error).__name__}: {error}); nothing was "
         "asked or charged. This is a defect of the software that defines the task; please report it."
     )
 
@@ -156,9 +148,8 @@ def _rows(agenda: Agenda, columns: Mapping[str, str], rows: int, cohort: int) ->
     random = np.random.default_rng(0)
     count = max(CLIENTS, 2 * cohort)
     size = count * rows
-    known = {
-        name: value for item in agenda.items for name, value in item.parameters.items() if value is not None
-    }
+    every = (item.parameters.items() for item in agenda.items)
+    known = {name: value for parameters in every for name, value in parameters if value is not None}
     label = random.integers(0, 2, size) if rows > 1 else np.zeros(size, dtype=np.int64)
     score = np.clip(0.2 + 0.5 * label + random.uniform(-0.2, 0.2, size), 0.01, 0.99)
     classes = int(known.get("classes") or 2)

@@ -84,12 +84,8 @@ class StudyTask:
         return KINDS[self.kind].study_rules.roles(self.parameters)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Surroundings:
-    """What a task has to know of the rest of the file: the columns, None in a release, and the held-out share."""
-
-    columns: Mapping[str, str] | None
-    holdout: float
+Columns = Mapping[str, str] | None
+"""Role to column, None in a release, in which sites hold their own."""
 
 
 def shared_entries(kind: str) -> tuple[Parameter, ...]:
@@ -98,28 +94,28 @@ def shared_entries(kind: str) -> tuple[Parameter, ...]:
     return tuple(one for one in parameters(TaskEntries) if builds or one.name != AFTER)
 
 
-def read_task(section: Section, name: str, around: Surroundings) -> StudyTask:
-    """A task from its section."""
+def read_task(section: Section, name: str, columns: Columns, holdout: float) -> StudyTask:
+    """A task from its section; `holdout` is the share of the units that is held out."""
     _check_name(section, name)
-    kind = _kind(section, name, around)
+    kind = _kind(section, name, columns)
     shared = {one.name: section.value(one) for one in shared_entries(kind) if one.name in section}
     given = section.given(parameters(PARAMETERS[kind]), besides=[one.name for one in shared_entries(kind)])
     plain = {key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}
-    implied = _implied(section, kind, plain, around)
+    implied = _implied(section, kind, plain, columns, holdout)
     task = StudyTask(
         name=name,
         kind=kind,
         parameters={**plain, **implied},
         share=shared.get("share"),
         after=shared.get(AFTER),
-        looked_up=_looked_up(section, kind, {**plain, **implied}, around),
+        looked_up=_looked_up(section, kind, {**plain, **implied}, columns),
     )
     try:
         task.item(1.0 if task.share is None else task.share)
         _ = task.made
     except UsageError as error:
         raise section.located(error) from error
-    _check_roles(section, task, around)
+    _check_roles(section, task, columns)
     return task
 
 
@@ -134,38 +130,40 @@ def _check_name(section: Section, name: str) -> None:
         )
 
 
-def _kind(section: Section, name: str, around: Surroundings) -> str:
+def _kind(section: Section, name: str, columns: Columns) -> str:
     kind = str(section.value(parameter(TaskEntries, "task"))) if "task" in section else name
     if kind not in KINDS:
         guess, _, expected = meant(kind, KINDS).partition("; expected ")
         if "task" in section:
             raise section.problem("task", f"task: got {kind!r}{guess}, expected one of {expected}.")
         raise section.problem(None, f"is no task{guess}, so that it needs the entry task: one of {expected}.")
-    columns = set(around.columns or {})
+    known = set(columns or {})
     alike = [card for card in KINDS.values() if card.asked_as == kind]
-    if columns >= set(KINDS[kind].columns):
+    if known >= set(KINDS[kind].columns):
         return kind
-    return next((card.name for card in alike if columns >= set(card.columns)), kind)
+    return next((card.name for card in alike if known >= set(card.columns)), kind)
 
 
 # --- what the columns imply -----------------------------------------------------------------------------------
 
 
-def _implied(section: Section, kind: str, given: Mapping[str, Any], around: Surroundings) -> dict[str, Any]:
+def _implied(
+    section: Section, kind: str, given: Mapping[str, Any], columns: Columns, holdout: float
+) -> dict[str, Any]:
     """Parameters that are not given but follow from the columns, and defaults that studies have of their own."""
     try:
-        implied = KINDS[kind].study_rules.implied(given, around.columns, around.holdout)
+        implied = KINDS[kind].study_rules.implied(given, columns, holdout)
     except UsageError as error:
         raise section.located(error) from error
     return {name: value for name, value in implied.items() if name not in given}
 
 
 def _looked_up(
-    section: Section, kind: str, parameters: Mapping[str, Any], around: Surroundings
+    section: Section, kind: str, parameters: Mapping[str, Any], columns: Columns
 ) -> tuple[str, ...]:
     """What a simulation looks up; in a release it has to be said."""
     missing = KINDS[kind].study_rules.looked_up(parameters)
-    if missing and around.columns is None:
+    if missing and columns is None:
         raise section.problem(
             None,
             f"needs {missing[0]}: in a release it must be said, because it is information about the rows.",
@@ -173,11 +171,11 @@ def _looked_up(
     return missing
 
 
-def _check_roles(section: Section, task: StudyTask, around: Surroundings) -> None:
-    if around.columns is None:
+def _check_roles(section: Section, task: StudyTask, columns: Columns) -> None:
+    if columns is None:
         return
     for role in task.roles:
-        if role not in around.columns:
+        if role not in columns:
             why = f" for {task.kind}" if task.kind != task.name else ""
             raise section.problem(
                 None, f'needs a column with the role {role}{why}; give {role} = "COLUMN" in [data.columns].'

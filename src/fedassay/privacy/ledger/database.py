@@ -13,7 +13,6 @@ composition computed, from how many releases of each kind there are. So the answ
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -56,30 +55,18 @@ class RefusedRequest:
     reason: str
 
 
-class SiteRecords(ABC):
-    """Durable: what a method has recorded when it returns survives whatever the storage survives."""
-
-    @abstractmethod
-    def refused(self, refusal: RefusedRequest) -> None:
-        """Add to the log of refusals."""
-
-    @abstractmethod
-    def refusals(self) -> Sequence[RefusedRequest]:
-        """The log, oldest first."""
-
-
-class MemoryRecords(SiteRecords):
-    """Records that last as long as this process: for simulations."""
+class SiteRecords:
+    """Refusals that are kept as long as this process: for simulations."""
 
     def __init__(self) -> None:
         self._refusals: list[RefusedRequest] = []
 
     def refused(self, refusal: RefusedRequest) -> None:
-        """See `SiteRecords`."""
+        """Add to the log of refusals."""
         self._refusals.append(refusal)
 
     def refusals(self) -> Sequence[RefusedRequest]:
-        """See `SiteRecords`."""
+        """The log, oldest first."""
         return tuple(self._refusals)
 
 
@@ -304,7 +291,7 @@ def anchor_of(place: Place, anchor: Path | None) -> Path:
 
 
 class DatabaseRecords(SiteRecords):
-    """Refusals, durable and hash-chained with the charges of the same place.
+    """Refusals, durable when `refused` returns, and hash-chained with the charges of the same place.
 
     Parameters
     ----------

@@ -37,7 +37,6 @@ What cannot be understood refuses everything: a rule that was mistyped must not 
 from __future__ import annotations
 
 import base64
-import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
@@ -48,7 +47,8 @@ from typing import Any
 from fedassay.errors import PolicyRefusal, UsageError
 from fedassay.privacy.policy.disclosure import profile_named
 from fedassay.privacy.policy.judgement import Policy, PolicyRequest
-from fedassay.privacy.policy.rules import Allowed, SitePolicy, SummaryRule
+from fedassay.privacy.policy.rules import EPSILONS, SHARES, WHOLE_NUMBERS, Allowed, SitePolicy, SummaryRule
+from fedassay.protocol.toml_places import key_places, nearest_place
 from fedassay.protocol.vocabulary import Budget, Neighbours, Unit
 
 _NUMBERS = "numbers"
@@ -145,8 +145,8 @@ def policy_of(
         except UsageError as error:
             raise _Misunderstood((str(error).partition(":")[0],), str(error).rstrip(".")) from error
     except _Misunderstood as error:
-        line = _line_of((*section, *error.entry), text)
-        return RefuseAll(reason=_refuses_all(f"{where}{'' if line is None else f', line {line}'}: {error}"))
+        place = nearest_place((*section, *error.entry), key_places(text))
+        return RefuseAll(reason=_refuses_all(f"{where}{f', line {place[0]}' if place else ''}: {error}"))
 
 
 def _refuses_all(wrong: str) -> str:
@@ -181,17 +181,16 @@ def _nearest(name: str, known: Collection[str]) -> str:
 
 
 def _askers(name: str, value: Any, _: Vocabulary) -> frozenset[str]:
-    keys = value if isinstance(value, list) else [None]
-    for key in keys:
-        try:
-            right = isinstance(key, str) and len(base64.b64decode(key, validate=True)) == _KEY_BYTES
-        except ValueError:
-            right = False
-        if not right:
-            raise _Misunderstood(
-                (name,), "askers must be a list of public keys, as `fedassay keys` prints them"
-            )
-    return frozenset(keys)
+    if not isinstance(value, list) or not all(map(_is_key, value)):
+        raise _Misunderstood((name,), "askers must be a list of public keys, as `fedassay keys` prints them")
+    return frozenset(value)
+
+
+def _is_key(text: object) -> bool:
+    try:
+        return isinstance(text, str) and len(base64.b64decode(text, validate=True)) == _KEY_BYTES
+    except ValueError:
+        return False
 
 
 def _sites(name: str, value: Any, _: Vocabulary) -> frozenset[str]:
@@ -204,18 +203,6 @@ def _flag(name: str, value: Any, _: Vocabulary) -> bool:
     if type(value) is not bool:
         raise _Misunderstood((name,), f"{name}: got {value!r}, expected true or false")
     return value
-
-
-def _whole(name: str, value: Any, _: Vocabulary) -> int:
-    if type(value) is not int:
-        raise _Misunderstood((name,), f"{name}: got {value!r}, expected a whole number of at least 1")
-    return value
-
-
-def _number(name: str, value: Any, _: Vocabulary) -> float:
-    if type(value) not in (int, float):
-        raise _Misunderstood((name,), f"{name}: got {value!r}, expected a number")
-    return float(value)
 
 
 def _total(name: str, value: Any, _: Vocabulary) -> Budget:
@@ -276,6 +263,7 @@ def _allowed(path: tuple[str, ...], wanted: Any) -> Allowed:
         raise _Misunderstood(path, f"{path[-1]}: {error}".rstrip(".")) from error
 
 
+# Numbers are checked by `SitePolicy`.
 _ENTRIES: Mapping[str, Callable[[str, Any, Vocabulary], Any]] = {
     "tasks": lambda name, value, known: _names(name, value, known.tasks),
     "trust_models": lambda name, value, known: _names(name, value, known.trust_models),
@@ -285,53 +273,10 @@ _ENTRIES: Mapping[str, Callable[[str, Any, Vocabulary], Any]] = {
     "summaries": _summaries,
     "disclosure": _profile,
     "total": _total,
+    **dict.fromkeys(WHOLE_NUMBERS, lambda name, value, _: value),
     **dict.fromkeys(
-        (
-            *("finest_resolution", "smallest_cohort", "smallest_cohort_difference", "smallest_rows"),
-            "smallest_noise_shares",
-        ),
-        _whole,
-    ),
-    **dict.fromkeys(
-        (
-            *("largest_epsilon", "largest_delta", "largest_local_epsilon", "smallest_collusion"),
-            "largest_dropout",
-        ),
-        _number,
+        (*EPSILONS, *SHARES), lambda name, value, _: float(value) if type(value) is int else value
     ),
     **dict.fromkeys(("same_set", "changed_rows"), _flag),
     "trusted_members": _sites,
 }
-
-
-# --- where in the file --------------------------------------------------------------------------------------
-
-_HEADER = re.compile(r"\s*\[(?P<name>[^\[\]]+)\]")
-_ENTRY = re.compile(r"\s*(?P<name>[A-Za-z0-9_.\-\"' ]+?)\s*=")
-
-
-def _line_of(entry: tuple[str, ...], text: str) -> int | None:
-    r"""The line of an entry, or of what it is in; None if it cannot be found. Only for a message to a person.
-
-    Examples
-    --------
-    >>> _line_of(("total", "epsilon"), "a = 1\n[total]\nepsilon = 0")
-    3
-    """
-    best, found = 0, None
-    section: tuple[str, ...] = ()
-    for number, line in enumerate(text.splitlines(), start=1):
-        header, assigned = _HEADER.match(line), _ENTRY.match(line)
-        if header:
-            section = path = _path(header["name"])
-        elif assigned:
-            path = (*section, *_path(assigned["name"]))
-        else:
-            continue
-        if len(path) > best and entry[: len(path)] == path:
-            best, found = len(path), number
-    return found
-
-
-def _path(name: str) -> tuple[str, ...]:
-    return tuple(part.strip().strip("\"'") for part in name.split("."))

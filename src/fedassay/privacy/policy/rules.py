@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
 from fedassay.errors import PolicyRefusal, UsageError
-from fedassay.privacy.policy.disclosure import Disclosure
+from fedassay.privacy.policy.disclosure import Disclosure, is_countable
 from fedassay.privacy.policy.judgement import Policy, PolicyRequest
 from fedassay.protocol.vocabulary import LARGEST_ROWS_PER_CLIENT, Budget, Neighbours, Part, Unit
 
@@ -60,12 +60,9 @@ class Allowed:
         """As a sentence goes on after "expected"."""
         if self.values is not None:
             return "one of " + ", ".join(map(repr, self.values)) if self.values else "none at all"
-        ends = [
-            f"{word} {end:g}"
-            for word, end in (("at least", self.least), ("at most", self.most))
-            if end is not None
-        ]
-        return " and ".join(ends) or "a number"
+        least = [] if self.least is None else [f"at least {self.least:g}"]
+        most = [] if self.most is None else [f"at most {self.most:g}"]
+        return " and ".join(least + most) or "a number"
 
 
 def _is_number(value: object) -> bool:
@@ -89,17 +86,27 @@ class SummaryRule:
 
     def refusal(self, request: PolicyRequest) -> str | None:
         """Why the request is not allowed; None if it is."""
+        summary: Any = request.summary
         if not self.numbers.allows(request.resolution):
-            return f"got {request.resolution} numbers of {request.summary}, expected {self.numbers}"
+            return f"got {request.resolution} numbers of {summary.name}, expected {self.numbers}"
+        public = {entry.name for entry in fields(summary)}
         for name, allowed in self.parameters.items():
-            if name not in request.parameters:
-                return f"got {request.summary} without a {name}, expected one that is {allowed}"
-            if not allowed.allows(request.parameters[name]):
-                return f"got {request.summary} with {name} {request.parameters[name]!r}, expected {allowed}"
+            if name not in public:
+                return f"got {summary.name} without a {name}, expected one that is {allowed}"
+            if not allowed.allows(value := getattr(summary, name)):
+                return f"got {summary.name} with {name} {value!r}, expected {allowed}"
         return None
 
 
 _Names = frozenset[str]
+
+WHOLE_NUMBERS = (
+    *("finest_resolution", "smallest_cohort", "smallest_cohort_difference", "smallest_rows"),
+    "smallest_noise_shares",
+)
+EPSILONS = ("largest_epsilon", "largest_local_epsilon")
+SHARES = ("largest_delta", "smallest_collusion", "largest_dropout")
+"""Rules by their kind of number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,38 +163,23 @@ class SitePolicy(Policy):
             if not isinstance(self.summaries, Mapping):
                 raise UsageError(f"summaries: got {self.summaries!r}, expected a frozenset or rules by name.")
             object.__setattr__(self, "summaries", MappingProxyType(dict(self.summaries)))
-        for name in (
-            *("finest_resolution", "smallest_cohort", "smallest_rows", "smallest_cohort_difference"),
-            "smallest_noise_shares",
+        for names, expected, allows in (
+            (WHOLE_NUMBERS, "a whole number of at least 1", lambda n: type(n) is int and n >= 1),
+            (EPSILONS, "a number above 0", lambda n: _is_number(n) and n > 0),
+            (SHARES, "a number in [0, 1)", lambda n: _is_number(n) and 0 <= n < 1),
         ):
-            number = getattr(self, name)
-            if number is not None and not (type(number) is int and number >= 1):
-                raise UsageError(f"{name}: got {number!r}, expected a whole number of at least 1.")
-        for name in ("largest_epsilon", "largest_local_epsilon"):
-            number = getattr(self, name)
-            if number is not None and not (_is_number(number) and number > 0):
-                raise UsageError(f"{name}: got {number!r}, expected a number above 0.")
-        for name in ("largest_delta", "smallest_collusion", "largest_dropout"):
-            number = getattr(self, name)
-            if number is not None and not (_is_number(number) and 0 <= number < 1):
-                raise UsageError(f"{name}: got {number!r}, expected a number in [0, 1).")
+            for name in names:
+                number = getattr(self, name)
+                if number is not None and not allows(number):
+                    raise UsageError(f"{name}: got {number!r}, expected {expected}.")
 
     def check(self, request: PolicyRequest) -> None:
         """Return if every rule allows the request; raise `PolicyRefusal` with the first that does not.
 
         The number of rows is looked at last, when nothing else stands against the request.
         """
-        rules = (
-            self._names,
-            self._summary,
-            self._sizes,
-            self._committee,
-            self._price,
-            self._whole,
-            self._disclosed,
-            self._rows,
-        )
-        for rule in rules:
+        rules = (self._names, self._summary, self._sizes, self._committee)
+        for rule in (*rules, self._price, self._whole, self._disclosed, self._rows):
             refusal = rule(request)
             if refusal is not None:
                 raise PolicyRefusal(f"policy: {refusal}.")
@@ -196,9 +188,9 @@ class SitePolicy(Policy):
         for title, allowed, got in (
             ("asker", self.askers, request.asker),
             ("task", self.tasks, request.task),
-            ("trust model", self.trust_models, request.trust_model),
-            ("unit", self.units, request.unit),
-            ("neighbours", self.neighbours, request.neighbours),
+            ("trust model", self.trust_models, request.trust.name),
+            ("unit", self.units, request.plan.setting.protection.unit),
+            ("neighbours", self.neighbours, request.plan.setting.protection.neighbours),
         ):
             if allowed is not None and got not in allowed:
                 return f"got the {title} {got or 'nobody'}, expected {_one_of(allowed)}"
@@ -210,77 +202,85 @@ class SitePolicy(Policy):
         if self.summaries is None:
             return None
         assert isinstance(self.summaries, Mapping)
-        if request.summary not in self.summaries:
-            return f"got the summary {request.summary}, expected {_one_of(self.summaries)}"
-        return self.summaries[request.summary].refusal(request)
+        if request.summary.name not in self.summaries:
+            return f"got the summary {request.summary.name}, expected {_one_of(self.summaries)}"
+        return self.summaries[request.summary.name].refusal(request)
 
     def _sizes(self, request: PolicyRequest) -> str | None:
         if not request.clients >= self.smallest_cohort:
             return f"got a cohort of {request.clients} clients, expected at least {self.smallest_cohort}"
-        if request.smallest_total is not None and not request.smallest_total >= self.smallest_cohort:
+        smallest, collusion = request.smallest_total, getattr(request.trust, "collusion", None)
+        if smallest is not None and not smallest >= self.smallest_cohort:
             return (
-                f"got a trust model that would release a total over {request.smallest_total} clients, expected "
+                f"got a trust model that would release a total over {smallest} clients, expected "
                 f"at least {self.smallest_cohort} (`minimum_cohort={self.smallest_cohort}`)"
             )
-        if request.collusion is not None and not request.collusion >= self.smallest_collusion:
+        if collusion is not None and not collusion >= self.smallest_collusion:
             return (
-                f"got a trust model that withstands {request.collusion:.3g} colluding clients, expected at least "
+                f"got a trust model that withstands {collusion:.3g} colluding clients, expected at least "
                 f"{self.smallest_collusion:.3g} of them"
             )
         return None
 
     def _committee(self, request: PolicyRequest) -> str | None:
         """Who may be silent, who opens totals, and what is agreed about totals over other clients."""
-        if request.dropout is not None and not request.dropout <= self.largest_dropout:
+        dropout, members = getattr(request.trust, "dropout", None), getattr(request.trust, "members", ())
+        if dropout is not None and not dropout <= self.largest_dropout:
             return (
-                f"got a trust model in which {request.dropout:.3g} of the clients may fall silent, expected at most "
+                f"got a trust model in which {dropout:.3g} of the clients may fall silent, expected at most "
                 f"{self.largest_dropout:.3g} (`dropout={self.largest_dropout:.3g}`)"
             )
-        strangers = sorted(set(request.members) - (self.trusted_members or frozenset()))
-        if request.members and self.trusted_members is None:
+        strangers = sorted(set(members) - (self.trusted_members or frozenset()))
+        if members and self.trusted_members is None:
             return "got a study that names who opens its totals, expected trusted_members here, or that all sites do"
-        if len(strangers) > request.colluding_members:
+        sizes = request.sizes
+        colluding = 0 if sizes is None else sizes.colluding_members
+        if len(strangers) > colluding:
             return (
-                f"got totals that {', '.join(strangers)} would open, expected at most {request.colluding_members} who "
+                f"got totals that {', '.join(strangers)} would open, expected at most {colluding} who "
                 "are not among trusted_members"
             )
         fewest = self.smallest_noise_shares
-        if fewest is not None and request.honest_shares is not None and not request.honest_shares >= fewest:
-            return f"got totals with the noise of {request.honest_shares} honest clients, expected at least {fewest}"
+        if fewest is not None and sizes is not None and request.trust.private and not sizes.honest >= fewest:
+            return f"got totals with the noise of {sizes.honest} honest clients, expected at least {fewest}"
         return self._apart(request)
 
     def _apart(self, request: PolicyRequest) -> str | None:
         """An exact total must be opened under terms that keep it apart from others: every member enforces them."""
-        if not request.exact or request.cohort_difference is None:
+        difference = getattr(request.trust, "cohort_difference", None)
+        if not request.exact or difference is None:
             return None
-        if self.same_set and not request.same_set:
+        same_set = getattr(request.trust, "same_set", False)
+        if self.same_set and not same_set:
             return "got exact totals over any clients, expected all over the same ones (`same_set`)"
-        if self.smallest_cohort_difference is not None and not request.same_set:
+        if self.smallest_cohort_difference is not None and not same_set:
             # Colluders can stand in for clients on either side.
-            needed = self.smallest_cohort_difference + request.colluders
-            if not request.cohort_difference >= needed:
+            colluders = request.sizes.colluders
+            needed = self.smallest_cohort_difference + colluders
+            if not difference >= needed:
                 return (
-                    f"got exact totals over sets of clients that may differ by {request.cohort_difference or 1}, "
-                    f"expected none or at least {needed}: {request.colluders} colluders and "
+                    f"got exact totals over sets of clients that may differ by {difference or 1}, "
+                    f"expected none or at least {needed}: {colluders} colluders and "
                     f"{self.smallest_cohort_difference} others (`cohort_difference={needed}`, or `same_set`)"
                 )
         return None
 
     def _price(self, request: PolicyRequest) -> str | None:
-        if self.total is None and request.budget is not None:
-            return f"got {request.trust_model}, which spends a budget, expected none, because no total is named here"
+        budget = request.plan.setting.budget
+        if self.total is None and budget is not None:
+            return f"got {request.trust.name}, which spends a budget, expected none, because no total is named here"
         if self.largest_delta is not None:
-            if request.budget is None:
+            if budget is None:
                 return f"got no budget, expected delta of at most {self.largest_delta:.3g}"
-            if not request.budget.delta <= self.largest_delta:
-                return f"got delta {request.budget.delta:.3g}, expected at most {self.largest_delta:.3g}"
+            if not budget.delta <= self.largest_delta:
+                return f"got delta {budget.delta:.3g}, expected at most {self.largest_delta:.3g}"
         if request.shuffled is not None and not request.local_epsilon <= self.largest_local_epsilon:
             return (
                 f"got messages of epsilon {request.local_epsilon:.3g} that only shuffling hides, expected at most "
                 f"{self.largest_local_epsilon:.3g}"
             )
         if self.largest_epsilon is not None:
-            delta = 0.0 if self.largest_delta is None or request.budget is None else request.budget.delta
+            delta = 0.0 if self.largest_delta is None or budget is None else budget.delta
             price = request.epsilon(delta)
             if not price <= self.largest_epsilon:
                 got = f"got epsilon {price:.3g} at delta {delta:.3g}"
@@ -291,12 +291,13 @@ class SitePolicy(Policy):
         """An exact total is over all rows of all clients, whatever the policy says: less of it could be subtracted."""
         if not request.exact:
             return None
-        if request.unit is Unit.CLIENT and request.part is not Part.ALL:
+        protection, part = request.plan.setting.protection, request.plan.query.part
+        if protection.unit is Unit.CLIENT and part is not Part.ALL:
             return (
-                f"got an exact total over a part of the clients ({request.part}), which may be a single one, expected "
+                f"got an exact total over a part of the clients ({part}), which may be a single one, expected "
                 "one over all, noise, or the unit example"
             )
-        bound = request.rows_per_client
+        bound = protection.rows_per_client
         if bound is not None and bound < LARGEST_ROWS_PER_CLIENT:
             return (
                 f"got an exact total over at most {bound} rows of each client, which another total may differ from by "
@@ -311,13 +312,13 @@ class SitePolicy(Policy):
         profile = self.disclosure.name
         if not request.exact:
             return (
-                f"got {request.trust_model} with the disclosure profile {profile}, expected distributed-dp or "
+                f"got {request.trust.name} with the disclosure profile {profile}, expected distributed-dp or "
                 "local-dp, because a hidden count moves further than its noise covers"
             )
-        if not request.countable:
+        if not is_countable(request.plan.query):
             return (
-                f"got {request.summary} in the clear, which is not made of counts, expected counts that the disclosure "
-                f"profile {profile} can protect, or secure-sum"
+                f"got {request.summary.name} in the clear, which is not made of counts, expected counts that the "
+                f"disclosure profile {profile} can protect, or secure-sum"
             )
         return None
 
@@ -328,8 +329,8 @@ class SitePolicy(Policy):
             return f"got a site that does not know its rows, expected at least {self.smallest_rows}"
         rows = request.rows()
         # In the clear, few rows that are used are as readable as few rows that are there.
-        bounded = request.rows_per_client is not None and (request.exact or request.seen)
-        used = min(rows, request.rows_per_client or rows) if bounded else rows
+        bound = request.plan.setting.protection.rows_per_client
+        used = min(rows, bound) if bound is not None and (request.exact or request.seen) else rows
         if not used >= self.smallest_rows:
             return f"got {used} rows that would be used, expected at least {self.smallest_rows}"
         return None

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedassay.study.entries import Key, key_places
+from fedassay.protocol.toml_places import Key, key_places
 
 BARE = st.text("abz_-019", min_size=1, max_size=4)
 QUOTED = st.text("a .=#[]{}\"'\\\té\n", max_size=4)
