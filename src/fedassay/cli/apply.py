@@ -16,12 +16,12 @@ from fedassay.artefacts.conformal_file import KIND
 from fedassay.artefacts.stored import errors_of, read_artefact
 from fedassay.artefacts.stored_calibrator import Calibrator, ClassCalibrator, calibrator_from_json
 from fedassay.cli import options, output
-from fedassay.cli.command import Argument, Option, takes
+from fedassay.cli.command import Argument, ColumnsOf, Option, takes
 from fedassay.errors import UsageError
 from fedassay.kernel.agenda import STUDY
 from fedassay.tasks.card import KINDS
 
-_Columns = Mapping[str, str | None]
+_Columns = dict[str, str | None]
 
 _Written = tuple[int, tuple[str, ...], tuple[str, ...]]
 """How many rows, the new columns, and warnings."""
@@ -30,35 +30,19 @@ MOST_NAMED = 3
 """Of more new columns the first and the last are named."""
 
 
-def _column(words: str) -> Any:
-    return Option(metavar="COLUMN", help=words)
+_OTHER_COLUMNS = {
+    "prediction": "Intervals: the model's predictions.",
+    "scale": "Intervals: how far the model expects to be off.",
+    "lower": "Intervals (CQR): the lower end that the model predicts.",
+    "upper": "Intervals (CQR): the upper end that the model predicts.",
+    "logits": "Sets, classes: the logits; lists, or what the names of numbered columns begin with.",
+    "by": "Thresholds by group: the group of a row.",
+    "client": "Thresholds by client (local): the client of a row.",
+}
+"""The columns that artefacts other than a calibrator of scores may need."""
 
 
-def other_columns(
-    prediction: Annotated[str | None, _column("Intervals: the model's predictions.")] = None,
-    scale: Annotated[str | None, _column("Intervals: how far the model expects to be off.")] = None,
-    lower: Annotated[str | None, _column("Intervals (CQR): the lower end that the model predicts.")] = None,
-    upper: Annotated[str | None, _column("Intervals (CQR): the upper end that the model predicts.")] = None,
-    logits: Annotated[
-        str | None,
-        _column("Sets, classes: the logits; lists, or what the names of numbered columns begin with."),
-    ] = None,
-    by: Annotated[str | None, _column("Thresholds by group: the group of a row.")] = None,
-    client: Annotated[str | None, _column("Thresholds by client (local): the client of a row.")] = None,
-) -> _Columns:
-    """The columns that artefacts other than a calibrator of scores may need, by role."""
-    return {
-        "prediction": prediction,
-        "scale": scale,
-        "lower": lower,
-        "upper": upper,
-        "logits": logits,
-        "group": by,
-        "client": client,
-    }
-
-
-@takes(options.data, other_columns)
+@takes(options.data, ColumnsOf("other_columns", _OTHER_COLUMNS, metavar="COLUMN"))
 def apply(
     artefact: Annotated[
         Path,
@@ -70,8 +54,9 @@ def apply(
     ],
     score: Annotated[
         str | None,
-        _column(
-            "Calibrator, sets of 0 and 1: the model's scores. Default of every column: as in the calibration."
+        Option(
+            metavar="COLUMN",
+            help="Calibrator, sets of 0 and 1: the model's scores. Default of every column: as in the calibration.",
         ),
     ] = None,
     column: Annotated[
@@ -85,7 +70,7 @@ def apply(
     force: Annotated[bool, Option("--force", help="Replace the file if it exists.")] = False,
     quiet: options.Quiet = False,
     *,
-    other_columns: _Columns,
+    other_columns: dict[str, str],
 ) -> None:
     """Apply a calibrator or a conformal predictor to rows; everything stays on this machine."""
     content = read_artefact(artefact)
@@ -95,7 +80,8 @@ def apply(
         and isinstance(content["results"], dict)
     ):
         raise UsageError(f"{artefact}: this is a result{_instead(artefact, content)}.")
-    given: _Columns = {"score": score, **other_columns}
+    given: _Columns = dict.fromkeys(("score", *_OTHER_COLUMNS)) | {"score": score, **other_columns}
+    given["group"] = given.pop("by")
     written: _Written
     if isinstance(content, dict) and content.get("artefact") == KIND:
         found = apply_conformal(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
 from rich.console import Console
 from rich.markup import escape
 
 from fedassay.cli import options, output
-from fedassay.cli.command import Option, phrased, takes
+from fedassay.cli.command import ColumnsOf, phrased, takes
 from fedassay.data.check import CheckReport
 from fedassay.data.check import check as check_data
 from fedassay.data.gaps import CompleteRows
@@ -19,54 +18,36 @@ from fedassay.errors import UsageError
 _STYLES = {"error": "[bold red]error[/]", "warning": "[yellow]warning[/]", "note": "[dim]note[/]"}
 
 
-@takes(options.data)
+_COLUMNS = {
+    "score": "Column with the model's probabilities.",
+    "label": "Column with the true labels; with --logits, with the true classes 0, 1, ..",
+    LOGITS: "Column with a list of logits, or what the names of numbered columns begin with.",
+    "value": "Column with numbers of any size.",
+    "conformity": "Column with your own conformity scores.",
+    "target": "Column with the true values of a regression.",
+    FEATURES: "Columns with the features of a regression, separated by commas; or one column of lists, or what the "
+    "names of numbered columns begin with.",
+    "offset": "Column that is added to the linear predictor.",
+    "prediction": "Column with the predicted values.",
+    "scale": "Column with the size of the error to expect.",
+    "lower": "Column with the predicted lower ends.",
+    "upper": "Column with the predicted upper ends.",
+}
+
+
+@takes(options.data, ColumnsOf("columns", _COLUMNS))
 def check(
     data: options.Source,
-    score: Annotated[str | None, Option(help="Column with the model's probabilities.")] = None,
-    label: Annotated[
-        str | None,
-        Option(help="Column with the true labels; with --logits, with the true classes 0, 1, .."),
-    ] = None,
-    logits: Annotated[
-        str | None,
-        Option(help="Column with a list of logits, or what the names of numbered columns begin with."),
-    ] = None,
-    value: Annotated[str | None, Option(help="Column with numbers of any size.")] = None,
-    conformity: Annotated[str | None, Option(help="Column with your own conformity scores.")] = None,
-    target: Annotated[str | None, Option(help="Column with the true values of a regression.")] = None,
-    features: Annotated[
-        str | None,
-        Option(
-            help="Columns with the features of a regression, separated by commas; or one column of lists, or what "
-            "the names of numbered columns begin with."
-        ),
-    ] = None,
-    offset: Annotated[str | None, Option(help="Column that is added to the linear predictor.")] = None,
-    prediction: Annotated[str | None, Option(help="Column with the predicted values.")] = None,
-    scale: Annotated[str | None, Option(help="Column with the size of the error to expect.")] = None,
-    lower: Annotated[str | None, Option(help="Column with the predicted lower ends.")] = None,
-    upper: Annotated[str | None, Option(help="Column with the predicted upper ends.")] = None,
+    *,
+    columns: dict[str, str],
     client: options.ClientColumn = None,
     missing: options.MissingRows = "refuse",
     json: options.JsonFile = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Check a data file: everything that is wrong with it, and what it looks like."""
-    given = {
-        "score": score,
-        "label" if logits is None else CLASS: label,
-        LOGITS: logits,
-        "value": value,
-        "conformity": conformity,
-        "target": target,
-        FEATURES: features,
-        "offset": offset,
-        "prediction": prediction,
-        "scale": scale,
-        "lower": lower,
-        "upper": upper,
-    }
-    columns = {role: name for role, name in given.items() if name is not None}
+    label = CLASS if LOGITS in columns else "label"
+    columns = {label if role == "label" else role: name for role, name in columns.items()}
     rows = CompleteRows(data=data, columns=columns) if missing == "report" else data
     report = check_data(rows, client=client, columns=columns)
     output.write_json(report.to_dict(), json)

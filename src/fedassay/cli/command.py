@@ -195,6 +195,27 @@ def is_word(parameter: inspect.Parameter) -> bool:
     return bool(names) and not str(next(iter(names))).startswith("-")  # type: ignore[arg-type]
 
 
+class ColumnsOf:
+    """A group of options that name columns; it makes a mapping of those given.
+
+    Parameters
+    ----------
+    name : of the parameter of the command that gets the mapping.
+    sentences : by the name of an option, its help.
+    """
+
+    def __init__(self, name: str, sentences: Mapping[str, str], *, metavar: str | None = None) -> None:
+        self.__name__ = name
+        options = {one: Option(help=sentence, metavar=metavar) for one, sentence in sentences.items()}
+        self.__signature__ = inspect.Signature(
+            [keyword(one, Annotated[str | None, option], None) for one, option in options.items()]
+        )
+
+    def __call__(self, **given: str | None) -> dict[str, str]:
+        """The columns that were named, by option."""
+        return {option: column for option, column in given.items() if column is not None}
+
+
 # --- options of dataclasses -------------------------------------------------------------------------------------
 
 

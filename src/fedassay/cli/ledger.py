@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,34 +29,33 @@ from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 
 
 @dataclass(frozen=True, kw_only=True)
-class LedgerSource:
-    """A ledger, the file in which its head is kept, and the budget to compare with."""
-
-    place: Place
-    anchor: Path | None
-    budget: Budget | None
-    delta: float
-    """At which epsilons are computed, with or without a budget."""
-
-    def read(self) -> CheckedLedger:
-        """Everything recorded; raises if the chain is broken or its end is missing."""
-        records: list[Record] = []
-        book = Book(self.place, self.anchor, records.append)
-        if self.place.file is None or self.place.file.exists() or self.anchor is not None:
-            book.read()
-        return CheckedLedger(
-            label=self.place.label, records=tuple(records), head=book.head, anchored=self.anchor is not None
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
 class CheckedLedger:
-    """What a ledger holds, each record checked against the one before."""
+    """What a ledger holds, each record checked against the one before, and the budget to compare with.
+
+    Parameters
+    ----------
+    anchored : whether its end was compared with a head that was kept.
+    delta : at which epsilons are computed, with or without a budget.
+    """
 
     label: str
     records: Sequence[Record] = field(repr=False)
     head: Head
     anchored: bool
+    budget: Budget | None
+    delta: float
+
+    @classmethod
+    def read(cls, place: Place, anchor: Path | None, budget: Budget | None, delta: float) -> CheckedLedger:
+        """Everything recorded; raises if the chain is broken or its end is missing."""
+        records: list[Record] = []
+        book, anchored = Book(place, anchor, records.append), anchor is not None
+        if place.file is None or place.file.exists() or anchored:
+            book.read()
+        found = tuple(records)
+        return cls(
+            label=place.label, records=found, head=book.head, anchored=anchored, budget=budget, delta=delta
+        )
 
     def charges(self, dataset: str | None) -> list[tuple[Record, Charge]]:
         """The charges of a data set, or all."""
@@ -95,26 +95,18 @@ def source(
         float | None, Option(help="A budget to compare with. Default: that of the site or coordinator.")
     ] = None,
     delta: Annotated[float | None, Option(help="The delta at which epsilons are computed.")] = None,
-) -> LedgerSource:
-    """The options that say which ledger."""
+) -> Callable[[], CheckedLedger]:
+    """The options that say which ledger; it is opened when the result is called."""
     if sum(one is not None for one in (ledger, site, coordinator)) != 1:
         raise UsageError("ledger: expected one of --ledger, --site and --coordinator; give exactly one.")
     budget: Budget | None = None
     if ledger is not None:
-        place = Place.of(ledger)
-        if place.file is not None and not place.file.is_file():
-            raise UsageError(
-                f"--ledger: got {str(place.file)!r}, expected a file that exists; check the path."
-            )
+        place = _existing(ledger)
         kept = anchor if anchor is not None or place.file is None else anchor_of(place, None)
         anchor = kept if kept is not None and kept.exists() else None
-    elif site is not None:
-        file = SiteFile.read(site)
-        place, anchor, budget = Place.of(file.ledger), file.state / "ledger.head", file.budget
     else:
-        assert coordinator is not None
-        of = CoordinatorFile.read(coordinator)
-        place, anchor, budget = Place.of(of.ledger), of.state / "ledger.head", of.budget
+        file = CoordinatorFile.read(coordinator) if coordinator is not None else SiteFile.read(site or Path())
+        place, anchor, budget = Place.of(file.ledger), file.state / "ledger.head", file.budget
     if delta is None:
         delta = 0.0 if budget is None else budget.delta
     elif not 0 <= delta < 1:
@@ -123,7 +115,15 @@ def source(
         budget = Budget(epsilon=epsilon, delta=delta)
     elif budget is not None:
         budget = Budget(epsilon=budget.epsilon, delta=delta)
-    return LedgerSource(place=place, anchor=anchor, budget=budget, delta=delta)
+    return partial(CheckedLedger.read, place, anchor, budget, delta)
+
+
+def _existing(ledger: str) -> Place:
+    """The place of a ledger that is there already."""
+    place = Place.of(ledger)
+    if place.file is not None and not place.file.is_file():
+        raise UsageError(f"--ledger: got {str(place.file)!r}, expected a file that exists; check the path.")
+    return place
 
 
 # --- `fedassay ledger show|budget|export|anchor` ------------------------------------------------------------
@@ -142,19 +142,16 @@ def show(
     json: Json = None,
     quiet: options.Quiet = False,
     *,
-    source: LedgerSource,
+    source: Callable[[], CheckedLedger],
 ) -> None:
     """Show the records, the newest last."""
     output.check_writable(json)
-    checked = source.read()
+    checked = source()
     if refusals:
-        lines = [
-            {"sequence": one.sequence, **asdict(refusal_of(one.body))}
-            for one in checked.records
-            if one.kind == REFUSED
-        ]
+        refused = (one for one in checked.records if one.kind == REFUSED)
+        lines = [{"sequence": one.sequence, **asdict(refusal_of(one.body))} for one in refused]
     else:
-        lines = list(_charges(checked, dataset, source.delta))
+        lines = list(_charges(checked, dataset))
     console = output.console_beside(json, quiet=quiet)
     _print_table(lines[-last:], console)
     if len(lines) > last:
@@ -168,16 +165,16 @@ def budget(
     json: Json = None,
     quiet: options.Quiet = False,
     *,
-    source: LedgerSource,
+    source: Callable[[], CheckedLedger],
 ) -> None:
     """Show what was spent on each data set and each part of it, and what remains."""
     output.check_writable(json)
-    checked = source.read()
+    checked = source()
     found = checked.datasets(dataset)
     if dataset is not None and not found:
         known = ", ".join(repr(name) for name in checked.datasets(None)) or "none"
         raise UsageError(f"--dataset: got {dataset!r}, expected one on which something was spent: {known}.")
-    lines = [_spent(name, charges, source) for name, charges in found.items()]
+    lines = [_spent(name, charges, checked) for name, charges in found.items()]
     console = output.console_beside(json, quiet=quiet)
     _print_table([_flat(one) for one in lines], console)
     if any(one["exact_releases"] for one in lines):
@@ -194,13 +191,13 @@ def export(
     dataset: Dataset = None,
     quiet: options.Quiet = False,
     *,
-    source: LedgerSource,
+    source: Callable[[], CheckedLedger],
 ) -> None:
     """Write all records, with their hashes, as JSON lines or CSV."""
     if out != "-" and Path(out).suffix not in (".csv", ".jsonl"):
         raise UsageError(f"--out: got {out!r}, expected a file that ends in .csv or .jsonl.")
     output.check_writable(out)
-    checked = source.read()
+    checked = source()
     records = [one for one in checked.records if dataset in (None, one.body.get("dataset"))]
     text = _csv(records) if out.endswith(".csv") else "".join(map(_line, records))
     output.write(text, out)
@@ -217,9 +214,7 @@ def anchor_command(
     """Begin to keep the head of a ledger that has records already, such as one that others share."""
     from fedassay.privacy.ledger.database import DatabaseLedger
 
-    file = Place.of(ledger).file
-    if file is not None and not file.is_file():
-        raise UsageError(f"--ledger: got {str(file)!r}, expected a file that exists; check the path.")
+    file = _existing(ledger).file
     opened = DatabaseLedger(ledger, None, anchor=anchor)
     opened.adopt()
     book: Book = opened._book
@@ -228,7 +223,7 @@ def anchor_command(
         print("Next: compare this head with what the others see (`fedassay ledger show`), by telephone.")
 
 
-def _charges(checked: CheckedLedger, dataset: str | None, delta: float) -> Iterable[dict[str, Any]]:
+def _charges(checked: CheckedLedger, dataset: str | None) -> Iterable[dict[str, Any]]:
     """One line for each release; says when the data of a data set changed."""
     before: dict[str, str] = {}
     for record, charge in checked.charges(dataset):
@@ -246,15 +241,15 @@ def _charges(checked: CheckedLedger, dataset: str | None, delta: float) -> Itera
             "unit": str(charge.unit),
             "law": charge.law,
             "scale": charge.scale,
-            "epsilon": _number(compose([charge], delta)),
+            "epsilon": _number(compose([charge], checked.delta)),
             "asker": charge.asker[:16],
             "data_changed": bool(charge.fingerprint and known and charge.fingerprint != known),
         }
 
 
-def _spent(dataset: str, charges: list[Charge], source: LedgerSource) -> dict[str, Any]:
+def _spent(dataset: str, charges: list[Charge], checked: CheckedLedger) -> dict[str, Any]:
     """What was spent on a data set; releases without noise are counted apart."""
-    budget, delta = source.budget, source.delta
+    budget, delta = checked.budget, checked.delta
     noisy = [charge for charge in charges if not charge.exact]
     total = compose(noisy, delta)
     fingerprints = list(dict.fromkeys(charge.fingerprint for charge in charges if charge.fingerprint))
@@ -275,7 +270,7 @@ def _spent(dataset: str, charges: list[Charge], source: LedgerSource) -> dict[st
 
 
 def _flat(line: dict[str, Any]) -> dict[str, Any]:
-    return {**{name: value for name, value in line.items() if name != "parts"}, **line["parts"]}
+    return {name: value for name, value in (line | line["parts"]).items() if name != "parts"}
 
 
 def _number(value: float) -> float | str:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from fedassay.planning.search import Inverse
-from fedassay.planning.trust_table import TrustRow
+from fedassay.planning.search import Inverse, inverse_of
+from fedassay.planning.trust_table import TrustRow, trust_table
 from fedassay.tasks.expectation import PlannedStudy
-from fedassay.tasks.forecast import Details, Prediction, Sufficiency
+from fedassay.tasks.forecast import Details, Forecast, Prediction, Sufficiency
 
 if TYPE_CHECKING:
     from fedassay.planning.planner import Planner
@@ -114,7 +114,7 @@ class StudyPlan:
         if self.single is None:
             return in_words(
                 {
-                    self.planner.label(name, metric): verdict
+                    self._label(name, metric): verdict
                     for name, one in self.tasks.items()
                     for metric, verdict in one.verdicts.items()
                 }
@@ -129,29 +129,74 @@ class StudyPlan:
         """The task that is planned alone; None in a study."""
         return None if self.planner.agenda.study else next(iter(self.tasks.values()))
 
+    def _label(self, task: str, metric: str) -> str:
+        """Name of a metric, with its task in a study."""
+        return metric if self.single else f"{task}.{metric}"
+
+    @cached_property
+    def _parts(self) -> list[tuple[Forecast[Any], PlannedStudy]]:
+        """Each task with what it gets of the study."""
+        planner = self.planner
+        return [
+            (planner.forecasts[item.name], planner.share_of(item, self.tasks[item.name].share))
+            for item in planner.agenda.items
+        ]
+
+    @property
+    def _main(self) -> tuple[str, float]:
+        """What a study is mostly about: the first that decides of its first task, and its target."""
+        main = self._parts[0][0]
+        return next(iter(main.decisive(self.planner.given(main.name)).items()))
+
     @cached_property
     def inverse(self) -> tuple[Inverse, ...]:
-        """What would be enough, for each target that was given (without any, for the first that decides)."""
-        return self.planner.inverse(self._shares)
+        """What would be enough, for each target that was given; without any for the first that decides, if quick."""
+        wanted = [
+            (forecast, gets, name, target)
+            for forecast, gets in self._parts
+            for name, target in {**forecast.own, **self.planner.given(forecast.name)}.items()
+        ]
+        if not wanted and self._parts[0][0].quick:
+            wanted = [(*self._parts[0], *self._main)]
+        return tuple(
+            inverse_of(forecast, gets, name, target, label=self._label(forecast.name, name))
+            for forecast, gets, name, target in wanted
+        )
 
     @cached_property
     def trust_models(self) -> tuple[TrustRow, ...]:
         """The same study under each of them."""
-        return self.planner.trust_models(self._shares)
+        metric, _ = self._main
+        return trust_table(self._parts, metric, label=self._label(self._parts[0][0].name, metric))
 
     @cached_property
     def details(self) -> Details:
         """What its forecast adds to the plan of a single task."""
-        return self.planner.details(self._shares)
-
-    @property
-    def _shares(self) -> dict[str, float]:
-        return {name: one.share for name, one in self.tasks.items()}
+        forecast, gets = self._parts[0]
+        return forecast.details(gets, self.planner.given(forecast.name))
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What should be changed, and what is not as predicted."""
-        return self.planner.warnings(self.tasks)
+        study, expected = self.study, self.study.expectation
+        found = []
+        if study.rows < expected.rows:
+            found.append(
+                f"Only {study.rows:,.0f} of {expected.rows:,.0f} rows will be used: at most "
+                f"{study.protection.rows_per_client:,} of each of {expected.clients:,} clients."
+            )
+        found += [note for forecast, _ in self._parts for note in forecast.notes(study)]
+        if not study.trust.private and len(self.tasks) > 1:
+            found.append(
+                f"{study.trust.name} adds no noise and spends no budget: shares are equal, and do not matter."
+            )
+        for name, one in self.tasks.items():
+            if one.refused is not None:
+                found.append(f"A run would refuse {name}: {one.refused}")
+            if self.single is None:
+                reasons = {m.reason for key, m in one.metrics.items() if key in one.decisive and m.reason}
+                found += [f"{name}: {reason.rstrip('.')}." for reason in sorted(reasons)]
+        return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain JSON: that of a single task has its numbers on top."""
@@ -165,7 +210,7 @@ class StudyPlan:
                 **alone.to_dict(),
                 **about,
                 "outcome": str(self.outcome),
-                "assumption": self.planner.assumption,
+                "assumption": self._parts[0][0].assumption,
                 "parameters": parameters,
                 **self.details.to_dict(),
                 "inverse": inverse,

@@ -17,14 +17,12 @@ from fedassay.kernel.agenda import Agenda, Item
 from fedassay.kernel.envelope import Addressee, sealed
 from fedassay.kernel.run import rehearse
 from fedassay.planning.plan import StudyPlan, TaskPlan
-from fedassay.planning.search import Inverse, inverse_of
 from fedassay.planning.shares import RatioCurve, Uses, best_shares, cheapest_change, equal_shares
-from fedassay.planning.trust_table import TrustRow, trust_table
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Plan, Request, Task
 from fedassay.tasks.card import KINDS
 from fedassay.tasks.expectation import PlannedStudy
-from fedassay.tasks.forecast import Details, Forecast
+from fedassay.tasks.forecast import Forecast
 
 # --- bytes that a client sends and gets for one question that is answered -----------------------------------
 
@@ -106,9 +104,7 @@ def plan_study(
     planner = Planner(agenda=agenda, study=study, targets=_by_task(agenda, targets or {}))
     recommended = planner.recommended
     planned = recommended if shares is None else planner.checked(shares)
-    tasks = {
-        item.name: planner.task(item, planned[item.name], recommended[item.name]) for item in agenda.items
-    }
+    tasks = planner.tasks(planned, recommended)
     return StudyPlan(study=study, tasks=tasks, given=shares is not None, planner=planner)
 
 
@@ -121,8 +117,7 @@ def predict_tasks(
 ) -> dict[str, TaskPlan]:
     """Predict each task with these shares, as `plan_study` does, without recommending any."""
     planner = Planner(agenda=agenda, study=study, targets=_by_task(agenda, targets or {}))
-    planned = planner.checked(shares)
-    return {item.name: planner.task(item, planned[item.name], planned[item.name]) for item in agenda.items}
+    return planner.tasks(planner.checked(shares), shares)
 
 
 def recommended_shares(agenda: Agenda, study: PlannedStudy) -> dict[str, float]:
@@ -142,15 +137,6 @@ class Planner:
     def forecasts(self) -> dict[str, Forecast[Any]]:
         """By task."""
         return {item.name: forecast_of(item) for item in self.agenda.items}
-
-    @property
-    def assumption(self) -> str:
-        """What the forecast of the first task takes for granted."""
-        return self.forecasts[self.agenda.items[0].name].assumption
-
-    def label(self, task: str, metric: str) -> str:
-        """Name of a metric, with its task in a study."""
-        return f"{task}.{metric}" if self.agenda.study else metric
 
     @property
     def uses(self) -> Uses:
@@ -199,8 +185,14 @@ class Planner:
             raise UsageError(f"shares: they add up to more than the budget; {change}.")
         return shares
 
-    def task(self, item: Item, share: float, recommended: float) -> TaskPlan:
-        """Predict one task with its share."""
+    def tasks(self, shares: Mapping[str, float], recommended: Mapping[str, float]) -> dict[str, TaskPlan]:
+        """Predict each task with its share."""
+        return {
+            item.name: self._task(item, shares[item.name], recommended[item.name])
+            for item in self.agenda.items
+        }
+
+    def _task(self, item: Item, share: float, recommended: float) -> TaskPlan:
         forecast, given, gets = self.forecasts[item.name], self.given(item.name), self.share_of(item, share)
         return TaskPlan(
             name=item.name,
@@ -212,62 +204,6 @@ class Planner:
             decisive=tuple(forecast.decisive(given)),
             refused=_refusal(forecast.informed(gets), gets),
         )
-
-    def _first(self) -> tuple[Item, str, float]:
-        """What a study is mostly about: the first that decides of its first task."""
-        item = self.agenda.items[0]
-        name, target = next(iter(self.forecasts[item.name].decisive(self.given(item.name)).items()))
-        return item, name, target
-
-    def inverse(self, shares: Mapping[str, float]) -> tuple[Inverse, ...]:
-        """Search for what would be enough, for each target; without any for the first that decides, if quick."""
-        wanted = [
-            (item, name, target)
-            for item in self.agenda.items
-            for name, target in {**self.forecasts[item.name].own, **self.given(item.name)}.items()
-        ]
-        if not wanted and self.forecasts[self.agenda.items[0].name].quick:
-            wanted = [self._first()]
-        return tuple(
-            inverse_of(
-                self.forecasts[item.name],
-                self.share_of(item, shares[item.name]),
-                name,
-                target,
-                label=self.label(item.name, name),
-            )
-            for item, name, target in wanted
-        )
-
-    def trust_models(self, shares: Mapping[str, float]) -> tuple[TrustRow, ...]:
-        """Plan the same study under each trust model."""
-        first, metric, _ = self._first()
-        tasks = [
-            (self.forecasts[item.name], self.share_of(item, shares[item.name])) for item in self.agenda.items
-        ]
-        return trust_table(tasks, metric, label=self.label(first.name, metric))
-
-    def details(self, shares: Mapping[str, float]) -> Details:
-        """What the forecast of the first task adds to its predictions."""
-        item = self.agenda.items[0]
-        gets = self.share_of(item, shares[item.name])
-        return self.forecasts[item.name].details(gets, self.given(item.name))
-
-    def warnings(self, tasks: Mapping[str, TaskPlan]) -> tuple[str, ...]:
-        """Say what should be changed, and what is not as predicted."""
-        found = list(_unused_rows(self.study))
-        found += [note for item in self.agenda.items for note in self.forecasts[item.name].notes(self.study)]
-        if not self.study.trust.private and len(tasks) > 1:
-            found.append(
-                f"{self.study.trust.name} adds no noise and spends no budget: shares are equal, and do not matter."
-            )
-        for name, one in tasks.items():
-            if one.refused is not None:
-                found.append(f"A run would refuse {name}: {one.refused}")
-            reasons = {m.reason for key, m in one.metrics.items() if key in one.decisive and m.reason}
-            if self.agenda.study:
-                found += [f"{name}: {reason.rstrip('.')}." for reason in sorted(reasons)]
-        return tuple(found)
 
 
 def forecast_of(item: Item) -> Forecast[Any]:
@@ -282,16 +218,6 @@ def _refusal(task: Task[Any], gets: PlannedStudy) -> str | None:
     except FedassayError as problem:
         return str(problem)
     return None
-
-
-def _unused_rows(study: PlannedStudy) -> tuple[str, ...]:
-    """Warn that some rows will be left out."""
-    if study.rows >= study.expectation.rows:
-        return ()
-    return (
-        f"Only {study.rows:,.0f} of {study.expectation.rows:,.0f} rows will be used: at most "
-        f"{study.protection.rows_per_client:,} of each of {study.expectation.clients:,} clients.",
-    )
 
 
 def _by_task(agenda: Agenda, targets: Mapping[str, float]) -> Targets:
