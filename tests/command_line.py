@@ -44,8 +44,9 @@ def result_of(capsys: Any, *arguments: object) -> dict[str, Any]:
 
 
 def refused(capsys: Any, *arguments: object, code: int = 2) -> str:
-    """What a refused command says, in one line; it prints nothing else, and no traceback."""
+    """The one sentence of a refused command, which prints nothing else."""
     found, out, err = call(capsys, *arguments)
     assert (found, out) == (code, ""), err
-    assert "Traceback" not in err
-    return " ".join(err.split())
+    (said,) = err.strip().splitlines()
+    assert said.startswith("Error: ")
+    return " ".join(said.split())

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from scipy.special import softmax
@@ -19,7 +15,6 @@ import fedassay
 from command_line import call, output_of, result_of
 from multiclass_rows import drawn
 
-SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 COLUMNS = ("--logits", "logits", "--label", "labels", "--client", "client")
 UNIT_CLIENT = ("--unit", "client", "--rows-per-client", 100)
 PRIVATE = ("--privacy", "server-dp", "--epsilon", 4, "--delta", 1e-5)
@@ -134,41 +129,6 @@ def test_quiet_and_loud(capsys: Any, data: Path, tmp_path: Path) -> None:
 # --- what is wrong --------------------------------------------------------------------------------------
 
 
-def changed(name: str, row: int, value: Any) -> Callable[[Table], Table]:
-    def change(table: Table) -> Table:
-        column = table[name].astype(np.float64)
-        column[row] = value
-        return {**table, name: column}
-
-    return change
-
-
-NOBODY = {name: column[:0] for name, column in rows().items()}
-BAD_ROWS: dict[str, tuple[Callable[[Table], Table], str]] = {
-    "label too large": (
-        changed("labels", 7, 4),
-        "expected a whole number from 0 to 3 in every row, one of the 4 classes",
-    ),
-    "label below zero": (
-        changed("labels", 7, -1),
-        "column 'labels' (class): got 1 bad value in 900 rows, the first in row 7",
-    ),
-    "nan": (
-        changed("logits", 7, [0, np.nan, 0, 0]),
-        "(logits): got 1 row with a bad value in 900 rows, the first in row 7",
-    ),
-    "infinite": (
-        changed("logits", 7, [0, 0, np.inf, 0]),
-        "expected finite numbers in every row, one for each class",
-    ),
-    "probabilities": (
-        lambda table: {**table, "logits": softmax(table["logits"], axis=1)},
-        "probabilities by their looks, expected logits; give the logarithms of the probabilities",
-    ),
-    "no rows": (lambda table: NOBODY, "got no rows, expected at least one"),
-}
-
-
 def refused(capsys: Any, path: Path, out: Path, *options: object, code: int = 2) -> str:
     """The one sentence that is said; nothing is printed or written."""
     arguments = ("calibrate", path, *options, "--out", out, "--json", out.with_suffix(".result.json"))
@@ -180,29 +140,6 @@ def refused(capsys: Any, path: Path, out: Path, *options: object, code: int = 2)
     assert not out.exists()
     assert not out.with_suffix(".result.json").exists()
     return said
-
-
-@pytest.mark.parametrize("terms", [(), PRIVATE], ids=["secure-sum", "server-dp"])
-@pytest.mark.parametrize("problem", BAD_ROWS)
-def test_bad_rows_are_one_sentence(capsys: Any, tmp_path: Path, problem: str, terms: tuple[Any, ...]) -> None:
-    change, words = BAD_ROWS[problem]
-    path = tmp_path / "rows.npz"
-    np.savez(path, **change(rows()))
-    assert words in refused(capsys, path, tmp_path / "c.json", *COLUMNS, *terms)
-
-
-def test_rows_of_different_width_are_one_sentence(capsys: Any, tmp_path: Path) -> None:
-    table = rows(90)
-    lists = [*(list(row) for row in table["logits"][:-1]), [1.0, 2.0]]
-    parquet.write_table(pa.table({**table, "logits": pa.array(lists)}), tmp_path / "a.parquet")
-    said = refused(capsys, tmp_path / "a.parquet", tmp_path / "c.json", *COLUMNS)
-    assert "got 1 row of another length in 90 rows, the first in row 89" in said
-    sites = tmp_path / "sites"
-    sites.mkdir()
-    np.savez(sites / "a.npz", **table)
-    np.savez(sites / "b.npz", **{**table, "logits": table["logits"][:, :3], "labels": table["labels"] % 3})
-    said = refused(capsys, sites, tmp_path / "c.json", *COLUMNS[:4])
-    assert "got 3 logits in a row, expected 4" in said
 
 
 TINY = ("--privacy", "server-dp", "--epsilon", 0.1, "--delta", 1e-5, *UNIT_CLIENT)
@@ -287,25 +224,3 @@ def test_a_class_that_nobody_has_is_a_warning(capsys: Any, tmp_path: Path) -> No
     assert "No row is of class 2" in " ".join(out.split())
     private = calibrated(capsys, path, *COLUMNS, *PRIVATE)
     assert not any("class 2" in one.lower() for one in private["warnings"])
-
-
-def test_a_client_without_rows_is_a_warning(capsys: Any, tmp_path: Path) -> None:
-    table = rows(120)
-    for name in ("a", "b", "c"):
-        np.savez(tmp_path / f"{name}.npz", **table)
-    np.savez(tmp_path / "d.npz", **{name: column[:0] for name, column in table.items()})
-    document = calibrated(capsys, tmp_path, *COLUMNS[:4], "--method", "bbq")
-    assert document["cohort"]["clients"] == 4
-    assert any(one.startswith("1 of 4 clients") and "no rows ('d')" in one for one in document["warnings"])
-
-
-def test_numbered_columns_of_a_table(capsys: Any, data: Path, tmp_path: Path) -> None:
-    table = rows()
-    frame = pd.DataFrame({"labels": table["labels"], "client": table["client"]})
-    frame = frame.assign(**{f"logit_{k}": column for k, column in enumerate(table["logits"].T)})
-    frame.to_csv(tmp_path / "rows.csv", index=False)
-    options = (
-        *("--label", "labels", "--client", "client", "--method", "order-preserving", "--privacy", "plain"),
-    )
-    found = calibrated(capsys, tmp_path / "rows.csv", "--logits", "logit", *options)
-    assert found["results"] == calibrated(capsys, data, "--logits", "logits", *options)["results"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from command_line import output_of, refused
+from command_line import SCHEMA, output_of, refused
 
-SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 COLUMNS = ["--client", "site", "--score", "p", "--label", "y"]
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from command_line import output_of, refused, result_of
 from fedassay.trust import TRUST_MODELS
 from trust_terms import terms
 
-SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 REGRESSION = ["--client", "site", "--target", "y", "--prediction", "p"]
 CLASSES = ["--client", "site", "--label", "k", "--logits", "z"]
 BINARY = ["--client", "site", "--label", "died", "--score", "risk"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from fedassay.trust import TRUST_MODELS
 from pages import type_and_execute
 from trust_terms import terms
 
-SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "distributions.md"
 COLUMNS = ["--client", "site", "--value", "age"]
 RANGE = ["--lower", "0", "--upper", "128", "--points", "64"]

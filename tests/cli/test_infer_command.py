@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import statsmodels.api as sm
 import fedassay
 from command_line import call, output_of, refused, result_of
 
-SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 LINEAR = ["--client", "site", "--target", "y", "--features", "age,dose,sex"]
 LOGISTIC = ["--client", "site", "--target", "ill", "--features", "age,dose,sex", "--model", "logistic"]
 NEWTON = ["--method", "newton"]

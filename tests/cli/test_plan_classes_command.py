@@ -90,7 +90,6 @@ def test_a_plan_without_noise(capsys: Any) -> None:
 def test_bad_input_has_one_sentence(capsys: Any, arguments: list[str], words: str) -> None:
     err = refused(capsys, "plan", "calibrate", *DATA, *arguments)
     assert words in err
-    assert err.count("Error") == 1
 
 
 @pytest.mark.parametrize(

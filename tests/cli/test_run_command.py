@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from command_line import call
+from command_line import call, refused
 from fedassay.artefacts.verified import ANY_KEY, check
 from fedassay.crypto.identity import Identity, key_to_text
 from fedassay.crypto.keys import Secret
@@ -25,16 +25,6 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A study whose report is one line: reports have tests of their own."""
     monkeypatch.setattr(folder_module, "page", lambda document: "<!doctype html>\n")
     return place(tmp_path, STUDY, rows(3, 20))
-
-
-def refused(capsys: Any, *arguments: object, code: int = 2) -> str:
-    """The one sentence with which a command ends."""
-    found, out, error = call(capsys, *arguments)
-    assert found == code, error
-    assert "Traceback" not in out + error
-    text = " ".join(error.split())
-    assert text.startswith("Error: ")
-    return text.removeprefix("Error: ")
 
 
 def test_all_files_lie_beside_the_study_in_a_folder_of_its_name(capsys: Any, path: Path) -> None:
@@ -87,9 +77,8 @@ def test_the_seed_repeats_a_study(capsys: Any, path: Path, tmp_path: Path) -> No
 
 def test_a_file_that_is_not_there(capsys: Any, tmp_path: Path) -> None:
     text = refused(capsys, "run", tmp_path / "none.toml")
-    assert text == (
-        f"{tmp_path / 'none.toml'}: cannot be read (No such file or directory); `fedassay init` writes a first study."
-    )
+    said = "cannot be read (No such file or directory); `fedassay init` writes a first study."
+    assert text == f"Error: {tmp_path / 'none.toml'}: {said}"
 
 
 def test_rows_that_are_not_there(capsys: Any, path: Path) -> None:
@@ -136,7 +125,10 @@ def test_a_mistake_in_the_file_is_named_by_its_line(
 def test_a_key_that_is_none(capsys: Any, path: Path, tmp_path: Path) -> None:
     (tmp_path / "no.key").write_text("not a key\n")
     text = refused(capsys, "run", path, "--key", tmp_path / "no.key")
-    assert text == f"{tmp_path / 'no.key'}: is not a private key of fedassay; make one with `fedassay keys`."
+    assert (
+        text
+        == f"Error: {tmp_path / 'no.key'}: is not a private key of fedassay; make one with `fedassay keys`."
+    )
     assert "cannot be read" in refused(capsys, "run", path, "--key", tmp_path / "none.key")
     assert not (path.parent / "spring").exists()
 
@@ -145,13 +137,15 @@ def test_mlflow_without_the_extra(capsys: Any, path: Path, monkeypatch: pytest.M
     """The study is complete all the same."""
     monkeypatch.setitem(sys.modules, "mlflow", None)
     text = refused(capsys, "run", path, "--mlflow", "sqlite:///none.db", "-q")
-    assert text == "MLflow is not installed; install it with `pip install 'fedassay[mlflow]'`."
+    assert text == "Error: MLflow is not installed; install it with `pip install 'fedassay[mlflow]'`."
     assert check(path.parent / "spring", key=ANY_KEY).holds
 
 
 def test_options_that_would_do_nothing_are_refused(capsys: Any, path: Path) -> None:
     text = refused(capsys, "run", path, "--close")
-    assert text == "--close: it is for studies on file-drop, this one runs on in-process; leave it out."
+    assert (
+        text == "Error: --close: it is for studies on file-drop, this one runs on in-process; leave it out."
+    )
     path.write_text(
         'name = "spring"\n[runtime]\nname = "file-drop"\ndrop = "drop"\nkey = "k"\nroster = "r"\n[tasks.evaluate]\n'
     )

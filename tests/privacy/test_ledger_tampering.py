@@ -6,7 +6,6 @@ import hashlib
 import json
 import shutil
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,22 +46,29 @@ CHANGES = {
     [*((SQLITE, change) for change in CHANGES), (POSTGRESQL, "a law"), (POSTGRESQL, "an id")],
 )
 def test_a_changed_field_is_named_and_nothing_is_spent(tmp_path: Path, kind: str, change: str) -> None:
-    where = place(kind, tmp_path)
-    opened(where, tmp_path, BUDGET).charge([charge(str(i)) for i in range(5)])
+    where = filled(tmp_path, kind)
     sql(where, CHANGES[change])
-    for attempt in attempts(opened(where, tmp_path, BUDGET)):
-        with pytest.raises(LedgerUnusable, match=r"record 3 was changed; nothing is released"):
-            attempt()
+    require_unusable(opened(where, tmp_path, BUDGET), r"record 3 was changed; nothing is released")
     assert len(sql(where, f"SELECT 1 FROM {RECORDS}")) == 5
 
 
-def attempts(ledger: DatabaseLedger) -> list[Callable[[], Any]]:
-    return [
+def require_unusable(ledger: DatabaseLedger, said: str) -> None:
+    """Whatever is asked of the ledger."""
+    for attempt in (
         lambda: ledger.charge([charge("new")]),
         lambda: ledger.has("1"),
         lambda: ledger.spent("rows", 0.0),
         lambda: ledger.charges,
-    ]
+    ):
+        with pytest.raises(LedgerUnusable, match=said):
+            attempt()
+
+
+def filled(folder: Path, kind: str = SQLITE, charges: int = 5) -> str:
+    """A place with a ledger of so many charges."""
+    where = place(kind, folder)
+    opened(where, folder, BUDGET).charge([charge(str(i)) for i in range(charges)])
+    return where
 
 
 @pytest.mark.parametrize(
@@ -88,18 +94,14 @@ def attempts(ledger: DatabaseLedger) -> list[Callable[[], Any]]:
     ],
 )  # fmt: skip
 def test_a_missing_or_swapped_record_is_noticed(tmp_path: Path, statements: list[str], said: str) -> None:
-    where = place(SQLITE, tmp_path)
-    opened(where, tmp_path, BUDGET).charge([charge(str(i)) for i in range(5)])
+    where = filled(tmp_path)
     sql(where, *statements)
-    for attempt in attempts(opened(where, tmp_path, BUDGET)):
-        with pytest.raises(LedgerUnusable, match=said):
-            attempt()
+    require_unusable(opened(where, tmp_path, BUDGET), said)
 
 
 def test_a_chain_that_was_computed_anew_is_not_the_anchored_one(tmp_path: Path) -> None:
     """Hashes have no key: an administrator can make a whole chain, but not one with the same head."""
-    where = place(SQLITE, tmp_path)
-    opened(where, tmp_path, BUDGET).charge([charge(str(i)) for i in range(5)])
+    where = filled(tmp_path)
     rows = sql(where, f"SELECT sequence, content FROM {RECORDS} ORDER BY sequence")
     previous = Head().hash
     for sequence, content in rows:
@@ -111,9 +113,7 @@ def test_a_chain_that_was_computed_anew_is_not_the_anchored_one(tmp_path: Path) 
             f"WHERE sequence = {sequence}",
         )
         previous = fresh
-    for attempt in attempts(opened(where, tmp_path, BUDGET)):
-        with pytest.raises(LedgerUnusable, match="record 5 and perhaps others"):
-            attempt()
+    require_unusable(opened(where, tmp_path, BUDGET), "record 5 and perhaps others")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -122,9 +122,7 @@ def test_a_running_process_notices_that_records_went_away(tmp_path: Path, kind: 
     ledger = opened(where, tmp_path, BUDGET)
     ledger.charge([charge("1"), charge("2")])
     sql(where, f"DELETE FROM {RECORDS} WHERE sequence = 2")
-    for attempt in attempts(ledger):
-        with pytest.raises(LedgerUnusable, match="record 2"):
-            attempt()
+    require_unusable(ledger, "record 2")
 
 
 def test_an_insert_that_the_server_swallows_is_noticed(tmp_path: Path) -> None:
@@ -162,9 +160,7 @@ def test_an_older_copy_of_the_file_is_refused(tmp_path: Path, running: bool) -> 
     copy.replace(path)
     for suffix in ("-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-    for attempt in attempts(ledger):
-        with pytest.raises(LedgerUnusable, match=r"record 2.*restore the newest copy"):
-            attempt()
+    require_unusable(ledger, r"record 2.*restore the newest copy")
 
 
 def test_a_newest_copy_may_take_its_place(tmp_path: Path) -> None:
@@ -198,9 +194,7 @@ def test_without_its_anchor_it_waits_for_a_word(tmp_path: Path) -> None:
     DatabaseLedger(path, BUDGET).charge([charge("1")])
     for lose in (head.unlink, lambda: head.write_bytes(b"")):
         lose()
-        for attempt in attempts(DatabaseLedger(path, BUDGET)):
-            with pytest.raises(LedgerUnusable, match="fedassay ledger anchor"):
-                attempt()
+        require_unusable(DatabaseLedger(path, BUDGET), "fedassay ledger anchor")
     DatabaseLedger(path, BUDGET).adopt()
     DatabaseLedger(path, BUDGET).charge([charge("2")])
 
@@ -264,9 +258,9 @@ def test_a_record_outside_the_chain_makes_nothing_free(tmp_path: Path, kind: str
     running.charge([charge("1")])
     slip_in(where, sequence, previous=zero, content=whole(sequence, "2"), name=id_text("2"))
     for ledger in (running, opened(where, tmp_path, Budget(epsilon=0.25))):
-        for attempt in [lambda ledger=ledger: ledger.charge([charge("2")]), *attempts(ledger)]:  # type: ignore[misc]
-            with pytest.raises(LedgerUnusable, match=f"record {sequence} is not ours"):
-                attempt()
+        with pytest.raises(LedgerUnusable, match=f"record {sequence} is not ours"):
+            ledger.charge([charge("2")])
+        require_unusable(ledger, f"record {sequence} is not ours")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -301,9 +295,7 @@ def test_a_running_process_reads_the_last_record_again(tmp_path: Path, change: s
     ledger = opened(where, tmp_path, BUDGET)
     ledger.charge([charge(str(i)) for i in range(3)])
     sql(where, CHANGES[change])
-    for attempt in attempts(ledger):
-        with pytest.raises(LedgerUnusable, match="record 3 and perhaps others"):
-            attempt()
+    require_unusable(ledger, "record 3 and perhaps others")
 
 
 FORGED = {
@@ -335,9 +327,7 @@ def test_a_record_that_nobody_could_have_written_is_one_sentence(tmp_path: Path,
     running.charge([charge("1")])
     slip_in(where, 2, previous=running._book.head.hash, content=FORGED[name], name=id_text("2"))
     for ledger in (running, opened(where, tmp_path, BUDGET)):
-        for attempt in attempts(ledger):
-            with pytest.raises(LedgerUnusable, match=r"record 2 (was changed|cannot be read)"):
-                attempt()
+        require_unusable(ledger, r"record 2 (was changed|cannot be read)")
     assert run_command(["ledger", "show", "--ledger", where]) == 3
 
 
@@ -360,9 +350,7 @@ def test_a_file_that_was_deleted_is_not_made_again(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     DatabaseLedger(path, BUDGET).charge([charge("1")])
     path.unlink()
-    for attempt in attempts(DatabaseLedger(path, BUDGET)):
-        with pytest.raises(LedgerUnusable, match="record 1 and perhaps others are missing"):
-            attempt()
+    require_unusable(DatabaseLedger(path, BUDGET), "record 1 and perhaps others are missing")
     assert not path.exists()
 
 
@@ -371,8 +359,7 @@ def test_a_file_that_was_deleted_is_not_made_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_version_1_becomes_the_newest_with_all_its_records(tmp_path: Path, kind: str) -> None:
-    where = place(kind, tmp_path)
-    opened(where, tmp_path, BUDGET).charge([charge(str(i)) for i in range(3)])
+    where = filled(tmp_path, kind, charges=3)
     rows = sql(where, f"SELECT * FROM {RECORDS} ORDER BY sequence")
     sql(
         where,
@@ -399,11 +386,9 @@ def test_a_newer_version_is_refused_in_one_sentence(tmp_path: Path) -> None:
     where = place(SQLITE, tmp_path)
     opened(where, tmp_path, BUDGET).charge([charge("1")])
     sql(where, f"UPDATE {VERSION} SET version = {len(STEPS) + 1}")
-    for attempt in attempts(opened(where, tmp_path, BUDGET)):
-        with pytest.raises(
-            LedgerUnusable, match=r"version 3, this fedassay knows up to 2; upgrade fedassay\.$"
-        ):
-            attempt()
+    require_unusable(
+        opened(where, tmp_path, BUDGET), r"version 3, this fedassay knows up to 2; upgrade fedassay\.$"
+    )
 
 
 def test_a_database_of_something_else_is_not_touched(tmp_path: Path) -> None:

@@ -106,15 +106,14 @@ def lower_bound(
     (True, 'x')
     """
     _check(first, second, delta, confidence)
-    halves = [{name: np.split(of, [len(of) // 2]) for name, of in world.items()} for world in (first, second)]
-    error = (1 - confidence) / 2
-    first_halves = [{name: parts[0] for name, parts in world.items()} for world in halves]
-    chosen = _chosen(first_halves, delta, error)
-    tests = [world[chosen.score][1] for world in halves]
+    worlds, error = (first, second), (1 - confidence) / 2
+    halves = [{name: of[: len(of) // 2] for name, of in world.items()} for world in worlds]
+    chosen = _chosen(halves, delta, error)
+    tests = [world[chosen.score][len(world[chosen.score]) // 2 :] for world in worlds]
     hits = [chosen.count(scores) for scores in tests]
     numerator, denominator = chosen.world, 1 - chosen.world
-    low = clopper_pearson_low(hits[numerator], len(tests[numerator]), error)
-    high = clopper_pearson_high(hits[denominator], len(tests[denominator]), error)
+    low = float(clopper_pearson_low(hits[numerator], len(tests[numerator]), error))
+    high = float(clopper_pearson_high(hits[denominator], len(tests[denominator]), error))
     return LowerBound(
         epsilon=max(0.0, math.log((low - delta) / high)) if low > delta else 0.0,
         delta=delta,
@@ -125,26 +124,26 @@ def lower_bound(
     )
 
 
-def clopper_pearson_low(hits: int, samples: int, error: float) -> float:
-    """A probability is at least this, but for an error rate; exact (Clopper and Pearson 1934).
+def clopper_pearson_low(hits: Any, samples: int, error: float) -> Scores:
+    """A probability is at least this, but for an error rate; exact (Clopper and Pearson 1934); of each count.
 
     Examples
     --------
-    >>> round(clopper_pearson_low(10, 10, 0.05), 4), clopper_pearson_low(0, 10, 0.05)
-    (0.7411, 0.0)
+    >>> clopper_pearson_low(np.array([10, 0]), 10, 0.05).round(4)
+    array([0.7411, 0.    ])
     """
-    return 0.0 if hits == 0 else float(stats.beta.ppf(error, hits, samples - hits + 1))
+    return np.where(hits == 0, 0.0, stats.beta.ppf(error, np.maximum(hits, 1), samples - hits + 1))
 
 
-def clopper_pearson_high(hits: int, samples: int, error: float) -> float:
-    """A probability is at most this, but for an error rate; exact.
+def clopper_pearson_high(hits: Any, samples: int, error: float) -> Scores:
+    """A probability is at most this, but for an error rate; exact; of each count.
 
     Examples
     --------
-    >>> round(clopper_pearson_high(0, 10, 0.05), 4), clopper_pearson_high(10, 10, 0.05)
-    (0.2589, 1.0)
+    >>> clopper_pearson_high(np.array([0, 10]), 10, 0.05).round(4)
+    array([0.2589, 1.    ])
     """
-    return 1.0 if hits == samples else float(stats.beta.isf(error, hits + 1, samples - hits))
+    return np.where(hits == samples, 1.0, stats.beta.isf(error, hits + 1, np.maximum(samples - hits, 1)))
 
 
 def _check(
@@ -185,8 +184,8 @@ def _best(
     for upwards in (True, False):
         counts = [_counts(scores, thresholds, upwards=upwards) for scores in samples]
         for world in (0, 1):
-            low = _lows(counts[world], samples[world].size, error)
-            high = _highs(counts[1 - world], samples[1 - world].size, error)
+            low = clopper_pearson_low(counts[world], samples[world].size, error)
+            high = clopper_pearson_high(counts[1 - world], samples[1 - world].size, error)
             promise = _log_ratios(low, high, delta)
             best = int(np.argmax(promise))
             event = ThresholdEvent(
@@ -202,16 +201,6 @@ def _counts(scores: Scores, thresholds: Scores, *, upwards: bool) -> NDArray[np.
     if upwards:
         return np.asarray(known - np.searchsorted(scores[:known], thresholds, side="left"), dtype=np.int64)
     return np.asarray(np.searchsorted(scores[:known], thresholds, side="right"), dtype=np.int64)
-
-
-def _lows(hits: NDArray[np.int64], of: int, error: float) -> Scores:
-    """`clopper_pearson_low` of many counts."""
-    return np.where(hits == 0, 0.0, stats.beta.ppf(error, np.maximum(hits, 1), of - hits + 1))
-
-
-def _highs(hits: NDArray[np.int64], of: int, error: float) -> Scores:
-    """`clopper_pearson_high` of many counts."""
-    return np.where(hits == of, 1.0, stats.beta.isf(error, hits + 1, np.maximum(of - hits, 1)))
 
 
 def _log_ratios(low: Scores, high: Scores, delta: float) -> Scores:

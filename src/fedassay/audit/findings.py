@@ -245,8 +245,8 @@ def covered(
         hits=hits,
         runs=runs,
         confidence=confidence,
-        low=clopper_pearson_low(hits, runs, error),
-        high=clopper_pearson_high(hits, runs, error),
+        low=float(clopper_pearson_low(hits, runs, error)),
+        high=float(clopper_pearson_high(hits, runs, error)),
         seconds=time.perf_counter() - started,
     )
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedassay.cli import options
+from fedassay.cli import options, output
 from fedassay.cli.command import Argument, Option, command
 from fedassay.cli.init_questions import (
     Asker,
@@ -247,7 +247,7 @@ def _looked(asker: Asker, given: str | None, query: str | None) -> tuple[str, Pa
         except (DataError, UsageError) as error:
             if given is not None or asker.silent:
                 raise
-            asker.console.print(escape(str(error)), highlight=False, soft_wrap=True)
+            output.say(asker.console, str(error))
 
 
 def _settled(
@@ -296,10 +296,8 @@ def _expected(profile: Mapping[str, Any], columns: Mapping[str, str]) -> dict[st
 
 def _show_columns(look: Look, console: Console) -> None:
     first = f"its first {look.rows:,} rows" if look.rows > 1 else "its first row"
-    console.print(f"[bold]{escape(look.label)}[/]: what {first} look like", highlight=False, soft_wrap=True)
-    table = Table()
-    for heading in ("column", "looks like", "different values in them"):
-        table.add_column(heading)
+    output.say(console, f"[bold]{escape(look.label)}[/]: what {first} look like", markup=True)
+    table = Table("column", "looks like", "different values in them")
     for column in look.columns[:_MOST_SHOWN]:
         table.add_row(escape(column.name), column.words, f"{column.distinct:,}" if column.distinct else "?")
     console.print(table)
@@ -313,11 +311,11 @@ def _show_roles(look: Look, columns: Mapping[str, str], owner: str | None, conso
     nobody = "each file is one" if look.sites is not None else "no column, rows are dealt at random"
     used = look.played(columns) | {owner}
     unused = [name for name in look.names if name not in used]
-    for text in (
+    output.say(
+        console,
         f"Roles: {', '.join(roles)}; client: {owner or nobody}.",
         f"Not used: {shortened(unused)}." if unused else "All columns are used.",
-    ):
-        console.print(escape(text), highlight=False, soft_wrap=True)
+    )
 
 
 def _complain(report: CheckReport, console: Console) -> None:
@@ -327,16 +325,15 @@ def _complain(report: CheckReport, console: Console) -> None:
             raise DataError(finding.sentence())
         if finding.severity is Severity.WARNING:
             text = _OPTION.sub(r'transform = "\1" in the tasks of the study', finding.sentence())
-            console.print(f"[yellow]warning[/] {escape(text)}", highlight=False, soft_wrap=True)
+            output.say(console, f"[yellow]warning[/] {escape(text)}", markup=True)
 
 
 def _say(study: StudyFile, left_out: Mapping[str, str], console: Console) -> None:
-    for task, reason in left_out.items():
-        console.print(f"Left out: {task}. {escape(reason)}", highlight=False, soft_wrap=True)
     path = shlex.quote(str(study.path))
-    for text in (
+    output.say(
+        console,
+        *(f"Left out: {task}. {reason}" for task, reason in left_out.items()),
         f"Written: {study.path} ({', '.join(study.names)} under {study.trust.name}). Its comments say what to change.",
         f"What to expect of it:  fedassay plan study {path}",
         f"Run it:                fedassay run {path}",
-    ):
-        console.print(escape(text), highlight=False, soft_wrap=True)
+    )

@@ -11,8 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 from rich.prompt import Prompt
-from rich.table import Table
 
+from fedassay.cli import output
 from fedassay.data.schema import ROLES
 from fedassay.errors import UsageError
 from fedassay.study.column_roles import MODELS, Look, candidates, guess_clients, guess_model
@@ -233,9 +233,8 @@ def ask_tasks(asker: Asker, given: Sequence[str] | None, possible: Sequence[str]
 
 
 def _show_trust_models(console: Console) -> None:
-    table = Table(title="Who learns what", title_justify="left", title_style="bold")
-    for heading in ("trust model", "the server learns", "readers learn", "rests on"):
-        table.add_column(heading)
+    headings = ("trust model", "the server learns", "readers learn", "rests on")
+    table = output.titled("Who learns what", *headings)
     for name, card in TRUST_CARDS.items():
         table.add_row(name, card.server_learns, card.readers_learn, card.rests_on)
     console.print(table)

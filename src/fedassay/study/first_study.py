@@ -13,6 +13,8 @@ from fedassay.runtimes.card import DEFAULT, RUNTIME_CARDS
 from fedassay.tasks.card import KINDS
 from fedassay.trust import TRUST_MODELS
 
+_Lines = list[str | None]
+
 SIMULATED_CLIENTS = 10
 """Over which rows are dealt where nothing says whose they are."""
 
@@ -49,20 +51,13 @@ class Draft:
 
     def text(self) -> str:
         """The study file."""
-        parts = [
-            self._heading(),
-            self._data(),
-            self._privacy(),
-            self._runtime(),
-            self._expected(),
-            self._tasks(),
-        ]
-        return "\n".join(line for part in parts for line in (*part, ""))
+        parts = (self._heading(), self._data(), self._privacy(), self._runtime(), self._expected())
+        lines = (line for part in (*parts, self._tasks()) for line in (*part, ""))
+        return "\n".join(line for line in lines if line is not None)
 
-    def _heading(self) -> list[str]:
-        schema = [] if self.schema is None else [f"#:schema {self.schema}"]
+    def _heading(self) -> _Lines:
         return [
-            *schema,
+            None if self.schema is None else f"#:schema {self.schema}",
             "# A study of fedassay: several tasks over one federation under one budget.",
             "# What will come of it: fedassay plan study FILE. Run it: fedassay run FILE.",
             _entry("name", self.name),
@@ -70,50 +65,42 @@ class Draft:
             '# model = "my-model 1.0"           # for the model card',
         ]
 
-    def _data(self) -> list[str]:
-        lines = [
-            "[data]  # the rows of a simulation; in a real federation sites hold their own",
-            _entry("path", self.path),
-        ]
-        if self.query is not None:
-            lines.append(_entry("query", self.query))
-        if self.client is not None:
-            lines.append(_entry("client", self.client, "the column that says whose row it is"))
-        elif self.dealt:
-            lines.append(
-                _entry("partition", "iid", "no column says whose a row is: they are dealt to so many clients")
-            )
-            lines.append(_entry("clients", SIMULATED_CLIENTS))
-        if self.missing == "report":
-            lines.append(
-                _entry(
-                    "missing", self.missing, 'rows that miss a value are left out and counted; or "refuse"'
-                )
-            )
+    def _data(self) -> _Lines:
+        dealt = self.dealt and self.client is None
+        why = "no column says whose a row is: they are dealt to so many clients"
         columns = {
             role: name.split(",") if role == "features" else name for role, name in self.columns.items()
         }
-        return [*lines, "", "[data.columns]", *(_entry(role, name) for role, name in columns.items())]
+        return [
+            "[data]  # the rows of a simulation; in a real federation sites hold their own",
+            _entry("path", self.path),
+            _entry("query", self.query),
+            _entry("client", self.client, "the column that says whose row it is"),
+            _entry("partition", "iid" if dealt else None, why),
+            _entry("clients", SIMULATED_CLIENTS if dealt else None),
+            _entry(
+                "missing",
+                "report" if self.missing == "report" else None,
+                'rows that miss a value are left out and counted; or "refuse"',
+            ),
+            "",
+            "[data.columns]",
+            *(_entry(role, name) for role, name in columns.items()),
+        ]
 
-    def _privacy(self) -> list[str]:
-        lines = [
+    def _privacy(self) -> _Lines:
+        budget = "the budget of all tasks together"
+        exact = f"# epsilon = 1.0   # {budget}, for trust models that add noise"
+        return [
             "[privacy]",
             _entry("privacy", self.trust, f"or {', '.join(n for n in TRUST_MODELS if n != self.trust)}"),
+            _entry("epsilon", self.epsilon, budget) or exact,
+            None if self.epsilon is None else _entry("delta", self.delta, "0 is pure differential privacy"),
+            _entry("rows_per_client", self.rows_per_client, "the most rows of a client that are used"),
+            _entry("unit", "example", "what is protected: one row, or everything of one client"),
         ]
-        if self.epsilon is None:
-            lines.append(
-                "# epsilon = 1.0   # the budget of all tasks together, for trust models that add noise"
-            )
-        else:
-            lines.append(_entry("epsilon", self.epsilon, "the budget of all tasks together"))
-            lines.append(_entry("delta", self.delta, "0 is pure differential privacy"))
-        if self.rows_per_client is not None:
-            lines.append(
-                _entry("rows_per_client", self.rows_per_client, "the most rows of a client that are used")
-            )
-        return [*lines, _entry("unit", "example", "what is protected: one row, or everything of one client")]
 
-    def _runtime(self) -> list[str]:
+    def _runtime(self) -> _Lines:
         releases = [name for name, card in RUNTIME_CARDS.items() if not card.simulated]
         return [
             "[runtime]",
@@ -124,25 +111,21 @@ class Draft:
             _entry("holdout", 0.3, "the share of the rows that is kept to judge what is fitted"),
         ]
 
-    def _expected(self) -> list[str]:
+    def _expected(self) -> _Lines:
         if not self.expected:
             return []
+        guesses = {"auc": "a guess"}
         return [
             "[expected]  # for plans: what you would expect of data that nobody may look at",
-            *(
-                _entry(name, value, "a guess" if name == "auc" else None)
-                for name, value in self.expected.items()
-            ),
+            *(_entry(name, value, guesses.get(name)) for name, value in self.expected.items()),
         ]
 
-    def _tasks(self) -> list[str]:
-        lines: list[str] = []
+    def _tasks(self) -> _Lines:
+        lines: _Lines = []
         for task in self.tasks:
+            given = self.parameters.get(task, {})
             lines += ["", f"[tasks.{task}]  # {KINDS[task].purpose}"]
-            lines += [
-                _entry(name, value, _COMMENTS.get(name))
-                for name, value in self.parameters.get(task, {}).items()
-            ]
+            lines += [_entry(name, value, _COMMENTS.get(name)) for name, value in given.items()]
         if len(self.tasks) > 1 and self.epsilon is not None:
             lines.append(
                 "# Who wants to divide the budget otherwise than the planner gives every task a share = 0.3, say."
@@ -158,7 +141,9 @@ _COMMENTS = {
 }
 
 
-def _entry(name: str, value: Any, comment: str | None = None) -> str:
-    """A line of TOML; JSON's spelling is TOML's too, for texts, numbers and lists of them."""
+def _entry(name: str, value: Any, comment: str | None = None) -> str | None:
+    """A line of TOML, if there is a value; JSON's spelling is TOML's too, for texts, numbers and lists of them."""
+    if value is None:
+        return None
     line = f"{name} = {json.dumps(value, ensure_ascii=False)}"
     return line if comment is None else f"{line:<24}  # {comment}"
