@@ -17,9 +17,11 @@ from fedassay.planning import (
     PlannedStudy,
     Sufficiency,
     plan_study,
-    planner,
     predict_tasks,
     recommended_shares,
+)
+from fedassay.planning import (
+    plan as plans,
 )
 from fedassay.protocol.vocabulary import Budget, Part, Protection, Unit
 from fedassay.tasks.card import KINDS, TASKS
@@ -110,13 +112,13 @@ def test_what_is_not_asked_for_is_not_searched_and_nothing_is_searched_twice(
 ) -> None:
     asked: list[str] = []
     for name in ("inverse_of", "trust_table"):
-        search = getattr(planner, name)
+        search = getattr(plans, name)
 
         def counted(*given: Any, name: str = name, search: Any = search, **named: Any) -> Any:
             asked.append(name)
             return search(*given, **named)
 
-        monkeypatch.setattr(planner, name, counted)
+        monkeypatch.setattr(plans, name, counted)
     alone, study = plan_alone("ecdf", under(), points=64), plan_study(agenda_of("ecdf"), under())
     assert alone.verdict
     assert asked == []

@@ -11,8 +11,8 @@ import pytest
 
 from fedassay.errors import TooFewClients, UsageError
 from fedassay.planning import Expectation, PlannedStudy
+from fedassay.planning.other_terms import LARGEST_EPSILON, SMALLEST_EPSILON, fewest_rows, smallest_epsilon
 from fedassay.planning.plan import in_words
-from fedassay.planning.search import LARGEST_EPSILON, SMALLEST_EPSILON, fewest_rows, smallest_epsilon
 from fedassay.protocol.metrics import planned as planned_metrics
 from fedassay.protocol.vocabulary import (
     NO_NOISE,

@@ -10,7 +10,7 @@ import pytest
 from fedassay import Simulation, evaluate
 from fedassay.kernel.agenda import Agenda
 from fedassay.planning import Expectation, PlannedStudy, predict_tasks
-from fedassay.planning.trust_table import TrustRow, trust_table
+from fedassay.planning.other_terms import TrustRow, trust_table
 from fedassay.protocol.vocabulary import Budget, Protection
 from fedassay.tasks.card import KINDS
 from fedassay.tasks.evaluation.evaluate import Evaluate

@@ -27,10 +27,9 @@ from fedassay.protocol.result import Result
 from fedassay.protocol.vocabulary import Setting
 from fedassay.runtimes.card import SimulationParameters
 from fedassay.runtimes.simulated import Progress
-from fedassay.study.affordability import opened_books, require_affordable
 from fedassay.study.file import StudyFile
 from fedassay.study.folder import JOURNAL, folder_of, prepare, write_folder
-from fedassay.study.pre_flight import require_writable
+from fedassay.study.pre_flight import opened_books, require_affordable, require_writable
 from fedassay.study.simulation import Simulation, simulate
 from fedassay.tasks.card import KINDS
 

@@ -24,10 +24,9 @@ from fedassay.protocol.parameters import in_words, parameters
 from fedassay.protocol.result import Result
 from fedassay.runtimes.card import RUNTIME_CARDS, ReleaseParameters
 from fedassay.runtimes.released import StudyRun
-from fedassay.study.affordability import opened_books, require_affordable
 from fedassay.study.file import StudyFile
 from fedassay.study.folder import JOURNAL, Written, folder_of, prepare, write_folder
-from fedassay.study.pre_flight import require_writable
+from fedassay.study.pre_flight import opened_books, require_affordable, require_writable
 
 # --- before a budget is spent -------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Planner: is there enough data? Errors, shares of the budget and what would be enough, before any row is read.
 
 Reading order: `tasks.expectation` (what is assumed), `tasks.forecast` (what a kind of task predicts of itself, in its
-own package), then here `planner`, `plan`, `shares` (how to split the budget), `search` (what would be enough),
-`trust_table` (the same study under each trust model) and `traffic`. A single task is a study of one.
+own package), then here `planner`, `plan`, `shares` (how to split the budget) and `other_terms` (what would be enough,
+and the same study under each trust model). A single task is a study of one.
 Trust models are asked for their noise only (`Setting.noise`): whatever they are, the rest is the same.
 """
 

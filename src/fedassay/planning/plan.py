@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from fedassay.planning.search import Inverse, inverse_of
-from fedassay.planning.trust_table import TrustRow, trust_table
+from fedassay.planning.other_terms import Inverse, TrustRow, inverse_of, trust_table
 from fedassay.tasks.expectation import PlannedStudy
 from fedassay.tasks.forecast import Details, Forecast, Prediction, Sufficiency
 
