@@ -75,11 +75,6 @@ def test_the_document(capsys: Any, data: Path, options: tuple[Any, ...], method:
     assert document["parameters"]["holdout"] == 0.3
 
 
-def test_the_same_seed_gives_the_same_results(capsys: Any, data: Path) -> None:
-    one, again = (calibrated(capsys, data, *COLUMNS, *PRIVATE) for _ in range(2))
-    assert one["results"] == again["results"]
-
-
 def test_rows_can_be_dealt_to_simulated_clients(capsys: Any, data: Path) -> None:
     dealt = ("--logits", "logits", "--label", "labels", "--partition", "dirichlet:0.1", "--clients", 20)
     document = calibrated(capsys, data, *dealt, "--method", "temperature", "--privacy", "plain")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -96,17 +95,6 @@ def test_unit_client_holds_out_whole_clients(capsys: Any, tmp_path: Path) -> Non
     assert held_out == pytest.approx(3600, abs=40 * 4 * np.sqrt(300 * 0.21) + 200)
 
 
-def test_a_page_with_both_reliability_diagrams(capsys: Any, csv: Path, tmp_path: Path) -> None:
-    report = tmp_path / "r.html"
-    output_of(capsys, "calibrate", csv, *COLUMNS, "--report", report, "-q", "--seed", 1)
-    page = report.read_text()
-    assert "<title>Calibration of a binary classifier - fedassay</title>" in page
-    assert page.count(">Reliability, before and after<") == 1
-    assert re.search(r"ECE before 0\.\d{3}, after 0\.\d{3}", page)
-    assert "Recommended: on held-out rows" in page
-    assert "https://" not in page
-
-
 def test_without_enough_rows_the_result_comes_the_artefact_does_not_and_the_exit_code_is_2(
     capsys: Any, tmp_path: Path
 ) -> None:
@@ -124,8 +112,6 @@ def test_without_enough_rows_the_result_comes_the_artefact_does_not_and_the_exit
 
 
 BAD_USAGE = {
-    "bins without buckets": (["--bins", "9", "--method", "beta"], "the method beta has none"),
-    "holdout nan": (["--holdout", "nan"], "holdout: got nan"),
     "out into nowhere": (["--out", "no/such/c.json"], "folder does not exist"),
 }
 

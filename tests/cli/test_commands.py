@@ -106,8 +106,6 @@ def test_unit_client_bounds_the_rows(capsys: Any, csv: Path) -> None:
 
 
 BAD_USAGE = {
-    "delta one": (["--privacy", "server-dp", "--epsilon", "1", "--delta", "1"], "delta: got 1"),
-    "delta negative": (["--privacy", "server-dp", "--epsilon", "1", "--delta", "-0.1"], "delta: got -0.1"),
     "two servers see how many rows there are": (
         ["--privacy", "two-server", "--epsilon", "1"],
         "give --rows-per-client (clients",

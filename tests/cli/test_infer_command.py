@@ -161,23 +161,6 @@ def test_features_may_be_one_array(capsys: Any, tmp_path: Path) -> None:
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_table_as_statisticians_print_it(capsys: Any, csv: Path, tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    options = ("--rounds", 20, "--contrast", "age - sex", "--report", page, "--seed", 1, "--privacy", "plain")
-    code, out, err = call(capsys, "infer", csv, *LOGISTIC, *options)
-    assert (code, err) == (0, "")
-    head = next(line for line in out.splitlines() if "std err" in line)
-    assert head.split() == ["coef", "std", "err", "t", "P>|t|", "[0.025", "0.975]"]
-    assert [line.split()[0] for line in out.splitlines() if line[:5] in ("inter", "age  ")] == [
-        *("intercept", "age", "age")
-    ]
-    for words in ("Logistic regression of ill", "round-plug-in", "Odds ratios", "Contrasts", "age - sex"):
-        assert words in out
-    html = page.read_text()
-    assert html.count("<svg") == 3  # odds ratios, coefficients in standard errors, intervals over rounds
-    assert "Estimates with intervals over the rounds" in html
-
-
 def test_progress_says_which_round_it_is(csv: Path) -> None:
     told: list[tuple[int, int, int]] = []
     simulation = fedassay.Simulation(seed=1, progress=lambda *numbers: told.append(numbers), mode="aggregate")
@@ -201,7 +184,6 @@ def test_progress_says_which_round_it_is(csv: Path) -> None:
             ["--participation", "0.2"],
             "participation: got 0.2 of 5 clients, which is 1 in a round, expected at least 3 (secure-sum)",
         ),
-        (["--decay", "0.4"], "decay: got 0.4"),
         (["--contrast", "age - height"], "contrast: got 'age - height'"),
         (["--method", "newton", "--rounds", "20"], "rounds: the method newton has no use for it"),
         (["--variance", "model"], "--variance: the method round-plug-in has no use for it"),

@@ -158,11 +158,7 @@ def _local() -> list[Case]:
             neighbours="three rows, or four",
         ),
         noise(
-            "local-dp/gaussian",
-            f"{_LEVELS}, asked twice",
-            twice(TREE),
-            ADDED,
-            neighbours="one row, or none",
+            "local-dp/gaussian", f"{_LEVELS}, asked twice", twice(TREE), ADDED, neighbours="one row, or none"
         ),
         choice("local-dp/choice", pair=(few, many), neighbours="another value", protection=replaced),
         choice(

@@ -62,15 +62,7 @@ _gone = partial(attack, protection=WHOLE, neighbours="all rows of a client, or n
 
 def summary_cases() -> list[Case]:
     """All of them."""
-    return [
-        *_histograms(),
-        *_moments(),
-        *_values(),
-        *_sites(),
-        *_statistics(),
-        *_clipped(),
-        *_regressions(),
-    ]
+    return [*_histograms(), *_moments(), *_values(), *_sites(), *_statistics(), *_clipped(), *_regressions()]
 
 
 # --- scores and values --------------------------------------------------------------------------------------
@@ -146,10 +138,7 @@ def _values() -> list[Case]:
         _added("value-tree", "value tree, two levels", tree, (worst[0], valued())),
         second_leaf("value-path", "value path", path, (worst[1], valued())),
         second_leaf(
-            "value-path/gaussian",
-            "value path in fine units, asked twice",
-            twice(fine),
-            (worst[1], valued()),
+            "value-path/gaussian", "value path in fine units, asked twice", twice(fine), (worst[1], valued())
         ),
         _another("value-roots", "value roots", roots, farthest(roots, worst, l1=True)),
         _added(
@@ -207,22 +196,13 @@ def _statistics() -> list[Case]:
             largest(statistics, rows),
         ),
         _worst_two(
-            "map-changes",
-            "what a temperature changes, asked twice",
-            twice(changes),
-            farthest(changes, rows),
+            "map-changes", "what a temperature changes, asked twice", twice(changes), farthest(changes, rows)
         ),
         _worst_added(
-            "class-histograms",
-            "histograms of three classes",
-            histograms,
-            largest(histograms, rows, l1=True),
+            "class-histograms", "histograms of three classes", histograms, largest(histograms, rows, l1=True)
         ),
         _worst_two(
-            "probability-histograms",
-            "counts by class and bin",
-            counts,
-            farthest(counts, rows, l1=True),
+            "probability-histograms", "counts by class and bin", counts, farthest(counts, rows, l1=True)
         ),
         _worst_added("scaling-sums", "sums of a Newton step", scaling, largest(scaling, rows)),
     ]
@@ -244,16 +224,10 @@ def _clipped() -> list[Case]:
             farthest(counts, rows),
         ),
         _swapped(
-            "loss-curves/client",
-            "loss curves of clients, asked twice",
-            twice(curves),
-            farthest(curves, rows),
+            "loss-curves/client", "loss curves of clients, asked twice", twice(curves), farthest(curves, rows)
         ),
         _worst_two(
-            "loss-curves/row",
-            "loss curves of rows, asked twice",
-            twice(by_row),
-            farthest(by_row, _rows()),
+            "loss-curves/row", "loss curves of rows, asked twice", twice(by_row), farthest(by_row, _rows())
         ),
         _swapped(
             "client-profiles",

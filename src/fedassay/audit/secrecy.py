@@ -276,10 +276,7 @@ def _cases() -> Iterator[SecrecyCase]:
         yield case(name=f"{name}/sets-1", attack=said, carry_out=two_sets)
         yield case(name=f"{name}/sets-2", attack=said, carry_out=fewer_silent)
         yield weakened(
-            name=f"{name}/any-set",
-            attack=f"{said}; members accept any",
-            trust=any_set,
-            carry_out=two_sets,
+            name=f"{name}/any-set", attack=f"{said}; members accept any", trust=any_set, carry_out=two_sets
         )
         yield weakened(
             name=f"{name}/one-lower",

@@ -45,8 +45,7 @@ _OTHER_COLUMNS = {
 @takes(options.data, ColumnsOf("other_columns", _OTHER_COLUMNS, metavar="COLUMN"))
 def apply(
     artefact: Annotated[
-        Path,
-        Argument(metavar="ARTEFACT", help="What `fedassay calibrate` or `fedassay conformal` wrote."),
+        Path, Argument(metavar="ARTEFACT", help="What `fedassay calibrate` or `fedassay conformal` wrote.")
     ],
     data: options.Source,
     out: Annotated[
@@ -85,12 +84,7 @@ def apply(
     written: _Written
     if isinstance(content, dict) and content.get("artefact") == KIND:
         found = apply_conformal(
-            ConformalPredictor.load(artefact),
-            data,
-            out,
-            columns=given,
-            column=column,
-            overwrite=force,
+            ConformalPredictor.load(artefact), data, out, columns=given, column=column, overwrite=force
         )
         written = found.rows, found.columns, found.warnings
     else:

@@ -80,12 +80,10 @@ class CheckedLedger:
 
 def source(
     ledger: Annotated[
-        str | None,
-        Option("--ledger", metavar="FILE|URL", help="An SQLite file, or a PostgreSQL URL."),
+        str | None, Option("--ledger", metavar="FILE|URL", help="An SQLite file, or a PostgreSQL URL.")
     ] = None,
     anchor: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="With --ledger URL: where this machine keeps its head."),
+        Path | None, Option(metavar="FILE", help="With --ledger URL: where this machine keeps its head.")
     ] = None,
     site: Annotated[Path | None, Option(metavar="site.toml", help="The ledger of this site.")] = None,
     coordinator: Annotated[
@@ -185,8 +183,7 @@ def budget(
 @takes(source)
 def export(
     out: Annotated[
-        str,
-        Option(metavar="FILE", help="FILE.csv, FILE.jsonl, or - for JSON lines on standard output."),
+        str, Option(metavar="FILE", help="FILE.csv, FILE.jsonl, or - for JSON lines on standard output.")
     ] = "-",
     dataset: Dataset = None,
     quiet: options.Quiet = False,

@@ -35,8 +35,7 @@ ClientColumn = Annotated[
     Option("--client", help="Column that names the client. Without it every row is its own client."),
 ]
 JsonFile = Annotated[
-    str | None,
-    Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output."),
+    str | None, Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")
 ]
 MissingRows = Annotated[
     Literal["refuse", "report"],

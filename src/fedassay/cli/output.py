@@ -78,12 +78,10 @@ class Delivery:
 
 def delivery(
     json: Annotated[
-        str | None,
-        Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output."),
+        str | None, Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")
     ] = None,
     report: Annotated[
-        Path | None,
-        Option("--report", metavar="FILE.html", help="Write a page with tables and plots."),
+        Path | None, Option("--report", metavar="FILE.html", help="Write a page with tables and plots.")
     ] = None,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> Delivery:

@@ -71,16 +71,14 @@ _OPTIONS = {name: card.options for name, card in RUNTIME_CARDS.items() if card.o
 def run(
     study: Annotated[Path, Argument(metavar="STUDY.toml", help="The study.")],
     out: Annotated[
-        Path | None,
-        Option(help="Folder for the results. Default: the name of the study, next to its file."),
+        Path | None, Option(help="Folder for the results. Default: the name of the study, next to its file.")
     ] = None,
     key: Annotated[
         Path | None,
         Option(help="Private key that signs the certificate. Default: one that is made for this study."),
     ] = None,
     fresh: Annotated[
-        bool,
-        Option("--fresh", help="Begin anew: forget an earlier run, and spend again."),
+        bool, Option("--fresh", help="Begin anew: forget an earlier run, and spend again.")
     ] = False,
     *,
     of_runtime: GivenOptions,

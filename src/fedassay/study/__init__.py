@@ -10,8 +10,4 @@ from fedassay.study.file import StudyFile
 from fedassay.study.sections import DataSection
 from fedassay.study.tasks import StudyTask
 
-__all__ = [
-    "DataSection",
-    "StudyFile",
-    "StudyTask",
-]
+__all__ = ["DataSection", "StudyFile", "StudyTask"]

@@ -67,11 +67,7 @@ SAMPLE = 10_000
 MOST_CLASSES = 1000
 
 MODELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "probability": ("score", "label"),
-        "logits": ("logits", "class"),
-        "number": ("target", "prediction"),
-    }
+    {"probability": ("score", "label"), "logits": ("logits", "class"), "number": ("target", "prediction")}
 )
 """What a model gives for a row, and the roles of the columns that it takes to assay it."""
 

@@ -28,11 +28,7 @@ _ALLOWED = re.compile(r"[^A-Za-z0-9_. -]")
 
 
 def log_study(
-    folder: Path,
-    *,
-    tracking_uri: str | None = None,
-    experiment: str = EXPERIMENT,
-    run_id: str | None = None,
+    folder: Path, *, tracking_uri: str | None = None, experiment: str = EXPERIMENT, run_id: str | None = None
 ) -> str:
     """Log a study's folder, as `fedassay run` leaves it, to MLflow; the id of the run.
 
