@@ -11,7 +11,6 @@ import pytest
 from fedassay.privacy.ledger.database import (
     DatabaseLedger,
     DatabaseRecords,
-    MemoryRecords,
     RefusedRequest,
     SiteRecords,
 )
@@ -25,7 +24,7 @@ REFUSAL = RefusedRequest(
 @pytest.fixture(params=["memory", *KINDS])
 def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], SiteRecords]:
     if request.param == "memory":
-        kept = MemoryRecords()
+        kept = SiteRecords()
         return lambda: kept
     where = place(request.param, tmp_path)
     return lambda: DatabaseRecords(where, anchor=tmp_path / "ledger.head")

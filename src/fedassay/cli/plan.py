@@ -89,22 +89,19 @@ def planning(name: str) -> Callable[..., None]:
         wanted = targets(target, f"NAME=WIDTH, such as {_example(forecasts[0])}")
         wanted |= {name: width for name, width in given.items() if width is not None}
         with _planning():
-            made = _plan_one(_kind(cards, expected), expected, parameters, terms, wanted)
+            made = _plan_one(cards, expected, parameters, terms, wanted)
             deliver(made.to_dict(), json=json, quiet=quiet)
 
     plan.__doc__ = cards[0].forecast_help
-    plan.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            *(keyword(group, Any) for group in ("expected", "parameters", "terms")),
-            *(
-                keyword(target, Annotated[float | None, Option(help=text)], None)
-                for target, text in own.items()
-            ),
-            keyword("target", Annotated[list[str] | None, _target_option(forecasts)], None),
-            keyword("json", options.JsonFile, None),
-            keyword("quiet", options.Quiet, False),
-        ]
-    )
+    widths = {target: Annotated[float | None, Option(help=text)] for target, text in own.items()}
+    options_of_plan = [
+        *(keyword(group, Any) for group in ("expected", "parameters", "terms")),
+        *(keyword(target, width, None) for target, width in widths.items()),
+        keyword("target", Annotated[list[str] | None, _target_option(forecasts)], None),
+        keyword("json", options.JsonFile, None),
+        keyword("quiet", options.Quiet, False),
+    ]
+    plan.__signature__ = inspect.Signature(options_of_plan)  # type: ignore[attr-defined]
     declared = {card.name: card.declared.load() for card in cards}
     return takes(
         OptionsOf("expected", Expectation, only=expects),
@@ -120,29 +117,23 @@ def __getattr__(name: str) -> Callable[..., None]:
     return planning(name)
 
 
-def _kind(cards: Sequence[KindCard], expected: GivenOptions) -> KindCard:
-    """The kind that is meant: the one of which more is expected than of the others."""
-    return next((card for card in cards if card.example and set(card.example) <= set(expected)), cards[0])
-
-
 def _plan_one(
-    card: KindCard,
+    cards: Sequence[KindCard],
     expected: GivenOptions,
     parameters: GivenOptions,
     terms: Setting,
     wanted: Mapping[str, float],
 ) -> StudyPlan:
+    # The kind that is meant is the one of which more is expected than of the others.
+    card = next((one for one in cards if one.example and set(one.example) <= set(expected)), cards[0])
     reads = ("rows", "clients", *card.forecast.load().expects)
     for name in expected:
         if name not in reads:
             raise ParameterError(name, f"the plan of {card.name} has no use for it; leave it out.")
     declared = {one.name for one in parameters_of(card.declared.load())}
     held_out = parameters.get("holdout") if "holdout" in declared else parameters.pop("holdout", None)
-    parameters = {
-        **card.example,
-        **parameters,
-        **{name: expected[name] for name in card.example if name in expected},
-    }
+    expected_of = {name: expected[name] for name in card.example if name in expected}
+    parameters = {**card.example, **parameters, **expected_of}
     return plan_study(
         Agenda.of(card.name, parameters),
         PlannedStudy(

@@ -116,19 +116,11 @@ def draw_parts(noise: Noise, count: int, parts: Fraction, randomness: Randomness
     """
     if noise.law == NO_NOISE.law:
         return np.zeros(count, dtype=np.int64)
-    check_law(noise.law, noise.scale)
-    scale = Fraction(noise.scale)
-    if noise.law == LAPLACE:
-        return noise_shares.polya(
-            count,
-            numerator=scale.numerator,
-            denominator=scale.denominator,
-            parts=parts,
-            randomness=randomness,
-        )
+    scale = _shared_scale(noise)
     if noise.law == SKELLAM:
         return noise_shares.skellam(count, variance=parts * scale * scale, randomness=randomness)
-    raise UsageError(f"noise: got {noise.law}, expected {LAPLACE} or {SKELLAM}; others have no shares.")
+    t, s = scale.as_integer_ratio()
+    return noise_shares.polya(count, numerator=t, denominator=s, parts=parts, randomness=randomness)
 
 
 def largest_share(noise: Noise) -> int:
@@ -143,10 +135,14 @@ def largest_share(noise: Noise) -> int:
     """
     if noise.law == NO_NOISE.law:
         return 1
+    scale = _shared_scale(noise)
+    laplace = noise.law == LAPLACE
+    return noise_shares.largest_polya(scale) if laplace else noise_shares.largest_skellam(scale * scale)
+
+
+def _shared_scale(noise: Noise) -> Fraction:
+    """The scale of noise that can be drawn in shares."""
     check_law(noise.law, noise.scale)
-    scale = Fraction(noise.scale)
-    if noise.law == LAPLACE:
-        return noise_shares.largest_polya(scale)
-    if noise.law == SKELLAM:
-        return noise_shares.largest_skellam(scale * scale)
-    raise UsageError(f"noise: got {noise.law}, expected {LAPLACE} or {SKELLAM}; others have no shares.")
+    if noise.law not in (LAPLACE, SKELLAM):
+        raise UsageError(f"noise: got {noise.law}, expected {LAPLACE} or {SKELLAM}; others have no shares.")
+    return Fraction(noise.scale)
