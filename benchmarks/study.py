@@ -27,7 +27,7 @@ from fedassay.cli.demo import hospitals
 from fedassay.documents.page import page
 from fedassay.protocol.result import Result
 from fedassay.study.file import StudyFile
-from fedassay.study.folder import Signed, prepare, write_folder
+from fedassay.study.folder import prepare, write_folder
 
 EPSILON = 1.0
 SHARES = {"evaluate": 0.5, "calibrate": 0.3, "conformal": 0.2}
@@ -82,7 +82,7 @@ def measure(rows: int, folder: Path) -> None:
     out = folder / "out"
     prepare(out)
     started = perf_counter()
-    write_folder(out, result, study_text=STUDY, signed=Signed())
+    write_folder(out, result, StudyFile.parse(STUDY))
     written = perf_counter() - started
     started = perf_counter()
     found = check(out, key=ANY_KEY)

@@ -97,7 +97,7 @@ def write_folder(
     *,
     identity: Identity | None = None,
     ledger_head: str | None = None,
-    write_page: Callable[[Document], str] = page,
+    write_page: Callable[[Document], str] | None = None,
 ) -> Written:
     """Write all artefacts of a study; its certificate has the head of the ledger, and is signed by `identity`.
 
@@ -109,7 +109,7 @@ def write_folder(
         result.save(aside / RESULT)
         document = result.to_dict()
         write_atomically(aside / STUDY, study.text)
-        write_atomically(aside / REPORT, write_page(document))
+        write_atomically(aside / REPORT, (write_page or page)(document))
         write_atomically(aside / CARD, model_card(document))
         usable, missing = _usable(aside, result)
         files = (RESULT, REPORT, CARD, STUDY, *usable)
