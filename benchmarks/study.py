@@ -82,7 +82,7 @@ def measure(rows: int, folder: Path) -> None:
     out = folder / "out"
     prepare(out)
     started = perf_counter()
-    write_folder(out, result, StudyFile.parse(STUDY))
+    write_folder(out, result, file)
     written = perf_counter() - started
     started = perf_counter()
     found = check(out, key=ANY_KEY)
