@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from fedassay.audit.bound import Known, scores
-from fedassay.privacy.accounting import CHOICE, GAUSSIAN, LAPLACE, UNARY, noise_of
+from fedassay.privacy.accounting import CHOICE, GAUSSIAN, LAPLACE, UNARY
 from fedassay.protocol.vocabulary import Noise
 
 FIRST, SECOND = np.array([3, 0, 5]), np.array([4, 0, 3])
 
 
-def known(law: str, scale: float, **more: object) -> Known:
+def known(law: str, scale: float, first: object = FIRST, second: object = SECOND, **more: object) -> Known:
     noise = Noise(law=law, scale=scale, variance=1.0)
-    return Known(first=FIRST, second=SECOND, noise=noise, counted=False, **more)
+    exact = {"first": np.array(first), "second": np.array(second)}
+    return Known(**{**exact, "noise": noise, "counted": False, **more})
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,7 @@ def test_likelihoods_are_those_of_the_law(law: str, density: object) -> None:
 def test_noise_that_is_spread_is_brought_back() -> None:
     """Two entries, each the sum of its draw and those before: the draws are independent, and so are their ratios."""
     spread = np.array([[1.0, 0.0], [1.0, 1.0]])
-    first, second = np.array([0, 0]), np.array([1, 1])  # moves the first draw alone
-    of = Known(first=first, second=second, noise=noise_of(LAPLACE, Fraction(2)), spread=spread, counted=False)
+    of = known(LAPLACE, 2.0, [0, 0], [1, 1], spread=spread)  # moves the first draw alone
     draws = np.array([[4.0, -7.0], [0.0, 3.0]])
     found = scores((draws @ spread.T)[:, None, :], (of,))["likelihood"]
     assert found == pytest.approx([0.5, -0.5])
@@ -43,20 +42,10 @@ def test_noise_that_is_spread_is_brought_back() -> None:
 
 def test_bits_and_choices() -> None:
     """A bit is e^ε times likelier in its own cell; a candidate by the difference of its losses."""
-    bits = Known(
-        first=np.array([1, 0]),
-        second=np.array([0, 1]),
-        noise=Noise(law=UNARY, scale=0.5, variance=1.0),
-        counted=False,
-    )
+    bits = known(UNARY, 0.5, [1, 0], [0, 1])
     views = np.array([[[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 1.0]], [[0.5, 0.5]]])
     assert scores(views, (bits,))["likelihood"] == pytest.approx([-2, 2, 0, 0])
-    losses = Known(
-        first=np.array([0, 4]),
-        second=np.array([3, 0]),
-        noise=Noise(law=CHOICE, scale=2.0, variance=1.0),
-        counted=False,
-    )
+    losses = known(CHOICE, 2.0, [0, 4], [3, 0])
     chosen = np.array([[[1.0, 0.0]], [[0.0, 1.0]]])
     assert scores(chosen, (losses,))["likelihood"] == pytest.approx([-1.5, 2.0])
 
@@ -79,7 +68,7 @@ def test_a_client_that_takes_part_by_chance() -> None:
 
 
 def test_queries_of_one_task_add_up_and_answers_are_counted() -> None:
-    of = Known(first=FIRST, second=SECOND, noise=Noise(law=LAPLACE, scale=1.0, variance=1.0))
+    of = known(LAPLACE, 1.0, counted=True)
     views = np.array([[[4, 0, 3, 7]], [[3, 0, 5, 6]]])
     one, two = scores(views, (of,)), scores(np.concatenate([views, views], axis=-1), (of, of))
     assert two["likelihood"] == pytest.approx(2 * one["likelihood"])
@@ -89,12 +78,7 @@ def test_queries_of_one_task_add_up_and_answers_are_counted() -> None:
 def test_large_numbers_that_are_never_odd_show_the_world() -> None:
     """Even noise only: the sign is then that of the world, for whoever looks at the last bit."""
     noise = 2 * np.random.default_rng(2).integers(-(2**60), 2**60, size=500)
-    of = Known(
-        first=np.array([0]),
-        second=np.array([1]),
-        noise=Noise(law=LAPLACE, scale=2.0**60, variance=1.0),
-        counted=False,
-    )
+    of = known(LAPLACE, 2.0**60, [0], [1])
     found = [scores((noise + truth)[:, None, None], (of,))["low bits of number 0"] for truth in (0, 1)]
     assert (found[0] < 0).all()
     assert (found[1] > 0).all()

@@ -103,91 +103,63 @@ def test_the_example_of_the_module_is_one() -> None:
     assert rules(text.replace("KEY-OF-COORDINATOR", KEY)).smallest_cohort == 5
 
 
+WITHOUT_TRUST = [
+    ("smallest_cohort = 5", None, 'trust_models is missing; expected a list such as ["secure-sum"]'),
+    ("", None, "trust_models is missing"),
+    ('trust_models = "plain"', 1, "trust_models must be a list of names in quotes"),
+    ("trust_models = [1]", 1, "trust_models must be a list of names in quotes"),
+    ('trust_models = ["secure_sum"]', 1, "got 'secure_sum', did you mean 'secure-sum'?"),
+    ('trust_models = ["telepathy"]', 1, "got 'telepathy', expected some of distributed-dp, "),
+    ("trust_models = [", None, "is not TOML"),
+]
+"""What is written, the line that is named, and what is said of it."""
+
+MISTYPED = [
+    ("smallest_rowz = 5", 2, "unknown entry 'smallest_rowz'; did you mean 'smallest_rows'?"),
+    ("zzz = 5", 2, "unknown entry 'zzz'; expected only askers, changed_rows, "),
+    ("[budget]\nepsilon = 1", 2, "unknown entry 'budget'"),
+    ("\n  [ total ]\nepsilon = -1", 4, "total epsilon: got -1, expected a number above 0"),
+    ("[total]\ndelta = 0.1", 2, "total must be a section ([total]) with epsilon"),
+    ("[total]\nepsilon = 1\ndelta = true", 4, "total has the entries epsilon and delta only"),
+    ("[total]\nepsilon = 1\ngamma = 1", 4, "total has the entries epsilon and delta only"),
+    ("total = 3", 2, "total must be a section"),
+    ('tasks = ["evalute"]', 2, "tasks: got 'evalute', did you mean 'evaluate'?"),
+    ('units = ["row"]', 2, "units: got 'row', expected some of client, example"),
+    ('neighbours = ["add"]', 2, "neighbours: got 'add'"),
+    ('askers = "x"', 2, "askers must be a list of public keys"),
+    ('askers = ["hospital-a"]', 2, "askers must be a list of public keys"),
+    ('summaries = ["other"]', 2, "summaries: got 'other', expected some of "),
+    ("summaries = 3", 2, "summaries must be a list of names in quotes"),
+    ("[summaries]\nscore-histogram = 3", 3, "score-histogram must be a section"),
+    ("[summaries.score-histograms]", 2, "did you mean 'score-histogram'?"),
+    ("[summaries.score-histogram]\nhight = 3", 3, "score-histogram has no 'hight'; expected"),
+    ("[summaries.score-histogram]\nheight = {mst = 3}", 3, "expected least, most, or both"),
+    ("[summaries.score-histogram]\nheight = {}", 3, "expected least, most, or both"),
+    ("[summaries.score-histogram]\nheight = {most = '3'}", 3, "expected least, most, or both"),
+    ("[summaries.score-histogram]\nheight = {most = nan}", 3, "range: got nan"),
+    ('disclosure = "minimum-3"', 2, "disclosure: got 'minimum-3', expected one of minimum-5"),
+    ("disclosure = 5", 2, "disclosure: got 5"),
+    ("largest_delta = 1", 2, "largest_delta: got 1.0, expected a number in [0, 1)"),
+    ("smallest_rows = 1\nsmallest_rows = 2", None, "is not TOML (Cannot overwrite a value"),
+    *(
+        (f"{name} = {value}", 2, f"{name}: got ")
+        for name in (
+            *("smallest_cohort", "smallest_cohort_difference", "smallest_rows", "finest_resolution"),
+        )
+        for value in ("0", "-1", "3.0", '"3"', "true")
+    ),
+    *(
+        (f"{name} = {value}", 2, f"{name}: got ")
+        for name in ("largest_epsilon", "largest_local_epsilon", "largest_delta", "smallest_collusion")
+        for value in ("-1", "nan", '"1"', "true")
+    ),
+]
+"""The same, below a first line that is right."""
+
+
 @pytest.mark.parametrize(
     ("text", "line", "words"),
-    [
-        ("smallest_cohort = 5", None, 'trust_models is missing; expected a list such as ["secure-sum"]'),
-        ("", None, "trust_models is missing"),
-        (
-            "trust_models = []\nsmallest_rowz = 5",
-            2,
-            "unknown entry 'smallest_rowz'; did you mean 'smallest_rows'?",
-        ),
-        ("trust_models = []\nzzz = 5", 2, "unknown entry 'zzz'; expected only askers, changed_rows, "),
-        ("trust_models = []\n[budget]\nepsilon = 1", 2, "unknown entry 'budget'"),
-        (
-            "trust_models = []\n\n  [ total ]\nepsilon = -1",
-            4,
-            "total epsilon: got -1, expected a number above 0",
-        ),
-        ("trust_models = []\n[total]\ndelta = 0.1", 2, "total must be a section ([total]) with epsilon"),
-        (
-            "trust_models = []\n[total]\nepsilon = 1\ndelta = true",
-            4,
-            "total has the entries epsilon and delta only",
-        ),
-        (
-            "trust_models = []\n[total]\nepsilon = 1\ngamma = 1",
-            4,
-            "total has the entries epsilon and delta only",
-        ),
-        ("trust_models = []\ntotal = 3", 2, "total must be a section"),
-        ('trust_models = "plain"', 1, "trust_models must be a list of names in quotes"),
-        ("trust_models = [1]", 1, "trust_models must be a list of names in quotes"),
-        ('trust_models = ["secure_sum"]', 1, "got 'secure_sum', did you mean 'secure-sum'?"),
-        ('trust_models = ["telepathy"]', 1, "got 'telepathy', expected some of distributed-dp, "),
-        ('trust_models = []\ntasks = ["evalute"]', 2, "tasks: got 'evalute', did you mean 'evaluate'?"),
-        ('trust_models = []\nunits = ["row"]', 2, "units: got 'row', expected some of client, example"),
-        ('trust_models = []\nneighbours = ["add"]', 2, "neighbours: got 'add'"),
-        ('trust_models = []\naskers = "x"', 2, "askers must be a list of public keys"),
-        ('trust_models = []\naskers = ["hospital-a"]', 2, "askers must be a list of public keys"),
-        ('trust_models = []\nsummaries = ["other"]', 2, "summaries: got 'other', expected some of "),
-        ("trust_models = []\nsummaries = 3", 2, "summaries must be a list of names in quotes"),
-        ("trust_models = []\n[summaries]\nscore-histogram = 3", 3, "score-histogram must be a section"),
-        ("trust_models = []\n[summaries.score-histograms]", 2, "did you mean 'score-histogram'?"),
-        (
-            "trust_models = []\n[summaries.score-histogram]\nhight = 3",
-            3,
-            "score-histogram has no 'hight'; expected",
-        ),
-        (
-            "trust_models = []\n[summaries.score-histogram]\nheight = {mst = 3}",
-            3,
-            "expected least, most, or both",
-        ),
-        ("trust_models = []\n[summaries.score-histogram]\nheight = {}", 3, "expected least, most, or both"),
-        (
-            "trust_models = []\n[summaries.score-histogram]\nheight = {most = '3'}",
-            3,
-            "expected least, most, or both",
-        ),
-        ("trust_models = []\n[summaries.score-histogram]\nheight = {most = nan}", 3, "range: got nan"),
-        (
-            'trust_models = []\ndisclosure = "minimum-3"',
-            2,
-            "disclosure: got 'minimum-3', expected one of minimum-5",
-        ),
-        ("trust_models = []\ndisclosure = 5", 2, "disclosure: got 5"),
-        *(
-            (f"trust_models = []\n{name} = {value}", 2, f"{name}: got ")
-            for name in (
-                *("smallest_cohort", "smallest_cohort_difference", "smallest_rows", "finest_resolution"),
-            )
-            for value in ("0", "-1", "3.0", '"3"', "true")
-        ),
-        *(
-            (f"trust_models = []\n{name} = {value}", 2, f"{name}: got ")
-            for name in ("largest_epsilon", "largest_local_epsilon", "largest_delta", "smallest_collusion")
-            for value in ("-1", "nan", '"1"', "true")
-        ),
-        ("trust_models = []\nlargest_delta = 1", 2, "largest_delta: got 1.0, expected a number in [0, 1)"),
-        ("trust_models = [", None, "is not TOML"),
-        (
-            "trust_models = []\nsmallest_rows = 1\nsmallest_rows = 2",
-            None,
-            "is not TOML (Cannot overwrite a value",
-        ),
-    ],
+    [*WITHOUT_TRUST, *((f"trust_models = []\n{text}", line, words) for text, line, words in MISTYPED)],
 )
 def test_whatever_is_mistyped_refuses_everything_and_names_the_line(
     text: str, line: int | None, words: str

@@ -132,29 +132,26 @@ def hold(case: Case, folder: Path) -> str:
     return "less, fewer" if less and fewer else "less" if less else "only a larger total"
 
 
-def test_what_a_refusal_proposes_can_be_afforded(tmp_path: Path) -> None:
-    ended: set[str] = set()
+def endings(examples: int, folder: Path) -> list[str]:
+    """How so many random studies ended."""
+    ended: list[str] = []
 
-    @settings(max_examples=4, database=None)
+    @settings(max_examples=examples, database=None)
     @given(cases())
     def every(case: Case) -> None:
-        folder = tmp_path / str(len(list(tmp_path.iterdir())))
-        ended.add(hold(case, folder))
+        ended.append(hold(case, folder / str(len(list(folder.iterdir())))))
 
     every()
-    assert {"affordable", "less"} <= ended
+    return ended
+
+
+def test_what_a_refusal_proposes_can_be_afforded(tmp_path: Path) -> None:
+    assert {"affordable", "less"} <= set(endings(4, tmp_path))
 
 
 @pytest.mark.full
 def test_what_many_refusals_propose_can_be_afforded(tmp_path: Path) -> None:
-    ended: list[str] = []
-
-    @settings(max_examples=150, database=None)
-    @given(cases())
-    def every(case: Case) -> None:
-        ended.append(hold(case, tmp_path / str(len(list(tmp_path.iterdir())))))
-
-    every()
+    ended = endings(150, tmp_path)
     assert sum(how != "affordable" for how in ended) >= 50
     assert {"affordable", "less", "less, fewer"} <= set(ended)
 
@@ -170,17 +167,23 @@ def study(tasks: dict[str, dict[str, Any]] = SHARES, *, ledger: dict[str, Any], 
     return study_text(tasks, {"privacy": found, "ledger": {"place": LEDGER, "dataset": "rows", **ledger}})
 
 
+def refused(folder: Path, text: str, said: str = "", before: Charge | None = SPENT) -> str:
+    """Why this study is refused, on rows on which something was spent before."""
+    place(folder, text)
+    if before is not None:
+        DatabaseLedger(folder / LEDGER, None).charge([before])
+    with pytest.raises(BudgetExceeded, match=said) as refusal:
+        conducted(folder / "study.toml", folder / "out")
+    return str(refusal.value)
+
+
 def test_the_folder_of_a_refused_study_takes_the_changed_file(tmp_path: Path) -> None:
     """Whoever does what the refusal proposes need not forget a run that never began."""
-    place(tmp_path, study(ledger={"epsilon": 4.0, "delta": 1e-6}))
-    DatabaseLedger(tmp_path / LEDGER, None).charge([SPENT])
-    with pytest.raises(
-        BudgetExceeded, match=r"study.toml, line 10: .*Cheapest change: epsilon = "
-    ) as refused:
-        conducted(tmp_path / "study.toml", tmp_path / "out")
+    whole = study(ledger={"epsilon": 4.0, "delta": 1e-6})
+    why = refused(tmp_path, whole, r"study.toml, line 10: .*Cheapest change: epsilon = ")
     with journal_of(tmp_path / "out") as journal:
         assert [entry["kind"] for entry in journal.entries()] == ["study"]
-    less = EPSILON.search(str(refused.value))
+    less = EPSILON.search(why)
     assert less is not None
     place(tmp_path, study(ledger={"epsilon": 4.0, "delta": 1e-6}, epsilon=float(less[1])))
     result = conducted(tmp_path / "study.toml", tmp_path / "out")
@@ -189,40 +192,29 @@ def test_the_folder_of_a_refused_study_takes_the_changed_file(tmp_path: Path) ->
 
 def test_where_shares_are_not_given_leaving_a_task_out_is_not_proposed(tmp_path: Path) -> None:
     """The others would get its share."""
-    place(tmp_path, study({"evaluate": {}, "ecdf": TASKS["ecdf"]}, ledger={"epsilon": 4.0, "delta": 1e-6}))
-    DatabaseLedger(tmp_path / LEDGER, None).charge([SPENT])
-    with pytest.raises(BudgetExceeded) as refused:
-        conducted(tmp_path / "study.toml")
-    assert "leave out" not in str(refused.value)
+    two = study({"evaluate": {}, "ecdf": TASKS["ecdf"]}, ledger={"epsilon": 4.0, "delta": 1e-6})
+    assert "leave out" not in refused(tmp_path, two)
 
 
 def test_a_calibration_that_others_name_is_not_left_out(tmp_path: Path) -> None:
     named = {**SHARES, "conformal": {**SHARES["conformal"], "after": "calibrate"}}
     for tasks, proposed in ((SHARES, "calibrate"), (named, "conformal")):
         small = {**tasks, proposed: {**tasks[proposed], "share": 0.29}}
-        place(tmp_path, study(small, ledger={"epsilon": 4.2, "delta": 1e-6}))
-        DatabaseLedger(tmp_path / LEDGER, None).charge([SPENT])
-        with pytest.raises(BudgetExceeded, match=rf"leave out \[tasks\.{proposed}\]"):
-            conducted(tmp_path / "study.toml")
+        text = study(small, ledger={"epsilon": 4.2, "delta": 1e-6})
+        refused(tmp_path, text, rf"leave out \[tasks\.{proposed}\]")
 
 
 def test_a_total_without_delta_is_told_to_have_one(tmp_path: Path) -> None:
-    place(tmp_path, study(ledger={"epsilon": 4.0}))
-    with pytest.raises(
-        BudgetExceeded, match=r"more than any epsilon of 4 .*change: delta = 1e-06 in \[ledger\]"
-    ):
-        conducted(tmp_path / "study.toml")
+    said = r"more than any epsilon of 4 .*change: delta = 1e-06 in \[ledger\]"
+    refused(tmp_path, study(ledger={"epsilon": 4.0}), said, before=None)
     place(tmp_path, study(ledger={"epsilon": 4.0, "delta": 1e-6}))
     assert conducted(tmp_path / "study.toml")["budget"]["spent"] <= 4
 
 
 def test_what_was_spent_for_other_units_adds_up_with_nothing(tmp_path: Path) -> None:
-    place(tmp_path, study(ledger={"epsilon": 9.0, "delta": 1e-6}))
-    DatabaseLedger(tmp_path / LEDGER, None).charge([charge("earlier", unit=Unit.CLIENT)])
-    with pytest.raises(
-        BudgetExceeded, match=r"another dataset in \[ledger\], as on rows .* per client under"
-    ):
-        conducted(tmp_path / "study.toml")
+    said = r"another dataset in \[ledger\], as on rows .* per client under"
+    text = study(ledger={"epsilon": 9.0, "delta": 1e-6})
+    refused(tmp_path, text, said, before=charge("earlier", unit=Unit.CLIENT))
     place(tmp_path, study(ledger={"epsilon": 9.0, "delta": 1e-6, "dataset": "others"}))
     assert conducted(tmp_path / "study.toml")["budget"]["spent"] <= 4
 
