@@ -8,7 +8,7 @@ import pytest
 
 from command_line import call, json_of, output_of
 from fedassay.audit.equivocation import WeighedAnswers, is_one_total
-from fedassay.audit.secrecy import SUMMARY, opened_by, secrecy_cases, tried
+from fedassay.audit.secrecy import SUMMARY, met, secrecy_cases, tried
 from fedassay.crypto.field61 import PRIME
 from fedassay.crypto.identity import Credentials
 from fedassay.kernel.member_store import MemberStore
@@ -43,7 +43,9 @@ def test_what_is_said_to_open_are_the_sites_own_numbers(name: str) -> None:
         return case.carry_out(liar)
 
     watched = type(case)(**{**{f: getattr(case, f) for f in case.__dataclass_fields__}, "carry_out": seen})
-    for exchange, found in opened_by(watched, SimulatedRandomness(2, name)):
+    liar = met(watched, SimulatedRandomness(2, name))
+    for exchange in watched.carry_out(liar):
+        found = liar.learned(exchange)
         packed, columns = exchange.terms.sizes.packed, exchange.terms.columns
         for one in found:
             for column in range(columns):

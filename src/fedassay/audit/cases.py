@@ -137,8 +137,7 @@ class FederatedCase(Case):
     def federation(self, world: int, randomness: Any) -> AttackedFederation:
         """The people of one world."""
         return AttackedFederation(
-            setting=self.setting,
-            queries=self.queries,
+            plans=self.plans,
             world=self.worlds[world],
             randomness=randomness,
             silent=self.silent,

@@ -325,9 +325,3 @@ def _cases() -> Iterator[SecrecyCase]:
 def secrecy_cases() -> Mapping[str, SecrecyCase]:
     """Name to case."""
     return MappingProxyType({case.name: case for case in _cases()})
-
-
-def opened_by(case: SecrecyCase, randomness: Randomness) -> list[tuple[LiarsExchange, list[WeighedAnswers]]]:
-    """Each exchange of the attack with what follows from it: for tests, which know all rows."""
-    liar = met(case, randomness)
-    return [(exchange, liar.learned(exchange)) for exchange in case.carry_out(liar)]

@@ -45,7 +45,6 @@ from fedassay.protocol.vocabulary import (
     Measure,
     Message,
     Plan,
-    Query,
     Randomness,
     Released,
     Request,
@@ -128,17 +127,16 @@ class _Overhearing(Faithful):
 
 @dataclass(frozen=True, kw_only=True)
 class AttackedFederation:
-    """The people of one world, who answer the same `queries` over and over.
+    """The people of one world, who answer the same queries over and over.
 
     Parameters
     ----------
-    queries : of one task: their shares add up to at most 1, and the attacker sees the answers to all of them.
+    plans : of one task: their shares add up to at most 1, and the attacker sees the answers to all of them.
     silent : so many of the last clients collude.
     lost : so many clients before those do not speak.
     """
 
-    setting: Setting
-    queries: tuple[Query[Any], ...]
+    plans: tuple[Plan, ...]
     world: World = field(repr=False)
     randomness: Any = field(repr=False)
     silent: int = 0
@@ -149,13 +147,14 @@ class AttackedFederation:
         runtime = self._runtime()
         done = 0
         while done < count:
-            some = min(MOST_QUERIES // len(self.queries), count - done)
+            some = min(MOST_QUERIES // len(self.plans), count - done)
             yield self._exchange(runtime, some)
             done += some
 
-    def plans(self) -> tuple[Plan, ...]:
-        """How each query is answered."""
-        return tuple(self.setting.trust.plan(query, self.setting) for query in self.queries)
+    @property
+    def setting(self) -> Setting:
+        """What is public."""
+        return self.plans[0].setting
 
     def exact(self) -> tuple[Vector, ...]:
         """Of each query, what the attacker would see without noise, as he knows all rows of both worlds.
@@ -170,9 +169,8 @@ class AttackedFederation:
             ArrayRows(columns={name: column[-most:] for name, column in columns.items()})
             for columns in counted
         ]
-        return tuple(
-            np.sum([query.of.measure(rows, {})[0] for rows in used], axis=0) for query in self.queries
-        )
+        summaries = (plan.query.of for plan in self.plans)
+        return tuple(np.sum([of.measure(rows, {})[0] for rows in used], axis=0) for of in summaries)
 
     def _runtime(self) -> _Overhearing:
         names = [f"client-{place}" for place in range(len(self.world))]
@@ -196,13 +194,13 @@ class AttackedFederation:
         return _Overhearing(clients, helpers=helpers, drops=lambda name, leg: name in gone and leg == 0)
 
     def _exchange(self, runtime: _Overhearing, count: int) -> Views:
-        plans, names = self.plans() * count, runtime.clients
+        plans, names, each = self.plans * count, runtime.clients, len(self.plans)
         needed = () if self.setting.trust.member_leg is None else self.setting.trust.committee(names)
         exchange = Exchange(
             id=self.randomness.bytes(16),
             plans=plans,
             cohort=tuple(names),
-            tasks=tuple(f"run-{place // len(self.queries)}" for place in range(len(plans))),
+            tasks=tuple(f"run-{place // each}" for place in range(len(plans))),
             helpers=tuple(runtime.helpers),
             prekeys=runtime.prekeys(needed),
             deadline=int(time.time()) + DAY,
@@ -215,7 +213,6 @@ class AttackedFederation:
             hear=lambda leg, who: None,
         )
         seen = self._seen(runtime, errand)
-        each = len(self.queries)
         return np.stack([np.concatenate(seen[i : i + each], axis=-1) for i in range(0, len(seen), each)])
 
     def _seen(self, runtime: _Overhearing, errand: Errand) -> list[Views]:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 Key = tuple[str | int, ...]
 """The names that lead to an entry; a number is a place in an array."""
 
-Place = tuple[int, int]
+KeyPlace = tuple[int, int]
 """Line and column, counted from 1."""
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
@@ -35,7 +35,7 @@ _STRINGS = tuple(
 """Strings of several lines first, which begin like empty ones. They may end in quotes of their own."""
 
 
-def key_places(text: str) -> Mapping[Key, Place]:
+def key_places(text: str) -> Mapping[Key, KeyPlace]:
     r"""Line and column of every key of a valid TOML text, and of every entry of its arrays.
 
     Guarantee: every path in what `tomllib.loads` returns for the text is found. A table is where its own header
@@ -51,14 +51,14 @@ def key_places(text: str) -> Mapping[Key, Place]:
     walk.document()
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
-    def place(at: int) -> Place:
+    def place(at: int) -> KeyPlace:
         line = bisect_right(starts, at)
         return line, at - starts[line - 1] + 1
 
     return MappingProxyType({key: place(at) for key, at in walk.found.items()})
 
 
-def nearest_place(key: Key, places: Mapping[Key, Place]) -> Place | None:
+def nearest_place(key: Key, places: Mapping[Key, KeyPlace]) -> KeyPlace | None:
     r"""Find the place of an entry or, where it is missing, of what it would be in.
 
     Examples

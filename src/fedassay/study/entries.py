@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from fedassay.data.files import OPENERS
 from fedassay.errors import ParameterError, UsageError
 from fedassay.protocol.parameters import Parameter, meant, parameters
-from fedassay.protocol.toml_places import Key, Place, key_places, nearest_place
+from fedassay.protocol.toml_places import Key, KeyPlace, key_places, nearest_place
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class TomlDocument:
 
     path: Path
     content: Mapping[str, Any]
-    places: Mapping[Key, Place] = field(repr=False)
+    places: Mapping[Key, KeyPlace] = field(repr=False)
     text: str = field(default="", repr=False)
 
     @classmethod

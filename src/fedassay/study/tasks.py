@@ -84,7 +84,7 @@ class StudyTask:
         return KINDS[self.kind].study_rules.roles(self.parameters)
 
 
-Columns = Mapping[str, str] | None
+StudyColumns = Mapping[str, str] | None
 """Role to column, None in a release, in which sites hold their own."""
 
 
@@ -94,7 +94,7 @@ def shared_entries(kind: str) -> tuple[Parameter, ...]:
     return tuple(one for one in parameters(TaskEntries) if builds or one.name != AFTER)
 
 
-def read_task(section: Section, name: str, columns: Columns, holdout: float) -> StudyTask:
+def read_task(section: Section, name: str, columns: StudyColumns, holdout: float) -> StudyTask:
     """A task from its section; `holdout` is the share of the units that is held out."""
     _check_name(section, name)
     kind = _kind(section, name, columns)
@@ -130,7 +130,7 @@ def _check_name(section: Section, name: str) -> None:
         )
 
 
-def _kind(section: Section, name: str, columns: Columns) -> str:
+def _kind(section: Section, name: str, columns: StudyColumns) -> str:
     kind = str(section.value(parameter(TaskEntries, "task"))) if "task" in section else name
     if kind not in KINDS:
         guess, _, expected = meant(kind, KINDS).partition("; expected ")
@@ -148,7 +148,7 @@ def _kind(section: Section, name: str, columns: Columns) -> str:
 
 
 def _implied(
-    section: Section, kind: str, given: Mapping[str, Any], columns: Columns, holdout: float
+    section: Section, kind: str, given: Mapping[str, Any], columns: StudyColumns, holdout: float
 ) -> dict[str, Any]:
     """Parameters that are not given but follow from the columns, and defaults that studies have of their own."""
     try:
@@ -159,7 +159,7 @@ def _implied(
 
 
 def _looked_up(
-    section: Section, kind: str, parameters: Mapping[str, Any], columns: Columns
+    section: Section, kind: str, parameters: Mapping[str, Any], columns: StudyColumns
 ) -> tuple[str, ...]:
     """What a simulation looks up; in a release it has to be said."""
     missing = KINDS[kind].study_rules.looked_up(parameters)
@@ -171,7 +171,7 @@ def _looked_up(
     return missing
 
 
-def _check_roles(section: Section, task: StudyTask, columns: Columns) -> None:
+def _check_roles(section: Section, task: StudyTask, columns: StudyColumns) -> None:
     if columns is None:
         return
     for role in task.roles:
