@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.vocabulary import TOTAL_BITS, Batch, Budget, Neighbours, Protection, Setting, Sum, Unit
+from fedassay.summaries.bounded_sums import ONE, AllGroupStatistics, GroupStatistics, capacity_for
 from fedassay.summaries.distribution.path import ScorePath, ValuePath
-from fedassay.summaries.group_statistics import ONE, AllGroupStatistics, GroupStatistics, capacity_for
 from fedassay.trust import TRUST_MODELS
 
 Row = tuple[float, int]

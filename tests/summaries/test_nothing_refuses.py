@@ -32,6 +32,7 @@ from fedassay.protocol.vocabulary import (
     Unit,
 )
 from fedassay.summaries import CATALOGUE
+from fedassay.summaries.bounded_sums import PLACE_SHIFT
 from fedassay.summaries.distribution.grid import SPACINGS
 from fedassay.summaries.grid import TRANSFORMS
 from fedassay.summaries.grouped_histogram import fingerprints
@@ -43,7 +44,6 @@ from fedassay.summaries.multiclass.local_fits import AVERAGED
 from fedassay.summaries.multiclass.loss_curves import BOUNDS
 from fedassay.summaries.multiclass.losses import FAMILIES
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
-from fedassay.summaries.paired_models import PLACE_SHIFT
 from fedassay.summaries.quantities import QUANTITIES
 from fedassay.summaries.regression.local_work import LOCAL
 from fedassay.summaries.regression.newton_sums import MEATS

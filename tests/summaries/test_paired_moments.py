@@ -13,14 +13,8 @@ from hypothesis import strategies as st
 
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.vocabulary import TOTAL_BITS, Batch, Budget, Neighbours, Protection, Setting, Sum, Unit
-from fedassay.summaries.paired_models import (
-    ONE,
-    PairedHistograms,
-    PairedMoments,
-    VersusHistogram,
-    capacity_for,
-    packed,
-)
+from fedassay.summaries.bounded_sums import ONE, PairedMoments, capacity_for, packed
+from fedassay.summaries.score_histogram import PairedHistograms, VersusHistogram
 from fedassay.trust import TRUST_MODELS
 
 LEAVES = 16
@@ -114,7 +108,7 @@ def test_the_bounds_are_attained() -> None:
     "trust", sorted(set(TRUST_MODELS) - {"two-server"})
 )  # which encodes rows, not moments
 def test_no_total_can_wrap(trust: str, clients: int) -> None:
-    summary = replace(EXTREME, capacity=capacity_for(clients))
+    summary = replace(EXTREME, capacity=capacity_for(clients, largest=2 * ONE))
     assert clients * summary.largest < 2**TOTAL_BITS
     model = TRUST_MODELS[trust]()
     budget = Budget(epsilon=1.0) if model.private else None

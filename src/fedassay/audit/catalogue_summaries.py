@@ -20,13 +20,13 @@ from fedassay.audit.cases import (
 )
 from fedassay.estimation.heterogeneity import SMALLEST_CLASS
 from fedassay.protocol.vocabulary import Neighbours, Protection, Sum
+from fedassay.summaries.bounded_sums import AllGroupStatistics, GroupStatistics, PairedMoments, packed
 from fedassay.summaries.coverage_counts import CoverageCounts
 from fedassay.summaries.distribution.path import ScorePath, ValuePath
 from fedassay.summaries.distribution.roots import ValueRoots
 from fedassay.summaries.distribution.tree import ValueTree
-from fedassay.summaries.group_statistics import AllGroupStatistics, GroupStatistics
 from fedassay.summaries.grouped_histogram import GroupedHistogram
-from fedassay.summaries.paired_models import PairedHistograms, PairedMoments, VersusHistogram, packed
+from fedassay.summaries.score_histogram import PairedHistograms, VersusHistogram
 from fedassay.summaries.site_sums import EligibleSites, SiteSums
 
 REPLACED = Protection(neighbours=Neighbours.REPLACE_ONE)

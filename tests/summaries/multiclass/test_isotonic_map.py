@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as arrays
 from scipy.special import expit, softmax
 
 from fedassay.errors import DataError, UsageError
-from fedassay.summaries.multiclass.isotonic_map import Isotonic
+from fedassay.summaries.multiclass.binned_map import Isotonic
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS, logit_map_from_json
 from fedassay.summaries.multiclass.scaling_maps import Temperature
 from multiclass_rows import drawn
@@ -133,7 +133,7 @@ def test_theta_is_all_there_is() -> None:
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "one class": ({"values": (STEPS[0],), "weights": (0.5,)}, "classes: got 1"),
     "falls": ({"values": (STEPS[0], STEPS[1], STEPS[0][::-1])}, "values fall"),
-    "above one": ({"values": (STEPS[0], STEPS[1], (0.0,) * 7 + (1.5,))}, "values fall, or exceed 1"),
+    "above one": ({"values": (STEPS[0], STEPS[1], (0.0,) * 7 + (1.5,))}, "hold 1.5"),
     "below zero": ({"values": (STEPS[0], STEPS[1], (-0.5,) + (0.0,) * 7)}, "hold -0.5"),
     "not a number": ({"values": (STEPS[0], STEPS[1], (math.nan,) * 8)}, "hold nan"),
     "text": ({"values": (STEPS[0], STEPS[1], ("a",) * 8)}, "not a number"),

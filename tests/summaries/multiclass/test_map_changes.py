@@ -17,8 +17,7 @@ from fedassay.errors import UsageError
 from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Setting, Sum, Summary, Unit
 from fedassay.summaries.multiclass.class_statistics import LARGEST_LOSS, ClassStatistics
 from fedassay.summaries.multiclass.map_changes import COUNTS, MapChanges
-from fedassay.summaries.multiclass.maps import LOGIT_MAPS
-from fedassay.summaries.multiclass.probabilities import predicted
+from fedassay.summaries.multiclass.maps import LOGIT_MAPS, predicted
 from fedassay.summaries.multiclass.scaling_maps import LogitMap, MatrixScaling, OrderPreserving, Temperature
 from fedassay.trust import TRUST_MODELS
 from softmax_rows import SoftmaxPopulation, rows_of

@@ -13,14 +13,13 @@ import pytest
 
 from class_calibrators import some_map
 from fedassay.protocol.vocabulary import Batch, Protection, Summary
+from fedassay.summaries.multiclass.binned_map import Isotonic
 from fedassay.summaries.multiclass.class_statistics import ClassStatistics
 from fedassay.summaries.multiclass.histograms import ProbabilityHistograms
-from fedassay.summaries.multiclass.isotonic_map import Isotonic
 from fedassay.summaries.multiclass.loss_curves import LossCurves
 from fedassay.summaries.multiclass.losses import padded
 from fedassay.summaries.multiclass.map_changes import MapChanges
-from fedassay.summaries.multiclass.maps import LOGIT_MAPS
-from fedassay.summaries.multiclass.probabilities import predicted
+from fedassay.summaries.multiclass.maps import LOGIT_MAPS, predicted
 from multiclass_rows import drawn
 
 CLASSES = 20

@@ -27,8 +27,13 @@ from fedassay.protocol.vocabulary import (
     Vector,
 )
 from fedassay.summaries.multiclass.losses import padded
-from fedassay.summaries.multiclass.maps import carried_map, carried_theta
-from fedassay.summaries.multiclass.probabilities import Predicted, checked_classes, predicted
+from fedassay.summaries.multiclass.maps import (
+    Predicted,
+    carried_map,
+    carried_theta,
+    checked_classes,
+    predicted,
+)
 from fedassay.summaries.scored import whole
 
 EPSILON = float(np.finfo(np.float64).eps)

@@ -28,7 +28,7 @@ from fedassay.protocol.vocabulary import (
     Vector,
 )
 from fedassay.summaries.multiclass.loss_curves import CLIENT, UNITS, Curves, LossCurves
-from fedassay.summaries.multiclass.probabilities import predicted
+from fedassay.summaries.multiclass.maps import predicted
 from fedassay.summaries.multiclass.scaling_maps import Temperature
 
 PARTS = (0.5, 0.5)

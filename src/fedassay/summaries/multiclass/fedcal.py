@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,8 +29,9 @@ from scipy.special import expit
 from fedassay.errors import UsageError
 from fedassay.protocol.arrays import Floats, Ints
 from fedassay.summaries.class_scores import checked_labels
+from fedassay.summaries.maps import numbers
 from fedassay.summaries.multiclass.losses import LossSums, blocks, falling_gaps, suffix_sums
-from fedassay.summaries.multiclass.scaling_maps import LogitMap, numbers
+from fedassay.summaries.multiclass.scaling_maps import LogitMap, stretched
 from fedassay.summaries.scored import MOST_CLASSES, whole
 
 HIDDEN = 64
@@ -217,31 +218,16 @@ class FedCal(LogitMap):
         """See `LogitMap`."""
         return self.classes
 
-    @property
-    def theta(self) -> Floats:
-        """See `LogitMap`."""
-        return np.array(self.weights)
-
     @classmethod
     def of(cls, theta: Floats, classes: int) -> Self:
         """See `LogitMap`."""
         return cls(weights=tuple(theta.tolist()), classes=classes)
 
     def _weights(self, z: Floats) -> Floats:
-        order = np.argsort(-z, axis=0)
-        rows = sorted_rows(np.take_along_axis(z, order, axis=0))
-        u = suffix_sums(rows.gaps * _factors(_read(layers(self.theta, self.classes), rows.x)[-1]))
-        # Exponential functions are exact to a digit, not monotone to the last one: what would rise is held down.
-        e = np.minimum.accumulate(np.exp(u - u[0]), axis=0)
-        back = np.empty_like(e)
-        np.put_along_axis(back, order, e, axis=0)
-        return back
+        network = layers(self.theta, self.classes)
+        return stretched(z, lambda falling: _factors(_read(network, sorted_rows(falling).x)[-1]))
 
     @property
     def keeps_order(self) -> bool:
         """See `LogitMap`."""
         return True
-
-    def to_json(self) -> dict[str, Any]:
-        """See `LogitMap`."""
-        return {"kind": self.kind, "weights": list(self.weights), "classes": self.classes}

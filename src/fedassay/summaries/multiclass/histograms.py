@@ -30,8 +30,9 @@ from fedassay.protocol.vocabulary import (
 )
 from fedassay.summaries.columns import column
 from fedassay.summaries.grid import LARGEST_REACH
+from fedassay.summaries.multiclass.binned_map import TALLEST, bins_of
 from fedassay.summaries.multiclass.losses import LARGEST_LOGIT
-from fedassay.summaries.multiclass.probabilities import checked_classes, predicted
+from fedassay.summaries.multiclass.maps import checked_classes, predicted
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
 from fedassay.summaries.scored import whole
 
@@ -106,9 +107,6 @@ class ClassHistograms(Summary[tuple[LabelledHistogram, ...]]):
 
 
 # --- how often each class is true ---------------------------------------------------------------------------
-
-TALLEST = 12
-"""The largest height: 4,096 bins."""
 
 LEAST_CLIP, MOST_CLIP = 1e-3, 2.0**20
 
@@ -320,17 +318,6 @@ class ProbabilityHistograms(Summary[ClassCounts]):
             unit_positive=positive,
             unit_negative=negative,
         )
-
-
-def bins_of(p: Floats, bins: int) -> Ints:
-    """The uniform bin of each probability; exact, as multiplying by a power of two is.
-
-    Examples
-    --------
-    >>> bins_of(np.array([0.0, 0.2499, 0.25, 1.0]), 4)
-    array([0, 0, 1, 3])
-    """
-    return np.minimum((p * bins).astype(np.int64), bins - 1)
 
 
 def _within(batch: Batch) -> Batch:

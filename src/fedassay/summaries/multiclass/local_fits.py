@@ -26,6 +26,7 @@ from scipy.optimize import minimize
 
 from fedassay.protocol.arrays import Floats, Ints
 from fedassay.summaries.class_scores import checked_labels
+from fedassay.summaries.maps import LARGEST_PARAMETER
 from fedassay.summaries.multiclass.fedcal import (
     FedCal,
     Sorted,
@@ -34,7 +35,7 @@ from fedassay.summaries.multiclass.fedcal import (
     loss_and_gradient,
     ranked,
 )
-from fedassay.summaries.multiclass.losses import FAMILIES, LARGEST_PARAMETER, blocks, loss_sums
+from fedassay.summaries.multiclass.losses import FAMILIES, blocks, loss_sums
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
 from fedassay.summaries.multiclass.scaling_maps import LogitMap
 

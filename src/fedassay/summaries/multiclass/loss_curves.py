@@ -39,7 +39,7 @@ from fedassay.summaries.class_scores import checked_labels
 from fedassay.summaries.columns import column
 from fedassay.summaries.fixed_point import SUMS
 from fedassay.summaries.multiclass.losses import blocks, loss_sums, padded
-from fedassay.summaries.multiclass.probabilities import checked_classes
+from fedassay.summaries.multiclass.maps import checked_classes
 from fedassay.summaries.multiclass.scaling_sums import LARGEST_SUM
 from fedassay.summaries.scored import whole
 

@@ -31,9 +31,9 @@ from numpy.typing import ArrayLike, NDArray
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.arrays import Floats, Ints
 from fedassay.summaries.class_scores import checked_labels
+from fedassay.summaries.maps import LARGEST_PARAMETER
 
 LARGEST_LOGIT = 2.0**20
-LARGEST_PARAMETER = 2.0**20
 LEAST_SLOPE = 1e-6
 """The smallest m of order-preserving scaling: below it, classes would be told apart by nothing but rounding."""
 

@@ -30,8 +30,13 @@ from fedassay.summaries.multiclass.class_statistics import (
     losses_of,
     right_of,
 )
-from fedassay.summaries.multiclass.maps import carried_map, carried_theta
-from fedassay.summaries.multiclass.probabilities import Predicted, checked_classes, predicted
+from fedassay.summaries.multiclass.maps import (
+    Predicted,
+    carried_map,
+    carried_theta,
+    checked_classes,
+    predicted,
+)
 from fedassay.summaries.multiclass.scaling_maps import LogitMap
 from fedassay.summaries.scored import whole
 

@@ -16,7 +16,8 @@ from fedassay.errors import UsageError
 from fedassay.protocol.vocabulary import Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
 from fedassay.summaries.columns import column
 from fedassay.summaries.fixed_point import SUMS
-from fedassay.summaries.multiclass.losses import FAMILIES, LARGEST_PARAMETER, LossSums, loss_sums
+from fedassay.summaries.maps import LARGEST_PARAMETER
+from fedassay.summaries.multiclass.losses import FAMILIES, LossSums, loss_sums
 from fedassay.summaries.scored import MOST_CLASSES, whole
 
 MOST_NEWTON = 420
