@@ -21,14 +21,12 @@ from fedassay.audit.cases import (
 )
 from fedassay.audit.catalogue_trust import SHARED
 from fedassay.protocol.vocabulary import Neighbours, Protection, Sample, Sum, Unit
+from fedassay.summaries.multiclass.calibrator_sums import ClippedUpdates, ScalingSums
 from fedassay.summaries.multiclass.class_statistics import ClassStatistics
-from fedassay.summaries.multiclass.client_profiles import ClientProfiles
-from fedassay.summaries.multiclass.clipped_updates import ClippedUpdates
 from fedassay.summaries.multiclass.histograms import ClassHistograms, ProbabilityHistograms
-from fedassay.summaries.multiclass.loss_curves import LossCurves
+from fedassay.summaries.multiclass.loss_curves import ClientProfiles, LossCurves
 from fedassay.summaries.multiclass.map_changes import MapChanges
-from fedassay.summaries.multiclass.scaling_sums import ScalingSums
-from fedassay.summaries.regression.clipped_round import ClippedRound
+from fedassay.summaries.regression.rounds import ClippedRound
 
 REPLACED = Protection(neighbours=Neighbours.REPLACE_ONE)
 WHOLE = Protection(unit=Unit.CLIENT, rows_per_client=10)

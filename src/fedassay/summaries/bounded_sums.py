@@ -26,8 +26,9 @@ from fedassay.protocol.vocabulary import (
     Total,
     Vector,
 )
-from fedassay.summaries.columns import checked_labels, checked_scores, column
 from fedassay.summaries.grid import LARGEST_REACH, Grid
+from fedassay.summaries.measures import checked_labels, checked_scores, column
+from fedassay.summaries.scored import whole
 
 SHIFT = 20
 ONE = 1 << SHIFT
@@ -95,7 +96,7 @@ class GroupStatistics(Summary[GroupTotals]):
             raise UsageError("edges of groups: expected increasing numbers from 0 to 1.")
         if self.groups > MOST_GROUPS:
             raise UsageError(f"groups: got {self.groups}, expected at most {MOST_GROUPS}.")
-        _check_capacity(self.capacity)
+        whole(self.capacity, what="capacity", least=1, most=LARGEST_ROWS_PER_CLIENT)
 
     @property
     def groups(self) -> int:
@@ -208,11 +209,6 @@ def capacity_for(clients: int, *, largest: int = ONE) -> int:
     return max(1, min(LARGEST_ROWS_PER_CLIENT, int(2**TOTAL_BITS - 1) // (largest * max(1, clients))))
 
 
-def _check_capacity(capacity: int) -> None:
-    if type(capacity) is not int or not 1 <= capacity <= LARGEST_ROWS_PER_CLIENT:
-        raise UsageError(f"capacity: got {capacity}, expected 1 to {LARGEST_ROWS_PER_CLIENT:,} rows.")
-
-
 # --- how two models differ row by row -----------------------------------------------------------------------
 
 PLACE_SHIFT = 15
@@ -280,7 +276,7 @@ class PairedMoments(Summary[PairedSums]):
             raise UsageError(f"placements: expected four tables of {grid.leaves} numbers of 16 bits.")
         if self._tables.max() > 1 << PLACE_SHIFT:
             raise UsageError("placements: got one above 1, expected shares of rows.")
-        _check_capacity(self.capacity)
+        whole(self.capacity, what="capacity", least=1, most=LARGEST_ROWS_PER_CLIENT)
 
     @property
     def grid(self) -> Grid:

@@ -13,14 +13,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.vocabulary import Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
-from fedassay.summaries.columns import column
+from fedassay.summaries.measures import column
 from fedassay.summaries.score_histogram import HistogramFields, LabelledHistogram
 
 # --- names of subgroups -------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ def fingerprints(names: Iterable[str]) -> NDArray[np.int64]:
     return np.array([fingerprint(name) for name in names], dtype=np.int64)
 
 
-def group_of(values: NDArray[np.int64], groups: tuple[str, ...]) -> NDArray[np.int64]:
+def group_of(values: NDArray[Any], groups: tuple[str, ...]) -> NDArray[np.int64]:
     """For each fingerprint its position in `groups`, or one past the last if it is none of them.
 
     Examples
@@ -85,6 +85,8 @@ def group_of(values: NDArray[np.int64], groups: tuple[str, ...]) -> NDArray[np.i
     >>> group_of(fingerprints(["b", "c", "a"]), ("a", "b")).tolist()
     [1, 2, 0]
     """
+    if values.dtype != np.int64:
+        raise DataError("groups: got a column that holds no fingerprints, expected 64-bit ones.")
     known = fingerprints(groups)
     order = np.argsort(known)
     places = np.minimum(np.searchsorted(known, values, sorter=order), len(groups) - 1)
@@ -159,8 +161,6 @@ class GroupedHistogram(HistogramFields, Summary[dict[str, LabelledHistogram]]):
         counts = np.zeros((len(self.groups) + 1, 2 * histogram.grid.leaves), dtype=np.int64)
         for batch in rows.batches():
             values = np.asarray(column(batch, "group"))
-            if values.dtype != np.int64:
-                raise DataError("groups: got a column that holds no fingerprints, expected 64-bit ones.")
             place, scores, labels = (
                 group_of(values, self.groups),
                 column(batch, "score"),

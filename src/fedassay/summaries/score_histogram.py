@@ -22,8 +22,8 @@ from fedassay.protocol.vocabulary import (
     Total,
     Vector,
 )
-from fedassay.summaries.columns import checked_labels, checked_scores, column
 from fedassay.summaries.grid import LARGEST_REACH, Grid
+from fedassay.summaries.measures import checked_labels, checked_scores, column
 
 Both = tuple["LabelledHistogram", "LabelledHistogram"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -206,6 +206,11 @@ class Isotonic(_OfBins):
             weights=tuple(theta[classes * bins : -2].tolist()),
             reach=float(theta[-1]),
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """See `LogitMap`; the temperature stands first."""
+        content = super().to_json()
+        return {"kind": self.kind, "inverse_temperature": content.pop("inverse_temperature"), **content}
 
     @property
     def keeps_order(self) -> bool:

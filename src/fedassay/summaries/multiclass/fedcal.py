@@ -23,14 +23,12 @@ from itertools import accumulate, pairwise
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from fedassay.errors import UsageError
 from fedassay.protocol.arrays import Floats, Ints
-from fedassay.summaries.class_scores import checked_labels
 from fedassay.summaries.maps import numbers
-from fedassay.summaries.multiclass.losses import LossSums, blocks, falling_gaps, suffix_sums
+from fedassay.summaries.multiclass.losses import falling_gaps, suffix_sums
 from fedassay.summaries.multiclass.scaling_maps import LogitMap, stretched
 from fedassay.summaries.scored import MOST_CLASSES, whole
 
@@ -149,28 +147,6 @@ def loss_and_gradient(rows: Sorted, rank: Ints, theta: Floats) -> tuple[float, F
     pieces = ((d_first, rows.x), (d_second, first), (d_last, second))
     gradient = [part for d, inputs in pieces for part in ((d @ inputs.T).reshape(-1), d.sum(axis=1))]
     return loss, np.concatenate(gradient)
-
-
-def fedcal_sums(logits: ArrayLike, labels: ArrayLike, theta: ArrayLike) -> LossSums:
-    """`losses.loss_sums` of this map: rows, and the sums over them of the loss and its gradient.
-
-    Examples
-    --------
-    >>> sums = fedcal_sums(np.log([[0.5, 0.25, 0.25]]), [0], fedcal_identity(3))
-    >>> sums.rows, round(sums.loss, 6), sums.gradient.shape
-    (1, 0.693147, (4611,))
-    """
-    z = np.asarray(logits)
-    at = np.asarray(theta, dtype=np.float64)
-    y = checked_labels(labels, z)
-    size = fedcal_size(z.shape[1])
-    if at.shape != (size,):
-        raise UsageError(f"fedcal: got {at.size} parameters for {z.shape[1]} classes, expected {size}.")
-    loss, gradient = 0.0, np.zeros(size)
-    for part, block in blocks(z):
-        one, first = loss_and_gradient(*ranked(block, y[part]), at)
-        loss, gradient = loss + one, gradient + first
-    return LossSums(rows=len(z), loss=loss, gradient=gradient, hessian=None)
 
 
 def ranked(block: Floats, labels: Ints) -> tuple[Sorted, Ints]:

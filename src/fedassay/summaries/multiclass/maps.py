@@ -6,14 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedassay.errors import DataError, UsageError
+from fedassay.errors import UsageError
 from fedassay.protocol.arrays import Floats, Ints
-from fedassay.protocol.vocabulary import Batch
-from fedassay.summaries.columns import column
+from fedassay.protocol.vocabulary import Batch, Rows
+from fedassay.summaries.class_scores import blocks, checked_labels, checked_logits, require_finite
 from fedassay.summaries.maps import numbers, one_of
+from fedassay.summaries.measures import column
 from fedassay.summaries.multiclass.binned_map import Binned, BinnedChanged, Isotonic
 from fedassay.summaries.multiclass.fedcal import FedCal
 from fedassay.summaries.multiclass.losses import padded
@@ -98,9 +101,6 @@ def carried_map(kind: str, theta: tuple[float, ...], classes: int) -> LogitMap |
 
 FEWEST_CLASSES = 2
 
-_BLOCK = 1 << 16
-"""Numbers per block: temporary arrays stay in the cache."""
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Predicted:
@@ -126,6 +126,18 @@ def checked_classes(classes: int) -> int:
     return whole(classes, what="classes", least=FEWEST_CLASSES, most=MOST_CLASSES)
 
 
+def logits_of(rows: Rows, classes: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Logits and true classes, batch by batch.
+
+    Rows with another number of logits, another model's, count for nothing: whether a client refuses is seen, and must
+    not say that it has rows. If they are all that there is, the total has no rows.
+    """
+    for batch in rows.batches():
+        logits = np.asarray(column(batch, "logits"))
+        if logits.ndim != 2 or logits.shape[1] == classes:
+            yield logits, np.asarray(column(batch, "class"))
+
+
 def predicted(batch: Batch, classes: int, through: LogitMap | None = None) -> Iterator[Predicted]:
     """The rows of a batch in blocks, as the model says or `through` a map. Ties for the most probable class go to the
     first. Where a map keeps the order of classes, the most probable one is the model's, even if rounding makes others
@@ -141,36 +153,19 @@ def predicted(batch: Batch, classes: int, through: LogitMap | None = None) -> It
     >>> block.p.round(6).tolist(), block.top.tolist(), block.of_truth.round(6).tolist()
     ([[0.25, 0.5], [0.75, 0.5]], [1, 0], [0.75, 0.5])
     """
-    z, y = np.asarray(column(batch, "logits")), np.asarray(column(batch, "class"))
-    if z.ndim != 2 or z.dtype.kind not in "fiu":
-        raise DataError(
-            f"logits: got an array of shape {z.shape} and type {z.dtype}, expected numbers, rows x classes."
-        )
+    z = checked_logits(column(batch, "logits"))
     if z.shape[1] != classes:
         return
-    if y.shape != (len(z),) or y.dtype.kind not in "iu":
-        raise DataError(
-            f"class: got an array of shape {y.shape} and type {y.dtype}, expected a whole number per row."
-        )
-    if y.size and not (y.min() >= 0 and y.max() < classes):
-        wrong = y.max() if y.min() >= 0 else y.min()
-        raise DataError(
-            f"class: got {wrong}, expected whole numbers from 0 to {classes - 1}, one for each logit; recode them."
-        )
-    width = max(16, _BLOCK // classes)
-    for start in range(0, len(z), width):
-        block = np.array(z[start : start + width].T, dtype=np.float64, order="C")
-        if not np.isfinite(block).all():
-            raise DataError(
-                "logits: got NaN or infinite numbers, expected finite ones; remove or repair these rows."
-            )
+    y = checked_labels(column(batch, "class"), z)
+    for part, block in blocks(z):
+        require_finite(bool(np.isfinite(block).all()))
         p = _softmax(block)
         if through is not None:
             mapped = np.ascontiguousarray(through.predict_proba(block.T).T)
             # A map that the server has chosen must not make numbers of which sums are not bounded.
             p = np.where(np.isfinite(mapped).all(axis=0), mapped, p)
         top = (block if through is None or through.keeps_order else p).argmax(axis=0)
-        yield Predicted(p=p, y=y[start : start + width].astype(np.int64), top=top)
+        yield Predicted(p=p, y=y[part], top=top)
 
 
 def _softmax(block: Floats) -> Floats:
