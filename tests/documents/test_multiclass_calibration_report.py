@@ -21,7 +21,7 @@ from fedassay.documents.page import page
 from fedassay.documents.report import heading
 from fedassay.documents.terminal import render
 from fedassay.summaries.grid import Grid
-from fedassay.summaries.multiclass.isotonic_map import Isotonic
+from fedassay.summaries.multiclass.binned_map import Isotonic
 from fedassay.tasks.calibration.multiclass import document as multiclass_calibration
 from fedassay.tasks.calibration.multiclass import document_plots as class_error_plots
 from fedassay.tasks.calibration.multiclass.choice import AUTO, COUNTED, METHODS, SOLVERS

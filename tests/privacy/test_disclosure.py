@@ -17,8 +17,7 @@ from fedassay.summaries.coverage_counts import CoverageCounts
 from fedassay.summaries.distribution.path import ValuePath
 from fedassay.summaries.distribution.tree import ValueTree
 from fedassay.summaries.grouped_histogram import GroupedHistogram, fingerprints
-from fedassay.summaries.paired_models import PairedHistograms, VersusHistogram
-from fedassay.summaries.score_histogram import ScoreHistogram
+from fedassay.summaries.score_histogram import PairedHistograms, ScoreHistogram, VersusHistogram
 
 PROFILE = PROFILES["minimum-5"]
 COUNTS: list[Summary[Any]] = [

@@ -24,8 +24,7 @@ from fedassay.protocol.vocabulary import (
     Protection,
     Unit,
 )
-from fedassay.summaries.paired_models import PairedHistograms
-from fedassay.summaries.score_histogram import ScoreHistogram
+from fedassay.summaries.score_histogram import PairedHistograms, ScoreHistogram
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP

@@ -24,9 +24,9 @@ from fedassay.kernel.run import Job, run
 from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Noise, Released, Setting, Step, Sum, TrustModel
-from fedassay.summaries.regression.clipped_round import ClippedSums, derivative, shortened
 from fedassay.summaries.regression.losses import Design, loss_of
 from fedassay.summaries.regression.moments import Standard
+from fedassay.summaries.regression.rounds import ClippedSums, derivative, shortened
 from fedassay.tasks.inference import private_rounds
 from fedassay.tasks.inference.online import UNDER_NOISE, distance
 from fedassay.tasks.inference.private_rounds import PrivateCourse, PrivatePath

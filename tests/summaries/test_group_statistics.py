@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -12,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batched import batched, listed
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol.vocabulary import TOTAL_BITS, Batch, Budget, Neighbours, Protection, Setting, Sum, Unit
+from fedassay.protocol.vocabulary import Neighbours, Protection, Unit
+from fedassay.summaries.bounded_sums import ONE, AllGroupStatistics, GroupStatistics
 from fedassay.summaries.distribution.path import ScorePath, ValuePath
-from fedassay.summaries.group_statistics import ONE, AllGroupStatistics, GroupStatistics, capacity_for
-from fedassay.trust import TRUST_MODELS
 
 Row = tuple[float, int]
 EDGES = (0.0, 0.125, 0.5, 0.9, 1.0)
@@ -27,35 +25,25 @@ rows = st.lists(st.tuples(score, st.integers(0, 1)), max_size=30)
 summaries = st.sampled_from(BOTH)
 
 
-class Listed:
-    def __init__(self, listed: list[Row], batch: int = 1000) -> None:
-        self.listed, self.batch = listed, batch
-
-    def batches(self) -> Iterator[Batch]:
-        for start in range(0, len(self.listed), self.batch):
-            s, y = zip(*self.listed[start : start + self.batch], strict=True)
-            yield {"score": np.array(s), "label": np.array(y, dtype=np.int8)}
-
-
-def measure(summary: Any, listed: list[Row]) -> np.ndarray:
-    return summary.measure(Listed(listed), {})[0]
+def measure(summary: Any, rows: list[Row]) -> np.ndarray:
+    return summary.measure(listed(rows, "score", "label"), {})[0]
 
 
 @given(rows)
-def test_the_sums_are_what_they_say(listed: list[Row]) -> None:
-    found = BOTH[1].read(measure(BOTH[1], listed))
+def test_the_sums_are_what_they_say(found_rows: list[Row]) -> None:
+    found = BOTH[1].read(measure(BOTH[1], found_rows))
     expected = np.zeros((4, 4))
-    for s, y in listed:
+    for s, y in found_rows:
         group = next(j for j in range(4) if s <= EDGES[j + 1])  # (e_{j-1}, e_j], and 0 in the first
         expected[:, group] += [y, 1 - y, s, 1 - s]
     assert found.observed_positives.tolist() == expected[0].tolist()
     assert found.observed_negatives.tolist() == expected[1].tolist()
     assert found.expected_negatives is not None
-    assert np.abs(found.expected_positives - expected[2]).max() <= len(listed) * 2.0**-21 + 1e-12
-    assert np.abs(found.expected_negatives - expected[3]).max() <= len(listed) * 2.0**-21 + 1e-12
+    assert np.abs(found.expected_positives - expected[2]).max() <= len(found_rows) * 2.0**-21 + 1e-12
+    assert np.abs(found.expected_negatives - expected[3]).max() <= len(found_rows) * 2.0**-21 + 1e-12
     # Every row is counted once, at the boundaries too.
-    assert found.observed_positives.sum() + found.observed_negatives.sum() == len(listed)
-    three = BOTH[0].read(measure(BOTH[0], listed))
+    assert found.observed_positives.sum() + found.observed_negatives.sum() == len(found_rows)
+    three = BOTH[0].read(measure(BOTH[0], found_rows))
     assert three.expected_negatives is None
     assert three.expected_positives.tolist() == found.expected_positives.tolist()
 
@@ -95,17 +83,6 @@ def test_no_row_moves_more(summary: GroupStatistics, pair: list[Row]) -> None:
     assert (bounded.l1, bounded.l2) == (both.l1, both.l2)
 
 
-@pytest.mark.parametrize("clients", [1, 40, 10**6, 10**7])
-@pytest.mark.parametrize("trust", ["plain", "secure-sum", "distributed-dp", "server-dp", "local-dp"])
-def test_no_total_can_wrap(trust: str, clients: int) -> None:
-    summary = replace(BOTH[1], capacity=capacity_for(clients))
-    assert clients * summary.largest < 2**TOTAL_BITS
-    model = TRUST_MODELS[trust]()
-    budget = Budget(epsilon=1.0) if model.private else None
-    setting = Setting(trust=model, protection=Protection(), budget=budget, clients=max(3, clients))
-    setting.noise(Sum(of=summary, share=0.2))  # or it would refuse
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -135,19 +112,11 @@ def test_labels_that_are_none_are_refused() -> None:
         measure(BOTH[0], [(0.5, 2)])
 
 
-class Values:
-    def __init__(self, values: list[float]) -> None:
-        self.values = values
-
-    def batches(self) -> Iterator[Batch]:
-        yield {"value": np.array(self.values, dtype=float)}
-
-
 @given(rows)
-def test_the_distribution_of_scores_is_a_path_of_values(listed: list[Row]) -> None:
+def test_the_distribution_of_scores_is_a_path_of_values(found: list[Row]) -> None:
     scores, values = ScorePath(points=32), ValuePath(lower=0, upper=1, points=32)
-    expected = values.measure(Values([s for s, _ in listed]), {})[0]
-    assert measure(scores, listed).tolist() == expected.tolist()
+    expected = values.measure(batched({"value": [float(s) for s, _ in found]}), {})[0]
+    assert measure(scores, found).tolist() == expected.tolist()
     assert scores.columns == ("score",)
     for neighbours in Neighbours:
         protection = Protection(neighbours=neighbours)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from batched import batched, listed
 from binormal import measure as measure_scores
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.vocabulary import Batch, Neighbours, Protection, Unit
@@ -24,27 +23,13 @@ rows = st.lists(row, max_size=30)
 Row = tuple[float, int, str]
 
 
-class Listed:
-    def __init__(self, listed: list[Row], batch: int = 1000) -> None:
-        self.listed, self.batch = listed, batch
-
-    def batches(self) -> Iterator[Batch]:
-        for start in range(0, len(self.listed), self.batch):
-            scores, labels, groups = zip(*self.listed[start : start + self.batch], strict=True)
-            yield {
-                "score": np.array(scores),
-                "label": np.array(labels, dtype=np.int8),
-                "group": fingerprints(groups),
-            }
-
-
-def measure(listed: list[Row], summary: GroupedHistogram = SUMMARY) -> np.ndarray:
-    return summary.measure(Listed(listed), {})[0]
+def measure(rows: list[Row], summary: GroupedHistogram = SUMMARY) -> np.ndarray:
+    return summary.measure(listed(rows, "score", "label", "group"), {})[0]
 
 
 @given(rows)
-def test_each_group_has_its_own_histogram_and_all_rows_have_their_sum(listed: list[Row]) -> None:
-    read = SUMMARY.read(measure(listed))
+def test_each_group_has_its_own_histogram_and_all_rows_have_their_sum(drawn: list[Row]) -> None:
+    read = SUMMARY.read(measure(drawn))
     assert list(read) == [*NAMES, OTHER]
 
     def expected(chosen: list[Row]) -> np.ndarray:
@@ -53,23 +38,23 @@ def test_each_group_has_its_own_histogram_and_all_rows_have_their_sum(listed: li
         return measure_scores(SUMMARY.histogram, scores, labels)
 
     for name, histogram in read.items():
-        mine = [r for r in listed if (r[2] if r[2] in NAMES else OTHER) == name]
+        mine = [r for r in drawn if (r[2] if r[2] in NAMES else OTHER) == name]
         assert np.array_equal(np.concatenate([histogram.positives, histogram.negatives]), expected(mine))
     whole = np.sum([np.concatenate([h.positives, h.negatives]) for h in read.values()], axis=0)
-    assert np.array_equal(whole, expected(listed))
+    assert np.array_equal(whole, expected(drawn))
 
 
 @given(rows, row, row)
 def test_a_row_moves_the_total_as_one_histogram_would_also_into_another_group(
-    listed: list[Row], old: Row, new: Row
+    drawn: list[Row], old: Row, new: Row
 ) -> None:
     one = SUMMARY.sensitivity(Protection())
     assert one == SUMMARY.histogram.sensitivity(Protection())
-    moved = measure([*listed, new]) - measure(listed)
+    moved = measure([*drawn, new]) - measure(drawn)
     assert np.abs(moved).sum() == one.l1
     assert np.sqrt((moved**2).sum()) == pytest.approx(one.l2)
     both = SUMMARY.sensitivity(Protection(neighbours=Neighbours.REPLACE_ONE))
-    replaced = measure([*listed, new]) - measure([*listed, old])
+    replaced = measure([*drawn, new]) - measure([*drawn, old])
     assert np.abs(replaced).sum() <= both.l1
     assert np.sqrt((replaced**2).sum()) <= both.l2 + 1e-12
 
@@ -85,8 +70,8 @@ def test_a_client_s_rows_multiply_the_sensitivity() -> None:
 
 
 @given(rows, row)
-def test_every_row_adds_one_to_one_cell_of_each_partition(listed: list[Row], new: Row) -> None:
-    moved = measure([*listed, new]) - measure(listed)
+def test_every_row_adds_one_to_one_cell_of_each_partition(drawn: list[Row], new: Row) -> None:
+    moved = measure([*drawn, new]) - measure(drawn)
     assert len(SUMMARY.partitions) == 2
     assert np.array_equal(np.sort(np.concatenate(SUMMARY.partitions)), np.arange(SUMMARY.length))
     for cells in SUMMARY.partitions:
@@ -144,9 +129,5 @@ def test_64_groups_are_fine() -> None:
     ],
 )
 def test_bad_rows_are_refused(batch: Batch, message: str) -> None:
-    class Bad:
-        def batches(self) -> Iterator[Batch]:
-            yield batch
-
     with pytest.raises(DataError, match=message):
-        SUMMARY.measure(Bad(), {})
+        SUMMARY.measure(batched(batch), {})

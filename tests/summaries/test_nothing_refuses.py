@@ -6,8 +6,9 @@ be made and sent, rows whatever the data layer lets pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, get_args, get_origin
 
 import numpy as np
 import pytest
@@ -15,12 +16,15 @@ from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 from fedassay.data.schema import LARGEST_CLASS
+from fedassay.data.tables import StreamedRows
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.kernel.envelope import describe, rebuild
 from fedassay.protocol import wire
 from fedassay.protocol.metrics import compared
+from fedassay.protocol.parameters import Checked, Interval, parameters
 from fedassay.protocol.vocabulary import (
     LARGEST_EPSILON,
+    TOTAL_BITS,
     UNBOUNDED,
     Batch,
     Budget,
@@ -32,22 +36,20 @@ from fedassay.protocol.vocabulary import (
     Unit,
 )
 from fedassay.summaries import CATALOGUE
-from fedassay.summaries.distribution.grid import SPACINGS
+from fedassay.summaries.bounded_sums import ONE, PLACE_SHIFT, capacity_for
 from fedassay.summaries.grid import TRANSFORMS
 from fedassay.summaries.grouped_histogram import fingerprints
 from fedassay.summaries.local_quantiles import RULES
 from fedassay.summaries.maps import InterpolatedMap, Sigmoid, Steps, numbers_of
-from fedassay.summaries.multiclass.clipped_updates import WEIGHTS
+from fedassay.summaries.multiclass.calibrator_sums import UpdateWeights
 from fedassay.summaries.multiclass.fedcal import fedcal_size
 from fedassay.summaries.multiclass.local_fits import AVERAGED
-from fedassay.summaries.multiclass.loss_curves import BOUNDS
+from fedassay.summaries.multiclass.loss_curves import Bound
 from fedassay.summaries.multiclass.losses import FAMILIES
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
-from fedassay.summaries.paired_models import PLACE_SHIFT
 from fedassay.summaries.quantities import QUANTITIES
-from fedassay.summaries.regression.local_work import LOCAL
-from fedassay.summaries.regression.newton_sums import MEATS
-from fedassay.summaries.regression.rounds import WEIGHTS as ROUND_WEIGHTS
+from fedassay.summaries.regression.local_work import LOCAL, RoundWeights
+from fedassay.summaries.regression.newton_sums import Meat
 from fedassay.trust import TRUST_MODELS
 
 MOST_BATCHES, MOST_DIFFERENT, MOST_ALIKE = 2, 6, 20
@@ -72,63 +74,64 @@ Fields = dict[str, Any]
 # --- questions ------------------------------------------------------------------------------------------
 
 
-@st.composite
-def bins(draw: st.DrawFn) -> Fields:
-    return {
-        "transform": draw(st.sampled_from(TRANSFORMS)),
-        "height": draw(st.integers(2, 5)),
-        "thresholds": tuple(draw(st.lists(shares, max_size=3))),
-        "reach": draw(st.sampled_from([1.0, 24.0]) | st.floats(1, 24)),
-    }
+def some(*choices: Any) -> st.SearchStrategy[Any]:
+    return st.sampled_from(choices)
 
 
-@st.composite
-def histogram(draw: st.DrawFn) -> Fields:
-    widths = draw(st.sampled_from([(1,), (1, 2)]))
-    factors = st.integers(1, 16)
-    multipliers = draw(st.just(()) | st.tuples(*[factors] * len(widths)))
-    return {**draw(bins()), "widths": widths, "multipliers": multipliers}
+def joined(*parts: st.SearchStrategy[Fields], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Fields]:
+    """The fields of all parts, and these."""
+    return st.tuples(*parts, st.fixed_dictionaries(fields)).map(
+        lambda found: {name: value for part in found for name, value in part.items()}
+    )
 
 
-@st.composite
-def grouped(draw: st.DrawFn) -> Fields:
-    return {**draw(histogram()), "groups": draw(st.sampled_from([("a",), ("b", "a"), ("nobody",)]))}
+def times(values: st.SearchStrategy[Any], count: int) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.tuples(*[values] * count)
 
 
-@st.composite
-def moments(draw: st.DrawFn) -> Fields:
-    fields = draw(bins())
-    fields["height"] = 2
-    places = draw(st.lists(st.integers(0, 1 << PLACE_SHIFT), min_size=16, max_size=16))
-    return {
-        **fields,
-        "placements": np.array(places, dtype="<u2").tobytes(),
-        "capacity": draw(st.sampled_from([1, 2**32])),
-    }
+BINS = joined(
+    transform=some(*TRANSFORMS),
+    height=st.integers(2, 5),
+    thresholds=st.lists(shares, max_size=3).map(tuple),
+    reach=some(1.0, 24.0) | st.floats(1, 24),
+)
+HISTOGRAM = joined(
+    BINS,
+    some((1,), (1, 2)).flatmap(
+        lambda widths: st.fixed_dictionaries(
+            {"widths": st.just(widths), "multipliers": st.just(()) | times(st.integers(1, 16), len(widths))}
+        )
+    ),
+)
+MOMENTS = joined(
+    BINS,
+    height=st.just(2),
+    placements=times(st.integers(0, 1 << PLACE_SHIFT), 16).map(
+        lambda places: np.array(places, "<u2").tobytes()
+    ),
+    capacity=some(1, 2**32),
+)
 
 
 @st.composite
 def of_sites(draw: st.DrawFn, *, weighed: bool = False) -> Fields:
-    metrics = tuple(draw(st.lists(st.sampled_from(compared()), min_size=1, unique=True)))
-    tau2 = st.tuples(*[st.sampled_from([0.0, 5e-324, 1024.0]) | st.floats(0, 1024)] * len(metrics))
-    return {**draw(bins()), "metrics": metrics, **({"tau2": draw(tau2)} if weighed else {})}
+    metrics = tuple(draw(st.lists(some(*compared()), min_size=1, unique=True)))
+    tau2 = times(some(0.0, 5e-324, 1024.0) | st.floats(0, 1024), len(metrics))
+    return {**draw(BINS), "metrics": metrics, **({"tau2": draw(tau2)} if weighed else {})}
 
 
-@st.composite
-def edges(draw: st.DrawFn) -> Fields:
-    between = sorted(draw(st.sets(inner, max_size=3)))
-    return {"edges": (0.0, *between, 1.0), "capacity": draw(st.sampled_from([1, 2**32]))}
-
-
-@st.composite
-def condition(draw: st.DrawFn) -> Fields:
-    by = draw(st.sampled_from(["", "class", "group"]))
-    names = {
-        "": (),
-        "class": tuple(str(k) for k in range(draw(st.integers(1, MOST_CLASSES)))),
-        "group": draw(st.sampled_from([("a",), ("b", "a")])),
-    }
-    return {"by": by, "groups": names[by]}
+EDGES = joined(
+    edges=st.sets(inner, max_size=3).map(lambda between: (0.0, *sorted(between), 1.0)),
+    capacity=some(1, 2**32),
+)
+CONDITION = (
+    st.just({"by": "", "groups": ()})
+    | joined(by=st.just("group"), groups=some(("a",), ("b", "a")))
+    | joined(
+        by=st.just("class"),
+        groups=st.integers(1, MOST_CLASSES).map(lambda count: tuple(str(k) for k in range(count))),
+    )
+)
 
 
 @st.composite
@@ -158,82 +161,52 @@ def quantity(draw: st.DrawFn, among: tuple[str, ...] = tuple(QUANTITIES)) -> Fie
     return {"quantity": name, "parameters": parameters}
 
 
-@st.composite
-def span(draw: st.DrawFn) -> Fields:
-    usual = st.sampled_from([(0.0, 1.0), (-1e307, 1e307), (1e-300, 1e300), (1e-310, 1.0), (-3.0, 5e-3)])
-    lower, upper = draw(usual | st.tuples(numbers, numbers).map(sorted))
-    return {"lower": lower, "upper": upper}
-
-
-@st.composite
-def distribution(draw: st.DrawFn) -> Fields:
-    fields = {**draw(span()), **draw(quantity()), "points": draw(st.sampled_from([2, 4, 16]))}
-    fields["spacing"] = draw(st.sampled_from(SPACINGS))
-    if fields["spacing"] == "given":
-        fields["given"] = tuple(sorted(draw(st.sets(numbers, min_size=1, max_size=3))))
-        fields |= {"lower": fields["given"][0], "upper": fields["given"][-1], "points": 4}
-    labelled = {"labelled": True, "public_labels": draw(st.booleans())}
-    return {**fields, **draw(condition() | st.just(labelled))}
-
-
-@st.composite
-def tree(draw: st.DrawFn) -> Fields:
-    return {**draw(distribution()), "widths": draw(st.sampled_from([(1,), (1, 2)]))}
-
-
-@st.composite
-def path(draw: st.DrawFn) -> Fields:
-    return {**draw(distribution()), "multiplier": draw(st.sampled_from([1, 2, 1 << 16]))}
-
-
-@st.composite
-def levels(draw: st.DrawFn) -> Fields:
-    return {
-        "level": draw(inner),
-        "confidence": draw(st.none() | inner),
-        "clients": draw(st.sampled_from([1, 2, 10, 101, 100_000])),
+SPAN = (
+    some((0.0, 1.0), (-1e307, 1e307), (1e-300, 1e300), (1e-310, 1.0), (-3.0, 5e-3))
+    | st.tuples(numbers, numbers).map(sorted)
+).map(lambda ends: {"lower": ends[0], "upper": ends[1]})
+GIVEN = st.sets(numbers, min_size=1, max_size=3).map(
+    lambda given: {
+        "spacing": "given",
+        "given": tuple(sorted(given)),
+        "lower": min(given),
+        "upper": max(given),
+        "points": 4,
     }
-
-
-@st.composite
-def local(draw: st.DrawFn) -> Fields:
-    rules = tuple(draw(st.lists(st.sampled_from(RULES), min_size=1, unique=True)))
-    return {**draw(quantity()), **draw(condition()), **draw(levels()), "rules": rules}
-
-
-@st.composite
-def votes(draw: st.DrawFn) -> Fields:
-    rungs = (0, *sorted(draw(st.sets(st.integers(1, 2 * MOST_ROWS), max_size=4))))
-    points = draw(st.sampled_from([2, 16]))
-    return {
-        **draw(quantity()),
-        **draw(condition()),
-        **draw(levels()),
-        **draw(span()),
-        "points": points,
-        "rungs": rungs,
-    }
+)
+DISTRIBUTION = joined(
+    quantity(),
+    joined(SPAN, points=some(2, 4, 16), spacing=some("uniform", "logarithmic")) | GIVEN,
+    CONDITION | joined(labelled=st.just(True), public_labels=st.booleans()),
+)
+LEVELS = joined(level=inner, confidence=st.none() | inner, clients=some(1, 2, 10, 101, 100_000))
+OF_RANKS = joined(
+    quantity(),
+    CONDITION,
+    LEVELS,
+    rules=st.lists(some(*RULES), min_size=1, unique=True).map(tuple),
+)
+VOTES = joined(
+    quantity(),
+    CONDITION,
+    LEVELS,
+    SPAN,
+    points=some(2, 16),
+    rungs=st.sets(st.integers(1, 2 * MOST_ROWS), max_size=4).map(lambda rungs: (0, *sorted(rungs))),
+)
 
 
 @st.composite
 def losses(draw: st.DrawFn) -> Fields:
     """For as many rows as there are at most: `client.py` leaves out the others."""
-    rows = draw(st.integers(MOST_ROWS, 2**32))
-    slope = st.sampled_from([1, 9, 1 << 20])
-    return {
-        **draw(quantity()),
-        **draw(span()),
-        "rows": rows,
-        "target": draw(st.integers(1, rows)),
-        "points": draw(st.integers(2, 20)),
-        "below": draw(slope),
-        "above": draw(slope),
-    }
+    rows, slope = draw(st.integers(MOST_ROWS, 2**32)), some(1, 9, 1 << 20)
+    own = joined(quantity(), SPAN, points=st.integers(2, 20), below=slope, above=slope)
+    return {**draw(own), "rows": rows, "target": draw(st.integers(1, rows))}
 
 
 @st.composite
 def covered(draw: st.DrawFn, among: tuple[str, ...] = tuple(QUANTITIES), *, sets: bool = False) -> Fields:
-    fields = {**draw(quantity(among)), **draw(condition())}
+    fields = {**draw(quantity(among)), **draw(CONDITION)}
     known = QUANTITIES[fields["quantity"]]
     if sets and fields["by"] == "class" and known.classes is not None:
         fields["groups"] = tuple(str(k) for k in range(known.classes))
@@ -268,62 +241,44 @@ def through(draw: st.DrawFn, count: int) -> Fields:
     return {"kind": kind, "theta": theta}
 
 
-@st.composite
-def of_changes(draw: st.DrawFn) -> Fields:
-    count = draw(classes)
-    return {
-        "classes": count,
-        **draw(through(count)),
-        "loss_bound": draw(st.sampled_from([1e-6, 36.0]) | st.floats(1e-6, 36.0)),
-        "brier_bound": draw(st.sampled_from([1e-6, 2.0]) | st.floats(1e-6, 2.0)),
-        "moments": draw(st.integers(2, 3)),
-        "bits": draw(st.integers(2, 14)),
-        "digits": draw(st.integers(1, 8)),
-    }
-
-
-@st.composite
-def of_classes(draw: st.DrawFn) -> Fields:
-    count = draw(classes)
-    return {
-        "classes": count,
-        **draw(st.just({}) | through(count)),
-        "bins": draw(st.integers(1, 5)),
-        "bits": draw(st.integers(2, 14)),
-        "digits": draw(st.integers(1, 3)),
-    }
-
-
-@st.composite
-def per_class(draw: st.DrawFn) -> Fields:
-    fields = draw(bins())
-    del fields["thresholds"]
-    return {**fields, "classes": draw(classes), "widths": draw(st.sampled_from([(1,), (1, 2)]))}
+MAPPED = classes.flatmap(lambda count: joined(through(count), classes=st.just(count)))
+CHANGES = joined(
+    MAPPED,
+    loss_bound=some(1e-6, 36.0) | st.floats(1e-6, 36.0),
+    brier_bound=some(1e-6, 2.0) | st.floats(1e-6, 2.0),
+    moments=st.integers(2, 3),
+    bits=st.integers(2, 14),
+    digits=st.integers(1, 8),
+)
+OF_CLASSES = joined(
+    MAPPED | joined(classes=classes),
+    bins=st.integers(1, 5),
+    bits=st.integers(2, 14),
+    digits=st.integers(1, 3),
+)
+PER_CLASS = joined(
+    BINS.map(lambda fields: {name: value for name, value in fields.items() if name != "thresholds"}),
+    classes=classes,
+    widths=some((1,), (1, 2)),
+)
 
 
 @st.composite
 def scaling(draw: st.DrawFn) -> Fields:
-    method, count = draw(st.sampled_from(tuple(FAMILIES))), draw(classes)
+    method, count = draw(some(*FAMILIES)), draw(classes)
     family = FAMILIES[method]
-    parameter = st.sampled_from([family.least, 1.0, 2.0**20]) | st.floats(family.least, 2.0**20)
-    size = family.size(count)
-    return {
-        "method": method,
-        "classes": count,
-        "theta": tuple(draw(st.lists(parameter, min_size=size, max_size=size))),
-        "order": draw(st.integers(1, 2)),
-    }
+    parameter = some(family.least, 1.0, 2.0**20) | st.floats(family.least, 2.0**20)
+    theta = draw(times(parameter, family.size(count)))
+    return {"method": method, "classes": count, "theta": theta, "order": draw(st.integers(1, 2))}
 
 
-@st.composite
-def probability_bins(draw: st.DrawFn) -> Fields:
-    clip = st.sampled_from([0.001, 10.0, 2.0**20]) | st.floats(0.001, 2.0**20)
-    return {
-        "classes": draw(classes),
-        "height": draw(st.integers(0, 5)),
-        **draw(st.just({}) | st.fixed_dictionaries({"positive_clip": clip, "negative_clip": clip})),
-        "joint": draw(st.booleans()),
-    }
+CLIP = some(0.001, 10.0, 2.0**20) | st.floats(0.001, 2.0**20)
+PROBABILITY_BINS = joined(
+    st.just({}) | joined(positive_clip=CLIP, negative_clip=CLIP),
+    classes=classes,
+    height=st.integers(0, 5),
+    joint=st.booleans(),
+)
 
 
 @st.composite
@@ -335,32 +290,22 @@ def updates(draw: st.DrawFn) -> Fields:
     return {
         "method": method,
         "classes": count,
-        "theta": tuple(draw(st.sampled_from([theta, of.start(count)])).tolist()),
+        "theta": tuple(draw(st.sampled_from([theta, of.identity(count)])).tolist()),
         "clip": draw(st.sampled_from([0.0, 2.0**-20, 0.5, 2.0**20])),
-        "weights": draw(st.sampled_from(WEIGHTS)),
+        "weights": draw(some(*get_args(UpdateWeights))),
         "most_rows": draw(st.sampled_from([1, 3, 2**32])),
         "ridge": draw(st.sampled_from([1e-9, 0.01, 1e6])),
     }
 
 
-@st.composite
-def loss_curves(draw: st.DrawFn) -> Fields:
-    grid = st.sampled_from([2.0**-20, 1.0, 2.0**20]) | st.floats(2.0**-20, 2.0**20)
-    return {
-        "classes": draw(classes),
-        "grid": tuple(sorted(draw(st.sets(grid, min_size=1, max_size=5)))),
-        "bound": draw(st.sampled_from(BOUNDS)),
-        "full_rows": draw(st.sampled_from([1, 10, 2**32])),
-        "bits": draw(st.integers(4, 24)),
-        "most_rows": draw(st.sampled_from([1, 10, 2**32])),
-    }
-
-
-@st.composite
-def client_profiles(draw: st.DrawFn) -> Fields:
-    fields = draw(loss_curves())
-    kept = {name: fields[name] for name in ("classes", "grid", "full_rows")}
-    return {**kept, "at": draw(st.sampled_from([None, 0.5]))}
+CURVE = joined(
+    classes=classes,
+    grid=st.sets(some(2.0**-20, 1.0, 2.0**20) | st.floats(2.0**-20, 2.0**20), min_size=1, max_size=5).map(
+        lambda grid: tuple(sorted(grid))
+    ),
+    full_rows=some(1, 10, 2**32),
+)
+CURVES = joined(CURVE, bound=some(*get_args(Bound)), bits=st.integers(4, 24), most_rows=some(1, 10, 2**32))
 
 
 @st.composite
@@ -378,66 +323,56 @@ def regression(draw: st.DrawFn) -> Fields:
         "offset": draw(st.booleans()),
         "model": "linear" if linear else "logistic",
         "theta": draw(st.tuples(*[parameter] * (features + int(intercept)))),
-        "order": draw(st.integers(1, 2)),
-        "meat": draw(st.sampled_from(MEATS)),
     }
 
 
-@st.composite
-def rounds(draw: st.DrawFn, *, clipped: bool = False) -> Fields:
-    """Steps and weights of any size, too."""
-    fields = draw(regression())
-    del fields["order"], fields["meat"]
-    sizes = st.sampled_from([2.0**-20, 1.0, 2.0**20])
-    own = {"clip": draw(sizes), "slopes_clip": draw(st.just(0.0) | sizes)}
-    return {
-        **fields,
-        "step": draw(st.sampled_from([5e-324, 0.1, 9e5])),
-        "local_steps": draw(st.sampled_from([1, 2, 7, 1024])),
-        "local": draw(st.sampled_from(LOCAL)),
-        "visits": draw(st.sampled_from([1, 3, 1 << 30])),
-        "weights": draw(st.sampled_from(ROUND_WEIGHTS)),
-        "per": draw(st.sampled_from([5e-324, 1e-200, 1.0, 9e17])),
-        "seed": draw(st.none() | st.integers(0, 2**63 - 1)),
-        **(own if clipped else {"remembers": draw(st.booleans())}),
-    }
+ROUNDS = joined(
+    regression(),
+    step=some(5e-324, 0.1, 9e5),
+    local_steps=some(1, 2, 7, 1024),
+    local=some(*LOCAL),
+    visits=some(1, 3, 1 << 30),
+    weights=some(*get_args(RoundWeights)),
+    per=some(5e-324, 1e-200, 1.0, 9e17),
+    seed=st.none() | st.integers(0, 2**63 - 1),
+)
+"""Steps and weights of any size, too."""
 
+NORM = some(2.0**-20, 1.0, 2.0**20)
 
 QUESTIONS: Mapping[str, st.SearchStrategy[Fields]] = {
-    "score-histogram": histogram(),
-    "versus-histogram": histogram(),
-    "paired-histograms": histogram(),
-    "grouped-histogram": grouped(),
-    "paired-moments": moments(),
+    "score-histogram": HISTOGRAM,
+    "versus-histogram": HISTOGRAM,
+    "paired-histograms": HISTOGRAM,
+    "grouped-histogram": joined(HISTOGRAM, groups=some(("a",), ("b", "a"), ("nobody",))),
+    "paired-moments": MOMENTS,
     "eligible-sites": of_sites(),
     "site-sums": of_sites(weighed=True),
-    "value-tree": tree(),
-    "value-path": path(),
-    "value-roots": distribution(),
-    "score-path": st.fixed_dictionaries({"points": st.sampled_from([2, 16])}),
-    "group-statistics": edges(),
-    "all-group-statistics": edges(),
-    "local-quantile": local(),
-    "quantile-votes": votes(),
+    "value-tree": joined(DISTRIBUTION, widths=some((1,), (1, 2))),
+    "value-path": joined(DISTRIBUTION, multiplier=some(1, 2, 1 << 16)),
+    "value-roots": DISTRIBUTION,
+    "score-path": joined(points=some(2, 16)),
+    "group-statistics": EDGES,
+    "all-group-statistics": EDGES,
+    "local-quantile": OF_RANKS,
+    "quantile-votes": VOTES,
     "quantile-losses": losses(),
     "coverage-counts": covered(sets=True),
     "site-coverage": covered(),
     "mean-width": covered(("normalised", "cqr")),
-    "class-statistics": of_classes(),
-    "class-histograms": per_class(),
+    "class-statistics": OF_CLASSES,
+    "class-histograms": PER_CLASS,
     "scaling-sums": scaling(),
     "clipped-updates": updates(),
-    "probability-histograms": probability_bins(),
-    "map-changes": of_changes(),
-    "loss-curves": loss_curves(),
-    "client-profiles": client_profiles(),
-    "regression-moments": st.fixed_dictionaries(
-        {"features": st.integers(0, MOST_CLASSES), "less_offset": st.booleans()}
-    ),
-    "newton-sums": regression(),
-    "regression-round": rounds(),
-    "clipped-round": rounds(clipped=True),
-    "client-spread": st.fixed_dictionaries({"parameters": st.integers(1, MOST_CLASSES + 1)}),
+    "probability-histograms": PROBABILITY_BINS,
+    "map-changes": CHANGES,
+    "loss-curves": CURVES,
+    "client-profiles": joined(CURVE, at=some(None, 0.5)),
+    "regression-moments": joined(features=st.integers(0, MOST_CLASSES), less_offset=st.booleans()),
+    "newton-sums": joined(regression(), order=st.integers(1, 2), meat=some(*get_args(Meat))),
+    "regression-round": joined(ROUNDS, remembers=st.booleans()),
+    "clipped-round": joined(ROUNDS, clip=NORM, slopes_clip=NORM),
+    "client-spread": joined(parameters=st.integers(1, MOST_CLASSES + 1)),
 }
 
 
@@ -460,6 +395,52 @@ def test_every_summary_is_asked_for() -> None:
     assert len(NOT_ADDITIVE) == 16
 
 
+def bounds_of(annotation: Any) -> Interval | None:
+    """The interval that a number is declared to be in."""
+    for kind in (annotation, *get_args(annotation)):
+        for one in get_args(kind) if get_origin(kind) is Annotated else ():
+            if isinstance(one, Interval):
+                return one
+    return None
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name, kind in CATALOGUE.items() if issubclass(kind, Checked))
+)
+@given(st.data())
+@settings(max_examples=5)
+def test_what_is_outside_the_declared_bounds_is_refused(name: str, data: st.DataObject) -> None:
+    """Whole numbers are no other numbers, and no truth values; a name is one of those that are known."""
+    summary = data.draw(question(name))
+    for parameter in parameters(type(summary)):
+        wrong: list[Any] = ["no such name"] if parameter.choices else []
+        bounds, whole = bounds_of(parameter.annotation), parameter.item is int
+        if bounds is not None:
+            lower = (
+                bounds.gt
+                if bounds.ge is None
+                else bounds.ge - 1
+                if whole
+                else np.nextafter(bounds.ge, -np.inf)
+            )
+            upper = (
+                bounds.lt
+                if bounds.le is None
+                else bounds.le + 1
+                if whole
+                else np.nextafter(bounds.le, np.inf)
+            )
+            wrong += [end for end in (lower, upper) if end is not None] + [np.nan]
+        if whole:
+            wrong += [2.0, True]
+        if parameter.item is bool:
+            wrong += [1]
+        for value in wrong:
+            given = (value,) if parameter.several else value
+            with pytest.raises(UsageError, match=f"^{parameter.name}: got"):
+                replace(summary, **{parameter.name: given})
+
+
 # --- rows -----------------------------------------------------------------------------------------------
 
 
@@ -474,12 +455,8 @@ COLUMNS: Mapping[str, st.SearchStrategy[Any]] = {
 TYPES = {"label": np.int8, "group": np.int64, "class": np.int64}
 
 
-class Batches:
-    def __init__(self, *batches: Batch) -> None:
-        self._batches = batches
-
-    def batches(self) -> Iterator[Batch]:
-        yield from self._batches
+def rows_in(*batches: Batch) -> StreamedRows:
+    return StreamedRows(read=lambda: iter(batches))
 
 
 @st.composite
@@ -503,7 +480,7 @@ def batch(draw: st.DrawFn, columns: tuple[str, ...], width: int) -> Batch:
 
 
 def measured(summary: Summary[Any], *batches: Batch) -> np.ndarray:
-    vector, _ = summary.measure(Batches(*batches), {})
+    vector, _ = summary.measure(rows_in(*batches), {})
     assert vector.dtype == np.int64
     assert vector.shape == (summary.length,)
     return vector
@@ -559,12 +536,12 @@ def test_no_memory_makes_a_round_or_what_follows_it_refuse(data: st.DataObject) 
     memory: Mapping[str, Any] = {}
     for summary in asked:
         rows = data.draw(st.lists(batch(summary.columns, summary.features), max_size=MOST_BATCHES))
-        vector, memory = summary.measure(Batches(*rows), memory)
+        vector, memory = summary.measure(rows_in(*rows), memory)
         assert vector.shape == (summary.length,)
         memory = wire.decode(wire.encode(dict(memory)))
-    for parameters in (summary.features, summary.features + 1):
-        spread = CATALOGUE["client-spread"](parameters=parameters)
-        vector, _ = spread.measure(Batches(), memory)
+    for size in (summary.features, summary.features + 1):
+        spread = CATALOGUE["client-spread"](parameters=size)
+        vector, _ = spread.measure(rows_in(), memory)
         assert vector.dtype == np.int64
         assert vector.shape == (spread.length,)
 
@@ -599,6 +576,48 @@ def test_rows_of_another_model_count_for_nothing(name: str, other: int) -> None:
     }
     assert found[3].any()
     assert not found[other].any()
+
+
+# --- totals ---------------------------------------------------------------------------------------------
+
+LARGE: Mapping[str, Fields] = {
+    "class-statistics": {"classes": 10},
+    "class-histograms": {"classes": 10},
+    "probability-histograms": {"classes": 10},
+    "map-changes": {"classes": 3, "kind": "matrix", "theta": (0.0,) * 12},
+    "clipped-updates": {"method": "vector", "classes": 3, "theta": (1.0,) * 6, "clip": 0.5},
+    "client-profiles": {"classes": 10, "grid": (0.5, 2.0)},
+    "clipped-round": {
+        **{"features": 2, "model": "linear", "theta": (0.0,) * 3, "step": 1.0},
+        **{"clip": 1.0, "slopes_clip": 1.0},
+    },
+    "all-group-statistics": {"edges": (0.0, 0.5, 1.0), "capacity": capacity_for(100_000)},
+    "paired-moments": {
+        **{"transform": "uniform", "height": 2, "placements": bytes(32)},
+        "capacity": capacity_for(100_000, largest=2 * ONE),
+    },
+}
+"""Summaries whose entries are large: many units for a row, or for a client."""
+
+OF_CLIENTS = {"probability-histograms", "clipped-updates", "client-profiles", "clipped-round"}
+
+
+@pytest.mark.parametrize("trust", ["plain", "secure-sum", "distributed-dp", "server-dp", "local-dp"])
+@pytest.mark.parametrize("name", LARGE)
+def test_totals_over_many_clients_cannot_wrap(name: str, trust: str) -> None:
+    """Or planning them would refuse."""
+    model, summary = TRUST_MODELS[trust](), CATALOGUE[name](**LARGE[name])
+    budget = Budget(epsilon=1.0, delta=1e-6) if model.private else None
+    for unit in Unit if name in OF_CLIENTS else (Unit.EXAMPLE,):
+        protection = Protection(unit=unit, rows_per_client=100)
+        setting = Setting(trust=model, protection=protection, budget=budget, clients=100_000)
+        assert (setting.noise(Sum(of=summary, share=1 / 12)).variance > 0) == model.private
+
+
+@pytest.mark.parametrize("largest", [ONE, 2 * ONE])
+@pytest.mark.parametrize("clients", [1, 40, 10**6, 10**7])
+def test_capacities_keep_totals_within_their_bits(clients: int, largest: int) -> None:
+    assert clients * largest * capacity_for(clients, largest=largest) < 2**TOTAL_BITS
 
 
 # --- noise ----------------------------------------------------------------------------------------------

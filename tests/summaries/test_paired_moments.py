@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,16 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batched import batched, listed
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol.vocabulary import TOTAL_BITS, Batch, Budget, Neighbours, Protection, Setting, Sum, Unit
-from fedassay.summaries.paired_models import (
-    ONE,
-    PairedHistograms,
-    PairedMoments,
-    VersusHistogram,
-    capacity_for,
-    packed,
-)
+from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Setting, Sum, Unit
+from fedassay.summaries.bounded_sums import ONE, PairedMoments, packed
+from fedassay.summaries.score_histogram import PairedHistograms, VersusHistogram
 from fedassay.trust import TRUST_MODELS
 
 LEAVES = 16
@@ -28,16 +22,6 @@ unit = st.floats(0, 1)
 row = st.tuples(unit, unit, st.integers(0, 1))
 rows = st.lists(row, max_size=20)
 Row = tuple[float, float, int]
-
-
-class Listed:
-    def __init__(self, listed: list[Row], batch: int = 1000) -> None:
-        self.listed, self.batch = listed, batch
-
-    def batches(self) -> Iterator[Batch]:
-        for start in range(0, len(self.listed), self.batch):
-            s, t, y = zip(*self.listed[start : start + self.batch], strict=True)
-            yield {"score": np.array(s), "versus": np.array(t), "label": np.array(y, dtype=np.int8)}
 
 
 def summary_of(tables: list[np.ndarray]) -> PairedMoments:
@@ -52,24 +36,24 @@ seeds = st.integers(0, 1000)
 EXTREME = summary_of([np.array([0.0] * 8 + [1.0] * 8)] * 4)
 
 
-def measure(summary: PairedMoments, listed: list[Row]) -> np.ndarray:
-    return summary.measure(Listed(listed), {})[0]
+def measure(summary: Any, found: list[Row], batch: int = 1000) -> np.ndarray:
+    return summary.measure(listed(found, "score", "versus", "label", batch=batch), {})[0]
 
 
 @given(seeds, rows)
-def test_the_sums_are_what_they_say(seed: int, listed: list[Row]) -> None:
+def test_the_sums_are_what_they_say(seed: int, found_rows: list[Row]) -> None:
     tables = random_tables(seed)
-    found = summary_of(tables).read(measure(summary_of(tables), listed))
+    found = summary_of(tables).read(measure(summary_of(tables), found_rows))
     expected = np.zeros(4)
-    for s, t, y in listed:
+    for s, t, y in found_rows:
         i, j = min(int(s * LEAVES), 15), min(int(t * LEAVES), 15)
         d = tables[1 - y][i] - tables[3 - y][j]
         b = (s - y) ** 2 - (t - y) ** 2
         expected += [d * d * y, d * d * (1 - y), b, b * b]
     sums = [found.positive_squares, found.negative_squares, found.losses, found.loss_squares]
     # A placement is rounded to 2^-16, a square to 2^-21, a loss to 2^-22.
-    assert np.abs(sums - expected).max() <= len(listed) * 1e-4
-    assert abs(found.losses - expected[2]) <= len(listed) * 2.0**-22 + 1e-12
+    assert np.abs(sums - expected).max() <= len(found_rows) * 1e-4
+    assert abs(found.losses - expected[2]) <= len(found_rows) * 2.0**-22 + 1e-12
 
 
 corner = st.one_of(
@@ -109,19 +93,6 @@ def test_the_bounds_are_attained() -> None:
     assert (client.l1, client.l2) == pytest.approx((5 * single.l1, 5 * single.l2))
 
 
-@pytest.mark.parametrize("clients", [1, 40, 10**6, 10**7])
-@pytest.mark.parametrize(
-    "trust", sorted(set(TRUST_MODELS) - {"two-server"})
-)  # which encodes rows, not moments
-def test_no_total_can_wrap(trust: str, clients: int) -> None:
-    summary = replace(EXTREME, capacity=capacity_for(clients))
-    assert clients * summary.largest < 2**TOTAL_BITS
-    model = TRUST_MODELS[trust]()
-    budget = Budget(epsilon=1.0) if model.private else None
-    setting = Setting(trust=model, protection=Protection(), budget=budget, clients=max(3, clients))
-    setting.noise(Sum(of=summary, share=0.2))  # or it would refuse
-
-
 def test_its_tables_are_not_printed() -> None:
     assert "placements" not in repr(summary_of(random_tables(3)))
 
@@ -143,7 +114,7 @@ def test_bad_questions_are_refused(change: dict[str, Any], message: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("listed", "message"),
+    ("found_rows", "message"),
     [
         ([(0.5, np.nan, 1)], "NaN or outside"),
         ([(np.nan, 0.5, 1)], "NaN or outside"),
@@ -151,33 +122,30 @@ def test_bad_questions_are_refused(change: dict[str, Any], message: str) -> None
         ([(0.5, 0.5, 2)], "other than 0 and 1"),
     ],
 )
-def test_bad_rows_are_refused(listed: list[Row], message: str) -> None:
+def test_bad_rows_are_refused(found_rows: list[Row], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        measure(EXTREME, listed)
+        measure(EXTREME, found_rows)
 
 
 def test_a_site_without_a_second_model_says_so() -> None:
-    class One:
-        def batches(self) -> Iterator[Batch]:
-            yield {"score": np.array([0.5]), "label": np.array([1])}
-
+    one = batched({"score": [0.5], "label": [1]})
     for summary in (EXTREME, HISTOGRAMS, SECOND):
         with pytest.raises(DataError, match="none in the role 'versus'"):
-            summary.measure(One(), {})
+            summary.measure(one, {})
 
 
 HISTOGRAMS = PairedHistograms(transform="uniform", height=4, widths=(1, 4), multipliers=(1, 3))
 SECOND = VersusHistogram.like(HISTOGRAMS.histogram)
 
 
-def counted(listed: list[Row], summary: PairedHistograms = HISTOGRAMS) -> np.ndarray:
-    return summary.measure(Listed(listed), {})[0]
+def counted(found: list[Row], batch: int = 1000) -> np.ndarray:
+    return measure(HISTOGRAMS, found, batch)
 
 
 @given(rows, rows, st.integers(1, 5))
 def test_both_histograms_count_the_same_rows(a: list[Row], b: list[Row], batch: int) -> None:
     assert np.array_equal(counted(a + b), counted(a) + counted(b))
-    assert np.array_equal(HISTOGRAMS.measure(Listed(a, batch), {})[0], counted(a))
+    assert np.array_equal(counted(a, batch), counted(a))
     for place, read in enumerate(HISTOGRAMS.read(counted(a))):
         for label, nodes in ((1, read.positives), (0, read.negatives)):
             scores = [row[place] for row in a if row[2] == label]
@@ -186,12 +154,12 @@ def test_both_histograms_count_the_same_rows(a: list[Row], b: list[Row], batch: 
 
 
 @given(rows, row, row)
-def test_a_row_moves_both_histograms(listed: list[Row], old: Row, new: Row) -> None:
+def test_a_row_moves_both_histograms(found_rows: list[Row], old: Row, new: Row) -> None:
     one = HISTOGRAMS.sensitivity(Protection())
-    moved = counted([*listed, new]) - counted(listed)
+    moved = counted([*found_rows, new]) - counted(found_rows)
     assert (np.abs(moved).sum(), (moved**2).sum()) == (one.l1, pytest.approx(one.l2**2))
     both = HISTOGRAMS.sensitivity(Protection(neighbours=Neighbours.REPLACE_ONE))
-    moved = counted([*listed, new]) - counted([*listed, old])
+    moved = counted([*found_rows, new]) - counted([*found_rows, old])
     assert np.abs(moved).sum() <= both.l1
     assert (moved**2).sum() <= both.l2**2 + 1e-9
 
@@ -205,6 +173,6 @@ def test_two_histograms_cost_as_much_as_two_with_half_the_budget_each() -> None:
 
 
 @given(rows)
-def test_the_second_histogram_alone_is_the_second_of_both(listed: list[Row]) -> None:
-    alone = SECOND.measure(Listed(listed), {})[0]
-    assert np.array_equal(alone, np.split(counted(listed), 2)[1])
+def test_the_second_histogram_alone_is_the_second_of_both(found_rows: list[Row]) -> None:
+    alone = measure(SECOND, found_rows)
+    assert np.array_equal(alone, np.split(counted(found_rows), 2)[1])

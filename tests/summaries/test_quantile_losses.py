@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batched import batched
 from fedassay.data.tables import ArrayRows
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.vocabulary import UNBOUNDED, Neighbours, Protection, Select, Setting, Unit
@@ -91,12 +92,8 @@ def test_batches_do_not_matter_and_no_rows_are_padding() -> None:
     summary = asked(rows=10_000, points=100, target=9000, below=1, above=9)
     values = rng.random(8000)
 
-    class Parts:
-        def batches(self):
-            for start in range(0, 8000, 999):
-                yield {"value": values[start : start + 999]}
-
-    assert np.array_equal(summary.measure(Parts(), {})[0], losses(summary, values))
+    parts = batched({"value": values}, *range(999, 8000, 999))
+    assert np.array_equal(summary.measure(parts, {})[0], losses(summary, values))
     assert losses(asked(points=4), []).tolist() == [3, 3, 3, 0]
 
 
@@ -211,16 +208,11 @@ def test_it_can_be_asked() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"points": 1}, "points: got 1"),
-        ({"points": 2**16 + 1}, "points: got 65537"),
-        ({"rows": 0, "target": 1}, "rows: got 0"),
         ({"target": 0}, "target: got 0"),
         ({"target": 6}, "target: got 6, expected a whole number from 1 to 5"),
-        ({"below": 0}, "below: got 0"),
-        ({"above": 1.5}, "above: got 1.5"),
         ({"lower": 1.0}, "range: got 1 to 1"),
-        ({"upper": math.inf}, "range: got 0 to inf"),
-        ({"upper": math.nan}, "range: got 0 to nan"),
+        ({"upper": math.inf}, "upper: got inf"),
+        ({"upper": math.nan}, "upper: got nan"),
         ({"lower": 1.0, "upper": 1.0 + 1e-14, "points": 100}, "closer together than numbers can be"),
     ],
 )

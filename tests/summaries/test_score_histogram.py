@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from batched import batched
 from binormal import measure
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.vocabulary import Neighbours, Protection, Unit
@@ -97,12 +98,9 @@ def test_bad_scores_are_refused(score: float) -> None:
 
 @pytest.mark.parametrize("labels", [[0, 2], [-1, 1], [0.0, 1.0]])
 def test_bad_labels_are_refused(labels: list[float]) -> None:
-    class Rows:
-        def batches(self):
-            yield {"score": np.array([0.5, 0.6]), "label": np.array(labels)}
-
+    rows = batched({"score": [0.5, 0.6], "label": labels})
     with pytest.raises(DataError, match="labels: got a value other than 0 and 1"):
-        ScoreHistogram(transform="uniform", height=4).measure(Rows(), {})
+        ScoreHistogram(transform="uniform", height=4).measure(rows, {})
 
 
 def test_rows_are_not_changed() -> None:

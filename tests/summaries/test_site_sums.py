@@ -26,7 +26,6 @@ from fedassay.estimation.heterogeneity import (
 from fedassay.protocol import wire
 from fedassay.protocol.metrics import compared
 from fedassay.protocol.vocabulary import Batch, Protection
-from fedassay.summaries.fixed_point import SUMS
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.summaries.site_sums import EligibleSites, SiteSums
 
@@ -41,16 +40,6 @@ def sample(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def evidence_of(scores: np.ndarray, labels: np.ndarray) -> Evidence:
     released = release(HISTOGRAM, scores, labels)
     return released.value.evidence(released.noise)
-
-
-@given(st.floats(-(2.0**76), 2.0**76), st.floats(-(2.0**76), 2.0**76))
-def test_limbs_add_up_and_fit(a: float, b: float) -> None:
-    limbs = [SUMS.write(np.array([number])) for number in (a, b)]
-    for found in limbs:
-        assert all(0 <= limb < 2**32 for limb in found[:-1])
-        assert abs(found[-1]) <= 2**28
-    (total,) = SUMS.read_exactly(limbs[0] + limbs[1])
-    assert abs(total - Fraction(a) - Fraction(b)) <= Fraction(2, 2**49)
 
 
 @given(st.floats(LEAST_VARIANCE, LARGEST_VARIANCE), st.floats(-LARGEST_VALUE, LARGEST_VALUE))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batched import batched
 from fedassay.errors import DataError, ProtocolError, UsageError
 from fedassay.kernel.envelope import describe, rebuild
 from fedassay.protocol import wire
-from fedassay.protocol.vocabulary import Batch
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.distribution.grid import ValueGrid
 from fedassay.summaries.distribution.path import ValuePath
@@ -23,22 +20,9 @@ from fedassay.summaries.distribution.tree import ValueSummary, ValueTree
 seeds = st.integers(0, 2**32 - 1)
 
 
-@dataclass(frozen=True)
-class Some:
-    """Rows in batches of a few."""
-
-    values: np.ndarray
-    labels: np.ndarray
-    batch: int = 7
-
-    def batches(self) -> Iterator[Batch]:
-        for start in range(0, max(1, len(self.values)), self.batch):
-            part = slice(start, start + self.batch)
-            yield {"value": self.values[part], "label": self.labels[part]}
-
-
 def measured(summary: ValueSummary, values: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    vector, _ = summary.measure(Some(values, labels), {})
+    rows = batched({"value": values, "label": labels}, *range(7, len(values), 7))
+    vector, _ = summary.measure(rows, {})
     assert vector.dtype == np.int64
     assert vector.shape == (summary.length,)
     return vector
@@ -187,7 +171,7 @@ def test_what_is_no_finite_number_is_refused(summary: ValueSummary, bad: float) 
 def test_other_labels_are_refused(labels: list[float]) -> None:
     summary = ValueTree(lower=0, upper=1, points=4, labelled=True)
     with pytest.raises(DataError, match="labels: got a value other than 0 and 1"):
-        summary.measure(Some(np.array([0.5, 0.6]), np.array(labels)), {})
+        summary.measure(batched({"value": [0.5, 0.6], "label": labels}), {})
 
 
 def test_values_outside_are_counted_at_the_ends() -> None:
@@ -199,7 +183,7 @@ def test_rows_beyond_one_block_are_all_counted() -> None:
     values = np.random.default_rng(6).uniform(-0.1, 1.1, 300_000)
     values.flags.writeable = False
     tree = ValueTree(lower=0, upper=1, points=1024)
-    vector, _ = tree.measure(Some(values, np.zeros(len(values), dtype=int), batch=10**6), {})
+    vector, _ = tree.measure(batched({"value": values}), {})
     assert (vector == np.bincount(tree.grid.locate(values), minlength=1024)).all()
 
 

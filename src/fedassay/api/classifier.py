@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.api.terms import EntryTerms, Roles, parameters_of
+from fedassay.api.terms import EntryTerms, Roles, declared, parameters_of
 from fedassay.data.federation import Federation, load
 from fedassay.data.findings import raise_first
 from fedassay.data.groups import client_names, group_names, reread
@@ -45,27 +45,18 @@ from fedassay.tasks.shared_parameters import HOLDOUT, Transform
 
 MOST_LISTED = 20
 
+TaskOfLogits = EvaluateMulticlass | CalibrateMulticlass
 
-def evaluate_classes(task: EvaluateMulticlass, terms: EntryTerms, data: Any, columns: Roles) -> Result:
-    """The result of an evaluation from logits; how many classes there are is taken from the data.
+
+def run_classes(name: str, task: TaskOfLogits, terms: EntryTerms, data: Any, columns: Roles) -> Result:
+    """The result of a task about logits; how many classes there are is taken from the data.
 
     In a release it is declared: the width of a model's output is public.
     """
     # What can be refused without the data is refused before they are opened.
     rehearse(replace(task, classes=2), terms.setting)
-    found = look_up(data, columns)
-    result = terms.simulate("evaluate", replace(task, classes=found.classes), found.federation, columns)
-    return replace(
-        result, warnings=(*result.warnings, *found.warnings(terms.trust), *result.results["notes"])
-    )
-
-
-def calibrate_classes(task: CalibrateMulticlass, terms: EntryTerms, data: Any, columns: Roles) -> Result:
-    """The result of a calibration from logits; how many classes there are is taken from the data."""
-    rehearse(replace(task, classes=2), terms.setting)
-    found = look_up(data, columns)
-    task = replace(task, classes=found.classes, holdout=terms.simulation.holdout)
-    result = terms.simulate("calibrate", task, found.federation, columns)
+    found = look_up(terms.rows(data, columns), columns)
+    result = terms.simulate(name, replace(task, classes=found.classes), found.federation, columns)
     return replace(
         result, warnings=(*result.warnings, *found.warnings(terms.trust), *result.results["notes"])
     )
@@ -177,22 +168,13 @@ def evaluate(
     -------
     A `Result`; ``result["roc_auc"]`` is ``{"value", "interval", "level", "error"}``.
     """
-    given: dict[str, Any] = {
-        "thresholds": thresholds,
-        "height": height,
-        "transform": transform,
-        "level": level,
-        "groups": groups,
-        "per_site": per_site,
-        **({} if buckets is None else {"buckets": buckets}),
-    }
+    arguments = {**_without_buckets(locals()), "versus": versus is not None}
     terms = EntryTerms.of(privacy, budget, protection, simulation)
     if logits is not None:
         _refuse_with_logits(score=score, by=by, versus=versus)
-        given = parameters_of(EvaluateMulticlass, Evaluate, given, instead=_WITH_LOGITS)
-        classes = made(EvaluateMulticlass, given)
+        given = parameters_of(EvaluateMulticlass, Evaluate, arguments, instead=_WITH_LOGITS)
         roles = terms.roles(client, **{"class": label, "logits": logits})
-        return evaluate_classes(classes, terms, terms.rows(data, roles), roles)
+        return run_classes("evaluate", made(EvaluateMulticlass, given), terms, data, roles)
     if score is None:
         raise UsageError(_NEITHER)
     if by is None and groups:
@@ -209,9 +191,7 @@ def evaluate(
     columns = terms.roles(client, score=score, label=label, versus=versus, group=by)
     looked_up = by is not None and not groups
     data = terms.rows(reread(data) if looked_up or per_site else data, columns)
-    scores = made(
-        Evaluate, {**given, "groups": ("any",) if looked_up else groups, "versus": versus is not None}
-    )
+    scores = made(Evaluate, {**declared(Evaluate, arguments), "groups": ("any",) if looked_up else groups})
     if by is not None and looked_up:
         # What can be refused without the data is refused before they are opened, here too.
         rehearse(scores, terms.setting)
@@ -289,35 +269,20 @@ def calibrate(
     >>> bool(abs(fedassay.Calibrator.of(result).predict([0.5])[0] - 0.25) < 0.02)  # the truth is 0.25
     True
     """
+    arguments = _without_buckets(locals())
     terms = EntryTerms.of(privacy, budget, protection, simulation)
     terms = replace(terms, simulation=replace(terms.simulation, holdout=holdout))
-    given: dict[str, Any] = {
-        "method": method,
-        "bins": bins,
-        "height": height,
-        "transform": transform,
-        "level": level,
-        "holdout": holdout,
-        "solver": solver,
-        "rounds": rounds,
-        "participation": participation,
-        "clip": clip,
-        "negative_clip": negative_clip,
-        "clipping": clipping,
-        "weighting": weighting,
-        "averaging": averaging,
-        **({} if buckets is None else {"buckets": buckets}),
-    }
     if logits is not None:
         _refuse_with_logits(score=score)
-        given = parameters_of(CalibrateMulticlass, Calibrate, given, instead=_WITH_LOGITS)
-        classes = made(CalibrateMulticlass, given)
+        given = parameters_of(CalibrateMulticlass, Calibrate, arguments, instead=_WITH_LOGITS)
         roles = terms.roles(client, **{"class": label, "logits": logits})
-        return calibrate_classes(classes, terms, terms.rows(data, roles), roles)
+        return run_classes("calibrate", made(CalibrateMulticlass, given), terms, data, roles)
     if score is None:
         raise UsageError(_NEITHER)
-    del given["holdout"]
-    given = parameters_of(Calibrate, CalibrateMulticlass, given, instead="only calibrators of logits have it")
+    del arguments["holdout"]
+    given = parameters_of(
+        Calibrate, CalibrateMulticlass, arguments, instead="only calibrators of logits have it"
+    )
     task = made(Calibrate, given)
     columns = terms.roles(client, score=score, label=label)
     return terms.simulate("calibrate", task, terms.rows(data, columns), columns, {"holdout": holdout})
@@ -353,16 +318,7 @@ def hosmer_lemeshow(
     -------
     A `Result`; ``result["hosmer_lemeshow"]`` has ``value``, ``p_value``, ``degrees_of_freedom`` and the ``groups``.
     """
-    task = HosmerLemeshow(
-        method=method,
-        groups=groups,
-        degrees=degrees,
-        points=points,
-        curve_share=curve_share,
-        height=height,
-        transform=transform,
-        level=level,
-    )
+    task = made(HosmerLemeshow, declared(HosmerLemeshow, locals()))
     terms = EntryTerms.of(privacy, budget, protection, simulation)
     columns = terms.roles(client, score=score, label=label)
     return terms.simulate("hosmer-lemeshow", task, terms.rows(data, columns), columns)
@@ -378,6 +334,11 @@ _LOOKED_UP = (
     "The groups were taken from the data. In a release they must be declared (--group), because that a group exists "
     "is information about the rows."
 )
+
+
+def _without_buckets(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments without `buckets` where it is left open: its default depends on the kind of task."""
+    return {name: value for name, value in arguments.items() if name != "buckets" or value is not None}
 
 
 def _refuse_with_logits(**columns: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedassay.api.terms import EntryTerms
+from fedassay.api.terms import EntryTerms, declared
 from fedassay.data.federation import load
 from fedassay.data.groups import reread
 from fedassay.data.partition import Partition
@@ -99,23 +99,8 @@ def ecdf(
     >>> result["quantiles"][0]["value"]  # rounded up to a point
     60.0
     """
-    task = made(
-        Ecdf,
-        {
-            **_range(lower, upper, grid),
-            "points": points,
-            "grid": grid,
-            "mechanism": mechanism,
-            "smoothing": smoothing,
-            "smoothed_points": smoothed_points,
-            "quantiles": quantiles,
-            "level": level,
-            "labelled": label is not None,
-            "public_labels": public_labels,
-            "precision": precision,
-            "expected_rows": expected_rows,
-        },
-    )
+    given = {**declared(Ecdf, locals()), **_range(lower, upper, grid), "labelled": label is not None}
+    task = made(Ecdf, given)
     terms = EntryTerms.of(privacy, budget, protection, simulation)
     columns = terms.roles(client, value=value, label=label)
     data = terms.rows(reread(data), columns)
@@ -147,22 +132,14 @@ def quantiles(
     and their rows are checked at every point, which takes long for many points. `ecdf` gives quantiles under every
     trust model. The parameters are those of `ecdf`.
     """
+    arguments = declared(SearchQuantiles, locals())
     terms = EntryTerms.of(TwoServer() if privacy is None else privacy, budget, protection, simulation)
     if not terms.trust.helpers_needed:
         raise UnsupportedQuery(
             f"quantiles: {terms.trust.name} keeps nothing of what clients send, so that points cannot be searched; use "
             '`privacy="two-server"`, or ecdf, which lists quantiles under every trust model.'
         )
-    task = made(
-        SearchQuantiles,
-        {
-            **_range(lower, upper, grid),
-            "points": points,
-            "quantiles": quantiles,
-            "grid": grid,
-            "level": level,
-        },
-    )
+    task = made(SearchQuantiles, {**arguments, **_range(lower, upper, grid)})
     columns = terms.roles(client, value=value)
     data = terms.rows(reread(data), columns)
     result = terms.simulate("quantiles", task, data, columns)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from typing import Any, cast
 
-from fedassay.api.terms import EntryTerms
+from fedassay.api.terms import EntryTerms, declared
 from fedassay.data.feature_names import feature_names
 from fedassay.data.groups import reread
 from fedassay.data.partition import Partition
@@ -21,13 +21,13 @@ from fedassay.protocol.result import Result
 from fedassay.protocol.vocabulary import Budget, Protection, Query, Setting, Step, TrustModel
 from fedassay.runtimes.simulated import Progress
 from fedassay.study.simulation import Simulation
+from fedassay.summaries.regression.local_work import RoundFields
 from fedassay.summaries.regression.losses import SmoothLoss, lent, loss_of
+from fedassay.summaries.regression.moments import Moments
 from fedassay.summaries.regression.newton_sums import NewtonSums
-from fedassay.summaries.regression.rounds import RoundFields
 from fedassay.tasks.inference.infer import Infer
 from fedassay.tasks.inference.online import Course, RoundHistory
 from fedassay.tasks.inference.parameters import DECAY, Local, Model, RegressionMethod, Variance, Weighting
-from fedassay.tasks.inference.path import StepSizes
 from fedassay.tasks.inference.private_rounds import default_rounds as private_rounds
 
 
@@ -92,37 +92,20 @@ def infer(
     >>> [(one["name"], round(one["value"], 2)) for one in result["coefficients"]]
     [('intercept', 0.98), ('x', 2.0)]
     """
+    arguments = declared(Infer, locals())
     terms, data = EntryTerms.of(privacy, budget, protection, simulation), reread(data)
     given = terms.simulation
     columns = terms.roles(client, features=_joined(features), target=target, offset=offset)
     data = terms.rows(data, columns)
     with _known(model, simulation=given) as name:
         loss = loss_of(name)
-        task = made(
-            Infer,
-            {
-                "model": name,
-                "features": feature_names(columns.names["features"], data),
-                "target": target,
-                "method": method,
-                "rounds": rounds,
-                "participation": participation,
-                "local_steps": local_steps,
-                "local": local,
-                "step": step,
-                "decay": decay,
-                "weighting": weighting,
-                "variance": variance,
-                "intercept": intercept,
-                "standardise": standardise if loss.standardises else False,
-                "scales": scales,
-                "clip": clip,
-                "offset": offset is not None,
-                "level": level,
-                "contrasts": contrasts,
-            },
-            state=state,
-        )
+        own = {
+            "model": name,
+            "features": feature_names(columns.names["features"], data),
+            "standardise": standardise and loss.standardises,
+            "offset": offset is not None,
+        }
+        task = made(Infer, {**arguments, **own}, state=state)
         _check_parameters(task, loss)
         rehearse(task, terms.setting)  # a state that is none is refused here
         _check_target(data, target, loss)
@@ -196,9 +179,10 @@ def _watched(task: Infer, say: Progress | None) -> Infer:
     told, rounds = say, [0]
 
     class Watched(Infer):
-        def _course(self, sizes: StepSizes, many: int) -> Course:
-            rounds[0] = many
-            return super()._course(sizes, many)
+        def course(self, setting: Setting, moments: Moments) -> Course:
+            found = super().course(setting, moments)
+            rounds[0] = found.rounds
+            return found
 
         def steps(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
             if setting.trust.private:

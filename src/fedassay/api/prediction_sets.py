@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from fedassay.api import conformal_lookup
-from fedassay.api.conformal_baselines import compared
-from fedassay.api.terms import EntryTerms
+from fedassay.api.conformal_simulation import compared, completed, likely, stand_in
+from fedassay.api.terms import EntryTerms, declared
 from fedassay.data.federation import Federation
 from fedassay.data.groups import reread
 from fedassay.data.partition import Partition
@@ -95,18 +94,8 @@ def conformal(
     >>> result["pair"], round(result["guarantee"]["coverage"], 4)
     ([92, 4], 0.9023)
     """
-    score, roles = _score(
-        sets,
-        conformity=conformity,
-        target=target,
-        prediction=prediction,
-        scale=scale,
-        lower=lower,
-        upper=upper,
-        label=label,
-        logits=logits,
-        score=score,
-    )
+    arguments = declared(Conformal, locals())
+    score, roles = _score(sets, {role: column for role, column in locals().items() if role in _COLUMNS})
     if conditional == "group" and by is None:
         raise ParameterError(
             "conditional",
@@ -122,24 +111,12 @@ def conformal(
             "score_parameters", 'they belong to `sets="raps"`, and `score` has none; leave them out.'
         )
     # What is looked up later stands for any other: groups, and the number of classes, on which the default depends.
-    task = made(
-        Conformal,
-        {
-            "method": method,
-            "sets": score,
-            "score_parameters": score_parameters,
-            "level": level,
-            "guarantee": guarantee,
-            "confidence": confidence,
-            "score_range": score_range,
-            "bins": bins,
-            "conditional": conditional,
-            "groups": ("any",) if looked_up else groups,
-            "classes": 2 if conditional == "class" and QUANTITIES[score].is_softmax else None,
-            "holdout": holdout,
-            "report_level": report_level,
-        },
-    )
+    own = {
+        "sets": score,
+        "groups": ("any",) if looked_up else groups,
+        "classes": 2 if conditional == "class" and QUANTITIES[score].is_softmax else None,
+    }
+    task = made(Conformal, {**arguments, **own})
     terms, data = EntryTerms.of(privacy, budget, protection, simulation), reread(data)
     if holdout:
         given = terms.simulation
@@ -148,10 +125,8 @@ def conformal(
     columns = terms.roles(client, **roles, group=by)
     data = terms.rows(data, columns)
     # What can be refused without the data is refused before they are opened.
-    rehearse(conformal_lookup.stand_in(task), conformal_lookup.likely(terms.setting, client))
-    task, terms, federation, warnings = conformal_lookup.completed(
-        task, terms, data, columns, by=by if looked_up else None
-    )
+    rehearse(stand_in(task), likely(terms.setting, client))
+    task, terms, federation, warnings = completed(task, terms, data, columns, by=by if looked_up else None)
     result = terms.simulate("conformal", task, federation, columns)
     return _finished(result, task, terms, federation, warnings)
 
@@ -171,7 +146,11 @@ def _finished(
     return replace(result, results=results, warnings=warnings)
 
 
-def _score(sets: Sets | None, **named: str | None) -> tuple[Sets, dict[str, str]]:
+_COLUMNS = frozenset({"label"}.union(*(QUANTITIES[one].columns for one in get_args(Sets))))
+"""Arguments that name columns."""
+
+
+def _score(sets: Sets | None, named: Mapping[str, str | None]) -> tuple[Sets, dict[str, str]]:
     """Which score the named columns stand for, and the columns by role."""
     roles = {role: column for role, column in named.items() if column is not None}
     called = in_words(roles, last="and") if roles else "none"

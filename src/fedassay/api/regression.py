@@ -21,6 +21,7 @@ from fedassay.errors import DataError, UsageError
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.files import write_atomically
 from fedassay.summaries.regression.losses import IndexLoss, LogLoss, SmoothLoss, SquaredError, lent, loss_of
+from fedassay.summaries.regression.moments import Standard
 from fedassay.tasks.inference import document as inference
 from fedassay.tasks.inference import result_values
 from fedassay.tasks.inference.diagnosis import is_singular, said_of_certainty, singular
@@ -130,15 +131,14 @@ class FederatedRegression(Conventions):
         state: Stream | None = getattr(self, "_state", None)
         if state is None:
             means, deviations = self._first_scale(rows) if self.scale is None else self.scale
-            state = Stream.begin(
-                self._loss,
-                rows,
-                intercept=self.intercept,
+            standard = Standard(
+                features=rows.x.shape[1],
                 centres=tuple(means),
                 scales=tuple(deviations),
-                step=self.step,
-                decay=self.decay,
+                intercept=self.intercept,
+                offset=True,
             )
+            state = Stream.begin(self._loss, rows, standard, step=self.step, decay=self.decay)
         self._state = state.after(
             self._loss,
             rows,
@@ -232,16 +232,7 @@ class FederatedRegression(Conventions):
         """The coefficients as a table, as statisticians print it."""
         state, estimate = self._fitted(), self._estimate()
         with self._lending():
-            task = Infer(
-                model=self._loss.name,
-                features=state.features,
-                method=self.method,
-                intercept=self.intercept,
-                level=self.level,
-                local=self.local,
-                local_steps=self.local_steps,
-                weighting=self.weighting,
-            )
+            task = self._task(features=state.features, method=self.method, intercept=self.intercept)
             logistic = self._loss.name == LogLoss.name
             doubt = said_of_certainty(state.seen.path.hessian, self.names_) if logistic else None
             results = result_values.streamed(
@@ -317,17 +308,18 @@ class FederatedRegression(Conventions):
     def _check(self) -> None:
         if not isinstance(self.model, str | SmoothLoss):
             raise UsageError(f"model: got {self.model!r}, expected linear, logistic or a SmoothLoss.")
-        for what, got, known in (
-            ("method", self.method, get_args(_Method)),
-            ("local", self.local, get_args(Local)),
-            ("weighting", self.weighting, get_args(Weighting)),
-        ):
-            if got not in known:
-                raise UsageError(f"{what}: got {got!r}, expected one of {', '.join(known)}.")
+        if self.method not in get_args(_Method):
+            known = ", ".join(get_args(_Method))
+            raise UsageError(f"method: got {self.method!r}, expected one of {known}.")
         if self.scale is not None and not self._loss.standardises:
             raise UsageError(f"scale: the loss {self._loss.name!r} cannot be translated back; leave it out.")
         with self._lending():
-            Infer(model=self._loss.name, level=self.level, local_steps=self.local_steps, decay=self.decay)
+            self._task(decay=self.decay)
+
+    def _task(self, **more: Any) -> Infer:
+        """The task that fits such a model through messages."""
+        names = ("level", "local", "local_steps", "weighting")
+        return Infer(model=self._loss.name, **{name: getattr(self, name) for name in names}, **more)
 
     def _fitted(self) -> Stream:
         state: Stream | None = getattr(self, "_state", None)

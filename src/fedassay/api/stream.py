@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.arrays import Floats
-from fedassay.summaries.regression.local_work import LocalSteps, Work, local_work
+from fedassay.summaries.regression.local_work import BY_ROWS, LocalSteps, Work, local_work
 from fedassay.summaries.regression.losses import LogLoss, SmoothLoss, SquaredError
-from fedassay.summaries.regression.moments import INTERCEPT, Standard
-from fedassay.summaries.regression.rounds import BY_ROWS, LARGEST_THETA, RoundSums
+from fedassay.summaries.regression.moments import INTERCEPT, LARGEST_THETA, Standard
+from fedassay.summaries.regression.rounds import RoundSums
 from fedassay.tasks.inference.online import RoundHistory
 from fedassay.tasks.inference.path import IteratePath, StepSizes
 
@@ -117,23 +117,11 @@ class Stream:
 
     @classmethod
     def begin(
-        cls,
-        loss: SmoothLoss,
-        rows: RowBatch,
-        *,
-        intercept: bool,
-        centres: tuple[float, ...],
-        scales: tuple[float, ...],
-        step: float | None,
-        decay: float,
+        cls, loss: SmoothLoss, rows: RowBatch, standard: Standard, *, step: float | None, decay: float
     ) -> Stream:
         """Before the first round, whose rows say how many features there are and how long steps may be."""
-        features = rows.x.shape[1]
-        standard = Standard(
-            features=features, centres=centres, scales=scales, intercept=intercept, offset=True
-        )
-        named = rows.names or tuple(f"x{place}" for place in range(1, features + 1))
-        names = (INTERCEPT, *named) if intercept else named
+        named = rows.names or tuple(f"x{place}" for place in range(1, standard.features + 1))
+        names = (INTERCEPT, *named) if standard.intercept else named
         p = loss.parameters(standard.parameters)
         if p != len(names) or len(set(names)) != p:
             raise UsageError(

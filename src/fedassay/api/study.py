@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +31,7 @@ from fedassay.runtimes.simulated import Progress
 from fedassay.study.file import StudyFile
 from fedassay.study.folder import JOURNAL, folder_of, prepare, write_folder
 from fedassay.study.pre_flight import opened_books, require_affordable, require_writable
-from fedassay.study.simulation import Simulation, simulate
+from fedassay.study.simulation import Simulation
 from fedassay.tasks.card import KINDS
 
 FINISHED = "finished"
@@ -105,8 +106,7 @@ def verify(folder: str | os.PathLike[str], *, key: str | None = None, any_key: b
 
 def conduct(file: StudyFile, folder: Path, *, progress: Progress | None = None) -> Result:
     """Run a simulated study with its journal in this folder, or go on with it; nothing else is written."""
-    journal = FileJournal(folder / JOURNAL)
-    try:
+    with closing(FileJournal(folder / JOURNAL)) as journal:
         result = _conduct(file, journal, progress, folder)
         noted = journal.find(FINISHED)
         if noted is None:
@@ -122,20 +122,15 @@ def conduct(file: StudyFile, folder: Path, *, progress: Progress | None = None) 
         # What can only be known while clients are asked is as it was then.
         kept = {name: noted[name] for name in _OF_THE_RUN}
         return replace(result, **kept, warnings=tuple(noted["warnings"]))
-    finally:
-        journal.close()
 
 
 def finished_on(folder: Path) -> str | None:
     """When the study in this folder was finished, in UTC; None if it was not."""
     if not (folder / JOURNAL).exists():
         return None
-    journal = FileJournal(folder / JOURNAL)
-    try:
+    with closing(FileJournal(folder / JOURNAL)) as journal:
         noted = journal.find(FINISHED)
         return None if noted is None else str(noted["time"])
-    finally:
-        journal.close()
 
 
 def _conduct(file: StudyFile, journal: Journal, progress: Progress | None, folder: Path | None) -> Result:
@@ -164,16 +159,11 @@ def _conduct(file: StudyFile, journal: Journal, progress: Progress | None, folde
         if folder is not None and not journal.exchanged():
             require_writable(file, agenda, folder)
 
-    result = simulate(
+    result = terms.simulated(
         agenda,
         data,
-        columns=columns.names,
-        client=columns.client,
-        trust=file.trust,
-        budget=file.budget,
-        protection=file.protection,
-        parameters=file.described,
-        simulation=simulation,
+        columns,
+        file.described,
         journal=journal,
         ledger=books.ledger,
         dataset=books.dataset,

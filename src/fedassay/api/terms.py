@@ -9,13 +9,24 @@ from typing import Any
 from fedassay.data.partition import Partition
 from fedassay.data.schema import Columns
 from fedassay.errors import ParameterError
-from fedassay.kernel.agenda import Alone
+from fedassay.kernel.agenda import Agenda, Alone
 from fedassay.protocol.parameters import meant, parameters, shown, values_of
 from fedassay.protocol.result import Result
 from fedassay.protocol.vocabulary import Budget, Protection, Setting, TrustModel
 from fedassay.study.simulation import Simulation, simulate
 from fedassay.tasks.card import KINDS, task_of
 from fedassay.trust import TRUST_MODELS, SecureSum
+
+
+def declared(kind: type[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those arguments of an entry point that are parameters of this kind of task: they have the same names.
+
+    Parameters
+    ----------
+    arguments : what `locals` returns at the beginning of an entry point.
+    """
+    names = {one.name for one in parameters(kind)}
+    return {name: value for name, value in arguments.items() if name in names}
 
 
 def parameters_of(
@@ -25,14 +36,14 @@ def parameters_of(
 
     Parameters
     ----------
-    given : the arguments of an entry point for both kinds.
+    given : the arguments of an entry point for both kinds; None stands for the default of either.
     instead : what is wrong with an argument for the other kind.
     """
-    own = {one.name for one in parameters(kind)}
+    own = declared(kind, given)
     for one in parameters(other):
         if one.name not in own and given.get(one.name, one.default) != one.default:
             raise ParameterError(one.name, f"{instead}; leave out `{one.name}`.")
-    return {name: value for name, value in given.items() if name in own}
+    return own
 
 
 def trust_model(privacy: TrustModel | str | None) -> TrustModel:
@@ -136,16 +147,24 @@ class EntryTerms:
         self, name: str, task: Any, data: Any, columns: Roles, more: Mapping[str, Any] | None = None
     ) -> Result:
         """Run a task; its parameters are the columns, the task's own fields, and `more`."""
+        given = {**columns.to_json(), **values_of(task), **(more or {})}
+        return self.simulated(Alone(name=name, task=task), data, columns, given)
+
+    def simulated(
+        self, agenda: Agenda | Alone, data: Any, columns: Roles, parameters: Mapping[str, Any], **study: Any
+    ) -> Result:
+        """Run an agenda; `study` is what only a study has, as `simulate` takes it."""
         return simulate(
-            Alone(name=name, task=task),
+            agenda,
             data,
             columns=columns.names,
             client=columns.client,
             trust=self.trust,
             budget=self.budget,
             protection=self.protection,
-            parameters={**columns.to_json(), **values_of(task), **(more or {})},
+            parameters=parameters,
             simulation=self.simulation,
+            **study,
         )
 
 

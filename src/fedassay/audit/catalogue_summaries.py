@@ -28,21 +28,19 @@ from fedassay.audit.cases import (
 )
 from fedassay.estimation.heterogeneity import SMALLEST_CLASS
 from fedassay.protocol.vocabulary import Neighbours, Protection, Sample, Sum, Unit
+from fedassay.summaries.bounded_sums import AllGroupStatistics, GroupStatistics, PairedMoments, packed
 from fedassay.summaries.coverage_counts import CoverageCounts
 from fedassay.summaries.distribution.path import ScorePath, ValuePath
 from fedassay.summaries.distribution.roots import ValueRoots
 from fedassay.summaries.distribution.tree import ValueTree
-from fedassay.summaries.group_statistics import AllGroupStatistics, GroupStatistics
 from fedassay.summaries.grouped_histogram import GroupedHistogram, fingerprints
+from fedassay.summaries.multiclass.calibrator_sums import ClippedUpdates, ScalingSums
 from fedassay.summaries.multiclass.class_statistics import ClassStatistics
-from fedassay.summaries.multiclass.client_profiles import ClientProfiles
-from fedassay.summaries.multiclass.clipped_updates import ClippedUpdates
 from fedassay.summaries.multiclass.histograms import ClassHistograms, ProbabilityHistograms
-from fedassay.summaries.multiclass.loss_curves import LossCurves
+from fedassay.summaries.multiclass.loss_curves import ClientProfiles, LossCurves
 from fedassay.summaries.multiclass.map_changes import MapChanges
-from fedassay.summaries.multiclass.scaling_sums import ScalingSums
-from fedassay.summaries.paired_models import PairedHistograms, PairedMoments, VersusHistogram, packed
-from fedassay.summaries.regression.clipped_round import ClippedRound
+from fedassay.summaries.regression.rounds import ClippedRound
+from fedassay.summaries.score_histogram import PairedHistograms, VersusHistogram
 from fedassay.summaries.site_sums import EligibleSites, SiteSums
 from fedassay.trust import DistributedDP
 

@@ -147,7 +147,7 @@ def lac(logits: ArrayLike, labels: ArrayLike) -> Floats:
     """
     z, y = _checked(logits, labels)
     scores = np.empty(len(z))
-    for part, block in _blocks(z):
+    for part, block in blocks(z):
         e, total = _weights(block)
         scores[part] = _lac(_of(e, y[part]), total)
     return scores
@@ -180,7 +180,7 @@ def raps(logits: ArrayLike, labels: ArrayLike, penalty: float, k_reg: float) -> 
     """
     z, y = _checked(logits, labels)
     scores = np.empty(len(z))
-    for part, block in _blocks(z):
+    for part, block in blocks(z):
         e, total = _weights(block)
         above = block > _of(block, y[part])
         np.multiply(e, above, out=e)
@@ -207,7 +207,7 @@ def sets(logits: ArrayLike, threshold: ArrayLike, quantity: str, parameters: tup
     """
     if quantity not in SOFTMAX:
         raise UsageError(f"prediction sets: got {quantity!r}, expected one of {', '.join(SOFTMAX)}.")
-    z = _checked_logits(logits)
+    z = checked_logits(logits)
     limit = np.asarray(threshold, dtype=np.float64)
     if limit.shape not in ((), z.shape[1:], (len(z), 1)) or np.isnan(limit).any():
         raise UsageError(
@@ -215,7 +215,7 @@ def sets(logits: ArrayLike, threshold: ArrayLike, quantity: str, parameters: tup
             f"{z.shape[1:]}) or one per row (shape {(len(z), 1)})."
         )
     found = np.empty(z.shape, dtype=np.bool_)
-    for part, block in _blocks(z):
+    for part, block in blocks(z):
         at = limit[part].T if limit.ndim == 2 else limit.reshape(-1, 1)
         if quantity == "lac":
             e, total = _weights(block)
@@ -270,7 +270,7 @@ def _shared(falling: Floats, mass: Floats, rank: Floats) -> tuple[Floats, Floats
 
 
 def _checked(logits: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Ints]:
-    z = _checked_logits(logits)
+    z = checked_logits(logits)
     return z, checked_labels(labels, z)
 
 
@@ -289,7 +289,8 @@ def checked_labels(labels: ArrayLike, z: NDArray[Any]) -> Ints:
     return y.astype(np.int64, copy=False)
 
 
-def _checked_logits(logits: ArrayLike) -> NDArray[Any]:
+def checked_logits(logits: ArrayLike) -> NDArray[Any]:
+    """The logits as numbers, rows x classes, or an error."""
     z = np.asarray(logits)
     if z.ndim != 2 or z.shape[1] < 1 or z.dtype.kind not in "fiu":
         raise DataError(
@@ -298,12 +299,24 @@ def _checked_logits(logits: ArrayLike) -> NDArray[Any]:
     return z
 
 
-def _blocks(z: NDArray[Any]) -> Iterator[tuple[slice, Floats]]:
+def require_finite(finite: bool) -> None:  # noqa: FBT001 # what was found of some logits
+    """Refuse logits of which some are NaN or infinite."""
+    if not finite:
+        raise DataError(
+            "logits: got NaN or infinite numbers, expected finite ones; remove or repair these rows."
+        )
+
+
+def parts(z: NDArray[Any], numbers: int = _BLOCK) -> Iterator[slice]:
+    """The rows in blocks of about so many numbers."""
+    width = max(16, numbers // int(z.shape[1]))
+    for start in range(0, len(z), width):
+        yield slice(start, min(start + width, len(z)))
+
+
+def blocks(z: NDArray[Any]) -> Iterator[tuple[slice, Floats]]:
     """Rows and their logits, classes first: what runs over classes then runs over whole vectors of rows."""
-    rows, classes = z.shape
-    width = max(16, _BLOCK // classes)
-    for start in range(0, rows, width):
-        part = slice(start, min(start + width, rows))
+    for part in parts(z):
         yield part, np.array(z[part].T, dtype=np.float64, order="C")
 
 
@@ -317,10 +330,7 @@ def _weights(z: Floats) -> tuple[Floats, Floats]:
     e += rounding
     e -= rounding
     total = e.sum(axis=0)
-    if np.isnan(total).any():
-        raise DataError(
-            "logits: got NaN or infinite numbers, expected finite ones; remove or repair these rows."
-        )
+    require_finite(not np.isnan(total).any())
     return e, total
 
 

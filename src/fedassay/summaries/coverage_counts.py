@@ -12,7 +12,6 @@ import numpy as np
 from fedassay.errors import UsageError
 from fedassay.protocol.arrays import Ints
 from fedassay.protocol.vocabulary import (
-    UNBOUNDED,
     Batch,
     Memory,
     Protection,
@@ -21,8 +20,7 @@ from fedassay.protocol.vocabulary import (
     Total,
     Vector,
 )
-from fedassay.summaries.columns import column
-from fedassay.summaries.fixed_point import SUMS
+from fedassay.summaries.measures import SUMS, WithoutNoise, column
 from fedassay.summaries.quantities import QUANTITIES, sets_of, widths
 from fedassay.summaries.scored import MOST_CLASSES, Thresholded, condition_columns, whole
 
@@ -173,7 +171,7 @@ class CoverageSums:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SiteCoverage(Thresholded[dict[str, CoverageSums]]):
+class SiteCoverage(WithoutNoise, Thresholded[dict[str, CoverageSums]]):
     """For each group Σ1, Σn, Σc and Σc²/n over the sites that have rows in it, for n rows of which c are covered.
 
     From these totals follows how much sites differ. c²/n is rounded to sixteenths: with all its digits, whole numbers
@@ -184,17 +182,11 @@ class SiteCoverage(Thresholded[dict[str, CoverageSums]]):
     """
 
     name: ClassVar[str] = "site-coverage"
-    additive: ClassVar[bool] = False
 
     @property
     def length(self) -> int:
         """Per group Σ1, Σn, Σc, and Σc²/n in two parts."""
         return len(self.names) * 5
-
-    @property
-    def largest(self) -> int:
-        """The rows of a client, or a rest."""
-        return 1 << 32
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Count, square, write down; zeros for groups without rows."""
@@ -206,10 +198,6 @@ class SiteCoverage(Thresholded[dict[str, CoverageSums]]):
         for count, inside in zip(n.tolist(), c.tolist(), strict=True):
             entries += site_entries(count, inside)
         return np.array(entries, dtype=np.int64), memory
-
-    def sensitivity(self, protection: Protection) -> Sensitivity:
-        """None that is finite."""
-        return UNBOUNDED
 
     def read(self, total: Total) -> dict[str, CoverageSums]:
         """Group to its sums."""
@@ -251,7 +239,7 @@ class WidthSum:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanWidth(Thresholded[dict[str, WidthSum]]):
+class MeanWidth(WithoutNoise, Thresholded[dict[str, WidthSum]]):
     """For each group the number of rows and the sums of the widths of their intervals and of their squares.
 
     For ``normalised`` and ``cqr``. Sums are written in fixed point as in `SiteSums`. An interval that is empty has the
@@ -262,7 +250,6 @@ class MeanWidth(Thresholded[dict[str, WidthSum]]):
     """
 
     name: ClassVar[str] = "mean-width"
-    additive: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -279,11 +266,6 @@ class MeanWidth(Thresholded[dict[str, WidthSum]]):
     def length(self) -> int:
         """Per group a count, a sum, and a sum of squares in two parts."""
         return len(self.names) * (1 + 3 * SUMS.limbs)
-
-    @property
-    def largest(self) -> int:
-        """A limb, or the rows of a client."""
-        return 1 << 32
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Add up widths; nothing for groups with an infinite threshold, which the reader knows."""
@@ -307,10 +289,6 @@ class MeanWidth(Thresholded[dict[str, WidthSum]]):
             numbers = [width_sum, *divmod(square, _SPLIT)] if math.isfinite(threshold) else [Fraction(0)] * 3
             entries += [count, *SUMS.write(np.array(numbers, dtype=np.float64)).tolist()]
         return np.array(entries, dtype=np.int64), memory
-
-    def sensitivity(self, protection: Protection) -> Sensitivity:
-        """None that is finite."""
-        return UNBOUNDED
 
     def read(self, total: Total) -> dict[str, WidthSum]:
         """Group to rows and width."""

@@ -17,7 +17,7 @@ grid are the union of theirs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 
 import numpy as np
@@ -213,6 +213,11 @@ class Grid:
                 "bins; give a larger height."
             )
         object.__setattr__(self, "thresholds", thresholds)
+
+    @classmethod
+    def of(cls, bins: object) -> Grid:
+        """Return the grid that these fields of a summary describe."""
+        return cls(**{field.name: getattr(bins, field.name) for field in fields(cls)})
 
     @property
     def leaves(self) -> int:

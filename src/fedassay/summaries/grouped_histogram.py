@@ -11,17 +11,17 @@ change in how many groups a row is counted.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol.vocabulary import Batch, Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
-from fedassay.summaries.columns import column
-from fedassay.summaries.score_histogram import LabelledHistogram, LikeHistogram
+from fedassay.protocol.vocabulary import Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
+from fedassay.summaries.measures import column
+from fedassay.summaries.score_histogram import HistogramFields, LabelledHistogram
 
 # --- names of subgroups -------------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ def fingerprints(names: Iterable[str]) -> NDArray[np.int64]:
     return np.array([fingerprint(name) for name in names], dtype=np.int64)
 
 
-def group_of(values: NDArray[np.int64], groups: tuple[str, ...]) -> NDArray[np.int64]:
+def group_of(values: NDArray[Any], groups: tuple[str, ...]) -> NDArray[np.int64]:
     """For each fingerprint its position in `groups`, or one past the last if it is none of them.
 
     Examples
@@ -85,6 +85,8 @@ def group_of(values: NDArray[np.int64], groups: tuple[str, ...]) -> NDArray[np.i
     >>> group_of(fingerprints(["b", "c", "a"]), ("a", "b")).tolist()
     [1, 2, 0]
     """
+    if values.dtype != np.int64:
+        raise DataError("groups: got a column that holds no fingerprints, expected 64-bit ones.")
     known = fingerprints(groups)
     order = np.argsort(known)
     places = np.minimum(np.searchsorted(known, values, sorter=order), len(groups) - 1)
@@ -96,7 +98,7 @@ def group_of(values: NDArray[np.int64], groups: tuple[str, ...]) -> NDArray[np.i
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupedHistogram(LikeHistogram, Summary[dict[str, LabelledHistogram]]):
+class GroupedHistogram(HistogramFields, Summary[dict[str, LabelledHistogram]]):
     """A `ScoreHistogram` for each of the declared groups and one for the rows of none of them (``other``).
 
     Measures the histograms of the groups one after the other, ``other`` last; their sum is the histogram of
@@ -138,11 +140,6 @@ class GroupedHistogram(LikeHistogram, Summary[dict[str, LabelledHistogram]]):
         return (len(self.groups) + 1) * self.histogram.length
 
     @property
-    def largest(self) -> int:
-        """As one histogram: all rows may be in one group."""
-        return self.histogram.largest
-
-    @property
     def partitions(self) -> tuple[NDArray[np.int64], ...]:
         """Each level of the tree, all groups together: a row is in one cell of one group."""
         starts = np.arange(len(self.groups) + 1)[:, None] * self.histogram.length
@@ -161,15 +158,17 @@ class GroupedHistogram(LikeHistogram, Summary[dict[str, LabelledHistogram]]):
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Count. Linear in the rows, constant in memory, one pass."""
         histogram = self.histogram
-        counts = np.zeros((len(self.groups) + 1, histogram.length), dtype=np.int64)
+        counts = np.zeros((len(self.groups) + 1, 2 * histogram.grid.leaves), dtype=np.int64)
         for batch in rows.batches():
             values = np.asarray(column(batch, "group"))
-            if values.dtype != np.int64:
-                raise DataError("groups: got a column that holds no fingerprints, expected 64-bit ones.")
-            place = group_of(values, self.groups)
+            place, scores, labels = (
+                group_of(values, self.groups),
+                column(batch, "score"),
+                column(batch, "label"),
+            )
             for group in np.unique(place):
-                counts[group] += histogram.measure(_Some(batch, place == group), {})[0]
-        return counts.reshape(-1), memory
+                counts[group] += histogram.counted(scores[place == group], labels[place == group])
+        return self.from_leaves(counts.reshape(-1)), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
         """That of one histogram."""
@@ -180,13 +179,3 @@ class GroupedHistogram(LikeHistogram, Summary[dict[str, LabelledHistogram]]):
         histogram = self.histogram
         parts = np.split(total, len(self.groups) + 1)
         return {name: histogram.read(part) for name, part in zip((*self.groups, OTHER), parts, strict=True)}
-
-
-class _Some:
-    """The rows of one batch that are chosen by a mask."""
-
-    def __init__(self, batch: Batch, chosen: NDArray[np.bool_]) -> None:
-        self._batch, self._chosen = batch, chosen
-
-    def batches(self) -> Iterator[Batch]:
-        yield {name: column[self._chosen] for name, column in self._batch.items() if name != "group"}

@@ -8,34 +8,34 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal, get_args
 
 import numpy as np
 
 from fedassay.errors import DataError, UsageError
 from fedassay.estimation.coverage import best_pair
-from fedassay.estimation.coverage.law import checked_level, split_rank
+from fedassay.estimation.coverage.law import split_rank
 from fedassay.protocol.arrays import Floats, Ints
+from fedassay.protocol.parameters import Fraction, Interval
 from fedassay.protocol.vocabulary import (
     LARGEST_ROWS_PER_CLIENT,
-    UNBOUNDED,
     Memory,
     Protection,
     Rows,
-    Sensitivity,
     Total,
     Vector,
 )
 from fedassay.summaries.distribution.grid import ValueGrid
+from fedassay.summaries.measures import WithoutNoise
 from fedassay.summaries.quantities import scores_of
-from fedassay.summaries.scored import OfQuantity, Scored, whole
+from fedassay.summaries.scored import OfQuantity, RowsPerClient, Scored, whole
 
 MOST_CANDIDATES = 1 << 16
 LARGEST_SLOPE = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuantileLosses(OfQuantity[float]):
+class QuantileLosses(WithoutNoise, OfQuantity[float]):
     """The losses of B candidates e_1 < .. < e_B = +∞ for the t-th smallest of exactly n scores, in whole numbers.
 
     With c_b = #{scores <= e_b} and c_0 = 0, the loss of candidate b is
@@ -83,25 +83,18 @@ class QuantileLosses(OfQuantity[float]):
     """
 
     name: ClassVar[str] = "quantile-losses"
-    additive: ClassVar[bool] = False
 
-    rows: int
+    rows: RowsPerClient
     lower: float
     upper: float
-    points: int
+    points: Annotated[int, Interval(ge=2, le=MOST_CANDIDATES)]
     target: int
-    below: int = 1
-    above: int = 1
+    below: Annotated[int, Interval(ge=1, le=LARGEST_SLOPE)] = 1
+    above: Annotated[int, Interval(ge=1, le=LARGEST_SLOPE)] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("lower", "upper"):
-            object.__setattr__(self, name, float(getattr(self, name)))
-        whole(self.points, what="points", least=2, most=MOST_CANDIDATES)
-        whole(self.rows, what="rows", least=1, most=LARGEST_ROWS_PER_CLIENT)
         whole(self.target, what="target", least=1, most=self.rows)
-        for name in ("below", "above"):
-            whole(getattr(self, name), what=name, least=1, most=LARGEST_SLOPE)
         width = self.upper - self.lower
         if not (width > 0 and math.isfinite(width)):
             raise UsageError(
@@ -165,10 +158,6 @@ class QuantileLosses(OfQuantity[float]):
             )
         return float(min((self.below + self.above) * protection.rows_per_unit, sum(self._ends)))
 
-    def sensitivity(self, protection: Protection) -> Sensitivity:
-        """None that is finite: losses are for choosing (`loss_range`), and nobody adds them up."""
-        return UNBOUNDED
-
     def read(self, total: Total) -> float:
         """The candidate that was chosen."""
         return float(self.candidates[int(np.argmax(total))])
@@ -176,9 +165,13 @@ class QuantileLosses(OfQuantity[float]):
 
 # --- one score per client -----------------------------------------------------------------------------------
 
-RULES = ("spread", "paper", "split")
+LocalRule = Literal["spread", "paper", "split"]
+RULES: tuple[LocalRule, ...] = get_args(LocalRule)
 
 MOST_CLIENTS = 100_000
+
+Clients = Annotated[int, Interval(ge=1, le=MOST_CLIENTS)]
+"""Public number of clients."""
 
 _FEW_CLIENTS, _MOST_SCORES = 100, 10**6
 """With few clients, or few scores in all, the best pair is found within milliseconds, whoever asks for whatever."""
@@ -234,7 +227,7 @@ class LocalScores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalQuantile(Scored[dict[str, LocalScores]]):
+class LocalQuantile(WithoutNoise, Scored[dict[str, LocalScores]]):
     """For each group, how many rows a client has and, by each rule, its score at the rank ℓ of `local_rank`.
 
     Scores travel as whole numbers with the same order and nothing lost (`to_ordered`). Rows are held in memory once.
@@ -262,19 +255,15 @@ class LocalQuantile(Scored[dict[str, LocalScores]]):
     """
 
     name: ClassVar[str] = "local-quantile"
-    additive: ClassVar[bool] = False
 
-    level: float
-    clients: int
-    rules: tuple[str, ...] = ("spread",)
-    confidence: float | None = None
+    level: Fraction
+    clients: Clients
+    rules: tuple[LocalRule, ...] = ("spread",)
+    confidence: Fraction | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_levels(self.level, self.confidence)
-        whole(self.clients, what="clients", least=1, most=MOST_CLIENTS)
-        object.__setattr__(self, "rules", tuple(self.rules))
-        if not self.rules or len(set(self.rules)) < len(self.rules) or not set(self.rules) <= set(RULES):
+        if not self.rules or len(set(self.rules)) < len(self.rules):
             raise UsageError(f"rules: got {list(self.rules)}, expected different ones of {', '.join(RULES)}.")
 
     @property
@@ -299,10 +288,6 @@ class LocalQuantile(Scored[dict[str, LocalScores]]):
             entries += [len(scores), *to_ordered(at_ranks(scores, ranks)).tolist()]
         return np.array(entries, dtype=np.int64), memory
 
-    def sensitivity(self, protection: Protection) -> Sensitivity:
-        """None that is finite: one row can move a quantile from one end of the range to the other."""
-        return UNBOUNDED
-
     def read(self, total: Total) -> dict[str, LocalScores]:
         """What the client says, group by group, whatever it has sent."""
         parts = np.split(np.asarray(total, dtype=np.int64), len(self.names))
@@ -311,19 +296,12 @@ class LocalQuantile(Scored[dict[str, LocalScores]]):
     def _read(self, entries: Vector) -> LocalScores:
         rows = min(max(0, int(entries[0])), LARGEST_ROWS_PER_CLIENT)
         sent = dict(zip(self.rules, from_ordered(entries[1:]).tolist(), strict=True))
-        ranks = {rule: self.rank(rule, rows) for rule in self.rules}
-        scores = {
+        ranks: dict[str, int] = {rule: self.rank(rule, rows) for rule in self.rules}
+        scores: dict[str, float] = {
             rule: score if ranks[rule] <= rows and math.isfinite(score) else math.inf
             for rule, score in sent.items()
         }
         return LocalScores(rows=rows, ranks=MappingProxyType(ranks), scores=MappingProxyType(scores))
-
-
-def check_levels(level: float, confidence: float | None) -> None:
-    """Refuses what is not a level or a confidence."""
-    checked_level(level)
-    if confidence is not None:
-        checked_level(confidence, what="confidence")
 
 
 def at_ranks(scores: Floats, ranks: list[int]) -> Floats:
@@ -406,7 +384,7 @@ class Votes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuantileVotes(Scored[dict[str, Votes]]):
+class QuantileVotes(WithoutNoise, Scored[dict[str, Votes]]):
     """For each group a one at the bin of the client's local quantile, and a one at its rung of the ladder of rows.
 
     A client with n rows stands on the highest rung n' that is not above n. Its rank is that of a client with n' rows
@@ -427,23 +405,19 @@ class QuantileVotes(Scored[dict[str, Votes]]):
     """
 
     name: ClassVar[str] = "quantile-votes"
-    additive: ClassVar[bool] = False
 
-    level: float
-    clients: int
+    level: Fraction
+    clients: Clients
     lower: float
     upper: float
     points: int
-    confidence: float | None = None
+    confidence: Fraction | None = None
     rungs: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_levels(self.level, self.confidence)
-        whole(self.clients, what="clients", least=1, most=MOST_CLIENTS)
-        for name in ("lower", "upper"):
-            object.__setattr__(self, name, getattr(self.grid, name))
-        object.__setattr__(self, "rungs", _checked_rungs(tuple(self.rungs)))
+        _ = self.grid
+        object.__setattr__(self, "rungs", _checked_rungs(self.rungs))
 
     @property
     def grid(self) -> ValueGrid:
@@ -482,10 +456,6 @@ class QuantileVotes(Scored[dict[str, Votes]]):
             votes[group, bin_] = votes[group, self.points + step] = 1
         return votes.reshape(-1), memory
 
-    def sensitivity(self, protection: Protection) -> Sensitivity:
-        """None that is finite, so that votes are not asked for under noise: one row can move them as far as they go."""
-        return UNBOUNDED
-
     def read(self, total: Total) -> dict[str, Votes]:
         """The votes of each group."""
         edges, rungs = self.edges, np.array(self.rungs, dtype=np.int64)
@@ -500,7 +470,7 @@ def _checked_rungs(rungs: tuple[int, ...]) -> tuple[int, ...]:
         return ladder(TALLEST_LADDER)
     if len(rungs) > LONGEST_LADDER:
         raise UsageError(f"rungs: got {len(rungs):,}, expected at most {LONGEST_LADDER:,}.")
-    rising = all(type(n) is int for n in rungs) and all(a < b for a, b in pairwise(rungs))
+    rising = all(a < b for a, b in pairwise(rungs))
     if not rising or rungs[0] != 0 or rungs[-1] > LARGEST_ROWS_PER_CLIENT:
         raise UsageError(
             f"rungs: expected increasing whole numbers of rows from 0 to at most {LARGEST_ROWS_PER_CLIENT:,}."

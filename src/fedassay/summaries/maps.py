@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
@@ -44,6 +44,9 @@ def one_of(kinds: Mapping[str, type[M]], content: object) -> M:
 # --- what a calibrator does to a score ----------------------------------------------------------------------
 
 
+LARGEST_PARAMETER = 2.0**20
+"""The largest number that a map of logits is made of, in absolute value."""
+
 EPSILON = float(np.finfo(np.float64).eps)
 """Logarithms of scores are taken no closer to 0 and 1 than this, as in scikit-learn's log loss."""
 
@@ -52,22 +55,29 @@ MOST_NUMBERS = 1 << 17
 megabyte on the wire."""
 
 
-class Map(ABC):
-    """A function from scores in [0, 1] to probabilities in [0, 1]."""
+class PlainMap:
+    """A map that consists of its kind and the plain numbers in the fields of a dataclass."""
 
     kind: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the kind and the fields as plain values, from which `one_of` makes the map again."""
+        return {"kind": self.kind, **{name: _plain(value) for name, value in self._fields().items()}}
+
+    def _fields(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+
+class Map(PlainMap, ABC):
+    """A function from scores in [0, 1] to probabilities in [0, 1]."""
 
     @abstractmethod
     def __call__(self, scores: Floats) -> Floats:
         """The calibrated probabilities. The caller has checked that scores are in [0, 1]."""
 
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """As plain values; `map_from_json` reads it."""
-
-    @abstractmethod
     def to_numbers(self) -> tuple[float, ...]:
-        """As numbers in a row, without its kind; `from_numbers` reads it."""
+        """Return all fields as numbers in a row, without the kind; `from_numbers` reads it."""
+        return tuple(np.hstack(list(self._fields().values())).tolist())
 
     @classmethod
     @abstractmethod
@@ -91,8 +101,8 @@ class Steps(Map):
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "edges", _numbers("edges", self.edges, strictly_inside=True))
-        object.__setattr__(self, "values", _numbers("values", self.values))
+        object.__setattr__(self, "edges", shares("edges", self.edges, strictly_inside=True))
+        object.__setattr__(self, "values", shares("values", self.values))
         if len(self.values) != len(self.edges) + 1:
             raise UsageError(
                 f"steps: got {len(self.edges)} edges and {len(self.values)} values, expected one value more."
@@ -111,14 +121,6 @@ class Steps(Map):
     def __call__(self, scores: Floats) -> Floats:
         """See `Map`."""
         return np.asarray(self.values)[np.searchsorted(self.edges, scores, side="right")]
-
-    def to_json(self) -> dict[str, Any]:
-        """See `Map`."""
-        return {"kind": self.kind, "edges": list(self.edges), "values": list(self.values)}
-
-    def to_numbers(self) -> tuple[float, ...]:
-        """The edges, then the values."""
-        return (*self.edges, *self.values)
 
     @classmethod
     def from_numbers(cls, numbers: tuple[float, ...]) -> Self:
@@ -143,8 +145,8 @@ class InterpolatedMap(Map):
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scores", _numbers("scores", self.scores))
-        object.__setattr__(self, "values", _numbers("values", self.values))
+        object.__setattr__(self, "scores", shares("scores", self.scores))
+        object.__setattr__(self, "values", shares("values", self.values))
         if not self.scores or len(self.values) != len(self.scores):
             raise UsageError(
                 f"points: got {len(self.scores)} scores and {len(self.values)} values, expected equally many."
@@ -155,14 +157,6 @@ class InterpolatedMap(Map):
         """See `Map`."""
         # A line may round to just above the value at its end.
         return np.clip(np.interp(scores, self.scores, self.values), 0.0, 1.0)
-
-    def to_json(self) -> dict[str, Any]:
-        """See `Map`."""
-        return {"kind": self.kind, "scores": list(self.scores), "values": list(self.values)}
-
-    def to_numbers(self) -> tuple[float, ...]:
-        """The scores, then the values."""
-        return (*self.scores, *self.values)
 
     @classmethod
     def from_numbers(cls, numbers: tuple[float, ...]) -> Self:
@@ -198,14 +192,6 @@ class Sigmoid(Map):
         """See `Map`."""
         s = np.clip(scores, EPSILON, 1 - EPSILON)
         return np.asarray(expit(self.c + self.a * np.log(s) - self.b * np.log1p(-s)))
-
-    def to_json(self) -> dict[str, Any]:
-        """See `Map`."""
-        return {"kind": self.kind, "a": self.a, "b": self.b, "c": self.c}
-
-    def to_numbers(self) -> tuple[float, ...]:
-        """a, b and c."""
-        return (self.a, self.b, self.c)
 
     @classmethod
     def from_numbers(cls, numbers: tuple[float, ...]) -> Self:
@@ -274,16 +260,31 @@ def _short_enough(numbers: tuple[float, ...]) -> tuple[float, ...]:
     return numbers
 
 
-def _numbers(what: str, given: object, *, strictly_inside: bool = False) -> tuple[float, ...]:
+def numbers(
+    what: str, given: object, *, least: float = -LARGEST_PARAMETER, most: float = LARGEST_PARAMETER
+) -> tuple[float, ...]:
+    """Return the numbers of a map as floats; refuse anything else than numbers within the bounds."""
     if not isinstance(given, list | tuple):
         raise UsageError(f"map: {what} are not a list of numbers.")
     for number in given:
         if isinstance(number, bool) or not isinstance(number, float | int):
             raise UsageError(f"map: {what} hold something that is not a number.")
-        inside = 0 < number < 1 if strictly_inside else 0 <= number <= 1
-        if not inside:
-            raise UsageError(f"map: {what} hold {number}, expected numbers in [0, 1].")
+        if not least <= number <= most:  # NaN fails too
+            raise UsageError(f"map: {what} hold {number}, expected numbers in [{least:g}, {most:g}].")
     return tuple(float(number) for number in given)
+
+
+def shares(what: str, given: object, *, strictly_inside: bool = False) -> tuple[float, ...]:
+    """Return the numbers of a map that have to be in [0, 1], or between 0 and 1."""
+    found = numbers(what, given, least=0.0, most=1.0)
+    ends = [number for number in found if number in (0.0, 1.0)]
+    if strictly_inside and ends:
+        raise UsageError(f"map: {what} hold {ends[0]}, expected numbers in [0, 1].")
+    return found
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
 def _increasing(what: str, numbers: tuple[float, ...]) -> None:

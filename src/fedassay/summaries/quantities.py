@@ -33,8 +33,8 @@ from fedassay.protocol.arrays import Bools, Floats
 from fedassay.protocol.vocabulary import Batch
 from fedassay.summaries import class_scores
 from fedassay.summaries.class_scores import CLASSES, binary, binary_sets
-from fedassay.summaries.columns import column
 from fedassay.summaries.maps import map_from_numbers
+from fedassay.summaries.measures import column
 
 Compute = Callable[[Batch, tuple[float, ...]], Floats]
 

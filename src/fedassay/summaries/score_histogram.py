@@ -1,4 +1,4 @@
-"""How many positives and negatives have which score, on every level of a tree."""
+"""How many positives and negatives have which score, on every level of a tree, by one model or by two."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from fedassay.protocol.vocabulary import (
     Total,
     Vector,
 )
-from fedassay.summaries.columns import checked_labels, checked_scores, column
 from fedassay.summaries.grid import LARGEST_REACH, Grid
+from fedassay.summaries.measures import checked_labels, checked_scores, column
+
+Both = tuple["LabelledHistogram", "LabelledHistogram"]
 
 _BLOCK = 1 << 17
 """Rows per pass: temporary arrays stay small, and the counts of a pass are cheap to add up."""
@@ -60,14 +62,8 @@ class LabelledHistogram:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreHistogram(Summary[LabelledHistogram]):
-    """Counts of positives and of negatives per score bin, on each level of a tree over the bins.
-
-    Measures ``[positives, negatives]``, each a vector on the tree, leaves first. A row adds one to exactly
-    one node per level, of one class.
-
-    Enforced in `measure`: scores are numbers in [0, 1], labels are 0 or 1; anything else is a `DataError`, so
-    the sensitivity holds whatever the rows are.
+class HistogramFields:
+    """The fields of a score histogram, which summaries that are made of them carry too: only plain values travel.
 
     Parameters
     ----------
@@ -76,6 +72,55 @@ class ScoreHistogram(Summary[LabelledHistogram]):
     multipliers : by how much the counts of each level are multiplied before they are summed, 1 by default.
         Noise that is the same everywhere then weighs less on a level with a larger multiplier: this is how
         levels get different parts of the budget.
+    """
+
+    transform: str
+    height: int
+    thresholds: tuple[float, ...] = ()
+    widths: tuple[int, ...] = (1,)
+    multipliers: tuple[int, ...] = ()
+    reach: float = LARGEST_REACH
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "thresholds", self.grid.thresholds)
+        object.__setattr__(self, "widths", self.tree.widths)
+        object.__setattr__(self, "multipliers", self.tree.checked_multipliers(self.multipliers))
+
+    @classmethod
+    def like(cls, histogram: HistogramFields, **others: Any) -> Self:
+        """With the fields of this histogram, and its own."""
+        return cls(**{field.name: getattr(histogram, field.name) for field in fields(histogram)}, **others)
+
+    @property
+    def histogram(self) -> ScoreHistogram:
+        """The histogram that these fields describe."""
+        return ScoreHistogram(**{field.name: getattr(self, field.name) for field in fields(HistogramFields)})
+
+    @property
+    def grid(self) -> Grid:
+        """The score bins."""
+        return Grid.of(self)
+
+    @property
+    def tree(self) -> Tree:
+        """The levels over the bins."""
+        return Tree(leaves=1 << self.height, widths=tuple(self.widths))
+
+    @property
+    def largest(self) -> int:
+        """All rows of a client in one node of the level with the largest multiplier."""
+        return LARGEST_ROWS_PER_CLIENT * max(self.multipliers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreHistogram(HistogramFields, Summary[LabelledHistogram]):
+    """Counts of positives and of negatives per score bin, on each level of a tree; see `HistogramFields`.
+
+    Measures ``[positives, negatives]``, each a vector on the tree, leaves first. A row adds one to exactly
+    one node per level, of one class.
+
+    Enforced in `measure`: scores are numbers in [0, 1], labels are 0 or 1; anything else is a `DataError`, so
+    the sensitivity holds whatever the rows are.
 
     Reference: Cormode and Markov (2023), Section 2.3, with the fan-out as a parameter.
 
@@ -95,42 +140,10 @@ class ScoreHistogram(Summary[LabelledHistogram]):
     name: ClassVar[str] = "score-histogram"
     columns: ClassVar[tuple[str, ...]] = ("score", "label")
 
-    transform: str
-    height: int
-    thresholds: tuple[float, ...] = ()
-    widths: tuple[int, ...] = (1,)
-    multipliers: tuple[int, ...] = ()
-    reach: float = LARGEST_REACH
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "thresholds", self.grid.thresholds)
-        object.__setattr__(self, "widths", self.tree.widths)
-        object.__setattr__(self, "multipliers", self.tree.checked_multipliers(self.multipliers))
-
-    @property
-    def grid(self) -> Grid:
-        """The score bins."""
-        return Grid(
-            transform=self.transform,
-            height=self.height,
-            thresholds=tuple(self.thresholds),
-            reach=self.reach,
-        )
-
-    @property
-    def tree(self) -> Tree:
-        """The levels over the bins."""
-        return Tree(leaves=1 << self.height, widths=tuple(self.widths))
-
     @property
     def length(self) -> int:
         """Both classes, all nodes."""
         return 2 * self.tree.length
-
-    @property
-    def largest(self) -> int:
-        """All rows of a client in one node of the level with the largest multiplier."""
-        return LARGEST_ROWS_PER_CLIENT * max(self.multipliers)
 
     @property
     def partitions(self) -> tuple[NDArray[np.int64], ...]:
@@ -147,14 +160,22 @@ class ScoreHistogram(Summary[LabelledHistogram]):
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Count. Linear in the rows, constant in memory."""
+        counts = np.zeros(2 * self.grid.leaves, dtype=np.int64)
+        for batch in rows.batches():
+            counts += self.counted(*(column(batch, role) for role in self.columns))
+        return self.from_leaves(counts), memory
+
+    def counted(self, scores: NDArray[Any], labels: NDArray[Any]) -> Vector:
+        """Count positives by bin, then negatives; the leaves of the two trees."""
         grid = self.grid
         counts = np.zeros(2 * grid.leaves, dtype=np.int64)
-        for batch in rows.batches():
-            scores = np.asarray(column(batch, "score"), dtype=np.float64)
-            labels = np.asarray(column(batch, "label"))
-            for start in range(0, len(scores), _BLOCK):
-                counts += _count(grid, scores[start : start + _BLOCK], labels[start : start + _BLOCK])
-        return self.from_leaves(np.concatenate([counts[1::2], counts[::2]])), memory
+        for start in range(0, len(scores), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            code = grid.locate(checked_scores(scores[part]))
+            code <<= 1
+            code += checked_labels(labels[part])
+            counts += np.bincount(code, minlength=len(counts))
+        return np.concatenate([counts[1::2], counts[::2]])
 
     @property
     def leaves(self) -> ScoreHistogram:
@@ -181,38 +202,62 @@ class ScoreHistogram(Summary[LabelledHistogram]):
         )
 
 
-def _count(grid: Grid, scores: NDArray[np.float64], labels: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Counts at 2·leaf + label."""
-    code = grid.locate(checked_scores(scores))
-    code <<= 1
-    code += checked_labels(labels)
-    return np.bincount(code, minlength=2 * grid.leaves)
-
-
-# --- summaries that are made of score histograms carry the fields of one ------------------------------------
+# --- histograms of two models -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
-class LikeHistogram:
-    """The fields of a `ScoreHistogram`, under their own names: only plain values travel."""
+class VersusHistogram(ScoreHistogram):
+    """A `ScoreHistogram` of the column ``versus`` alone. The same in all else.
 
-    transform: str
-    height: int
-    thresholds: tuple[float, ...] = ()
-    widths: tuple[int, ...] = (1,)
-    multipliers: tuple[int, ...] = ()
-    reach: float = LARGEST_REACH
+    For clients that report on one cell of one histogram; others count both models at once (`PairedHistograms`).
+    """
 
-    def __post_init__(self) -> None:
-        for name in ("thresholds", "widths", "multipliers"):
-            object.__setattr__(self, name, getattr(self.histogram, name))
+    name: ClassVar[str] = "versus-histogram"
+    columns: ClassVar[tuple[str, ...]] = ("versus", "label")
 
-    @classmethod
-    def like(cls, histogram: ScoreHistogram, **others: Any) -> Self:
-        """With the fields of this histogram, and its own."""
-        return cls(**{field.name: getattr(histogram, field.name) for field in fields(histogram)}, **others)
+
+@dataclass(frozen=True, kw_only=True)
+class PairedHistograms(HistogramFields, Summary[Both]):
+    """A `ScoreHistogram` of the column ``score``, then one of ``versus``.
+
+    One summary and not two, so that both models are counted on the same rows also where rows are left out at
+    random to keep to a bound.
+
+    Sensitivity: a row is counted in both histograms, in one node of each level of each; that of a histogram with
+    twice the levels.
+
+    Examples
+    --------
+    >>> summary = PairedHistograms(transform="uniform", height=2)
+    >>> class OneRow:
+    ...     def batches(self):
+    ...         yield {"score": np.array([0.1]), "versus": np.array([0.9]), "label": np.array([1])}
+    >>> [one.positives.tolist() for one in summary.read(summary.measure(OneRow(), {})[0])]
+    [[1, 0, 0, 0], [0, 0, 0, 1]]
+    """
+
+    name: ClassVar[str] = "paired-histograms"
+    columns: ClassVar[tuple[str, ...]] = ("score", "versus", "label")
 
     @property
-    def histogram(self) -> ScoreHistogram:
-        """The histogram that these fields describe."""
-        return ScoreHistogram(**{field.name: getattr(self, field.name) for field in fields(ScoreHistogram)})
+    def length(self) -> int:
+        """Two histograms."""
+        return 2 * self.histogram.length
+
+    def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
+        """Count both, in one pass."""
+        histogram = self.histogram
+        counts = np.zeros((2, 2 * histogram.grid.leaves), dtype=np.int64)
+        for batch in rows.batches():
+            for place, role in enumerate(("score", "versus")):
+                counts[place] += histogram.counted(column(batch, role), column(batch, "label"))
+        return np.concatenate([histogram.from_leaves(model) for model in counts]), memory
+
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        """Two nodes per level and row, times the multipliers."""
+        return Sensitivity.of_counts(protection, multipliers=2 * self.multipliers)
+
+    def read(self, total: Total) -> Both:
+        """The two histograms."""
+        first, second = np.split(total, 2)
+        return self.histogram.read(first), self.histogram.read(second)

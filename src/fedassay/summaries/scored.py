@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.arrays import Bools, Floats, Ints
-from fedassay.protocol.vocabulary import Batch, Rows, Summary
-from fedassay.summaries.columns import column
+from fedassay.protocol.parameters import INTERNAL, Checked, Interval
+from fedassay.protocol.vocabulary import LARGEST_ROWS_PER_CLIENT, Batch, Rows, Summary
 from fedassay.summaries.grouped_histogram import OTHER, checked_groups, group_of
+from fedassay.summaries.measures import column
 from fedassay.summaries.quantities import QUANTITIES, checked_quantity, scores_of
 
 S = TypeVar("S")
@@ -25,6 +26,12 @@ EVERYONE = "all"
 """The name of the only group where rows are not kept apart."""
 
 MOST_CLASSES = 1024
+
+NumberOfClasses = Annotated[int, Interval(ge=2, le=MOST_CLASSES)]
+"""Number of classes."""
+
+RowsPerClient = Annotated[int, Interval(ge=1, le=LARGEST_ROWS_PER_CLIENT)]
+"""Number of rows that a client can have."""
 
 
 def checked_condition(by: str, groups: Iterable[str]) -> tuple[str, ...]:
@@ -96,8 +103,6 @@ def places(batch: Batch, by: str, groups: tuple[str, ...], rows: int, *, quantit
     (role,) = condition_columns(by, quantity)
     values = np.asarray(column(batch, role))
     if by == "group":
-        if values.dtype != np.int64:
-            raise DataError("groups: got a column that holds no fingerprints, expected 64-bit ones.")
         return group_of(values, groups)
     if values.dtype.kind not in "iu":
         raise DataError(f"{role}: got a column of type {values.dtype}, expected whole numbers.")
@@ -105,7 +110,7 @@ def places(batch: Batch, by: str, groups: tuple[str, ...], rows: int, *, quantit
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfQuantity(Summary[S]):
+class OfQuantity(Checked, Summary[S]):
     """A summary of one conformity score.
 
     Parameters
@@ -118,6 +123,7 @@ class OfQuantity(Summary[S]):
     parameters: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "parameters", checked_quantity(self.quantity, self.parameters))
 
     @property
@@ -184,7 +190,7 @@ class Thresholded(Scored[S]):
     thresholds : one per group, +∞ where everything is covered.
     """
 
-    thresholds: tuple[float, ...]
+    thresholds: tuple[float, ...] = field(metadata=INTERNAL)  # may be infinite, which parameters may not
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -26,11 +26,13 @@ from fedassay.protocol.vocabulary import (
     Total,
     Vector,
 )
-from fedassay.summaries.fixed_point import SUMS
 from fedassay.summaries.grid import LARGEST_REACH
+from fedassay.summaries.measures import SUMS, WithoutNoise
 from fedassay.summaries.score_histogram import ScoreHistogram
 
 _REMEMBERED = "site-estimates"
+
+_BINS = ("transform", "height", "thresholds", "reach")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,22 +58,11 @@ class _OfSite:
     @classmethod
     def like(cls, histogram: ScoreHistogram, **fields: Any) -> Self:
         """With the bins of this histogram."""
-        return cls(
-            transform=histogram.transform,
-            height=histogram.height,
-            thresholds=histogram.thresholds,
-            reach=histogram.reach,
-            **fields,
-        )
+        return cls(**{name: getattr(histogram, name) for name in _BINS}, **fields)
 
     @property
     def _histogram(self) -> ScoreHistogram:
-        return ScoreHistogram(
-            transform=self.transform,
-            height=self.height,
-            thresholds=tuple(self.thresholds),
-            reach=self.reach,
-        )
+        return ScoreHistogram(**{name: getattr(self, name) for name in _BINS})
 
     def _estimates(self, rows: Rows, memory: Memory) -> tuple[list[SiteEstimate | None], Memory]:
         """The site's estimates, remembered: where rows are left out at random, all rounds speak of the same."""
@@ -125,7 +116,7 @@ class EligibleSites(_OfSite, Summary[dict[str, int]]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SiteSums(_OfSite, Summary[dict[str, WeightedSums]]):
+class SiteSums(WithoutNoise, _OfSite, Summary[dict[str, WeightedSums]]):
     """Σ1, Σw, Σw², Σwy, Σwy² over the sites that have an estimate y with variance v, for w = 1/(v + tau2).
 
     `tau2` has one number per metric: 0 in a first round (fixed-effect weights), the variance between sites in a
@@ -143,7 +134,6 @@ class SiteSums(_OfSite, Summary[dict[str, WeightedSums]]):
 
     name: ClassVar[str] = "site-sums"
     columns: ClassVar[tuple[str, ...]] = ("score", "label")
-    additive: ClassVar[bool] = False
 
     tau2: tuple[float, ...] = ()
 
@@ -161,11 +151,6 @@ class SiteSums(_OfSite, Summary[dict[str, WeightedSums]]):
         """Per metric a count and four numbers."""
         return len(self.metrics) * (1 + 4 * SUMS.limbs)
 
-    @property
-    def largest(self) -> int:
-        """A limb."""
-        return SUMS.largest
-
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Estimate, weigh, write down; zeros where there is no estimate."""
         estimates, memory = self._estimates(rows, memory)
@@ -178,11 +163,6 @@ class SiteSums(_OfSite, Summary[dict[str, WeightedSums]]):
             entries.append(1)
             entries += SUMS.write(np.array([w, w * w, w * y, w * y * y])).tolist()
         return np.array(entries, dtype=np.int64), memory
-
-    def sensitivity(self, protection: Protection) -> Sensitivity:
-        """Every entry from one end of its range to the other."""
-        reach = 2.0 * self.largest
-        return Sensitivity(l1=reach * self.length, l2=reach * math.sqrt(self.length))
 
     def read(self, total: Total) -> dict[str, WeightedSums]:
         """Metric to its sums."""

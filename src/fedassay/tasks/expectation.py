@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from fedassay.errors import UsageError
 from fedassay.protocol.vocabulary import Budget, Part, Plan, Protection, Query, Setting, TrustModel, Unit
-from fedassay.summaries.multiclass.probabilities import checked_classes
+from fedassay.summaries.multiclass.maps import checked_classes
 from fedassay.tasks.shared_parameters import HOLDOUT
 
 PREVALENCE_ODDS = 1.5

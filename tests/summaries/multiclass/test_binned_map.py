@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import softmax
 
 from fedassay.data.tables import ArrayRows
-from fedassay.errors import DataError, UsageError
+from fedassay.errors import UsageError
 from fedassay.summaries.multiclass.binned_map import Binned, BinnedChanged
 from fedassay.summaries.multiclass.histograms import ProbabilityHistograms
-from fedassay.summaries.multiclass.maps import LOGIT_MAPS, logit_map_from_json
+from fedassay.summaries.multiclass.maps import logit_map_from_json
+from logit_maps import LOGIT
 from multiclass_rows import drawn
 
 BOTH = (Binned, BinnedChanged)
-SHARE = st.floats(0, 1)
-LOGIT = st.sampled_from([0.0, 1.0, -1e9, 1e308, -1e308]) | st.floats(allow_nan=False, allow_infinity=False)
-
-
-@st.composite
-def maps(draw: st.DrawFn) -> Binned:
-    c, bins = draw(st.integers(2, 5)), 1 << draw(st.integers(0, 4))
-    theta = draw(arrays(np.float64, c * (bins + 1), elements=SHARE))
-    return draw(st.sampled_from(BOTH)).of(theta, c)
 
 
 def random_map(kind: type[Binned], classes: int, bins: int, *, zeros: float = 0.0, seed: int = 0) -> Binned:
@@ -55,22 +45,6 @@ def test_maps_are_what_they_are_defined_as(kind: type[Binned], classes: int, bin
     one, z = random_map(kind, classes, bins, zeros=zeros), drawn(400, classes)["logits"]
     assert one.predict_proba(z) == pytest.approx(np.stack([slow(one, row) for row in z]), abs=1e-14)
     assert one.predict_proba(z.astype(np.float32)).shape == z.shape
-
-
-@given(one=maps(), data=st.data())
-def test_finite_logits_become_probabilities(one: Binned, data: st.DataObject) -> None:
-    z = data.draw(arrays(np.float64, (data.draw(st.integers(0, 4)), one.width), elements=LOGIT))
-    p = one.predict_proba(z)
-    assert p.shape == z.shape
-    assert ((p >= 0) & (p <= 1)).all()
-    assert p.sum(axis=1) == pytest.approx(np.ones(len(z)), abs=1e-14)
-
-
-@given(one=maps())
-def test_a_map_survives_json_and_theta_bit_for_bit(one: Binned) -> None:
-    assert logit_map_from_json(json.loads(json.dumps(one.to_json(), allow_nan=False))) == one
-    assert LOGIT_MAPS[one.kind].of(one.theta, one.width) == one
-    assert len(one.theta) == one.width * (len(one.values[0]) + 1)
 
 
 @given(arrays(np.float64, (6, 3), elements=LOGIT))
@@ -154,11 +128,3 @@ def test_parameters_that_make_no_map_are_refused(size: int) -> None:
     with pytest.raises(UsageError, match="map: got"):
         Binned.of(np.zeros(size), 3)
     assert len(Binned.of(np.zeros(9), 3).values[0]) == 2
-
-
-def test_logits_that_do_not_fit() -> None:
-    one = random_map(Binned, 3, 4)
-    with pytest.raises(DataError, match="expected rows x 3 classes"):
-        one.predict_proba([[0.0, 1.0]])
-    with pytest.raises(DataError, match="NaN or infinite"):
-        one.predict_proba([[0.0, 1.0, np.inf]])

@@ -12,13 +12,13 @@ from scipy.special import softmax
 
 from fedassay.data.tables import ArrayRows
 from fedassay.protocol.vocabulary import Neighbours, Protection, Unit
-from fedassay.summaries.multiclass.client_profiles import (
+from fedassay.summaries.multiclass.loss_curves import (
     LARGEST_MOMENTS,
     PARTS,
     SPREAD_WEIGHT,
+    UNITS,
     ClientProfiles,
 )
-from fedassay.summaries.multiclass.loss_curves import UNITS
 from multiclass_rows import Columns, drawn
 
 GRID = (0.5, 1.0, 2.0)
@@ -64,8 +64,6 @@ def test_a_model_that_is_too_sure_is_looked_at_where_it_is_right() -> None:
 
 def test_clients_without_rows_say_nothing() -> None:
     assert not measure({"logits": np.zeros((0, 3)), "class": np.zeros(0, dtype=np.int64)}).any()
-    other = ClientProfiles(classes=4, grid=GRID)
-    assert not measure(drawn(20, 3), other).any()
 
 
 extreme = st.sampled_from([0.0, -0.0, 1e-300, 1e300, -1e300, 1e6, -1e6]) | st.floats(-50, 50)
@@ -113,15 +111,12 @@ def test_no_client_moves_it_further_than_is_stated(
 def test_the_bound_is_nearly_reached_and_could_be_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     """With parts that add up to more than one the same check fails."""
     wrong = {"logits": np.array([[9.0, 0.0, 0.0]] * 20), "class": np.array([1] * 20)}
-    assert 0.99 * UNITS < apart(measure(wrong), np.zeros(9))[1] <= UNITS
-    monkeypatch.setattr("fedassay.summaries.multiclass.client_profiles.LARGEST_MOMENTS", 0.0)
-    assert apart(measure(wrong), np.zeros(9))[1] <= UNITS  # a norm of its own is one too
-    monkeypatch.setattr("fedassay.summaries.multiclass.client_profiles.PARTS", (0.5, 0.9))
-    assert apart(measure(wrong), np.zeros(9))[1] > UNITS
-
-
-def test_parts_add_up_to_one() -> None:
     assert sum(PARTS) == pytest.approx(1.0, abs=1e-15)
+    assert 0.99 * UNITS < apart(measure(wrong), np.zeros(9))[1] <= UNITS
+    monkeypatch.setattr("fedassay.summaries.multiclass.loss_curves.LARGEST_MOMENTS", 0.0)
+    assert apart(measure(wrong), np.zeros(9))[1] <= UNITS  # a norm of its own is one too
+    monkeypatch.setattr("fedassay.summaries.multiclass.loss_curves.PARTS", (0.5, 0.9))
+    assert apart(measure(wrong), np.zeros(9))[1] > UNITS
 
 
 def test_bad_fields_are_refused() -> None:

@@ -13,10 +13,11 @@ from scipy.optimize import brentq
 from scipy.special import softmax
 
 from fedassay.summaries.multiclass import local_fits
-from fedassay.summaries.multiclass.fedcal import fedcal_identity, fedcal_size, fedcal_sums
+from fedassay.summaries.multiclass.fedcal import fedcal_identity, fedcal_size
 from fedassay.summaries.multiclass.local_fits import AVERAGED, LARGEST_UPDATE, RIDGE, local_fit
 from fedassay.summaries.multiclass.losses import FAMILIES, LEAST_SLOPE
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
+from logit_maps import fedcal_sums
 from multiclass_rows import Columns, design, drawn, objective, pooled_optimum
 
 METHODS = tuple(AVERAGED)
@@ -47,7 +48,7 @@ def test_convex_methods_find_the_penalised_optimum(method: str, seed: int) -> No
     columns = drawn(40, 4, seed=seed)
     kept = columns["class"] < (4, 2, 1)[seed]
     columns = {name: column[kept] for name, column in columns.items()}
-    identity = AVERAGED[method].start(4)
+    identity = AVERAGED[method].identity(4)
     for theta in (identity, 0.6 * identity + 0.2):
         found = local_fit(method, columns["logits"], columns["class"], theta)
         # What SciPy's L-BFGS-B leaves where a bound holds is 1e-5; elsewhere both are optima to 1e-8.
@@ -64,7 +65,7 @@ def test_without_a_penalty_the_mean_would_be_decided_by_few() -> None:
     y = np.arange(12) % 3
     z = 2.0 * np.eye(3)[y]
     for method in ("vector", "matrix", "order-preserving"):
-        theta = AVERAGED[method].start(3)
+        theta = AVERAGED[method].identity(3)
         near, far = (np.linalg.norm(local_fit(method, z, y, theta, ridge=r) - theta) for r in (RIDGE, 1e-9))
         loss = np.log1p(2 * np.exp(-2.0))
         assert near <= np.sqrt(2 * loss / RIDGE)
@@ -83,7 +84,7 @@ def test_temperatures_stay_within_bounds() -> None:
 
 @pytest.mark.parametrize("method", CONVEX)
 def test_large_problems_are_solved_without_hessians(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    columns, theta = drawn(60, 4, seed=3), AVERAGED[method].start(4)
+    columns, theta = drawn(60, 4, seed=3), AVERAGED[method].identity(4)
     rows = columns["logits"], columns["class"]
     newton = local_fit(method, *rows, theta)
     monkeypatch.setattr(local_fits, "_MOST_NEWTON", 0)
@@ -94,7 +95,7 @@ def test_large_problems_are_solved_without_hessians(method: str, monkeypatch: py
 
 @pytest.mark.parametrize("method", METHODS)
 def test_no_rows_change_nothing_and_nothing_is_written_into(method: str) -> None:
-    theta, columns = AVERAGED[method].start(4), drawn(50, 4)
+    theta, columns = AVERAGED[method].identity(4), drawn(50, 4)
     assert np.array_equal(local_fit(method, np.empty((0, 4)), np.empty(0, dtype=np.int64), theta), theta)
     before = theta.copy(), columns["logits"].copy()
     one, two = (local_fit(method, columns["logits"], columns["class"], theta) for _ in range(2))
@@ -114,7 +115,7 @@ def test_whatever_rows_there_are_it_is_finite_and_within_bounds(method: str, dat
     some = data.draw(
         st.lists(st.floats(-10, 10) | st.sampled_from([of.least, of.most]), min_size=1, max_size=6)
     )
-    theta = of.within(of.start(c) + np.resize(some, of.size(c)))
+    theta = of.within(of.identity(c) + np.resize(some, of.size(c)))
     found = local_fit(method, z, y, theta)
     assert found.shape == theta.shape
     assert np.isfinite(found).all()
@@ -149,7 +150,7 @@ def test_networks_learn_and_steps_have_a_bound() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_what_is_averaged_makes_a_map(method: str) -> None:
     of = AVERAGED[method]
-    start = of.start(3)
+    start = of.identity(3)
     assert start.shape == (of.size(3),)
     z = drawn(20, 3)["logits"]
     assert of.map(start, 3).predict_proba(z) == pytest.approx(softmax(z, axis=1), abs=1e-13)

@@ -14,13 +14,11 @@ from hypothesis.extra import numpy as hnp
 from scipy.special import log_softmax, softmax
 
 from fedassay.errors import UsageError
-from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Setting, Sum, Summary, Unit
+from fedassay.protocol.vocabulary import Neighbours, Protection, Summary, Unit
 from fedassay.summaries.multiclass.class_statistics import LARGEST_LOSS, ClassStatistics
 from fedassay.summaries.multiclass.map_changes import COUNTS, MapChanges
-from fedassay.summaries.multiclass.maps import LOGIT_MAPS
-from fedassay.summaries.multiclass.probabilities import predicted
+from fedassay.summaries.multiclass.maps import LOGIT_MAPS, predicted
 from fedassay.summaries.multiclass.scaling_maps import LogitMap, MatrixScaling, OrderPreserving, Temperature
-from fedassay.trust import TRUST_MODELS
 from softmax_rows import SoftmaxPopulation, rows_of
 
 SWAPPED = MatrixScaling(weights=((0.0, 1.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)), intercepts=(0.0,) * 3)
@@ -157,7 +155,9 @@ def test_no_pair_of_changes_moves_more_than_twice_its_weight(
     summary = of(Temperature(inverse_temperature=2.0, classes=3), moments=moments, bits=bits, digits=1)
     weights = summary._weights[len(COUNTS) : len(COUNTS) + moments]
     first, second = (
-        summary._added(np.array([[c**power] for power in range(1, moments + 1)]) * weights[:, None])
+        summary._digits.write(
+            np.array([[c**power] for power in range(1, moments + 1)]) * weights[:, None]
+        ).sum(axis=2)
         for c in pair
     )
     moved = np.abs(first - second).astype(float)
@@ -190,36 +190,20 @@ def test_a_map_is_not_printed() -> None:
         assert "theta" not in repr(summary)
 
 
-@pytest.mark.parametrize("trust", ["plain", "secure-sum", "distributed-dp", "server-dp", "local-dp"])
-def test_totals_over_many_clients_cannot_wrap(trust: str) -> None:
-    model = TRUST_MODELS[trust]()
-    budget = Budget(epsilon=1.0, delta=1e-6) if model.private else None
-    setting = Setting(trust=model, protection=Protection(), budget=budget, clients=100_000)
-    assert model.plan(Sum(of=of(SWAPPED), share=0.5), setting).query.of.length == 7 * 11
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"kind": ""}, "kind: got none"),
         ({"kind": "", "theta": ()}, "kind: got none"),
         ({"kind": "spline"}, "kind: got 'spline', expected one of temperature"),
-        ({"kind": ["temperature"]}, "kind: got"),
         ({"theta": (1.0, 2.0)}, "theta: got 2 numbers, expected those of a map of kind temperature for 3"),
         ({"theta": ()}, "theta: got 0 numbers"),
-        ({"theta": (math.nan,)}, "hold nan"),
-        ({"theta": ("1",)}, "not a number"),
+        ({"theta": (math.nan,)}, "theta: got nan"),
+        ({"theta": ("1",)}, "theta: got '1', expected a number"),
         ({"kind": "vector", "theta": (1.0,) * 4}, "theta: got 4 numbers"),
         ({"kind": "vector", "theta": (1.0,) * 7}, "theta: got 7 numbers"),
         ({"kind": "matrix", "theta": (1.0,) * 5}, "theta: got 5 numbers"),
         ({"kind": "order-preserving", "theta": (1.0, 1.0, -1.0)}, "expected numbers in"),
-        ({"classes": 1}, "classes: got 1"),
-        ({"loss_bound": 0.0}, "loss_bound: got 0.0, expected a number from 1e-06 to 36.04"),
-        ({"loss_bound": math.nan}, "loss_bound: got nan"),
-        ({"brier_bound": 2.5}, "brier_bound: got 2.5"),
-        ({"moments": 1}, "moments: got 1"),
-        ({"bits": 20}, "bits: got 20"),
-        ({"digits": 9}, "digits: got 9"),
     ],
 )
 def test_bad_questions_are_refused(fields: dict[str, Any], message: str) -> None:

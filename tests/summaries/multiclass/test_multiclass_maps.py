@@ -12,56 +12,46 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import softmax
 
+from class_calibrators import some_map
 from fedassay.errors import DataError, UsageError
 from fedassay.summaries.multiclass.losses import FAMILIES
-from fedassay.summaries.multiclass.scaling_maps import OrderPreserving, Temperature, VectorScaling
-from fedassay.tasks.calibration.multiclass import LOGIT_MAPS, LogitMap, logit_map_from_json
+from fedassay.summaries.multiclass.scaling_maps import OrderPreserving, VectorScaling
+from fedassay.tasks.calibration.multiclass import LOGIT_MAPS, logit_map_from_json
+from logit_maps import LOGIT, maps, same_ranking
 from multiclass_rows import drawn, scaled
 
-FINITE = st.floats(allow_nan=False, allow_infinity=False)
 KINDS = tuple(FAMILIES)
-
-
-@st.composite
-def maps(draw: st.DrawFn, kind: str | None = None) -> LogitMap:
-    kind, c = kind or draw(st.sampled_from(KINDS)), draw(st.integers(2, 6))
-    family = FAMILIES[kind]
-    theta = draw(arrays(np.float64, family.size(c), elements=st.floats(max(family.least, -100.0), 100.0)))
-    return LOGIT_MAPS[kind].of(theta, c)
 
 
 def test_every_family_has_a_map() -> None:
     assert set(FAMILIES) <= set(LOGIT_MAPS)
 
 
-@given(one=maps(), data=st.data())
-def test_finite_logits_become_probabilities(one: LogitMap, data: st.DataObject) -> None:
-    z = data.draw(arrays(np.float64, (data.draw(st.integers(0, 4)), one.width), elements=FINITE))
+@pytest.mark.parametrize("kind", LOGIT_MAPS)
+@given(data=st.data())
+def test_finite_logits_become_probabilities_and_a_map_survives_json_and_theta(
+    kind: str, data: st.DataObject
+) -> None:
+    one = data.draw(maps(kind))
+    z = data.draw(arrays(np.float64, (data.draw(st.integers(0, 5)), one.width), elements=LOGIT))
     p = one.predict_proba(z)
     assert p.shape == z.shape
     assert ((p >= 0) & (p <= 1)).all()
     assert p.sum(axis=1) == pytest.approx(np.ones(len(z)), abs=1e-14)
-
-
-@given(one=maps())
-def test_a_map_survives_json_bit_for_bit(one: LogitMap) -> None:
     again = logit_map_from_json(json.loads(json.dumps(one.to_json(), allow_nan=False)))
     assert again == one
-    assert type(one).of(one.theta, one.width) == one
+    assert np.array_equal(again.predict_proba(z), p)
+    assert LOGIT_MAPS[kind].of(one.theta, one.width) == one
 
 
-# Few different numbers have ties; differences of any size are there too.
-TIED = st.one_of(st.sampled_from([-1e9, -1.0, 0.0, -0.0, 1.0, 1.0 + 2**-52, 1e9]), FINITE)
-
-
-@given(one=maps("order-preserving"), data=st.data())
-@settings(max_examples=300)
-def test_order_preserving_scaling_never_changes_a_ranking(one: LogitMap, data: st.DataObject) -> None:
-    z = data.draw(arrays(np.float64, (3, one.width), elements=TIED))
-    p = one.predict_proba(z)
-    above, equal = z[:, :, None] >= z[:, None, :], z[:, :, None] == z[:, None, :]
-    assert (p[:, :, None] >= p[:, None, :])[above].all()
-    assert (p[:, :, None] == p[:, None, :])[equal].all()
+@pytest.mark.parametrize("kind", ["order-preserving", "fedcal"])
+@given(data=st.data())
+@settings(max_examples=250)
+def test_maps_of_gaps_never_change_a_ranking(kind: str, data: st.DataObject) -> None:
+    one = data.draw(maps(kind))
+    assert one.keeps_order
+    z = data.draw(arrays(np.float64, (3, one.width), elements=LOGIT))
+    assert same_ranking(z, one.predict_proba(z))
 
 
 def test_order_preserving_scaling_keeps_accuracy_and_tells_different_classes_apart() -> None:
@@ -89,13 +79,15 @@ def test_maps_are_what_they_are_defined_as(kind: str, classes: int) -> None:
     assert one.predict_proba(z.astype(np.float32)) == pytest.approx(expected, abs=1e-5)
 
 
-def test_logits_that_do_not_fit() -> None:
-    one = Temperature(inverse_temperature=0.5, classes=3)
+@pytest.mark.parametrize("kind", LOGIT_MAPS)
+def test_logits_that_do_not_fit(kind: str) -> None:
+    one = some_map(kind, 3)
     for z in ([0.0, 1.0, 2.0], [[0.0, 1.0]]):
         with pytest.raises(DataError, match="expected rows x 3 classes"):
             one.predict_proba(z)
-    with pytest.raises(DataError, match="NaN or infinite"):
-        one.predict_proba([[0.0, 1.0, np.inf]])
+    for bad in (np.inf, np.nan):
+        with pytest.raises(DataError, match="NaN or infinite"):
+            one.predict_proba([[0.0, 1.0, bad]])
 
 
 T = {"kind": "temperature", "inverse_temperature": 1.0, "classes": 3}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import Any
@@ -14,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from fedassay.data.tables import ArrayRows
+from batched import batched
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Sensitivity, Setting, Sum, Unit
+from fedassay.protocol.vocabulary import Neighbours, Protection, Sensitivity, Unit
 from fedassay.summaries.multiclass.histograms import UNITS, ClassCounts, ProbabilityHistograms
-from fedassay.trust import TRUST_MODELS
+from logit_neighbours import keeps_to_it, measured, repeated
 from multiclass_rows import Columns, dirichlet, drawn
 
 CLASSES = 3
@@ -27,10 +26,6 @@ CLASSES = 3
 def clipped(*, joint: bool = True, **fields: Any) -> ProbabilityHistograms:
     asked = {"classes": CLASSES, "height": 2, "positive_clip": 10.0, "negative_clip": 50.0, **fields}
     return ProbabilityHistograms(joint=joint, **asked)
-
-
-def measure(summary: ProbabilityHistograms, columns: Columns) -> np.ndarray:
-    return summary.measure(ArrayRows(columns=columns), {})[0]
 
 
 def slow(columns: Columns, classes: int, bins: int) -> np.ndarray:
@@ -52,7 +47,7 @@ def test_counts_are_those_of_a_loop(classes: int, height: int) -> None:
     columns = drawn(200, classes, seed=height)
     columns["logits"][:3] = 900 * np.eye(classes)[0]  # probabilities of exactly one and zero
     summary = ProbabilityHistograms(classes=classes, height=height)
-    found, wanted = measure(summary, columns), slow(columns, classes, 1 << height)
+    found, wanted = measured(summary, columns), slow(columns, classes, 1 << height)
     assert np.array_equal(found, wanted.reshape(-1))
     counts = summary.read(found)
     assert np.array_equal(counts.positives, wanted[0])
@@ -65,7 +60,7 @@ def test_edges_belong_to_the_bin_above() -> None:
     z = np.log([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]])
     assert np.array_equal(softmax(z, axis=1)[0], [0.5, 0.25, 0.25])
     counts = clipped(positive_clip=0.0, negative_clip=0.0)
-    found = counts.read(measure(counts, {"logits": z, "class": np.array([0, 0, 0])}))
+    found = counts.read(measured(counts, {"logits": z, "class": np.array([0, 0, 0])}))
     assert found.positives[0].tolist() == [0, 2, 1, 0]
     assert found.negatives[1].tolist() == [0, 2, 1, 0]
 
@@ -74,23 +69,18 @@ def test_plain_counts_add_up_and_nobody_measures_nothing() -> None:
     columns, summary = drawn(300, 4), ProbabilityHistograms(classes=4)
     clients = dirichlet(columns, 40, 0.1)
     assert min(len(one["class"]) for one in clients) == 0
-    vectors = [measure(summary, one) for one in clients]
-    assert np.array_equal(np.sum(vectors, axis=0), measure(summary, columns))
+    vectors = [measured(summary, one) for one in clients]
+    assert np.array_equal(np.sum(vectors, axis=0), measured(summary, columns))
     assert summary.additive
     for one in (summary, replace(summary, positive_clip=1.0, negative_clip=2.0)):
-        assert not measure(one, {name: column[:0] for name, column in columns.items()}).any()
+        assert not measured(one, {name: column[:0] for name, column in columns.items()}).any()
 
 
 def test_batches_do_not_matter() -> None:
     columns = drawn(300, CLASSES)
 
-    class ThreeBatches:
-        def batches(self) -> Iterator[Columns]:
-            for part in (slice(7), slice(7, 100), slice(100, None)):
-                yield {name: column[part] for name, column in columns.items()}
-
     for summary in (clipped(), clipped(joint=False), clipped(positive_clip=0.0, negative_clip=0.0)):
-        assert np.array_equal(summary.measure(ThreeBatches(), {})[0], measure(summary, columns))
+        assert np.array_equal(summary.measure(batched(columns, 7, 100), {})[0], measured(summary, columns))
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64])
@@ -98,23 +88,18 @@ def test_logits_are_cut_where_the_maps_cut_them(kind: type) -> None:
     z = np.array([[2e9, 1.5e9, -2e9]]).astype(kind)
     columns = {"logits": z, "class": np.array([1])}
     counts = ProbabilityHistograms(classes=3, height=2)
-    assert counts.read(measure(counts, columns)).positives[1].tolist() == [0, 0, 1, 0]
+    assert counts.read(measured(counts, columns)).positives[1].tolist() == [0, 0, 1, 0]
     assert z[0, 0] == 2_000_000_000
-
-
-def test_rows_of_another_model_count_for_nothing() -> None:
-    for width in (2, 4):
-        assert not measure(clipped(), drawn(5, width)).any()
 
 
 def test_rows_that_the_data_layer_does_not_let_pass() -> None:
     for z in ([[0.0, 0.0, math.nan]], [[0.0, math.inf, 0.0]], [[1e300, -math.inf, 0.0]]):
         with pytest.raises(DataError, match="NaN or infinite"):
-            measure(clipped(), {"logits": np.array(z), "class": np.array([0])})
+            measured(clipped(), {"logits": np.array(z), "class": np.array([0])})
     with pytest.raises(DataError, match="class: got 3"):
-        measure(clipped(), {"logits": np.zeros((1, 3)), "class": np.array([3])})
+        measured(clipped(), {"logits": np.zeros((1, 3)), "class": np.array([3])})
     with pytest.raises(DataError, match="expected numbers"):
-        measure(clipped(), {"logits": np.array([["a", "b", "c"]]), "class": np.array([0])})
+        measured(clipped(), {"logits": np.array([["a", "b", "c"]]), "class": np.array([0])})
 
 
 # --- clipping -------------------------------------------------------------------------------------------
@@ -140,46 +125,7 @@ summaries = st.builds(clipped, joint=st.booleans(), positive_clip=clips, negativ
 
 
 def rows_of(*parts: tuple[int, int, int]) -> Columns:
-    """So many rows of these logits and this class."""
-    which, y, times = np.array(parts, dtype=np.int64).reshape(-1, 3).T
-    return {"logits": np.repeat(CELLS[which], times, axis=0), "class": np.repeat(y, times)}
-
-
-def together(*columns: Columns) -> Columns:
-    return {name: np.concatenate([one[name] for one in columns]) for name in columns[0]}
-
-
-def covers(stated: Sensitivity, moved: np.ndarray) -> bool:
-    """Whether the stated norms are at least those of this move; squares of whole numbers, exactly."""
-    squares, sizes = sum(int(one) ** 2 for one in moved), sum(abs(int(one)) for one in moved)
-    # The float that states √2 or √(2c) may be an ulp below it: the accountant rounds squares up to whole numbers.
-    return squares <= math.ceil(stated.l2**2 * (1 + 1e-15)) and sizes <= stated.l1 * (1 + 1e-15)
-
-
-def client_unit(neighbours: Neighbours, *columns: Columns) -> Protection:
-    """With the smallest bound on rows that these clients keep to."""
-    rows = max(1, *(len(one["class"]) for one in columns))
-    return Protection(unit=Unit.CLIENT, neighbours=neighbours, rows_per_client=rows)
-
-
-def keeps_to_it(summary: ProbabilityHistograms, one: Columns, other: Columns, row: Columns) -> bool:
-    """Whether no unit moves the total by more than is stated: two whole clients, and single rows of a client."""
-    a, b = measure(summary, one), measure(summary, other)
-    more, else_ = (measure(summary, together(one, added)) for added in (row, other_row(row)))
-    added, replaced = Neighbours
-    moves = [
-        (client_unit(added, one), a),
-        (client_unit(added, other), b),
-        (client_unit(replaced, one, other), a - b),
-        (Protection(), more - a),
-        (Protection(rows_per_client=10**6), more - else_),
-        (Protection(neighbours=replaced), more - else_),
-    ]
-    return all(covers(summary.sensitivity(protection), moved) for protection, moved in moves)
-
-
-def other_row(row: Columns) -> Columns:
-    return {"logits": np.roll(row["logits"], 1, axis=1), "class": (row["class"] + 1) % CLASSES}
+    return repeated(CELLS, *parts)
 
 
 @given(summaries, clients, clients, kinds, st.integers(0, CLASSES - 1))
@@ -189,7 +135,7 @@ def test_no_unit_moves_the_total_by_more_than_is_stated(
 ) -> None:
     assert keeps_to_it(summary, one, other, rows_of((which, y, 1)))
     for columns in (one, other):
-        vector = measure(summary, columns)
+        vector = measured(summary, columns)
         assert (vector >= 0).all()
         assert (vector <= summary.largest).all()
         assert summary.largest == UNITS
@@ -235,7 +181,7 @@ def test_rounding_is_toward_zero(summary: ProbabilityHistograms, columns: Column
     clip = [Fraction(summary.positive_clip), Fraction(summary.negative_clip)]
     exact = [[[int(n) / clip[sign] for n in one] for one in counts[sign]] for sign in (0, 1)]
     squared = sum(x * x for part in exact for one in part for x in one)
-    found = measure(summary, columns).reshape(2, CLASSES, 4)
+    found = measured(summary, columns).reshape(2, CLASSES, 4)
     for sign in (0, 1):
         for j in range(CLASSES):
             own = sum(x * x for x in exact[sign][j])
@@ -271,13 +217,13 @@ def test_the_stated_norms_are_reached() -> None:
         assert summary.sensitivity(added).l2 / UNITS == pytest.approx(most)
         assert summary.sensitivity(replaced).l2 / UNITS == pytest.approx(math.sqrt(2) * most)
     everything = rows_of(*((kind, kind, 3000) for kind in range(CLASSES)))
-    assert norm(measure(joint, MANY)) == pytest.approx(1, abs=1e-6)
-    assert norm(measure(separate, everything)) == pytest.approx(math.sqrt(6), abs=1e-6)
-    apart = measure(joint, rows_of((0, 0, 3000))) - measure(joint, rows_of((1, 1, 3000)))
+    assert norm(measured(joint, MANY)) == pytest.approx(1, abs=1e-6)
+    assert norm(measured(separate, everything)) == pytest.approx(math.sqrt(6), abs=1e-6)
+    apart = measured(joint, rows_of((0, 0, 3000))) - measured(joint, rows_of((1, 1, 3000)))
     assert norm(apart) == pytest.approx(math.sqrt(2), abs=0.1)  # they share negatives of the third class
     small = Protection(unit=Unit.CLIENT, rows_per_client=2)
     assert joint.sensitivity(small).l2 / UNITS == pytest.approx(2 * math.sqrt(1 / 100 + 2 / 2500))
-    assert norm(measure(joint, rows_of((0, 0, 2)))) == pytest.approx(
+    assert norm(measured(joint, rows_of((0, 0, 2)))) == pytest.approx(
         2 * math.sqrt(1 / 100 + 2 / 2500), abs=1e-6
     )
     assert joint.sensitivity(small).l1 / UNITS == pytest.approx(2 * (1 / 10 + 2 / 50))
@@ -296,7 +242,7 @@ def test_plain_counts_move_by_a_cell_for_each_class() -> None:
 def test_joint_clipping_leaves_shares_as_they_are() -> None:
     columns = rows_of((0, 0, 300), (0, 1, 100), (3, 0, 50), (3, 2, 50))
     plain, joint, separate = (
-        one.read(measure(one, columns))
+        one.read(measured(one, columns))
         for one in (clipped(positive_clip=0.0, negative_clip=0.0), clipped(), clipped(joint=False))
     )
 
@@ -317,55 +263,37 @@ def test_counts_are_in_rows_and_units_turn_noise_into_rows() -> None:
     summary = clipped(positive_clip=20.0, negative_clip=100.0)
     columns = rows_of((0, 0, 3), (1, 0, 5))  # within the clips
     plain = clipped(positive_clip=0.0, negative_clip=0.0)
-    found, wanted = summary.read(measure(summary, columns)), plain.read(measure(plain, columns))
+    found, wanted = summary.read(measured(summary, columns)), plain.read(measured(plain, columns))
     assert found.positives == pytest.approx(wanted.positives, abs=1e-5)
     assert found.negatives == pytest.approx(wanted.negatives, abs=1e-5)
     noise = np.full(summary.length, 1000)
-    shifted = summary.read(measure(summary, columns) + noise)
+    shifted = summary.read(measured(summary, columns) + noise)
     assert shifted.positives - found.positives == pytest.approx(np.full((3, 4), 1000 * found.unit_positive))
     assert shifted.negatives - found.negatives == pytest.approx(np.full((3, 4), 1000 * found.unit_negative))
 
 
 def test_counts_of_several_releases_add_up() -> None:
     summary = clipped()
-    one, two = (summary.read(measure(summary, columns)) for columns in (MANY, FEW))
+    one, two = (summary.read(measured(summary, columns)) for columns in (MANY, FEW))
     both = one + two
     assert np.array_equal(both.positives, one.positives + two.positives)
     assert np.array_equal(both.negatives, one.negatives + two.negatives)
     assert both.unit_negative == one.unit_negative
     for other in (clipped(height=3), clipped(positive_clip=5.0)):
         with pytest.raises(UsageError, match="expected the same ones"):
-            one + other.read(measure(other, FEW))
+            one + other.read(measured(other, FEW))
 
 
 # --- as a question --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("trust", ["plain", "secure-sum", "distributed-dp", "server-dp", "local-dp"])
-@pytest.mark.parametrize("unit", Unit)
-def test_totals_cannot_wrap(trust: str, unit: Unit) -> None:
-    model = TRUST_MODELS[trust]()
-    budget = Budget(epsilon=1.0, delta=1e-5) if model.private else None
-    protection = Protection(unit=unit, rows_per_client=100)
-    setting = Setting(trust=model, protection=protection, budget=budget, clients=100_000)
-    for summary in (clipped(height=7), clipped(joint=False), ProbabilityHistograms(classes=10)):
-        plan = model.plan(Sum(of=summary, share=1 / 12), setting)
-        assert (plan.noise.variance > 0) == model.private
-        assert not clipped().additive
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"classes": 1}, "classes: got 1"),
-        ({"height": -1}, "height: got -1"),
-        ({"height": 13}, "height: got 13"),
-        ({"height": 2.0}, "height: got 2.0"),
-        ({"joint": 1}, "joint: got 1, expected true or false"),
         ({"positive_clip": 0.0}, "clips: got 0 for positives and 50 for negatives, expected both from 0.001"),
         ({"negative_clip": -1.0}, "clips: got 10 for positives and -1"),
-        ({"positive_clip": math.nan}, "clips: got nan"),
-        ({"negative_clip": math.inf}, "clips"),
+        ({"positive_clip": math.nan}, "positive_clip: got nan"),
+        ({"negative_clip": math.inf}, "negative_clip: got inf"),
         ({"positive_clip": 1e-320}, "clips"),
     ],
 )

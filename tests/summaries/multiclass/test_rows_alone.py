@@ -5,36 +5,25 @@ Not in the last bit: bits decide bins and ranks, and if one row moved others int
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+from batched import batched
 from class_calibrators import some_map
-from fedassay.protocol.vocabulary import Batch, Protection, Summary
+from fedassay.protocol.vocabulary import Protection, Summary
+from fedassay.summaries.multiclass.binned_map import Isotonic
 from fedassay.summaries.multiclass.class_statistics import ClassStatistics
 from fedassay.summaries.multiclass.histograms import ProbabilityHistograms
-from fedassay.summaries.multiclass.isotonic_map import Isotonic
 from fedassay.summaries.multiclass.loss_curves import LossCurves
 from fedassay.summaries.multiclass.losses import padded
 from fedassay.summaries.multiclass.map_changes import MapChanges
-from fedassay.summaries.multiclass.maps import LOGIT_MAPS
-from fedassay.summaries.multiclass.probabilities import predicted
+from fedassay.summaries.multiclass.maps import LOGIT_MAPS, predicted
 from multiclass_rows import drawn
 
 CLASSES = 20
 ROWS = drawn(4_000, CLASSES, seed=3)
-
-
-class Some:
-    """Rows of one client, in one batch."""
-
-    def __init__(self, columns: dict[str, np.ndarray]) -> None:
-        self.columns = columns
-
-    def batches(self) -> Iterator[Batch]:
-        yield self.columns
 
 
 def rows(first: int, last: int) -> dict[str, np.ndarray]:
@@ -78,7 +67,7 @@ def summaries() -> list[Summary[Any]]:
 @pytest.mark.parametrize("summary", summaries(), ids=lambda one: f"{one.name}-{getattr(one, 'kind', '')}")
 def test_one_row_more_moves_a_total_by_its_own_numbers(summary: Summary[Any]) -> None:
     def measured(first: int, last: int) -> np.ndarray:
-        return summary.measure(Some(rows(first, last)), {})[0]
+        return summary.measure(batched(rows(first, last)), {})[0]
 
     total = measured(1, 4_000)
     moved = measured(0, 4_000) - total
@@ -103,5 +92,5 @@ def test_a_map_that_makes_no_numbers_is_not_believed() -> None:
         brier_bound=1.0,
         moments=2,
     )
-    vector, _ = summary.measure(Some(batch), {})
+    vector, _ = summary.measure(batched(batch), {})
     assert np.abs(vector).sum() <= 3 * summary.sensitivity(Protection()).l1

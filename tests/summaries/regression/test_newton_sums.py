@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -13,8 +13,9 @@ from fedassay.kernel.envelope import describe, rebuild
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.regression.losses import loss_of
 from fedassay.summaries.regression.moments import Standard
-from fedassay.summaries.regression.newton_sums import MEATS, DerivativeSums, NewtonSums
+from fedassay.summaries.regression.newton_sums import DerivativeSums, Meat, NewtonSums
 
+MEATS = get_args(Meat)
 THETA = (0.3, -0.5, 0.2)
 STANDARD = Standard(features=2, centres=(1.0, -2.0), scales=(2.0, 0.5), offset=True)
 
@@ -107,11 +108,8 @@ def test_it_travels() -> None:
     [
         ({"model": "probit"}, "model: got 'probit'"),
         ({"theta": (1.0,)}, "theta: got 1 numbers, expected 3"),
-        ({"theta": (1.0, 2.0, float("nan"))}, "theta: got numbers beyond"),
+        ({"theta": (1.0, 2.0, float("nan"))}, "theta: got nan"),
         ({"theta": (1.0, 2.0, 1e13)}, "theta: got numbers beyond"),
-        ({"order": 3}, "order"),
-        ({"meat": "beef"}, "meat: got 'beef', expected one of none, rows, clients"),
-        ({"features": 2.0}, "features"),
     ],
 )
 def test_bad_questions_are_refused(fields: dict[str, Any], said: str) -> None:

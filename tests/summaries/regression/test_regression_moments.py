@@ -8,14 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fedassay.data.tables import ArrayRows, StreamedRows
 from fedassay.errors import UsageError
 from fedassay.kernel.envelope import describe, rebuild
 from fedassay.summaries import CATALOGUE
-from fedassay.summaries.fixed_point import FixedPoint
 from fedassay.summaries.regression.moments import LARGEST_VALUE, Moments, RegressionMoments, standard_from
 
 
@@ -127,26 +124,3 @@ def test_it_travels() -> None:
     for wrong in ({"features": -1}, {"features": 257}, {"features": 1, "less_offset": 1}):
         with pytest.raises(UsageError):
             RegressionMoments(**wrong)
-
-
-# --- fixed point ----------------------------------------------------------------------------------------
-
-FIXED = FixedPoint(limbs=5, point=80)
-numbers = st.floats(-(2.0**75), 2.0**75)
-
-
-@given(st.lists(numbers, min_size=1, max_size=6))
-def test_sums_are_exact(given: list[float]) -> None:
-    vectors = [FIXED.write(np.array([number])) for number in given]
-    assert all(
-        np.array_equal(v, FIXED.write_exactly([Fraction(n)])) for v, n in zip(vectors, given, strict=True)
-    )
-    assert all(-(2**31) <= v[-1] < 2**31 and (v[:-1] >= 0).all() and (v < 2**32).all() for v in vectors)
-    total = np.sum(vectors, axis=0)
-    exact = sum(Fraction(round(Fraction(number) * 2**80), 2**80) for number in given)
-    assert FIXED.read_exactly(total) == [exact]
-    assert FIXED.read(total)[0] == pytest.approx(float(exact), rel=1e-15)
-
-
-def test_a_billion_clients_do_not_wrap() -> None:
-    assert FIXED.read(FIXED.write(np.array([-1.5, 2.0**-80])) * 2**30).tolist() == [-1.5 * 2**30, 2.0**-50]

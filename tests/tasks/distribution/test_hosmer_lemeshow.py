@@ -31,7 +31,7 @@ from fedassay.protocol.vocabulary import (
     Unit,
 )
 from fedassay.study.simulation import Simulation, simulate
-from fedassay.summaries.group_statistics import ONE
+from fedassay.summaries.bounded_sums import ONE
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.distribution.calibration_groups import (
     CalibrationGroups,

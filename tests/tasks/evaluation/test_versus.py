@@ -12,8 +12,9 @@ import pytest
 import fedassay
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.protocol.vocabulary import Budget, Plan, Protection, Query, Setting, Sum
+from fedassay.summaries.bounded_sums import ONE, PairedMoments, packed
 from fedassay.summaries.grid import Grid
-from fedassay.summaries.paired_models import ONE, PairedHistograms, PairedMoments, packed
+from fedassay.summaries.score_histogram import PairedHistograms
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation.accuracy import expected_auc_noise
 from fedassay.tasks.evaluation.versus import HISTOGRAMS_SHARE, MOMENTS_SHARE

@@ -25,10 +25,9 @@ from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import All, Budget, Neighbours, Protection, Sample, Setting, Sum, Unit
 from fedassay.runtimes.in_process import Faithful
 from fedassay.study.simulation import Simulation
-from fedassay.summaries.regression.clipped_round import ClippedRound, ClippedSums
 from fedassay.summaries.regression.losses import Design, loss_of
 from fedassay.summaries.regression.moments import Standard
-from fedassay.summaries.regression.rounds import RegressionRound
+from fedassay.summaries.regression.rounds import ClippedRound, ClippedSums, RegressionRound
 from fedassay.tasks.inference import private_rounds
 from fedassay.tasks.inference.estimate import RandomScaling, StudentT
 from fedassay.tasks.inference.infer import FEWEST_ROUNDS, Infer

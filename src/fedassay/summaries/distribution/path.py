@@ -25,7 +25,6 @@ vector is then a vector of whole numbers plus an element of the kernel of A. The
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -39,16 +38,14 @@ from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import (
     LARGEST_ROWS_PER_CLIENT,
     Batch,
-    Memory,
     Noise,
     Protection,
-    Rows,
     Sensitivity,
     Total,
     Vector,
 )
-from fedassay.summaries.columns import checked_scores, column
 from fedassay.summaries.distribution.tree import ValueSummary
+from fedassay.summaries.measures import checked_scores, column
 
 LARGEST_MULTIPLIER = 1 << 16
 
@@ -81,11 +78,6 @@ class ValuePath(ValueSummary):
         m = self.multiplier
         if type(m) is not int or not 1 <= m <= LARGEST_MULTIPLIER or m.bit_count() != 1:
             raise UsageError(f"multiplier: got {m}, expected a power of two up to {LARGEST_MULTIPLIER}.")
-
-    @property
-    def entries(self) -> int:
-        """One per point."""
-        return self.points
 
     @property
     def largest(self) -> int:
@@ -233,17 +225,6 @@ class ScorePath(ValuePath):
         """None: see above."""
         return
 
-    def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Count as `ValuePath` does."""
-        return super().measure(_Scores(rows), memory)
-
-
-@dataclass(frozen=True)
-class _Scores:
-    """Rows whose value is their score."""
-
-    rows: Rows
-
-    def batches(self) -> Iterator[Batch]:
-        for batch in self.rows.batches():
-            yield {"value": checked_scores(column(batch, "score"))}
+    def values_of(self, batch: Batch) -> Floats:
+        """The score, if it is one."""
+        return checked_scores(column(batch, "score"))

@@ -49,11 +49,6 @@ class ValueRoots(ValueSummary):
         return 1 << (8 + max(0, self.height - 10) // 5)
 
     @property
-    def entries(self) -> int:
-        """One per point."""
-        return self.points
-
-    @property
     def largest(self) -> int:
         """All rows of a client in the first leaf."""
         return LARGEST_ROWS_PER_CLIENT * self.scale

@@ -28,8 +28,8 @@ from fedassay.protocol.vocabulary import (
     Unit,
     Vector,
 )
-from fedassay.summaries.columns import checked_labels, column
 from fedassay.summaries.distribution.grid import ValueGrid
+from fedassay.summaries.measures import checked_labels, column
 from fedassay.summaries.quantities import QUANTITIES, checked_quantity, scores_of
 from fedassay.summaries.scored import checked_condition, condition_columns, condition_names, places
 
@@ -117,9 +117,9 @@ class ValueSummary(Summary[Distribution]):
         return 2 if self.labelled else len(condition_names(self.by, self.groups))
 
     @property
-    @abstractmethod
     def entries(self) -> int:
-        """The length of the vector of one class."""
+        """The length of the vector of one class: one number per point, where nothing else is said."""
+        return self.points
 
     @property
     def length(self) -> int:
@@ -156,7 +156,7 @@ class ValueSummary(Summary[Distribution]):
         grid = self.grid
         counts = np.zeros(self.classes * self.points, dtype=np.int64)
         for batch in rows.batches():
-            values = scores_of(batch, self.quantity, self.parameters)
+            values = self.values_of(batch)
             where = self._places(batch, len(values))
             for start in range(0, len(values), _BLOCK):
                 part = slice(start, start + _BLOCK)
@@ -170,6 +170,10 @@ class ValueSummary(Summary[Distribution]):
                 f"values: got {counts.sum():,} rows, expected at most {LARGEST_ROWS_PER_CLIENT:,}."
             )
         return self.from_leaves(counts), memory
+
+    def values_of(self, batch: Batch) -> Floats:
+        """The scalar of each row."""
+        return scores_of(batch, self.quantity, self.parameters)
 
     def _places(self, batch: Batch, rows: int) -> NDArray[np.int64] | None:
         """The class of each row, None if there is one only."""

@@ -11,11 +11,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from fedassay.protocol.arrays import Floats, Ints
+from fedassay.protocol.parameters import Checked, Interval
 from fedassay.protocol.vocabulary import (
     LARGEST_ROWS_PER_CLIENT,
     Memory,
@@ -26,10 +27,15 @@ from fedassay.protocol.vocabulary import (
     Total,
     Vector,
 )
+from fedassay.summaries.measures import Digits
 from fedassay.summaries.multiclass.losses import padded
-from fedassay.summaries.multiclass.maps import carried_map, carried_theta
-from fedassay.summaries.multiclass.probabilities import Predicted, checked_classes, predicted
-from fedassay.summaries.scored import whole
+from fedassay.summaries.multiclass.maps import (
+    Predicted,
+    carried_map,
+    carried_theta,
+    predicted,
+)
+from fedassay.summaries.scored import NumberOfClasses, RowsPerClient
 
 EPSILON = float(np.finfo(np.float64).eps)
 LARGEST_LOSS = -math.log(EPSILON)
@@ -81,7 +87,7 @@ class ClassTotals:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassStatistics(Summary[ClassTotals]):
+class ClassStatistics(Checked, Summary[ClassTotals]):
     """Sums over rows, over bins of the confidence, and over bins of the probability of each class.
 
     Bin m of [0, 1] is [m/M, (m+1)/M), the last one is closed. Numbers are in [0, 1], rounded down to whole multiples of
@@ -116,21 +122,17 @@ class ClassStatistics(Summary[ClassTotals]):
     name: ClassVar[str] = "class-statistics"
     columns: ClassVar[tuple[str, ...]] = ("logits", "class")
 
-    classes: int
-    bins: int = 15
-    bits: int = 10
-    digits: int = 3
-    most_rows: int = LARGEST_ROWS_PER_CLIENT
+    classes: NumberOfClasses
+    bins: Annotated[int, Interval(ge=1, le=MOST_BINS)] = 15
+    bits: Annotated[int, Interval(ge=2, le=MOST_BITS)] = 10
+    digits: Annotated[int, Interval(ge=1, le=MOST_DIGITS)] = 3
+    most_rows: RowsPerClient = LARGEST_ROWS_PER_CLIENT
     kind: str = ""
     theta: tuple[float, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        checked_classes(self.classes)
+        super().__post_init__()
         object.__setattr__(self, "theta", carried_theta(self.kind, self.theta, self.classes))
-        whole(self.bins, what="bins", least=1, most=MOST_BINS)
-        whole(self.bits, what="bits", least=2, most=MOST_BITS)
-        whole(self.digits, what="digits", least=1, most=MOST_DIGITS)
-        whole(self.most_rows, what="most rows", least=1, most=LARGEST_ROWS_PER_CLIENT)
 
     @property
     def _width(self) -> int:
@@ -173,14 +175,13 @@ class ClassStatistics(Summary[ClassTotals]):
 
     def _added(self, places: Ints, numbers: Floats, weight: float, size: int) -> Ints:
         """The digits of these numbers, added up by place; exact, as all sums are whole and below 2^53."""
-        rest = np.floor(numbers.reshape(-1) * (weight * 2.0 ** (self.bits * self.digits)))
-        added = np.empty((self.digits, size), dtype=np.int64)
-        for digit in range(self.digits):
-            unit = 2.0 ** (self.bits * (self.digits - 1 - digit))
-            here = np.floor(rest / unit)
-            rest = rest - here * unit
-            added[digit] = np.bincount(places, weights=here, minlength=size)
-        return added
+        written = self._digits.write(numbers.reshape(-1) * weight)
+        added = [np.bincount(places, weights=digit, minlength=size) for digit in written]
+        return np.array(added, dtype=np.int64)
+
+    @property
+    def _digits(self) -> Digits:
+        return Digits(bits=self.bits, digits=self.digits)
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
         """What r rows can move in the same entries, or in twice as many where rows can be replaced."""
@@ -197,7 +198,7 @@ class ClassStatistics(Summary[ClassTotals]):
     def read(self, total: Total) -> ClassTotals:
         """The sums by name."""
         digits = np.asarray(total, dtype=np.float64).reshape(self.digits, self._width)
-        scales = 2.0 ** (-self.bits * np.arange(1, self.digits + 1))
+        scales = self._digits.scales
         values, factor = scales @ digits, float((scales**2).sum())
         ends = np.cumsum([len(SUMS), len(TOP) * self.bins])
         sums, top, cells = np.split(values, ends)

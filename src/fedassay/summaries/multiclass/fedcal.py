@@ -20,17 +20,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from fedassay.errors import UsageError
 from fedassay.protocol.arrays import Floats, Ints
-from fedassay.summaries.class_scores import checked_labels
-from fedassay.summaries.multiclass.losses import LossSums, blocks, falling_gaps, suffix_sums
-from fedassay.summaries.multiclass.scaling_maps import LogitMap, numbers
+from fedassay.summaries.maps import numbers
+from fedassay.summaries.multiclass.losses import falling_gaps, suffix_sums
+from fedassay.summaries.multiclass.scaling_maps import LogitMap, stretched
 from fedassay.summaries.scored import MOST_CLASSES, whole
 
 HIDDEN = 64
@@ -150,28 +149,6 @@ def loss_and_gradient(rows: Sorted, rank: Ints, theta: Floats) -> tuple[float, F
     return loss, np.concatenate(gradient)
 
 
-def fedcal_sums(logits: ArrayLike, labels: ArrayLike, theta: ArrayLike) -> LossSums:
-    """`losses.loss_sums` of this map: rows, and the sums over them of the loss and its gradient.
-
-    Examples
-    --------
-    >>> sums = fedcal_sums(np.log([[0.5, 0.25, 0.25]]), [0], fedcal_identity(3))
-    >>> sums.rows, round(sums.loss, 6), sums.gradient.shape
-    (1, 0.693147, (4611,))
-    """
-    z = np.asarray(logits)
-    at = np.asarray(theta, dtype=np.float64)
-    y = checked_labels(labels, z)
-    size = fedcal_size(z.shape[1])
-    if at.shape != (size,):
-        raise UsageError(f"fedcal: got {at.size} parameters for {z.shape[1]} classes, expected {size}.")
-    loss, gradient = 0.0, np.zeros(size)
-    for part, block in blocks(z):
-        one, first = loss_and_gradient(*ranked(block, y[part]), at)
-        loss, gradient = loss + one, gradient + first
-    return LossSums(rows=len(z), loss=loss, gradient=gradient, hessian=None)
-
-
 def ranked(block: Floats, labels: Ints) -> tuple[Sorted, Ints]:
     """Rows of logits within bounds, classes first, sorted; and the ranks of their true classes."""
     true = block[labels, np.arange(len(labels))]
@@ -217,31 +194,16 @@ class FedCal(LogitMap):
         """See `LogitMap`."""
         return self.classes
 
-    @property
-    def theta(self) -> Floats:
-        """See `LogitMap`."""
-        return np.array(self.weights)
-
     @classmethod
     def of(cls, theta: Floats, classes: int) -> Self:
         """See `LogitMap`."""
         return cls(weights=tuple(theta.tolist()), classes=classes)
 
     def _weights(self, z: Floats) -> Floats:
-        order = np.argsort(-z, axis=0)
-        rows = sorted_rows(np.take_along_axis(z, order, axis=0))
-        u = suffix_sums(rows.gaps * _factors(_read(layers(self.theta, self.classes), rows.x)[-1]))
-        # Exponential functions are exact to a digit, not monotone to the last one: what would rise is held down.
-        e = np.minimum.accumulate(np.exp(u - u[0]), axis=0)
-        back = np.empty_like(e)
-        np.put_along_axis(back, order, e, axis=0)
-        return back
+        network = layers(self.theta, self.classes)
+        return stretched(z, lambda falling: _factors(_read(network, sorted_rows(falling).x)[-1]))
 
     @property
     def keeps_order(self) -> bool:
         """See `LogitMap`."""
         return True
-
-    def to_json(self) -> dict[str, Any]:
-        """See `LogitMap`."""
-        return {"kind": self.kind, "weights": list(self.weights), "classes": self.classes}

@@ -9,13 +9,15 @@ leaves it, so that what it can move is bounded however many rows it has.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from fedassay.errors import UsageError
 from fedassay.protocol.arrays import Floats, Ints
+from fedassay.protocol.parameters import Checked, Interval
 from fedassay.protocol.vocabulary import (
     LARGEST_ROWS_PER_CLIENT,
     Batch,
@@ -28,16 +30,17 @@ from fedassay.protocol.vocabulary import (
     Unit,
     Vector,
 )
-from fedassay.summaries.columns import column
 from fedassay.summaries.grid import LARGEST_REACH
+from fedassay.summaries.measures import column
+from fedassay.summaries.multiclass.binned_map import TALLEST, bins_of
 from fedassay.summaries.multiclass.losses import LARGEST_LOGIT
-from fedassay.summaries.multiclass.probabilities import checked_classes, predicted
+from fedassay.summaries.multiclass.maps import Predicted, predicted
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
-from fedassay.summaries.scored import whole
+from fedassay.summaries.scored import NumberOfClasses
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassHistograms(Summary[tuple[LabelledHistogram, ...]]):
+class ClassHistograms(Checked, Summary[tuple[LabelledHistogram, ...]]):
     """For each class j a `ScoreHistogram` of p_j, with the rows of class j as positives and all others as negatives.
 
     Sensitivity, exact: a row adds to one node per level and class, c times as many as in one histogram. That is the
@@ -57,14 +60,14 @@ class ClassHistograms(Summary[tuple[LabelledHistogram, ...]]):
     name: ClassVar[str] = "class-histograms"
     columns: ClassVar[tuple[str, ...]] = ("logits", "class")
 
-    classes: int
+    classes: NumberOfClasses
     height: int = 10
     transform: str = "mixed"
     widths: tuple[int, ...] = (1,)
     reach: float = LARGEST_REACH
 
     def __post_init__(self) -> None:
-        checked_classes(self.classes)
+        super().__post_init__()
         object.__setattr__(self, "widths", self.histogram.widths)
 
     @property
@@ -81,19 +84,12 @@ class ClassHistograms(Summary[tuple[LabelledHistogram, ...]]):
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Count. Linear in the rows and classes, constant in memory, one pass."""
-        grid, size = self.histogram.grid, (self.classes, self.histogram.grid.leaves)
-        every, positives = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
-        first = grid.leaves * np.arange(self.classes)
-        for batch in rows.batches():
-            for block in predicted(batch, self.classes):
-                leaf = grid.locate(block.p.reshape(-1)).reshape(block.p.shape) + first[:, None]
-                mine = leaf[block.y, np.arange(len(block.y))]
-                every = every + np.bincount(leaf.reshape(-1), minlength=every.size).reshape(size)
-                positives = positives + np.bincount(mine, minlength=every.size).reshape(size)
-        trees = [
-            self.histogram.from_leaves(np.concatenate([mine, all_rows - mine]))
-            for mine, all_rows in zip(positives, every, strict=True)
-        ]
+        grid = self.histogram.grid
+        blocks = (block for batch in rows.batches() for block in predicted(batch, self.classes))
+        counts = _by_class(
+            blocks, lambda p: grid.locate(p.reshape(-1)).reshape(p.shape), grid.leaves, self.classes
+        )
+        trees = [self.histogram.from_leaves(counts[:, place].reshape(-1)) for place in range(self.classes)]
         return np.concatenate(trees), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
@@ -106,9 +102,6 @@ class ClassHistograms(Summary[tuple[LabelledHistogram, ...]]):
 
 
 # --- how often each class is true ---------------------------------------------------------------------------
-
-TALLEST = 12
-"""The largest height: 4,096 bins."""
 
 LEAST_CLIP, MOST_CLIP = 1e-3, 2.0**20
 
@@ -159,7 +152,7 @@ class ClassCounts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbabilityHistograms(Summary[ClassCounts]):
+class ProbabilityHistograms(Checked, Summary[ClassCounts]):
     """For each class j, the rows of class j and all other rows, by bin of p_j.
 
     Bin m of B = 2^height is [m/B, (m+1)/B), the last one is closed. A logit beyond ±2^20 counts as ±2^20, as in the
@@ -201,18 +194,15 @@ class ProbabilityHistograms(Summary[ClassCounts]):
     name: ClassVar[str] = "probability-histograms"
     columns: ClassVar[tuple[str, ...]] = ("logits", "class")
 
-    classes: int
-    height: int = 7
+    classes: NumberOfClasses
+    height: Annotated[int, Interval(ge=0, le=TALLEST)] = 7
     positive_clip: float = 0.0
     negative_clip: float = 0.0
     joint: bool = True
 
     def __post_init__(self) -> None:
-        checked_classes(self.classes)
-        whole(self.height, what="height", least=0, most=TALLEST)
-        if type(self.joint) is not bool:
-            raise UsageError(f"joint: got {self.joint!r}, expected true or false.")
-        clips = tuple(float(clip) for clip in (self.positive_clip, self.negative_clip))
+        super().__post_init__()
+        clips = self.positive_clip, self.negative_clip
         if clips != (0.0, 0.0) and not all(
             LEAST_CLIP <= clip <= MOST_CLIP for clip in clips
         ):  # NaN fails too
@@ -220,8 +210,6 @@ class ProbabilityHistograms(Summary[ClassCounts]):
                 f"clips: got {clips[0]:g} for positives and {clips[1]:g} for negatives, expected both from "
                 f"{LEAST_CLIP:g} to {MOST_CLIP:,.0f}, or both 0 for plain counts."
             )
-        for name, clip in zip(("positive_clip", "negative_clip"), clips, strict=True):
-            object.__setattr__(self, name, clip)
 
     @property
     def clipped(self) -> bool:
@@ -257,16 +245,8 @@ class ProbabilityHistograms(Summary[ClassCounts]):
 
     def _counted(self, rows: Rows) -> Ints:
         """2 x c x B whole numbers."""
-        size = self.classes * self.bins
-        every, positives = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
-        first = (self.bins * np.arange(self.classes))[:, None]
-        for batch in rows.batches():
-            for block in predicted(_within(batch), self.classes):
-                cell = bins_of(block.p, self.bins) + first
-                mine = cell[block.y, np.arange(len(block.y))]
-                every = every + np.bincount(cell.reshape(-1), minlength=size)
-                positives = positives + np.bincount(mine, minlength=size)
-        return np.stack([positives, every - positives]).reshape(2, self.classes, self.bins)
+        blocks = (block for batch in rows.batches() for block in predicted(_within(batch), self.classes))
+        return _by_class(blocks, lambda p: bins_of(p, self.bins), self.bins, self.classes)
 
     def _bounded(self, counts: Ints) -> Ints:
         scaled = counts / np.array([self.positive_clip, self.negative_clip])[:, None, None]
@@ -322,15 +302,15 @@ class ProbabilityHistograms(Summary[ClassCounts]):
         )
 
 
-def bins_of(p: Floats, bins: int) -> Ints:
-    """The uniform bin of each probability; exact, as multiplying by a power of two is.
-
-    Examples
-    --------
-    >>> bins_of(np.array([0.0, 0.2499, 0.25, 1.0]), 4)
-    array([0, 0, 1, 3])
-    """
-    return np.minimum((p * bins).astype(np.int64), bins - 1)
+def _by_class(blocks: Iterable[Predicted], locate: Callable[[Floats], Ints], bins: int, classes: int) -> Ints:
+    """Count the rows of each class and all others by bin of the class's probability: 2 x classes x bins."""
+    size, first = classes * bins, bins * np.arange(classes)[:, None]
+    every, positives = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    for block in blocks:
+        cell = locate(block.p) + first
+        every += np.bincount(cell.reshape(-1), minlength=size)
+        positives += np.bincount(cell[block.y, np.arange(len(block.y))], minlength=size)
+    return np.stack([positives, every - positives]).reshape(2, classes, bins)
 
 
 def _within(batch: Batch) -> Batch:

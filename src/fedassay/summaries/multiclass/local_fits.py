@@ -34,7 +34,7 @@ from fedassay.summaries.multiclass.fedcal import (
     loss_and_gradient,
     ranked,
 )
-from fedassay.summaries.multiclass.losses import FAMILIES, LARGEST_PARAMETER, blocks, loss_sums
+from fedassay.summaries.multiclass.losses import FAMILIES, ParameterSpace, blocks, loss_sums
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
 from fedassay.summaries.multiclass.scaling_maps import LogitMap
 
@@ -60,16 +60,8 @@ _DONE = 1e-10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Averaged:
-    """What is averaged for one method: how many parameters, where they start, and where they must stay."""
-
-    method: str
-    size: Callable[[int], int]
-    start: Callable[[int], Floats]
-    """Parameters that change nothing."""
-
-    least: float = -LARGEST_PARAMETER
-    most: float = LARGEST_PARAMETER
+class Averaged(ParameterSpace):
+    """What is averaged for one method."""
 
     def within(self, theta: Floats) -> Floats:
         """The nearest parameters that a map may have."""
@@ -77,24 +69,20 @@ class Averaged:
 
     def map(self, theta: Floats, classes: int) -> LogitMap:
         """The map with these parameters."""
-        return LOGIT_MAPS[self.method].of(1 / theta if self.method == "temperature" else theta, classes)
+        return LOGIT_MAPS[self.name].of(1 / theta if self.name == "temperature" else theta, classes)
 
 
-AVERAGED: Mapping[str, Averaged] = MappingProxyType(
-    {
-        "temperature": Averaged(
-            method="temperature", size=lambda c: 1, start=lambda c: np.ones(1), least=0.05, most=20.0
-        ),
-        **{
-            family.name: Averaged(
-                method=family.name, size=family.size, start=family.identity, least=family.least
-            )
-            for family in FAMILIES.values()
-            if family.name != "temperature"
-        },
-        FedCal.kind: Averaged(method=FedCal.kind, size=fedcal_size, start=fedcal_identity),
-    }
+_AVERAGED = (
+    Averaged(name="temperature", size=lambda c: 1, identity=lambda c: np.ones(1), least=0.05, most=20.0),
+    *(
+        Averaged(name=family.name, size=family.size, identity=family.identity, least=family.least)
+        for family in FAMILIES.values()
+        if family.name != "temperature"
+    ),
+    Averaged(name=FedCal.kind, size=fedcal_size, identity=fedcal_identity),
 )
+
+AVERAGED: Mapping[str, Averaged] = MappingProxyType({one.name: one for one in _AVERAGED})
 """The methods that can be averaged, by name."""
 
 
@@ -147,25 +135,24 @@ def _optimum(
 ) -> Floats:
     n, size = len(y), len(start)
 
-    def value(theta: Floats) -> tuple[float, Floats]:
-        sums, away = loss_sums(method, z, y, theta, order=1), theta - start
-        return sums.loss / n + ridge / 2 * float(away @ away), sums.gradient / n + ridge * away
-
-    def point(theta: Floats) -> _Point:
-        sums, away = loss_sums(method, z, y, theta, order=2), theta - start
-        assert sums.hessian is not None
+    def point(theta: Floats, order: int = 2) -> _Point:
+        sums, away = loss_sums(method, z, y, theta, order=order), theta - start
         return _Point(
             theta=theta,
             value=sums.loss / n + ridge / 2 * float(away @ away),
             gradient=sums.gradient / n + ridge * away,
-            hessian=sums.hessian / n + ridge * np.eye(size),
+            hessian=np.zeros(0) if sums.hessian is None else sums.hessian / n + ridge * np.eye(size),
         )
+
+    def descent(theta: Floats) -> tuple[float, Floats]:
+        here = point(theta, order=1)
+        return here.value, here.gradient
 
     inside = np.clip(start, *bounds)
     if size <= _MOST_NEWTON:
         return _newton(point, inside, bounds)
     found = minimize(
-        value,
+        descent,
         inside,
         jac=True,
         method="L-BFGS-B",

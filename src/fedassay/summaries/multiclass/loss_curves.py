@@ -7,6 +7,14 @@ Privacy asks that no curve is longer than one. Only its shape matters, so the me
 it most of the length. Making a client's curve shorter leaves its lowest point where it is: the
 client loses weight, and says the same. Clipping a client's *temperature*, as federated averaging does, moves what it
 says.
+
+A profile is what one client's rows say about a temperature and about shifts of the classes, in one vector of norm at
+most one.
+
+Two things, each bounded by itself: the direction of the client's loss curve (`LossCurves`), and its moments by class,
+the means of p - e_y (how much too probable a class is) and of p(1 - p) (how far a shift of the class's logit moves it).
+Moments are made shorter together, so that the client loses weight and still asks for the same shift: clipping the
+excess alone would make shifts shorter than anybody wants them. Noise for a vector of norm one covers all.
 """
 
 from __future__ import annotations
@@ -14,42 +22,42 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
 from fedassay.protocol.arrays import Floats
+from fedassay.protocol.parameters import Checked, Interval
 from fedassay.protocol.vocabulary import (
     LARGEST_ROWS_PER_CLIENT,
     UNBOUNDED,
-    Batch,
     Memory,
-    Neighbours,
     Protection,
     Rows,
     Sensitivity,
     Summary,
     Total,
-    Unit,
     Vector,
 )
 from fedassay.summaries.class_scores import checked_labels
-from fedassay.summaries.columns import column
-from fedassay.summaries.fixed_point import SUMS
+from fedassay.summaries.measures import SUMS, client_sensitivity
+from fedassay.summaries.multiclass.calibrator_sums import LARGEST_SUM
 from fedassay.summaries.multiclass.losses import blocks, loss_sums, padded
-from fedassay.summaries.multiclass.probabilities import checked_classes
-from fedassay.summaries.multiclass.scaling_sums import LARGEST_SUM
-from fedassay.summaries.scored import whole
+from fedassay.summaries.multiclass.maps import logits_of, predicted
+from fedassay.summaries.multiclass.scaling_maps import Temperature
+from fedassay.summaries.scored import NumberOfClasses, RowsPerClient
 
 MOST_POINTS = 256
 FEWEST_BITS, MOST_BITS = 4, 24
 UNITS = 1 << MOST_BITS
 """Whole numbers per unit of norm, at most: rounding takes less than one of them from an entry."""
 
-NONE, CLIENT, ROW = "none", "client", "row"
-BOUNDS = (NONE, CLIENT, ROW)
+Bound = Literal["none", "client", "row"]
+NONE: Final = "none"
+CLIENT: Final = "client"
+ROW: Final = "row"
 
 ROW_NORM = 2.0
 """A row's curve may be as long as one that is two nats everywhere; few rows say more than that."""
@@ -79,7 +87,7 @@ class Curves:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LossCurves(Summary[Curves]):
+class LossCurves(Checked, Summary[Curves]):
     """Log losses of softmax(s z), less that at s = 1, summed over rows, on a grid of s.
 
     Parameters
@@ -115,28 +123,22 @@ class LossCurves(Summary[Curves]):
     columns: ClassVar[tuple[str, ...]] = ("class", "logits")
     additive: ClassVar[bool] = False
 
-    classes: int
+    classes: NumberOfClasses
     grid: tuple[float, ...]
-    bound: str = NONE
-    full_rows: int = 10
-    bits: int = MOST_BITS
-    most_rows: int = LARGEST_ROWS_PER_CLIENT
+    bound: Bound = NONE
+    full_rows: RowsPerClient = 10
+    bits: Annotated[int, Interval(ge=FEWEST_BITS, le=MOST_BITS)] = MOST_BITS
+    most_rows: RowsPerClient = LARGEST_ROWS_PER_CLIENT
 
     def __post_init__(self) -> None:
-        checked_classes(self.classes)
-        grid = tuple(float(s) for s in self.grid)
+        super().__post_init__()
+        grid = self.grid
         if not 1 <= len(grid) <= MOST_POINTS or not all(2.0**-20 <= s <= 2.0**20 for s in grid):
             raise UsageError(
                 f"grid: expected 1 to {MOST_POINTS} inverse temperatures between 2^-20 and 2^20."
             )
         if not all(a < b for a, b in itertools.pairwise(grid)):
             raise UsageError("grid: expected inverse temperatures that rise.")
-        if self.bound not in BOUNDS:
-            raise UsageError(f"bound: got {self.bound!r}, expected one of {', '.join(BOUNDS)}.")
-        whole(self.full_rows, what="full rows", least=1, most=LARGEST_ROWS_PER_CLIENT)
-        whole(self.bits, what="bits", least=FEWEST_BITS, most=MOST_BITS)
-        whole(self.most_rows, what="most rows", least=1, most=LARGEST_ROWS_PER_CLIENT)
-        object.__setattr__(self, "grid", grid)
 
     @property
     def length(self) -> int:
@@ -151,51 +153,44 @@ class LossCurves(Summary[Curves]):
     @property
     def largest(self) -> int:
         """A limb; or the largest norm, times the rows of a client where each has one."""
-        return {NONE: 1 << 32, CLIENT: self.units, ROW: self.units * self.most_rows}[self.bound]
+        return {NONE: super().largest, CLIENT: self.units, ROW: self.units * self.most_rows}[self.bound]
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Linear in the rows and the grid, constant in memory; zeros without rows."""
+        batches = logits_of(rows, self.classes)
         if self.bound == ROW:
             fine = np.zeros(len(self.grid), dtype=np.int64)
-            for batch in rows.batches():
-                fine = fine + self._of_rows(batch)
+            for logits, labels in batches:
+                fine = fine + self._of_rows(logits, labels)
             return _toward_zero(fine, MOST_BITS - self.bits), memory
         count, sums = 0, np.zeros((3, len(self.grid)))
-        for batch in rows.batches():
-            n, more = self._sums(batch)
-            count, sums = count + n, sums + more
+        for logits, labels in batches:
+            count, sums = count + len(labels), sums + self._sums(logits, labels)
         if self.bound == NONE:
             numbers = np.clip(sums.reshape(-1), -LARGEST_SUM, LARGEST_SUM)
             return np.concatenate([[count], SUMS.write(numbers)]), memory
         direction = _direction(_level(sums[0] / max(1, count))) * min(1.0, count / self.full_rows)
         return np.trunc(direction * self.units).astype(np.int64), memory
 
-    def _sums(self, batch: Batch) -> tuple[int, Floats]:
-        """Rows, and the sums of L(s) - L(1), s L'(s) and s L'(s) + s² L''(s) over them."""
-        logits, grid = column(batch, "logits"), np.array(self.grid)
-        if logits.ndim == 2 and logits.shape[1] != self.classes:
-            return 0, np.zeros((3, len(grid)))
+    def _sums(self, logits: NDArray[Any], labels: NDArray[Any]) -> Floats:
+        """The sums of L(s) - L(1), s L'(s) and s L'(s) + s² L''(s) over these rows."""
+        grid = np.array(self.grid)
         order = 2 if self.bound == NONE else 1
-        at = [
-            loss_sums("temperature", logits, column(batch, "class"), [s], order=order) for s in (1.0, *grid)
-        ]
+        at = [loss_sums("temperature", logits, labels, [s], order=order) for s in (1.0, *grid)]
         losses = np.array([one.loss - at[0].loss for one in at[1:]])
         first = grid * np.array([float(one.gradient[0]) for one in at[1:]])
         second = np.array([0.0 if one.hessian is None else float(one.hessian[0, 0]) for one in at[1:]])
-        return at[0].rows, np.stack([losses, first, first + grid**2 * second])
+        return np.stack([losses, first, first + grid**2 * second])
 
-    def _of_rows(self, batch: Batch) -> Vector:
+    def _of_rows(self, logits: NDArray[Any], labels: NDArray[Any]) -> Vector:
         """The sum of the curves of single rows, each cut to a norm of one (`ROW_NORM` nats per point) and rounded.
 
         Rows are rounded one by one: sums of whole numbers are exact in any order, so that a row moves them by its own
         curve and nothing else.
         """
-        logits, grid = column(batch, "logits"), np.array(self.grid)
-        total = np.zeros(len(grid), dtype=np.int64)
-        if logits.ndim == 2 and logits.shape[1] != self.classes:
-            return total
+        grid, total = np.array(self.grid), np.zeros(len(self.grid), dtype=np.int64)
         for part, z in blocks(logits):
-            y = checked_labels(column(batch, "class")[part], logits[part])
+            y = checked_labels(labels[part], logits[part])
             curves = _row_curves(padded(z), np.pad(y, (0, -len(y) % 64)), grid)[: len(y)]
             curves = _level(curves) / (ROW_NORM * math.sqrt(len(grid)))
             length = np.linalg.norm(curves, axis=1, keepdims=True) * _MARGIN
@@ -208,13 +203,10 @@ class LossCurves(Summary[Curves]):
         if self.bound == NONE:
             return UNBOUNDED
         if self.bound == CLIENT:
-            # Adding one row to a client can turn its curve round: then it is as if the client were replaced.
-            away = protection.unit is Unit.CLIENT and protection.neighbours is Neighbours.ADD_REMOVE
-            norm = float(self.units if away else 2 * self.units)
-        else:
-            times = 2 if protection.moves_both_ways else 1
-            rounding = 0.0 if self.bits == MOST_BITS else math.sqrt(len(self.grid))
-            norm = times * (self.units * protection.rows_per_unit + rounding)
+            return client_sensitivity(protection, norm=self.units, length=len(self.grid))
+        times = 2 if protection.moves_both_ways else 1
+        rounding = 0.0 if self.bits == MOST_BITS else math.sqrt(len(self.grid))
+        norm = times * (self.units * protection.rows_per_unit + rounding)
         return Sensitivity(l1=norm * math.sqrt(len(self.grid)), l2=norm)
 
     def read(self, total: Total) -> Curves:
@@ -256,3 +248,130 @@ def _row_curves(z: Floats, labels: NDArray[np.int64], grid: Floats) -> Floats:
     for place, s in enumerate((1.0, *grid)):
         losses[:, place] = np.log(np.exp(s * away).sum(axis=0)) + s * top
     return losses[:, 1:] - losses[:, :1]
+
+
+# --- the profile of a client ---------------------------------------------------------------------------------
+
+
+PARTS = (0.5, 0.5)
+"""Of the squared norm: for the curve and for the moments."""
+
+LARGEST_MOMENTS = 0.05
+"""The norm to which moments are clipped: classes that are 1 % too probable matter."""
+
+SPREAD_WEIGHT = 0.5
+"""Of p(1 - p) beside p - e_y. It is only needed as a mean over classes, in which noise averages out, so that it may
+have more of it than the excess, and leave more of the norm to that."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Profiles:
+    """Sums over clients, each weighing at most one.
+
+    `curves` are the sums of directions; `excess` and `spread` those of the means of p - e_y and p(1 - p), by class,
+    with the same weight of a client in both. Noise of standard deviation σ in each entry of the released vector is
+    `units`·σ in each of these, in this order.
+    """
+
+    curves: Curves
+    excess: Floats
+    spread: Floats
+    units: tuple[float, float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientProfiles(Checked, Summary[Profiles]):
+    """The profile of each client, added up.
+
+    Parameters
+    ----------
+    classes : c, public. Rows with another number of logits count for nothing.
+    grid : inverse temperatures of the curve, rising, above 0.
+    full_rows : a client with fewer rows than this counts for less.
+    at : the inverse temperature at which moments are taken. None: for each client the point of the grid where its own
+        loss is lowest, or 1 if that is less: where classes are unequally frequent, a model that is too sure looks as if
+        frequent ones were too probable.
+
+    With w = min(1, rows/`full_rows`) and m the means of p - e_y and 0.5·p(1 - p), by class: √0.5·w·(direction of the
+    curve), √0.5·w·m/max(|m|, 0.05), in units of 2^-24, rounded toward zero.
+
+    Sensitivity: both parts have norms of at most √0.5, so the vector is at most 1 away from that of a client without
+    rows, which is zero, and at most 2 from any other. At which temperature a client looks does not change that.
+
+    Examples
+    --------
+    >>> class TenRows:
+    ...     def batches(self):
+    ...         yield {"logits": np.log([[0.75, 0.25]] * 10), "class": np.array([0] * 10)}
+    >>> summary = ClientProfiles(classes=2, grid=(0.5, 1.0, 2.0))
+    >>> profiles = summary.read(summary.measure(TenRows(), {})[0])
+    >>> (profiles.excess / profiles.spread).round(4)
+    array([-1.3333,  1.3333])
+    """
+
+    name: ClassVar[str] = "client-profiles"
+    columns: ClassVar[tuple[str, ...]] = ("class", "logits")
+    additive: ClassVar[bool] = False
+
+    classes: NumberOfClasses
+    grid: tuple[float, ...]
+    full_rows: RowsPerClient = 10
+    at: Annotated[float, Interval(ge=2.0**-20, le=2.0**20)] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.curves
+
+    @property
+    def curves(self) -> LossCurves:
+        """The part about the temperature."""
+        return LossCurves(classes=self.classes, grid=tuple(self.grid), bound=CLIENT, full_rows=self.full_rows)
+
+    @property
+    def length(self) -> int:
+        """The curve, and two for each class."""
+        return len(self.grid) + 2 * self.classes
+
+    @property
+    def largest(self) -> int:
+        """The norm."""
+        return UNITS
+
+    def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
+        """Two passes over the rows, linear in them, constant in memory; zeros without rows."""
+        direction = self.curves.measure(rows, {})[0] / UNITS
+        own = self.grid[int(np.argmin(direction))] if direction.any() else 1.0
+        through = Temperature(inverse_temperature=self.at or min(1.0, own), classes=self.classes)
+        count, excess, spread = 0, np.zeros(self.classes), np.zeros(self.classes)
+        for batch in rows.batches():
+            for block in predicted(batch, self.classes, through):
+                count += len(block.y)
+                excess = excess + block.p.sum(axis=1) - np.bincount(block.y, minlength=self.classes)
+                spread = spread + (block.p * (1 - block.p)).sum(axis=1)
+        moments = np.concatenate([excess, SPREAD_WEIGHT * spread]) / max(1, count)
+        clipped = moments / max(float(np.linalg.norm(moments)), LARGEST_MOMENTS)
+        a, b = (math.sqrt(part) for part in PARTS)
+        vector = np.concatenate([a * direction, b * min(1.0, count / self.full_rows) * clipped])
+        return np.trunc(vector * (UNITS * _BELOW)).astype(np.int64), memory
+
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        """See the class."""
+        return client_sensitivity(protection, norm=UNITS, length=self.length)
+
+    def read(self, total: Total) -> Profiles:
+        """The three sums."""
+        values = np.asarray(total, dtype=np.float64)
+        ends = [len(self.grid), len(self.grid) + self.classes]
+        a, b = (1 / (UNITS * math.sqrt(part)) for part in PARTS)
+        units = (a, b * LARGEST_MOMENTS, b * LARGEST_MOMENTS / SPREAD_WEIGHT)
+        losses, excess, spread = np.split(values, ends)
+        return Profiles(
+            curves=Curves(grid=np.array(self.grid), losses=losses * units[0], unit=units[0]),
+            excess=excess * units[1],
+            spread=spread * units[2],
+            units=units,
+        )
+
+
+_BELOW = 1 - 2.0**-40
+"""A little less than the norm: more than what floating point can get wrong."""

@@ -20,7 +20,7 @@ A logit beyond ±2^20 counts as ±2^20: models write -1e9 for "impossible", and 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -30,10 +30,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.arrays import Floats, Ints
-from fedassay.summaries.class_scores import checked_labels
+from fedassay.summaries.class_scores import checked_labels, parts, require_finite
+from fedassay.summaries.maps import LARGEST_PARAMETER
 
 LARGEST_LOGIT = 2.0**20
-LARGEST_PARAMETER = 2.0**20
 LEAST_SLOPE = 1e-6
 """The smallest m of order-preserving scaling: below it, classes would be told apart by nothing but rounding."""
 
@@ -81,17 +81,37 @@ OfBlock = tuple[float, Floats, Floats | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Family:
-    """A family of maps: how many parameters, which of them change nothing, and what rows say about them."""
+class ParameterSpace:
+    """The parameters of a family of maps: how many for so many classes, where they start, and where they must stay."""
 
     name: str
     size: Callable[[int], int]
     identity: Callable[[int], Floats]
-    of_block: Callable[[Block, Floats, int], OfBlock]
-    """From rows, theta and the order."""
+    """Parameters that change nothing."""
 
     least: float = -LARGEST_PARAMETER
-    """The smallest value that a parameter may have."""
+    most: float = LARGEST_PARAMETER
+
+    def checked(self, theta: Iterable[float], classes: int) -> tuple[float, ...]:
+        """The parameters as floats, if there are as many as there must be, and within bounds."""
+        found, size = tuple(float(number) for number in theta), self.size(classes)
+        if len(found) != size:
+            raise UsageError(
+                f"theta: got {len(found)} numbers for {self.name} scaling of {classes} classes, expected {size}."
+            )
+        if not all(self.least <= number <= self.most for number in found):  # NaN fails too
+            raise UsageError(
+                f"theta: got numbers outside [{self.least:g}, {self.most:g}], or NaN, expected them within."
+            )
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family(ParameterSpace):
+    """A family of maps, and what rows say about its parameters."""
+
+    of_block: Callable[[Block, Floats, int], OfBlock]
+    """From rows, theta and the order."""
 
 
 def loss_sums(
@@ -122,14 +142,15 @@ def loss_sums(
     (0.693147, array([-0.346574]), array([[0.120113]]))
     """
     family = FAMILIES[method]
-    z, y = _checked(logits, labels)
+    z = _matrix(logits)
+    y = checked_labels(labels, z)
     at = np.asarray(theta, dtype=np.float64)
     size = family.size(z.shape[1])
     if at.shape != (size,):
         raise UsageError(f"{method}: got {at.size} parameters for {z.shape[1]} classes, expected {size}.")
     loss, gradient, hessian = 0.0, np.zeros(size), np.zeros((size, size)) if order == 2 else None
-    space = np.empty((min(len(z), _width(z)), z.shape[1]))
-    for part in _parts(z):
+    space = np.empty(z[next(parts(z, _BLOCK), slice(0))].shape)
+    for part in parts(z, _BLOCK):
         within, largest = _bounded(z[part])
         block = Block(z=within, y=y[part], largest=largest, space=space[: len(within)], rough=rough)
         one, first, second = family.of_block(block, at, order)
@@ -142,7 +163,7 @@ def loss_sums(
 def blocks(logits: ArrayLike) -> Iterator[tuple[slice, Floats]]:
     """Rows and their logits, within bounds, classes first: what runs over classes then runs over vectors of rows."""
     z = _matrix(logits)
-    for part in _parts(z):
+    for part in parts(z, _BLOCK):
         yield part, np.array(_bounded(z[part])[0].T, dtype=np.float64, order="C")
 
 
@@ -166,16 +187,6 @@ def padded(z: Floats) -> Floats:
 # --- checks ---------------------------------------------------------------------------------------------
 
 
-def _width(z: NDArray[Any]) -> int:
-    return max(16, _BLOCK // int(z.shape[1]))
-
-
-def _parts(z: NDArray[Any]) -> Iterator[slice]:
-    width = _width(z)
-    for start in range(0, len(z), width):
-        yield slice(start, min(start + width, len(z)))
-
-
 def _matrix(logits: ArrayLike) -> NDArray[Any]:
     z = np.asarray(logits)
     if z.ndim != 2 or z.shape[1] < 2 or z.dtype.kind not in "fiu":
@@ -185,20 +196,12 @@ def _matrix(logits: ArrayLike) -> NDArray[Any]:
     return z if z.dtype.kind == "f" else z.astype(np.float64)
 
 
-def _checked(logits: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Ints]:
-    z = _matrix(logits)
-    return z, checked_labels(labels, z)
-
-
 def _bounded(z: NDArray[Any]) -> tuple[NDArray[Any], float]:
     """The block itself, cut at the bounds if anything is beyond them, and its largest absolute value."""
     largest = max(float(z.max()), -float(z.min()))
     if largest <= LARGEST_LOGIT:
         return z, largest
-    if not math.isfinite(largest):
-        raise DataError(
-            "logits: got NaN or infinite numbers, expected finite ones; remove or repair these rows."
-        )
+    require_finite(math.isfinite(largest))
     return np.clip(z, -LARGEST_LOGIT, LARGEST_LOGIT), LARGEST_LOGIT
 
 
@@ -206,41 +209,27 @@ def _bounded(z: NDArray[Any]) -> tuple[NDArray[Any], float]:
 
 
 def _temperature(rows: Block, theta: Floats, order: int) -> OfBlock:
-    """Σ log Σ exp(s z) - s z_y; the derivatives are the mean of z under p, less z_y, and its variance."""
-    if rows.rough and max(1.0, abs(float(theta[0]))) * rows.largest <= _SAFE_ROUGHLY:
-        return _roughly(rows, float(theta[0]), order)
-    z, s, ones = rows.z, float(theta[0]), np.ones(rows.z.shape[1])
-    true = np.take(z, np.arange(len(z)) * z.shape[1] + rows.y).astype(np.float64, copy=False)
-    shift: Any = 0.0
+    """Σ log Σ exp(s z) - s z_y; the derivatives are the mean of z under p, less z_y, and its variance.
+
+    Rough sums are made in float32, but for those over rows.
+    """
+    z, e, s, shift = rows.z, rows.space, float(theta[0]), np.zeros(1)
+    kind: type[np.floating[Any]] = np.float64
+    if rows.rough and max(1.0, abs(s)) * rows.largest <= _SAFE_ROUGHLY:
+        kind = np.float32
+        z, e = rows.space.reshape(-1).view(kind).reshape(2, *rows.z.shape)
+        np.copyto(z, rows.z, casting="same_kind")
+    ones = np.ones(z.shape[1], dtype=kind)
+    true = np.take(z, np.arange(len(z)) * z.shape[1] + rows.y).astype(kind, copy=False)
     if rows.largest > _SMALL or abs(s) * rows.largest > _SAFE:
         z, true = z - true[:, None], np.zeros(len(z))
         shift = (s * z).max(axis=1)
-        e = np.multiply(z, s, out=rows.space)
+    np.multiply(z, kind(s), out=e, dtype=kind)
+    if shift.any():
         e -= shift[:, None]
-    else:
-        e = np.multiply(z, s, out=rows.space, dtype=np.float64)
     np.exp(e, out=e)
     total = e @ ones  # sums by matrix products: several times faster than along an axis that is short
-    loss = float(np.sum(np.log(total) + shift - s * true))
-    e *= z
-    mean = (e @ ones) / total
-    gradient = np.array([float(np.sum(mean - true))])
-    if order == 1:
-        return loss, gradient, None
-    variance = np.einsum("nk,nk->n", e, z) / total - mean * mean
-    return loss, gradient, np.array([[max(0.0, float(variance.sum()))]])
-
-
-def _roughly(rows: Block, s: float, order: int) -> OfBlock:
-    """The same in float32, but for sums over rows."""
-    z, e = rows.space.reshape(-1).view(np.float32).reshape(2, *rows.z.shape)
-    np.copyto(z, rows.z, casting="same_kind")
-    ones = np.ones(z.shape[1], dtype=np.float32)
-    true = np.take(z, np.arange(len(z)) * z.shape[1] + rows.y)
-    np.multiply(z, np.float32(s), out=e)
-    np.exp(e, out=e)
-    total = e @ ones
-    loss = float(np.sum(np.log(total) - np.float32(s) * true, dtype=np.float64))
+    loss = float(np.sum(np.log(total) + shift.astype(kind) - kind(s) * true, dtype=np.float64))
     e *= z
     mean = (e @ ones) / total
     gradient = np.array([float(np.sum(mean - true, dtype=np.float64))])

@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from fedassay.errors import UsageError
-from fedassay.protocol.arrays import Floats, Ints
+from fedassay.protocol.arrays import Floats
+from fedassay.protocol.parameters import Checked, Interval
 from fedassay.protocol.vocabulary import (
     LARGEST_ROWS_PER_CLIENT,
     Memory,
@@ -22,6 +23,7 @@ from fedassay.protocol.vocabulary import (
     Total,
     Vector,
 )
+from fedassay.summaries.measures import Digits
 from fedassay.summaries.multiclass.class_statistics import (
     LARGEST_BRIER,
     LARGEST_LOSS,
@@ -30,10 +32,14 @@ from fedassay.summaries.multiclass.class_statistics import (
     losses_of,
     right_of,
 )
-from fedassay.summaries.multiclass.maps import carried_map, carried_theta
-from fedassay.summaries.multiclass.probabilities import Predicted, checked_classes, predicted
+from fedassay.summaries.multiclass.maps import (
+    Predicted,
+    carried_map,
+    carried_theta,
+    predicted,
+)
 from fedassay.summaries.multiclass.scaling_maps import LogitMap
-from fedassay.summaries.scored import whole
+from fedassay.summaries.scored import NumberOfClasses, RowsPerClient
 
 COUNTS: Mapping[str, float] = MappingProxyType({"rows": 0.5, "wrong": 0.25})
 CHANGES: Mapping[str, float] = MappingProxyType({"loss": 1.0, "brier": 1.0, "correct": 2.0})
@@ -69,7 +75,7 @@ class ChangeTotals:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MapChanges(Summary[ChangeTotals]):
+class MapChanges(Checked, Summary[ChangeTotals]):
     """Sums over rows of what a map changes: the log loss, the Brier score, and whether the row is right.
 
     Each change d, after less before, is cut at its bound and divided by it: c in [-1, 1]. Numbers are rounded toward
@@ -110,27 +116,21 @@ class MapChanges(Summary[ChangeTotals]):
     name: ClassVar[str] = "map-changes"
     columns: ClassVar[tuple[str, ...]] = ("logits", "class")
 
-    classes: int
+    classes: NumberOfClasses
     kind: str
     theta: tuple[float, ...] = field(repr=False)
-    loss_bound: float = LARGEST_LOSS
-    brier_bound: float = LARGEST_BRIER
-    moments: int = 3
-    bits: int = 10
-    digits: int = 7
-    most_rows: int = LARGEST_ROWS_PER_CLIENT
+    loss_bound: Annotated[float, Interval(ge=LEAST_BOUND, le=LARGEST_LOSS)] = LARGEST_LOSS
+    brier_bound: Annotated[float, Interval(ge=LEAST_BOUND, le=LARGEST_BRIER)] = LARGEST_BRIER
+    moments: Annotated[int, Interval(ge=2, le=3)] = 3
+    bits: Annotated[int, Interval(ge=2, le=MOST_BITS)] = 10
+    digits: Annotated[int, Interval(ge=1, le=MOST_DIGITS)] = 7
+    most_rows: RowsPerClient = LARGEST_ROWS_PER_CLIENT
 
     def __post_init__(self) -> None:
-        checked_classes(self.classes)
+        super().__post_init__()
         if not self.kind:
             raise UsageError("kind: got none, expected that of a map: without one nothing changes.")
         object.__setattr__(self, "theta", carried_theta(self.kind, self.theta, self.classes))
-        for name, most in (("loss_bound", LARGEST_LOSS), ("brier_bound", LARGEST_BRIER)):
-            object.__setattr__(self, name, _checked_bound(name, getattr(self, name), most))
-        whole(self.moments, what="moments", least=2, most=3)
-        whole(self.bits, what="bits", least=2, most=MOST_BITS)
-        whole(self.digits, what="digits", least=1, most=MOST_DIGITS)
-        whole(self.most_rows, what="most rows", least=1, most=LARGEST_ROWS_PER_CLIENT)
 
     @property
     def map(self) -> LogitMap:
@@ -169,7 +169,8 @@ class MapChanges(Summary[ChangeTotals]):
         for batch in rows.batches():
             blocks = zip(predicted(batch, self.classes), predicted(batch, self.classes, through), strict=True)
             for before, after in blocks:
-                totals = totals + self._added(self._numbers(before, after) * weights[:, None])
+                written = self._digits.write(self._numbers(before, after) * weights[:, None])
+                totals = totals + written.sum(axis=2).astype(np.int64)
         return totals.reshape(-1), memory
 
     def _numbers(self, before: Predicted, after: Predicted) -> Floats:
@@ -185,16 +186,9 @@ class MapChanges(Summary[ChangeTotals]):
         powers = [c**power for c in cut for power in range(1, self.moments + 1)]
         return np.stack([np.ones(len(right)), 1 - right, *powers])
 
-    def _added(self, numbers: Floats) -> Ints:
-        """The signed digits of these numbers, added up; exact, as all sums are whole and below 2^53."""
-        rest = np.trunc(numbers * 2.0 ** (self.bits * self.digits))
-        added = np.empty((self.digits, len(numbers)), dtype=np.int64)
-        for digit in range(self.digits):
-            unit = 2.0 ** (self.bits * (self.digits - 1 - digit))
-            here = np.trunc(rest / unit)
-            rest = rest - here * unit
-            added[digit] = here.sum(axis=1)
-        return added
+    @property
+    def _digits(self) -> Digits:
+        return Digits(bits=self.bits, digits=self.digits)
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
         """What r rows can add, or r rows in the place of others can move (see the class)."""
@@ -216,7 +210,7 @@ class MapChanges(Summary[ChangeTotals]):
     def read(self, total: Total) -> ChangeTotals:
         """The sums by name, in nats, in units of the Brier score, and in rows."""
         digits = np.asarray(total, dtype=np.float64).reshape(self.digits, -1)
-        scales = 2.0 ** (-self.bits * np.arange(1, self.digits + 1))
+        scales = self._digits.scales
         values, factor, finest = scales @ digits, float((scales**2).sum()), float(scales[-1])
 
         def part(place: int, unit: float = 1.0) -> ScaledTotals:
@@ -233,9 +227,3 @@ class MapChanges(Summary[ChangeTotals]):
                 first=powers[0], second=powers[1], third=powers[2] if self.moments > 2 else None, bound=bound
             )
         return ChangeTotals(rows=part(0), wrong=part(1), changes=changes)
-
-
-def _checked_bound(name: str, bound: float, most: float) -> float:
-    if isinstance(bound, bool) or not isinstance(bound, float | int) or not LEAST_BOUND <= bound <= most:
-        raise UsageError(f"{name}: got {bound!r}, expected a number from {LEAST_BOUND} to {most:.4g}.")
-    return float(bound)

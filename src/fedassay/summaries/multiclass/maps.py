@@ -1,26 +1,33 @@
-"""The maps by kind, and how they are read from JSON."""
+"""The maps by kind, how they are read from JSON, and the probabilities that logits stand for through them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
-from fedassay.summaries.maps import one_of
-from fedassay.summaries.multiclass.binned_map import Binned, BinnedChanged
+from fedassay.protocol.arrays import Floats, Ints
+from fedassay.protocol.vocabulary import Batch, Rows
+from fedassay.summaries.class_scores import blocks, checked_labels, checked_logits, require_finite
+from fedassay.summaries.maps import numbers, one_of
+from fedassay.summaries.measures import column
+from fedassay.summaries.multiclass.binned_map import Binned, BinnedChanged, Isotonic
 from fedassay.summaries.multiclass.fedcal import FedCal
-from fedassay.summaries.multiclass.isotonic_map import Isotonic
+from fedassay.summaries.multiclass.losses import padded
 from fedassay.summaries.multiclass.scaling_maps import (
     LogitMap,
     MatrixScaling,
     OrderPreserving,
     Temperature,
     VectorScaling,
-    numbers,
 )
+from fedassay.summaries.scored import MOST_CLASSES, whole
 
 LOGIT_MAPS: Mapping[str, type[LogitMap]] = MappingProxyType(
     {
@@ -88,3 +95,81 @@ def carried_map(kind: str, theta: tuple[float, ...], classes: int) -> LogitMap |
             f"theta: got {len(theta):,} numbers, expected those of a map of kind {kind} for {classes} classes."
         )
     return made
+
+
+# --- the probabilities that logits stand for ----------------------------------------------------------------
+
+FEWEST_CLASSES = 2
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Predicted:
+    """Some rows: `p` has one line per class and one column per row, `y` the true and `top` the most probable class."""
+
+    p: Floats
+    y: Ints
+    top: Ints
+
+    @property
+    def of_truth(self) -> Floats:
+        """The probability of the true class."""
+        return np.asarray(self.p[self.y, np.arange(len(self.y))])
+
+    @property
+    def confidence(self) -> Floats:
+        """The probability of the most probable class."""
+        return np.asarray(self.p[self.top, np.arange(len(self.y))])
+
+
+def checked_classes(classes: int) -> int:
+    """The number of classes, if it is one."""
+    return whole(classes, what="classes", least=FEWEST_CLASSES, most=MOST_CLASSES)
+
+
+def logits_of(rows: Rows, classes: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Logits and true classes, batch by batch.
+
+    Rows with another number of logits, another model's, count for nothing: whether a client refuses is seen, and must
+    not say that it has rows. If they are all that there is, the total has no rows.
+    """
+    for batch in rows.batches():
+        logits = np.asarray(column(batch, "logits"))
+        if logits.ndim != 2 or logits.shape[1] == classes:
+            yield logits, np.asarray(column(batch, "class"))
+
+
+def predicted(batch: Batch, classes: int, through: LogitMap | None = None) -> Iterator[Predicted]:
+    """The rows of a batch in blocks, as the model says or `through` a map. Ties for the most probable class go to the
+    first. Where a map keeps the order of classes, the most probable one is the model's, even if rounding makes others
+    as probable. The blocks do not depend on the map.
+
+    Rows with another number of logits, another model's, count for nothing: whether a client refuses is seen, and must
+    not say that it has rows. If they are all that there is, the total has no rows. What the data layer does not let
+    pass, classes without a logit, NaN and infinite logits, is a `DataError`.
+
+    Examples
+    --------
+    >>> (block,) = predicted({"logits": np.log([[0.25, 0.75], [0.5, 0.5]]), "class": np.array([1, 1])}, 2)
+    >>> block.p.round(6).tolist(), block.top.tolist(), block.of_truth.round(6).tolist()
+    ([[0.25, 0.5], [0.75, 0.5]], [1, 0], [0.75, 0.5])
+    """
+    z = checked_logits(column(batch, "logits"))
+    if z.shape[1] != classes:
+        return
+    y = checked_labels(column(batch, "class"), z)
+    for part, block in blocks(z):
+        require_finite(bool(np.isfinite(block).all()))
+        p = _softmax(block)
+        if through is not None:
+            mapped = np.ascontiguousarray(through.predict_proba(block.T).T)
+            # A map that the server has chosen must not make numbers of which sums are not bounded.
+            p = np.where(np.isfinite(mapped).all(axis=0), mapped, p)
+        top = (block if through is None or through.keeps_order else p).argmax(axis=0)
+        yield Predicted(p=p, y=y[part], top=top)
+
+
+def _softmax(block: Floats) -> Floats:
+    wide = padded(block)
+    with np.errstate(over="ignore"):  # a difference of -∞ is a probability of zero
+        e = np.exp(wide - wide.max(axis=0))
+    return np.ascontiguousarray((e / e.sum(axis=0))[:, : block.shape[1]])

@@ -10,6 +10,7 @@ predictions as in fits. Every map is determined by its kind, the number of class
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -18,23 +19,15 @@ from numpy.typing import ArrayLike
 
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.arrays import Floats
-from fedassay.summaries.multiclass.losses import (
-    LARGEST_PARAMETER,
-    LEAST_SLOPE,
-    blocks,
-    falling_gaps,
-    padded,
-    suffix_sums,
-)
+from fedassay.summaries.maps import PlainMap, numbers
+from fedassay.summaries.multiclass.losses import LEAST_SLOPE, blocks, falling_gaps, padded, suffix_sums
 from fedassay.summaries.scored import MOST_CLASSES, whole
 
 # --- what a multiclass calibrator does to logits ------------------------------------------------------------
 
 
-class LogitMap(ABC):
-    """A function from logits to probabilities."""
-
-    kind: ClassVar[str]
+class LogitMap(PlainMap, ABC):
+    """A function from logits to probabilities. A field `classes` is their number, the others are its parameters."""
 
     @property
     @abstractmethod
@@ -42,9 +35,10 @@ class LogitMap(ABC):
         """c, the number of classes."""
 
     @property
-    @abstractmethod
     def theta(self) -> Floats:
-        """The parameters in the order of `summaries.multiclass.losses`."""
+        """The parameters in the order of the fields, as in `summaries.multiclass.losses`."""
+        parameters = [np.ravel(value) for name, value in self._fields().items() if name != "classes"]
+        return np.concatenate(parameters, dtype=np.float64)
 
     @classmethod
     @abstractmethod
@@ -52,13 +46,9 @@ class LogitMap(ABC):
         """The map with these parameters."""
 
     @property
-    @abstractmethod
     def keeps_order(self) -> bool:
         """Whether it surely leaves the classes of each row in their order, so that no accuracy is lost or won."""
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """As plain values; `logit_map_from_json` reads it."""
+        return False
 
     @abstractmethod
     def _weights(self, z: Floats) -> Floats:
@@ -79,20 +69,6 @@ class LogitMap(ABC):
         return p
 
 
-def numbers(what: str, given: object, *, least: float = -LARGEST_PARAMETER) -> tuple[float, ...]:
-    """The parameters of a map as floats; anything else than numbers within the bounds is refused."""
-    if not isinstance(given, list | tuple):
-        raise UsageError(f"map: {what} are not a list of numbers.")
-    for number in given:
-        if isinstance(number, bool) or not isinstance(number, float | int):
-            raise UsageError(f"map: {what} hold something that is not a number.")
-        if not least <= number <= LARGEST_PARAMETER:  # NaN fails too
-            raise UsageError(
-                f"map: {what} hold {number}, expected numbers in [{least:g}, {LARGEST_PARAMETER:g}]."
-            )
-    return tuple(float(number) for number in given)
-
-
 def as_many(what: str, given: Any, classes: int) -> None:
     """Refuse unless there is one for each class."""
     if len(given) != classes:
@@ -102,8 +78,24 @@ def as_many(what: str, given: Any, classes: int) -> None:
 # --- maps that scale logits and take the softmax ------------------------------------------------------------
 
 
-def _exponentials(u: Floats) -> Floats:
+def exponentials(u: Floats) -> Floats:
+    """Return what the softmax of a block (classes first) is proportional to; the largest of each row is one."""
     return np.asarray(np.exp(u - u.max(axis=0)))
+
+
+def stretched(z: Floats, factors: Callable[[Floats], Floats]) -> Floats:
+    """Return `exponentials` of logits whose gaps are stretched by factors of the sorted logits, largest first.
+
+    Guarantee: for positive factors no class gets ahead of another, in floating point too.
+    """
+    order = np.argsort(-z, axis=0)
+    falling = np.take_along_axis(z, order, axis=0)
+    u = suffix_sums(falling_gaps(falling) * factors(falling))
+    # Exponential functions are exact to a digit, not monotone to the last one: what would rise is held down.
+    e = np.minimum.accumulate(np.exp(u - u[0]), axis=0)
+    back = np.empty_like(e)
+    np.put_along_axis(back, order, e, axis=0)
+    return back
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,27 +128,18 @@ class Temperature(LogitMap):
         """See `LogitMap`."""
         return self.classes
 
-    @property
-    def theta(self) -> Floats:
-        """See `LogitMap`."""
-        return np.array([self.inverse_temperature])
-
     @classmethod
     def of(cls, theta: Floats, classes: int) -> Self:
         """See `LogitMap`."""
         return cls(inverse_temperature=float(theta[0]), classes=classes)
 
     def _weights(self, z: Floats) -> Floats:
-        return _exponentials(z * self.inverse_temperature)
+        return exponentials(z * self.inverse_temperature)
 
     @property
     def keeps_order(self) -> bool:
         """See `LogitMap`."""
         return self.inverse_temperature > 0
-
-    def to_json(self) -> dict[str, Any]:
-        """See `LogitMap`."""
-        return {"kind": self.kind, "inverse_temperature": self.inverse_temperature, "classes": self.classes}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,11 +171,6 @@ class VectorScaling(LogitMap):
         """See `LogitMap`."""
         return len(self.slopes)
 
-    @property
-    def theta(self) -> Floats:
-        """See `LogitMap`."""
-        return np.array(self.slopes + self.intercepts)
-
     @classmethod
     def of(cls, theta: Floats, classes: int) -> Self:
         """See `LogitMap`."""
@@ -200,16 +178,7 @@ class VectorScaling(LogitMap):
         return cls(slopes=tuple(slopes.tolist()), intercepts=tuple(intercepts.tolist()))
 
     def _weights(self, z: Floats) -> Floats:
-        return _exponentials(np.array(self.slopes)[:, None] * z + np.array(self.intercepts)[:, None])
-
-    @property
-    def keeps_order(self) -> bool:
-        """See `LogitMap`."""
-        return False
-
-    def to_json(self) -> dict[str, Any]:
-        """See `LogitMap`."""
-        return {"kind": self.kind, "slopes": list(self.slopes), "intercepts": list(self.intercepts)}
+        return exponentials(np.array(self.slopes)[:, None] * z + np.array(self.intercepts)[:, None])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,11 +215,6 @@ class MatrixScaling(LogitMap):
         """See `LogitMap`."""
         return len(self.intercepts)
 
-    @property
-    def theta(self) -> Floats:
-        """See `LogitMap`."""
-        return np.concatenate([np.array(self.weights).reshape(-1), self.intercepts])
-
     @classmethod
     def of(cls, theta: Floats, classes: int) -> Self:
         """See `LogitMap`."""
@@ -258,20 +222,7 @@ class MatrixScaling(LogitMap):
         return cls(weights=tuple(map(tuple, rows.tolist())), intercepts=tuple(theta[classes**2 :].tolist()))
 
     def _weights(self, z: Floats) -> Floats:
-        return _exponentials(np.array(self.weights) @ z + np.array(self.intercepts)[:, None])
-
-    @property
-    def keeps_order(self) -> bool:
-        """See `LogitMap`."""
-        return False
-
-    def to_json(self) -> dict[str, Any]:
-        """See `LogitMap`."""
-        return {
-            "kind": self.kind,
-            "weights": [list(row) for row in self.weights],
-            "intercepts": list(self.intercepts),
-        }
+        return exponentials(np.array(self.weights) @ z + np.array(self.intercepts)[:, None])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,31 +257,15 @@ class OrderPreserving(LogitMap):
         """See `LogitMap`."""
         return len(self.slopes)
 
-    @property
-    def theta(self) -> Floats:
-        """See `LogitMap`."""
-        return np.array(self.slopes)
-
     @classmethod
     def of(cls, theta: Floats, classes: int) -> Self:
         """See `LogitMap`."""
         return cls(slopes=tuple(theta.tolist()))
 
     def _weights(self, z: Floats) -> Floats:
-        order = np.argsort(-z, axis=0)
-        gaps = falling_gaps(np.take_along_axis(z, order, axis=0))
-        u = suffix_sums(gaps * np.array(self.slopes)[:, None])
-        # Exponential functions are exact to a digit, not monotone to the last one: what would rise is held down.
-        e = np.minimum.accumulate(np.exp(u - u[0]), axis=0)
-        back = np.empty_like(e)
-        np.put_along_axis(back, order, e, axis=0)
-        return back
+        return stretched(z, lambda falling: np.array(self.slopes)[:, None])
 
     @property
     def keeps_order(self) -> bool:
         """See `LogitMap`."""
         return True
-
-    def to_json(self) -> dict[str, Any]:
-        """See `LogitMap`."""
-        return {"kind": self.kind, "slopes": list(self.slopes)}

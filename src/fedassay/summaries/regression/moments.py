@@ -13,29 +13,25 @@ a linear map of b, so that standard errors translate exactly.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
 from fedassay.errors import UsageError
 from fedassay.protocol.arrays import Floats
+from fedassay.protocol.parameters import Checked, Interval
 from fedassay.protocol.vocabulary import (
-    UNBOUNDED,
     Batch,
     Memory,
-    Protection,
     Rows,
-    Sensitivity,
     Summary,
     Total,
     Vector,
 )
-from fedassay.summaries.columns import column
-from fedassay.summaries.fixed_point import FixedPoint
-from fedassay.summaries.regression.losses import Design
-from fedassay.summaries.scored import whole
+from fedassay.summaries.measures import FixedPoint, WithoutNoise, column
+from fedassay.summaries.regression.losses import Design, SmoothLoss, SquaredError, loss_of
 
 # --- features on a common scale -----------------------------------------------------------------------------
 
@@ -43,9 +39,12 @@ from fedassay.summaries.scored import whole
 INTERCEPT = "intercept"
 MOST_FEATURES = 256
 
+Features = Annotated[int, Interval(ge=0, le=MOST_FEATURES)]
+"""Number of features."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class Standard:
+class Standard(Checked):
     """How rows of `features` numbers become rows of a design: shifted, scaled, with a 1 in front for the intercept.
 
     Parameters
@@ -65,26 +64,25 @@ class Standard:
     array([-5.,  2.])
     """
 
-    features: int
+    features: Features
     centres: tuple[float, ...] = ()
-    scales: tuple[float, ...] = ()
+    scales: tuple[Annotated[float, Interval(gt=0)], ...] = ()
     intercept: bool = True
     target_centre: float = 0.0
-    target_scale: float = 1.0
+    target_scale: Annotated[float, Interval(gt=0)] = 1.0
     offset: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.features <= MOST_FEATURES or self.parameters < 1:
+        super().__post_init__()
+        if self.parameters < 1:
             raise UsageError(
                 f"features: got {self.features}, expected 1 to {MOST_FEATURES} (or none but an intercept)."
             )
         for name, kept in (("centres", 0.0), ("scales", 1.0)):
-            given = tuple(float(number) for number in getattr(self, name)) or (kept,) * self.features
-            if len(given) != self.features or not np.isfinite(given).all():
+            given = getattr(self, name) or (kept,) * self.features
+            if len(given) != self.features:
                 raise UsageError(f"{name}: expected {self.features} finite numbers.")
             object.__setattr__(self, name, given)
-        if not all(scale > 0 for scale in (*self.scales, self.target_scale)):
-            raise UsageError("scales: expected numbers above 0.")
         if not self.intercept and (any(self.centres) or self.target_centre):
             raise UsageError("centres: without an intercept nothing can be shifted.")
 
@@ -94,8 +92,8 @@ class Standard:
         return self.features + int(self.intercept)
 
     @property
-    def roles(self) -> tuple[str, ...]:
-        """The columns that are read."""
+    def columns(self) -> tuple[str, ...]:
+        """The roles of the columns that are read."""
         return ("features", "target", "offset") if self.offset else ("features", "target")
 
     def design(self, batch: Batch, *, linear: bool = False) -> Design:
@@ -131,11 +129,44 @@ class Standard:
         shift[0] = self.target_centre  # zero where there is no intercept
         return np.asarray(self.matrix @ theta + shift)
 
-    def forth(self, theta: Floats) -> Floats:
-        """The other way: parameters of the design, from those in the units of the data."""
-        shift = np.zeros(self.parameters)
-        shift[0] = self.target_centre
-        return np.asarray(np.linalg.solve(self.matrix, theta - shift))
+
+LARGEST_THETA = 2.0**40
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtTheta(Standard):
+    """A question about a regression at public parameters; the fields of `Standard` say how rows are scaled.
+
+    Parameters
+    ----------
+    model : a loss that every site knows (`regression.losses`).
+    theta : the parameters on the common scale, within ±2^40.
+    """
+
+    model: str
+    theta: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        size, theta = self.loss.parameters(self.parameters), self.theta
+        if len(theta) != size:
+            raise UsageError(f"theta: got {len(theta)} numbers, expected {size} for the model {self.model}.")
+        if not all(abs(number) <= LARGEST_THETA for number in theta):  # NaN fails too
+            raise UsageError(f"theta: got numbers beyond ±{LARGEST_THETA:g}, or NaN, expected them within.")
+
+    @classmethod
+    def of(cls, standard: Standard, **others: Any) -> Self:
+        """For rows as this standard makes them."""
+        return cls(**{field.name: getattr(standard, field.name) for field in fields(Standard)}, **others)
+
+    @property
+    def loss(self) -> SmoothLoss:
+        """What is summed."""
+        return loss_of(self.model)
+
+    def rows_of(self, batch: Batch) -> Design:
+        """The rows of a batch as the model takes them."""
+        return self.design(batch, linear=self.model == SquaredError.name)
 
 
 # --- means and standard deviations of features and target over all rows -------------------------------------
@@ -170,7 +201,7 @@ class Moments:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegressionMoments(Summary[Moments]):
+class RegressionMoments(WithoutNoise, Checked, Summary[Moments]):
     """Rows, and the sums and sums of squares of each feature and of the target.
 
     Parameters
@@ -190,15 +221,9 @@ class RegressionMoments(Summary[Moments]):
     """
 
     name: ClassVar[str] = "regression-moments"
-    additive: ClassVar[bool] = False
 
-    features: int
+    features: Features
     less_offset: bool = False
-
-    def __post_init__(self) -> None:
-        whole(self.features, what="features", least=0, most=MOST_FEATURES)
-        if not isinstance(self.less_offset, bool):
-            raise UsageError(f"less offset: got {self.less_offset!r}, expected true or false.")
 
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -209,11 +234,6 @@ class RegressionMoments(Summary[Moments]):
     def length(self) -> int:
         """Five counts, and two numbers for each feature and the target."""
         return _COUNTS + 2 * _FIXED.limbs * (self.features + 1)
-
-    @property
-    def largest(self) -> int:
-        """A limb, or the rows of a client."""
-        return _FIXED.largest
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """One pass, constant in memory; zeros without rows."""
@@ -243,10 +263,6 @@ class RegressionMoments(Summary[Moments]):
             with np.errstate(over="ignore"):  # what overflows is cut
                 left = y - np.asarray(column(batch, "offset"), dtype=np.float64)
         return np.concatenate([x, left[:, None]], axis=1), y
-
-    def sensitivity(self, protection: Protection) -> Sensitivity:
-        """One row can move a sum as far as numbers go."""
-        return UNBOUNDED
 
     def read(self, total: Total) -> Moments:
         """Means and deviations of all rows; 0 without rows."""

@@ -6,34 +6,30 @@ clients are made up, and the outer products of gradients give it errors that do 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final, Literal
 
 import numpy as np
 
-from fedassay.errors import UsageError
 from fedassay.protocol.arrays import Floats
+from fedassay.protocol.parameters import Interval
 from fedassay.protocol.vocabulary import (
-    UNBOUNDED,
     Batch,
     Memory,
-    Protection,
     Rows,
-    Sensitivity,
     Summary,
     Total,
     Vector,
 )
-from fedassay.summaries.fixed_point import FixedPoint
-from fedassay.summaries.regression.losses import Design, SmoothLoss, SquaredError, loss_of
-from fedassay.summaries.regression.moments import MOST_FEATURES, Standard
-from fedassay.summaries.scored import whole
+from fedassay.summaries.measures import FixedPoint, WithoutNoise
+from fedassay.summaries.regression.losses import Design
+from fedassay.summaries.regression.moments import AtTheta
 
-NO_MEAT, BY_ROW, BY_CLIENT = "none", "rows", "clients"
-MEATS = (NO_MEAT, BY_ROW, BY_CLIENT)
+Meat = Literal["none", "rows", "clients"]
+NO_MEAT: Final = "none"
+BY_ROW: Final = "rows"
+BY_CLIENT: Final = "clients"
 
-LARGEST_PARAMETER = 2.0**40
 LARGEST_INPUT = 2.0**32
 """Of features and targets on the common scale. With scales from all rows none of 2^62 rows can be beyond."""
 
@@ -60,15 +56,12 @@ class DerivativeSums:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NewtonSums(Standard, Summary[DerivativeSums]):
+class NewtonSums(WithoutNoise, AtTheta, Summary[DerivativeSums]):  # type: ignore[override] # columns
     """Rows, and the sums over them of the loss, its gradient, its Hessian and outer products of gradients at `theta`.
-
-    The fields of `Standard` say how rows are scaled; `NewtonSums.of` takes them from one.
 
     Parameters
     ----------
-    model : ``linear`` or ``logistic`` (`regression.losses`).
-    theta : the parameters on the common scale, within ±2^40.
+    model, theta : see `AtTheta`.
     order : 1 for the gradient only, 2 for the Hessian too.
     meat : ``rows`` for Σ g gᵀ over rows, ``clients`` for Σ G Gᵀ over clients, G being the sum of a client's own g;
         ``none``.
@@ -81,42 +74,9 @@ class NewtonSums(Standard, Summary[DerivativeSums]):
     """
 
     name: ClassVar[str] = "newton-sums"
-    additive: ClassVar[bool] = False
 
-    model: str
-    theta: tuple[float, ...]
-    order: int = 2
-    meat: str = NO_MEAT
-
-    def __post_init__(self) -> None:
-        whole(self.features, what="features", least=0, most=MOST_FEATURES)
-        super().__post_init__()
-        whole(self.order, what="order", least=1, most=2)
-        if self.meat not in MEATS:
-            raise UsageError(f"meat: got {self.meat!r}, expected one of {', '.join(MEATS)}.")
-        size, theta = self.loss.parameters(self.parameters), tuple(float(number) for number in self.theta)
-        if len(theta) != size:
-            raise UsageError(f"theta: got {len(theta)} numbers, expected {size} for the model {self.model}.")
-        if not all(abs(number) <= LARGEST_PARAMETER for number in theta):  # NaN fails too
-            raise UsageError(
-                f"theta: got numbers beyond ±{LARGEST_PARAMETER:g}, or NaN, expected them within."
-            )
-        object.__setattr__(self, "theta", theta)
-
-    @classmethod
-    def of(cls, standard: Standard, **others: Any) -> Self:
-        """For rows as this standard makes them."""
-        return cls(**fields_of(standard), **others)
-
-    @property
-    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """See `Standard.roles`."""
-        return self.roles
-
-    @property
-    def loss(self) -> SmoothLoss:
-        """What is summed."""
-        return loss_of(self.model)
+    order: Annotated[int, Interval(ge=1, le=2)] = 2
+    meat: Meat = NO_MEAT
 
     @property
     def _parts(self) -> tuple[int, ...]:
@@ -129,11 +89,6 @@ class NewtonSums(Standard, Summary[DerivativeSums]):
     def length(self) -> int:
         """Three counts, the loss, the gradient, and upper triangles of what else was asked for."""
         return _COUNTS + _FIXED.limbs * sum(self._parts)
-
-    @property
-    def largest(self) -> int:
-        """A limb, or the rows of a client."""
-        return _FIXED.largest
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Sum over batches, write down; zeros without rows. Linear in the rows, constant in memory."""
@@ -153,7 +108,7 @@ class NewtonSums(Standard, Summary[DerivativeSums]):
 
     def _cut(self, batch: Batch) -> tuple[Design, bool]:
         with np.errstate(over="ignore", under="ignore"):  # what overflows is cut
-            made = self.design(batch, linear=self.model == SquaredError.name)
+            made = self.rows_of(batch)
         parts = (made.x, made.y, made.offset)
         beyond = any(bool((np.abs(part) > LARGEST_INPUT).any()) for part in parts)
         x, y, offset = (np.clip(part, -LARGEST_INPUT, LARGEST_INPUT) for part in parts)
@@ -173,10 +128,6 @@ class NewtonSums(Standard, Summary[DerivativeSums]):
             meat = upper_triangle(gradients.T @ gradients)
         return np.concatenate([value, loss.gradient_sum(theta, design, weight), hessian, meat])
 
-    def sensitivity(self, protection: Protection) -> Sensitivity:
-        """One row can move a sum as far as numbers go."""
-        return UNBOUNDED
-
     def read(self, total: Total) -> DerivativeSums:
         """The sums of all rows, correctly rounded to a few units in the last place."""
         rows, clients, cut = (int(count) for count in total[:_COUNTS])
@@ -192,11 +143,6 @@ class NewtonSums(Standard, Summary[DerivativeSums]):
             hessian=symmetric(hessian, p) if self.order == 2 else None,
             meat=symmetric(meat, p) if self.meat != NO_MEAT else None,
         )
-
-
-def fields_of(standard: Standard) -> Mapping[str, Any]:
-    """The fields of a standard, for summaries that carry them."""
-    return {field.name: getattr(standard, field.name) for field in fields(Standard)}
 
 
 def upper_triangle(matrix: Floats) -> Floats:

@@ -1,45 +1,30 @@
 """What clients say in one round of federated averaging: their weighted mean gradients and Hessians, added up.
 
-A client goes through its rows in an order of its own, each row once before any row again, some in each round it takes
-part in. All that it remembers is how far it has come.
+Under noise for whole clients a part of a round is one vector of norm at most one. A client's mean gradient g is
+shortened to the norm C, g' = g·min(1, C/|g|). What rounds then average is no longer the gradient of the loss, and
+intervals must know it: where |g| > C the derivative of g' by the parameters is
+
+    (C/|g|) (I - g gᵀ/|g|²) H,
+
+H being the client's mean Hessian. That matrix is sent beside g', shortened to a public norm of its own.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedassay.errors import UsageError
 from fedassay.protocol.arrays import Floats
-from fedassay.protocol.vocabulary import (
-    UNBOUNDED,
-    Batch,
-    Memory,
-    Protection,
-    Rows,
-    Sensitivity,
-    Summary,
-    Total,
-    Vector,
-)
-from fedassay.summaries.columns import column
-from fedassay.summaries.fixed_point import FixedPoint
-from fedassay.summaries.regression.local_work import CORRECTED, LOCAL, LocalSteps, Work, local_work
-from fedassay.summaries.regression.losses import Design, SmoothLoss, SquaredError, loss_of
-from fedassay.summaries.regression.moments import Standard
-from fedassay.summaries.regression.newton_sums import fields_of, symmetric
-from fedassay.summaries.scored import whole
+from fedassay.protocol.parameters import Checked, Interval
+from fedassay.protocol.vocabulary import Memory, Protection, Rows, Sensitivity, Summary, Total, Vector
+from fedassay.summaries.measures import FixedPoint, WithoutNoise, client_sensitivity
+from fedassay.summaries.regression.local_work import RoundFields
+from fedassay.summaries.regression.losses import Design
+from fedassay.summaries.regression.newton_sums import symmetric
 
-BY_ROWS, BY_CLIENTS = "rows", "clients"
-WEIGHTS = (BY_ROWS, BY_CLIENTS)
-
-MOST_LOCAL_STEPS = 1024
-LARGEST_THETA = 2.0**40
 LARGEST_ENTRY = 2.0**50
 """Of a client's weighted mean gradient or Hessian; what is beyond is cut, and an iterate that led there diverges."""
 
@@ -64,158 +49,7 @@ class RoundSums:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RoundFields(Standard):
-    """Where a round starts and how clients work in it; the fields of `Standard` say how rows are scaled.
-
-    Parameters
-    ----------
-    model : a loss that every site knows (`regression.losses`).
-    theta : where the round starts, on the common scale.
-    step : η, of each local step.
-    local_steps : the most that a client does. It deals the rows of a round to as many steps.
-    local : ``corrected``, ``fixed`` or ``published``, see `local_work`.
-    visits : in how many rounds a client will take part. It uses the same part of its rows in each, at least one row.
-    weights, per : clients weigh (their rows)/`per`, or 1/`per` each.
-    seed : of the order in which clients go through their rows; public. None: as they are stored.
-    """
-
-    model: str
-    theta: tuple[float, ...]
-    step: float
-    local_steps: int = 1
-    local: str = CORRECTED
-    visits: int = 1
-    weights: str = BY_ROWS
-    per: float = 1.0
-    seed: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        size, theta = self.loss.parameters(self.parameters), tuple(float(number) for number in self.theta)
-        if len(theta) != size or not all(abs(number) <= LARGEST_THETA for number in theta):
-            raise UsageError(f"theta: expected {size} numbers within ±{LARGEST_THETA:g}.")
-        whole(self.local_steps, what="local steps", least=1, most=MOST_LOCAL_STEPS)
-        whole(self.visits, what="visits", least=1, most=1 << 30)
-        for what, got, expected in (("local", self.local, LOCAL), ("weights", self.weights, WEIGHTS)):
-            if got not in expected:
-                raise UsageError(f"{what}: got {got!r}, expected one of {', '.join(expected)}.")
-        if not (0 < self.step < 1e6 and 0 < self.per < 1e18):
-            raise UsageError(f"step, per: got {self.step:g} and {self.per:g}, expected numbers above 0.")
-        if self.seed is not None:
-            whole(self.seed, what="seed", least=0, most=(1 << 63) - 1)
-        object.__setattr__(self, "theta", theta)
-
-    @classmethod
-    def of(cls, standard: Standard, **others: Any) -> Self:
-        """For rows as this standard makes them."""
-        return cls(**fields_of(standard), **others)
-
-    @property
-    def loss(self) -> SmoothLoss:
-        """What is minimised."""
-        return loss_of(self.model)
-
-    def weight(self, rows: int) -> float:
-        """Of a client with so many rows."""
-        return (rows if self.weights == BY_ROWS else float(rows > 0)) / self.per
-
-    def worked(self, rows: Rows, memory: Memory) -> tuple[Work, Design, Turn, Memory]:
-        """The client's part of the round, the rows it used, and what it has to remember."""
-        turn = Turn.next(
-            _count(rows, self.features), self.visits, self.seed, memory, salt=lambda: _salt(rows)
-        )
-        with np.errstate(all="ignore"):  # an iterate that diverges is the server's to see
-            used = self.design(_picked(rows, turn.places, self), linear=self.model == SquaredError.name)
-            dealt = LocalSteps.deal(used, self.local_steps)
-            work = local_work(self.loss, np.array(self.theta), dealt, step=self.step, local=self.local)
-        return work, used, turn, turn.memory
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Turn:
-    """Which rows are next: places among the client's rows, and how often it has been through all of them."""
-
-    rows: int
-    places: NDArray[np.int64]
-    passes: int
-    memory: Memory
-
-    @classmethod
-    def next(
-        cls,
-        rows: int,
-        visits: int,
-        seed: int | None,
-        memory: Memory,
-        *,
-        salt: Callable[[], int] = lambda: 0,
-    ) -> Turn:
-        """The rows of this visit. A part at the end that is too short is left out, and a new pass begins.
-
-        `salt` makes the orders of clients differ, if a new one is due: where files are sorted alike, the same order for
-        all would bring rows together that are alike.
-
-        Examples
-        --------
-        >>> first = Turn.next(5, 2, None, {})
-        >>> second = Turn.next(5, 2, None, first.memory)
-        >>> first.places, second.places, Turn.next(5, 2, None, second.memory).passes
-        (array([0, 1]), array([2, 3]), 1)
-        """
-        at, passes = int(memory.get("at", 0)), int(memory.get("passes", 0))
-        order = memory.get("order")
-        many = max(1, rows // visits) if rows else 0
-        if at + many > rows:
-            at, passes, order = 0, passes + 1, None
-        if order is None or len(order) != rows:
-            order = np.arange(rows) if seed is None else _permuted(rows, seed, passes, salt())
-        # What else a task has remembered stays.
-        kept = {**memory, "at": at + many, "passes": passes, "order": order}
-        return cls(rows=rows, places=order[at : at + many], passes=passes, memory=kept)
-
-
-def _permuted(rows: int, seed: int, passes: int, salt: int) -> NDArray[np.int64]:
-    # That rows are in a random order makes a stream of them; it hides nothing.
-    return np.random.default_rng([seed, passes, salt]).permutation(rows)
-
-
-def _salt(rows: Rows) -> int:
-    """A number that clients with other rows have other ones of."""
-    found = 0
-    for batch in rows.batches():
-        found = zlib.crc32(np.ascontiguousarray(column(batch, "target")).tobytes(), found)
-    return found
-
-
-def _count(rows: Rows, features: int) -> int:
-    total = 0
-    for batch in rows.batches():
-        x = column(batch, "features")
-        total += len(x) if x.ndim == 2 and x.shape[1] == features else 0
-    return total
-
-
-def _picked(rows: Rows, places: NDArray[np.int64], standard: Standard) -> Batch:
-    """The rows at these places, in this order."""
-    found: dict[str, list[NDArray[Any]]] = {role: [] for role in standard.roles}
-    order, start = [], 0
-    for batch in rows.batches():
-        x = column(batch, "features")
-        if x.ndim != 2 or x.shape[1] != standard.features:
-            continue
-        inside = np.flatnonzero((places >= start) & (places < start + len(x)))
-        for role in standard.roles:
-            found[role].append(column(batch, role)[places[inside] - start])
-        order.append(inside)
-        start += len(x)
-    if not order:
-        return {role: np.zeros((0, standard.features) if role == "features" else 0) for role in found}
-    back = np.argsort(np.concatenate(order), kind="stable")
-    return {role: np.concatenate(parts)[back] for role, parts in found.items()}
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegressionRound(RoundFields, Summary[RoundSums]):
+class RegressionRound(WithoutNoise, RoundFields, Summary[RoundSums]):  # type: ignore[override] # columns
     """One round. See `RoundFields` for its parameters.
 
     Parameters
@@ -227,14 +61,8 @@ class RegressionRound(RoundFields, Summary[RoundSums]):
     """
 
     name: ClassVar[str] = "regression-round"
-    additive: ClassVar[bool] = False
 
     remembers: bool = False
-
-    @property
-    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """See `Standard.roles`."""
-        return self.roles
 
     @property
     def length(self) -> int:
@@ -242,15 +70,10 @@ class RegressionRound(RoundFields, Summary[RoundSums]):
         p = len(self.theta)
         return _COUNTS + _FIXED.limbs * (2 * p + p * (p + 1) // 2)
 
-    @property
-    def largest(self) -> int:
-        """A limb, or the rows of a client."""
-        return _FIXED.largest
-
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Zeros without rows. The rows of the round are worked on; the others are only counted."""
-        work, used, turn, kept = self.worked(rows, memory)
-        p = len(self.theta)
+        work, used, turn = self.worked(rows, memory)
+        kept, p = turn.memory, len(self.theta)
         with np.errstate(all="ignore"):
             all_numbers = np.concatenate([work.gradient, work.drift, work.hessian[np.triu_indices(p)]])
             numbers = _within(self.weight(turn.rows) * all_numbers)
@@ -258,10 +81,6 @@ class RegressionRound(RoundFields, Summary[RoundSums]):
         if self.remembers and used.rows:
             kept = _remembered(self, used, turn.rows, kept)
         return np.concatenate([counts, _FIXED.write(numbers)]).astype(np.int64), kept
-
-    def sensitivity(self, protection: Protection) -> Sensitivity:
-        """One row can move a sum as far as numbers go."""
-        return UNBOUNDED
 
     def read(self, total: Total) -> RoundSums:
         """The sums."""
@@ -307,7 +126,7 @@ class SpreadSums:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClientSpread(Summary[SpreadSums]):
+class ClientSpread(WithoutNoise, Checked, Summary[SpreadSums]):
     """What each client remembers of its gradients, added up at the end: for the separated plug-in.
 
     With S_i the covariance of one row's gradient at client i and ḡ_i its mean, over the rounds it took part in:
@@ -317,22 +136,13 @@ class ClientSpread(Summary[SpreadSums]):
 
     name: ClassVar[str] = "client-spread"
     columns: ClassVar[tuple[str, ...]] = ()
-    additive: ClassVar[bool] = False
 
-    parameters: int
-
-    def __post_init__(self) -> None:
-        whole(self.parameters, what="parameters", least=1, most=1 << 10)
+    parameters: Annotated[int, Interval(ge=1, le=1 << 10)]
 
     @property
     def length(self) -> int:
         """A count, and two upper triangles."""
         return 1 + _FIXED.limbs * self.parameters * (self.parameters + 1)
-
-    @property
-    def largest(self) -> int:
-        """A limb."""
-        return _FIXED.largest
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
         """Zeros for a client that was in no round."""
@@ -346,10 +156,6 @@ class ClientSpread(Summary[SpreadSums]):
             numbers = _within(np.square(np.float64(memory["weight"])) * np.concatenate(both))
         return np.concatenate([[1], _FIXED.write(numbers)]).astype(np.int64), memory
 
-    def sensitivity(self, protection: Protection) -> Sensitivity:
-        """One row can move a sum as far as numbers go."""
-        return UNBOUNDED
-
     def read(self, total: Total) -> SpreadSums:
         """The sums."""
         within, between = np.split(_FIXED.read(total[1:]), 2)
@@ -360,3 +166,104 @@ class ClientSpread(Summary[SpreadSums]):
 def _within(numbers: Floats) -> Floats:
     """Numbers that can be written down; what is none is as large as they get."""
     return np.clip(np.nan_to_num(numbers, nan=LARGEST_ENTRY), -LARGEST_ENTRY, LARGEST_ENTRY)
+
+
+# --- a round under noise ------------------------------------------------------------------------------------
+
+UNITS = 1 << 24
+"""Whole numbers per unit of norm: rounding takes less than one of them from an entry."""
+
+SLOPES = 0.3
+"""Of the squared norm: for the derivative."""
+
+_NORMS = (math.sqrt(1 - SLOPES), math.sqrt(SLOPES))
+"""Of the gradient and of its derivative."""
+
+_BELOW = 1 - 2.0**-40
+"""A little less than the norm: more than what floating point can get wrong."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClippedSums:
+    """Sums over clients of g' and of its derivative, with noise.
+
+    Noise of standard deviation σ in each entry of the released vector is σ·`units` in each of these, in this order.
+    """
+
+    gradient: Floats
+    slopes: Floats
+    units: tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClippedRound(RoundFields, Summary[ClippedSums]):  # type: ignore[override] # columns
+    """One round under noise. See `RoundFields`; clients take one step, and each weighs the same.
+
+    Parameters
+    ----------
+    clip : C, the norm of a mean gradient that counts in full.
+    slopes_clip : the Frobenius norm of a derivative that counts in full.
+
+    Sent are √0.7·g'/C and √0.3·(derivative)/(its clip), in units of 2^-24, rounded toward zero.
+
+    Sensitivity: both parts have norms of at most √0.7 and √0.3, so the vector is at most 1 away from that of a client
+    without rows, which is zero, and at most 2 from any other.
+    """
+
+    name: ClassVar[str] = "clipped-round"
+    additive: ClassVar[bool] = False
+
+    clip: Annotated[float, Interval(gt=0, le=2.0**20)]
+    slopes_clip: Annotated[float, Interval(gt=0, le=2.0**20)]
+
+    @property
+    def length(self) -> int:
+        """The gradient, and its derivative."""
+        p = len(self.theta)
+        return p + p * p
+
+    @property
+    def largest(self) -> int:
+        """The norm."""
+        return UNITS
+
+    def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
+        """Zeros without rows."""
+        work, used, turn = self.worked(rows, memory)
+        if not used.rows:
+            return np.zeros(self.length, dtype=np.int64), turn.memory
+        with np.errstate(all="ignore"):
+            gradient, hessian = np.nan_to_num(work.gradient), np.nan_to_num(work.hessian)
+            slopes = np.nan_to_num(derivative(gradient, hessian, self.clip)).reshape(-1)
+            parts = shortened(gradient, self.clip), shortened(slopes, self.slopes_clip)
+            vector = np.concatenate([norm * part for norm, part in zip(_NORMS, parts, strict=True)])
+        return np.trunc(vector * (UNITS * _BELOW)).astype(np.int64), turn.memory
+
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        """See the class."""
+        return client_sensitivity(protection, norm=UNITS, length=self.length)
+
+    def read(self, total: Total) -> ClippedSums:
+        """The sums."""
+        p, values = len(self.theta), np.asarray(total, dtype=np.float64)
+        first, second = (
+            clip / (UNITS * norm) for clip, norm in zip((self.clip, self.slopes_clip), _NORMS, strict=True)
+        )
+        slopes = values[p:].reshape(p, p) * second
+        return ClippedSums(gradient=values[:p] * first, slopes=slopes, units=(first, second))
+
+
+def shortened(vector: Floats, clip: float) -> Floats:
+    """Vectors (the last axis) divided by the clip, with norms of at most one, whatever their size."""
+    largest = np.abs(vector).max(axis=-1, keepdims=True, initial=0.0)
+    scaled = vector / np.where(largest > 0, largest, 1.0)
+    norm = np.linalg.norm(scaled, axis=-1, keepdims=True)  # 0, or between 1 and √length: nothing overflows
+    return np.asarray(scaled / np.where(norm > 0, norm, 1.0) * np.minimum(1.0, largest * norm / clip))
+
+
+def derivative(gradient: Floats, hessian: Floats, clip: float) -> Floats:
+    """Of the shortened gradient by the parameters; leading axes as in `regression.losses`."""
+    norm = np.linalg.norm(gradient, axis=-1)[..., None, None]
+    along = gradient[..., None, :] / np.where(norm > 0, norm, 1.0)
+    across = hessian - np.swapaxes(along, -1, -2) @ (along @ hessian)
+    return np.asarray(np.where(norm > clip, clip / np.where(norm > 0, norm, 1.0) * across, hessian))

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedassay.errors import DataError
 from fedassay.estimation.coverage import CoverageLaw, Rule, UnequalLaw, best_server_rank, scores_needed
-from fedassay.summaries.local_quantiles import LocalScores
+from fedassay.summaries.local_quantiles import LocalRule, LocalScores
 from fedassay.tasks.conformal.threshold import CoverageRequest, Found
 
 AVERAGE = "the mean of local quantiles has no proven coverage (FedCP-Avg, Lu and Kalpathy-Cramer 2021)"
@@ -19,7 +19,7 @@ ALONE = "each client has a threshold of its own"
 OWN_ROWS = "rows are exchangeable within each client, whose threshold is used for its own new rows only"
 
 
-def rules_of(method: str, request: CoverageRequest) -> tuple[str, ...]:
+def rules_of(method: str, request: CoverageRequest) -> tuple[LocalRule, ...]:
     """By which rules clients are asked for a score.
 
     The published method has one rule for equal numbers of rows and one for others. A client alone takes the best pair

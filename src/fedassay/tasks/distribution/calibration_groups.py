@@ -27,7 +27,7 @@ from fedassay.estimation.least_squares import LeastSquares
 from fedassay.estimation.metric import Undefined
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Noise
-from fedassay.summaries.group_statistics import ONE, GroupTotals
+from fedassay.summaries.bounded_sums import ONE, GroupTotals
 from fedassay.tasks.distribution.score_groups import enough_rows
 
 # --- what a test statistic looks like if a model is right and there is --------------------------------------

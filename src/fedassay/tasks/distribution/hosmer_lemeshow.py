@@ -22,16 +22,16 @@ from fedassay.errors import ParameterError, UsageError
 from fedassay.estimation.evidence import ENOUGH
 from fedassay.estimation.metric import Metric, Undefined, undefined
 from fedassay.protocol.vocabulary import Released, Setting, Sum
-from fedassay.summaries.distribution.grid import power_of_two
-from fedassay.summaries.distribution.path import ScorePath
-from fedassay.summaries.distribution.tree import Distribution
-from fedassay.summaries.group_statistics import (
+from fedassay.summaries.bounded_sums import (
     ONE,
     AllGroupStatistics,
     GroupStatistics,
     GroupTotals,
     capacity_for,
 )
+from fedassay.summaries.distribution.grid import power_of_two
+from fedassay.summaries.distribution.path import ScorePath
+from fedassay.summaries.distribution.tree import Distribution
 from fedassay.summaries.score_histogram import LabelledHistogram
 from fedassay.tasks.distribution.calibration_groups import (
     DRAWS,

@@ -19,7 +19,7 @@ import numpy as np
 from fedassay.estimation.metric import Undefined
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Noise
-from fedassay.summaries.group_statistics import ONE, GroupTotals
+from fedassay.summaries.bounded_sums import ONE, GroupTotals
 from fedassay.tasks.distribution.calibration_groups import (
     DRAWS,
     CalibrationGroups,

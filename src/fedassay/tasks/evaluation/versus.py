@@ -24,17 +24,14 @@ from fedassay.estimation.ranking import auc_binning_bound, auc_influence, auc_pr
 from fedassay.estimation.ratios import brier_score
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Released, Setting, Step, Sum
-from fedassay.summaries.paired_models import (
-    ONE,
+from fedassay.summaries.bounded_sums import ONE, PairedMoments, PairedSums, capacity_for, packed
+from fedassay.summaries.score_histogram import (
     Both,
+    LabelledHistogram,
     PairedHistograms,
-    PairedMoments,
-    PairedSums,
+    ScoreHistogram,
     VersusHistogram,
-    capacity_for,
-    packed,
 )
-from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
 from fedassay.tasks.evaluation.lockstep import Flow
 
 if TYPE_CHECKING:
@@ -112,7 +109,7 @@ def _moments(histogram: ScoreHistogram, setting: Setting, *tables: Floats) -> Pa
         thresholds=histogram.thresholds,
         reach=histogram.reach,
         placements=packed(*tables),
-        capacity=capacity_for(setting.clients),
+        capacity=capacity_for(setting.clients, largest=2 * ONE),
     )
 
 

@@ -22,11 +22,11 @@ import numpy as np
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.parameters import made
 from fedassay.protocol.vocabulary import NO_NOISE, Draw, Noise, Released, Sum
-from fedassay.summaries.regression.clipped_round import ClippedRound
+from fedassay.summaries.regression.local_work import RoundFields
 from fedassay.summaries.regression.losses import LogLoss, SquaredError
 from fedassay.summaries.regression.moments import MOST_FEATURES, Moments
 from fedassay.summaries.regression.newton_sums import BY_ROW, NewtonSums
-from fedassay.summaries.regression.rounds import RoundFields
+from fedassay.summaries.regression.rounds import ClippedRound
 from fedassay.summaries.scored import whole
 from fedassay.tasks.expectation import Expectation, PlannedStudy
 from fedassay.tasks.inference.estimate import Normal, StudentisedLaw, StudentT
@@ -79,14 +79,9 @@ class Regression:
     def of(cls, task: Infer, expectation: Expectation) -> Regression:
         """The regression of a task; of its features only the number matters."""
         expected = 1 if expectation.features is None else expectation.features
-        return cls(
-            features=len(task.features) or expected,
-            model=task.model,
-            prevalence=expectation.prevalence if task.model == LogLoss.name else None,
-            rounds=task.rounds,
-            participation=task.participation,
-            level=task.level,
-        )
+        alike = {name: getattr(task, name) for name in ("model", "rounds", "participation", "level")}
+        prevalence = expectation.prevalence if task.model == LogLoss.name else None
+        return cls(features=len(task.features) or expected, prevalence=prevalence, **alike)
 
     @property
     def parameters(self) -> int:
@@ -100,18 +95,15 @@ class Regression:
 
     def task(self, method: str) -> Infer:
         """The task with these options."""
-        rounds = {} if method == NEWTON else {"rounds": self.rounds, "participation": self.participation}
         names = tuple(f"x{place}" for place in range(self.features))
-        unit = names if self.model != SquaredError.name else (*names, "target")
-        scales = () if method == NEWTON else tuple(f"{name}=0:1" for name in unit)
-        given = {
-            "model": self.model,
-            "features": names,
-            "method": method,
-            "level": self.level,
-            "scales": scales,
-        }
-        return made(Infer, {**given, **rounds})
+        alike = {"model": self.model, "features": names, "method": method, "level": self.level}
+        if method == NEWTON:
+            return made(Infer, alike)
+        scaled = names if self.model != SquaredError.name else (*names, "target")
+        scales = tuple(f"{name}=0:1" for name in scaled)
+        return made(
+            Infer, {**alike, "scales": scales, "rounds": self.rounds, "participation": self.participation}
+        )
 
     def moments(self, study: PlannedStudy) -> Moments:
         """What rows like these have in common."""
@@ -186,18 +178,10 @@ def coefficient_error(study: PlannedStudy, of: Regression, method: str) -> Coeff
     """
     try:
         if study.trust.private:
-            return _private(study, of) if method == ROUND else _refused(study, of, method)
+            return _private(study, of, method)
         return _newton(study, of) if method == NEWTON else _streamed(study, of)
     except DataError as problem:
         return CoefficientError(method=method, level=of.level, reason=str(problem))
-
-
-def _refused(study: PlannedStudy, of: Regression, method: str) -> CoefficientError:
-    try:
-        next(of.task(method).steps(study.setting))
-    except UsageError as problem:
-        return CoefficientError(method=method, level=of.level, reason=str(problem))
-    raise AssertionError("exact sums are not asked for under noise")
 
 
 # --- without noise --------------------------------------------------------------------------------------
@@ -295,15 +279,15 @@ def _freedom(compared: int) -> float:
 # --- under noise ----------------------------------------------------------------------------------------
 
 
-def _private(study: PlannedStudy, of: Regression) -> CoefficientError:
-    setting, task = study.setting, of.task(ROUND)
-    query = next(task.steps(replace(setting, clients=0)))  # for which nothing is refused yet
-    assert isinstance(query, Sum)
-    noise = setting.noise(query)
+def _private(study: PlannedStudy, of: Regression, method: str) -> CoefficientError:
+    setting, task, noise = study.setting, of.task(method), NO_NOISE
     try:
+        query = next(task.steps(replace(setting, clients=0)))  # for which noise is not refused yet
+        assert isinstance(query, Sum)
+        noise = setting.noise(query)
         next(task.steps(setting))
-    except UsageError as problem:  # noise that hides everything, before anything is spent
-        return CoefficientError(method=ROUND, level=of.level, noise=noise, reason=str(problem))
+    except UsageError as problem:  # exact sums, or noise that hides everything, before anything is spent
+        return CoefficientError(method=method, level=of.level, noise=noise, reason=str(problem))
     rounds = round(1 / query.share)
     begun, doubt = _private_path(rounds)
     counted, many = rounds - begun, of.participation * study.expectation.clients
@@ -316,7 +300,7 @@ def _private(study: PlannedStudy, of: Regression) -> CoefficientError:
     )
     asked = rounds * (1.0 if study.trust.clients_sample else of.participation)
     return CoefficientError(
-        method=ROUND,
+        method=method,
         level=of.level,
         sampling=_sampling(of, rows),
         privacy=in_gradient / math.sqrt(counted) / of.curvature,

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedassay.errors import DataError
 from fedassay.protocol.arrays import Floats
+from fedassay.protocol.parameters import in_words
 from fedassay.summaries.regression.losses import LogLoss, SquaredError
 from fedassay.summaries.regression.moments import INTERCEPT, LARGEST_VALUE, Moments
 
@@ -26,18 +27,17 @@ _CONCERNED = 0.1
 """Columns are named for a separation if their coefficient is at least this part of the largest."""
 
 
-def check_moments(
-    moments: Moments, features: Sequence[str], *, model: str, intercept: bool, parameters: int | None = None
-) -> None:
+def check_moments(moments: Moments, features: Sequence[str], *, model: str, intercept: bool) -> None:
     """Raise `DataError` if these rows cannot be fitted, whatever is asked of them.
 
     Too few rows; numbers beyond what counts; a target other than 0 and 1, or only one of them, in logistic regression;
     a feature that is constant beside an intercept, or zero without one.
     """
-    p = len(features) + int(intercept) if parameters is None else parameters
+    p = len(features) + int(intercept)
     if moments.cut:
+        clients = "1 client" if moments.cut == 1 else f"{moments.cut:,} clients"
         raise DataError(
-            f"features and target: got numbers beyond ±{LARGEST_VALUE:.2g} at {_clients(moments.cut)}, "
+            f"features and target: got numbers beyond ±{LARGEST_VALUE:.2g} at {clients}, "
             "expected smaller ones; rescale the columns."
         )
     if moments.rows <= p:
@@ -54,7 +54,11 @@ def check_moments(
     still = [name for name, spread in zip(features, shown, strict=True) if spread == 0]
     if still:
         told = "constant, as the intercept is" if intercept else "0 in every row"
-        raise DataError(f"features: got {_and(still)}, which {_are(still)} {told}: leave {_them(still)} out.")
+        one = len(still) == 1
+        raise DataError(
+            f"features: got {_and(still)}, which {'is' if one else 'are'} {told}: "
+            f"leave {'it' if one else 'them'} out."
+        )
 
 
 def _check_labels(moments: Moments) -> None:
@@ -173,18 +177,5 @@ def _eliminated(rows: Floats) -> Floats:
     return left
 
 
-def _clients(count: int) -> str:
-    return "1 client" if count == 1 else f"{count:,} clients"
-
-
 def _and(names: Sequence[str]) -> str:
-    shown = [repr(name) for name in names]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-
-
-def _are(names: Sequence[str]) -> str:
-    return "is" if len(names) == 1 else "are"
-
-
-def _them(names: Sequence[str]) -> str:
-    return "it" if len(names) == 1 else "them"
+    return in_words(map(repr, names), last="and")

@@ -263,10 +263,6 @@ class CoefficientEstimate:
         """Two-sided, of whether each coefficient is 0."""
         return np.array([self.law.p_value(float(one)) for one in self.statistics])
 
-    def critical(self, level: float = 0.95) -> float:
-        """How many standard errors an interval reaches to each side."""
-        return self.law.critical(level)
-
     def intervals(self, level: float = 0.95) -> Floats:
         """One for each coefficient, (p, 2): each covers with this probability."""
         return self._around(self.law.critical(level))

@@ -17,6 +17,9 @@ from fedassay.tasks.inference.private_rounds import HIDDEN
 
 METHODS = (NEWTON, ROUND)
 
+_FIELDS = ("method", "half_width", "effect", "sampling", "privacy", "rows", "rounds", "answers")
+_HEADS = {"half_width": "±", "kilobytes": "kB"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class InferenceForecast(Forecast[Infer]):
@@ -69,17 +72,7 @@ class InferenceForecast(Forecast[Infer]):
         errors = {method: self._error(study, method) for method in METHODS}
         table = DetailTable(
             title=f"A coefficient by each method ({self.task.level:.0%} interval), and the cost to a client",
-            columns={
-                "method": "method",
-                "half_width": "±",
-                "effect": "effect",
-                "sampling": "sampling",
-                "privacy": "privacy",
-                "rows": "rows",
-                "rounds": "rounds",
-                "answers": "answers",
-                "kilobytes": "kB",
-            },
+            columns={name: _HEADS.get(name, name) for name in (*_FIELDS, "kilobytes")},
             rows=[_line(error) for error in errors.values()],
             digits={"rows": ",.0f", "answers": ",.0f"},
         )
@@ -118,9 +111,8 @@ class InferenceForecast(Forecast[Infer]):
 def _line(error: CoefficientError) -> dict[str, Any]:
     if error.reason is not None:
         return {"method": error.method, "reason": error.reason}
-    names = ("method", "half_width", "effect", "sampling", "privacy", "rows", "rounds", "answers")
     return {
-        **{name: getattr(error, name) for name in names},
+        **{name: getattr(error, name) for name in _FIELDS},
         "kilobytes": round(error.bytes / 1e3),
         "standard_error": error.standard_error,
         "law": error.law.name,

@@ -9,9 +9,9 @@ from typing import Any, Final, get_args
 
 from fedassay.errors import DataError, ParameterError, UsageError
 from fedassay.protocol.vocabulary import Setting, Step
+from fedassay.summaries.regression.local_work import BY_ROWS
 from fedassay.summaries.regression.losses import LogLoss, SquaredError, loss_of
 from fedassay.summaries.regression.moments import INTERCEPT, MOST_FEATURES, Moments, Standard
-from fedassay.summaries.regression.rounds import BY_ROWS
 from fedassay.tasks.inference import result_values
 from fedassay.tasks.inference.diagnosis import Separation, may_be_certain
 from fedassay.tasks.inference.newton import (
@@ -67,27 +67,29 @@ class Infer(InferParameters):
         self._check_together()
 
     def _check_names(self) -> None:
-        features = self.features
-        if not all(features):
-            raise ParameterError("features", "got an empty name, expected names of columns.")
-        if len(features) > MOST_FEATURES or (not features and not self.intercept):
-            raise ParameterError(
+        features, most = self.features, MOST_FEATURES
+        nothing = not features and not self.intercept
+        number = f"got {len(features)}, expected 1 to {most} (or none beside an intercept)."
+        target = "got a feature named 'target', which stands for the target; rename it."
+        for wrong, name, problem in (
+            (not all(features), "features", "got an empty name, expected names of columns."),
+            (nothing or len(features) > most, "features", number),
+            (self.scales and "target" in features, "scales", target),
+            (
+                INTERCEPT in features,
                 "features",
-                f"got {len(features)}, expected 1 to {MOST_FEATURES} (or none beside an intercept).",
-            )
-        if self.scales and "target" in features:
-            raise ParameterError(
-                "scales", "got a feature named 'target', which stands for the target; rename it."
-            )
-        if INTERCEPT in features:
-            raise ParameterError(
-                "features", f"got one named {INTERCEPT!r}, which is taken; rename the column."
-            )
-        if len(set(features)) != len(features):
-            raise ParameterError("features", "got one of them twice, expected different columns.")
-        object.__setattr__(
-            self, "contrasts", tuple(result_values.normal(text, self.names) for text in self.contrasts)
-        )
+                f"got one named {INTERCEPT!r}, which is taken; rename the column.",
+            ),
+            (
+                len(set(features)) != len(features),
+                "features",
+                "got one of them twice, expected different columns.",
+            ),
+        ):
+            if wrong:
+                raise ParameterError(name, problem)
+        contrasts = tuple(result_values.normal(text, self.names) for text in self.contrasts)
+        object.__setattr__(self, "contrasts", contrasts)
 
     def _check_together(self) -> None:
         if self.state is not None and self.step is not None:
@@ -138,8 +140,7 @@ class Infer(InferParameters):
             )
         if self.method != NEWTON and setting.clients:
             self._check_cohort(setting)
-        if self.state is not None:
-            return (yield from self._resumed(setting, self.state))
+        begin = None if self.state is None else self._begun(self.state)
         standard, moments = yield from standardised(
             self.model, self.features, intercept=self.intercept, offset=self.offset
         )
@@ -148,10 +149,25 @@ class Infer(InferParameters):
         if self.method == NEWTON:
             fit = yield from fit_newton(self.model, standard, self.names, variance=self.variance)
             return result_values.newton(self, fit, moments)
-        course = self.course(setting, moments)
+        course, history = self.course(setting, moments), None
+        if begin is not None:
+            # How many rows there are now decides weights and rounds; scale and steps stay those of the first run.
+            standard, sizes, history = begin
+            course = replace(course, sizes=sizes)
         self._check_rows(course, setting, moments)
-        per = per_client(moments, setting.clients, self.weighting)
-        return (yield from self._streamed(setting, course, standard, per, None, moments))
+        clients, per = max(1, setting.clients), per_client(moments, setting.clients, self.weighting)
+        seen = yield from run_rounds(course, standard, clients=clients, per=per, begin=history)
+        doubt = yield from self._check_separation(seen, standard)
+        estimate = yield from infer_rounds(course, seen, self.names, clients=clients)
+        state = {
+            **self._resumable,
+            "standard": asdict(standard),
+            "step": course.sizes.first,
+            **seen.to_json(),
+        }
+        return result_values.streamed(
+            self, estimate.translated(standard), seen, course, standard, moments, state, doubt
+        )
 
     def _check_cohort(self, setting: Setting) -> None:
         """Refuse, before anything is asked, rounds with fewer clients than the trust model takes."""
@@ -242,47 +258,15 @@ class Infer(InferParameters):
             offset=self.offset,
         )
 
-    def _streamed(
-        self,
-        setting: Setting,
-        course: Course,
-        standard: Standard,
-        per: float,
-        begin: RoundHistory | None,
-        moments: Moments | None,
-    ) -> Generator[Step, Any, dict[str, Any]]:
-        clients = max(1, setting.clients)
-        seen = yield from run_rounds(course, standard, clients=clients, per=per, begin=begin)
-        doubt = yield from self._check_separation(seen, standard)
-        estimate = yield from infer_rounds(course, seen, self.names, clients=clients)
-        state = {
-            "model": self.model,
-            "names": list(self.names),
-            "target": self.target,
-            "method": self.method,
-            "weighting": self.weighting,
-            "offset": self.offset,
-            "decay": self.decay,
-            "standard": asdict(standard),
-            "step": course.sizes.first,
-            **seen.to_json(),
-        }
-        return result_values.streamed(
-            self, estimate.translated(standard), seen, course, standard, moments, state, doubt
-        )
+    @property
+    def _resumable(self) -> dict[str, Any]:
+        """What the runs before and after a state must have alike."""
+        names = ("model", "names", "target", "method", "weighting", "offset", "decay")
+        return {name: getattr(self, name) for name in names} | {"names": list(self.names)}
 
-    def _resumed(self, setting: Setting, state: Mapping[str, Any]) -> Generator[Step, Any, dict[str, Any]]:
-        """Go on: with the scale, the weights and the steps of the rounds before."""
-        asked = {
-            "model": self.model,
-            "names": list(self.names),
-            "target": self.target,
-            "method": self.method,
-            "weighting": self.weighting,
-            "offset": self.offset,
-            "decay": self.decay,
-        }
-        for what, wanted in asked.items():
+    def _begun(self, state: Mapping[str, Any]) -> tuple[Standard, StepSizes, RoundHistory]:
+        """The scale, the steps and the rounds of the run before."""
+        for what, wanted in self._resumable.items():
             if state.get(what) != wanted:
                 raise UsageError(f"state: got one with {what} {state.get(what)!r}, expected {wanted!r}.")
         try:
@@ -291,24 +275,26 @@ class Infer(InferParameters):
                 key: tuple(value) if isinstance(value, list) else value
                 for key, value in state["standard"].items()
             }
-            standard, begin = Standard(**kept), RoundHistory.from_json(state)
+            return Standard(**kept), sizes, RoundHistory.from_json(state)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(
                 f"state: it cannot be read ({error}); expected what a run of infer returned as its state."
             ) from None
-        # How many rows there are now, for the weights and the rounds; the scale stays that of the first run.
-        _, moments = yield from standardised(
-            self.model, self.features, intercept=self.intercept, offset=self.offset
-        )
-        course = replace(self.course(setting, moments), sizes=sizes)
-        self._check_rows(course, setting, moments)
-        per = per_client(moments, setting.clients, self.weighting)
-        return (yield from self._streamed(setting, course, standard, per, begin, moments))
 
     def course(self, setting: Setting, moments: Moments) -> Course:
         """How rounds are run, with everything decided that was left open."""
         rounds = self.rounds or default_rounds(moments.rows, max(1, setting.clients), self.participation)
-        return self._course(StepSizes(first=self.step or self._first_step, decay=self.decay), rounds)
+        return Course(
+            model=self.model,
+            rounds=rounds,
+            participation=self.participation,
+            local_steps=self.local_steps,
+            local=self.local,
+            sizes=StepSizes(first=self.step or self._first_step, decay=self.decay),
+            weights=self.weighting,
+            intervals=self.method,
+            seed=self.seed,
+        )
 
     @property
     def _first_step(self) -> float:
@@ -316,19 +302,6 @@ class Infer(InferParameters):
         curvature = {SquaredError.name: 1.0, LogLoss.name: 2.5}.get(self.model, 1.0)
         # Several local steps share the length of one: what they bend is then corrected well enough.
         return curvature / max(1, len(self.names)) / self.local_steps
-
-    def _course(self, sizes: StepSizes, rounds: int) -> Course:
-        return Course(
-            model=self.model,
-            rounds=rounds,
-            participation=self.participation,
-            local_steps=self.local_steps,
-            local=self.local,
-            sizes=sizes,
-            weights=self.weighting,
-            intervals=self.method,
-            seed=self.seed,
-        )
 
 
 def default_rounds(rows: int, clients: int, participation: float) -> int:

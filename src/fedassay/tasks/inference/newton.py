@@ -23,14 +23,19 @@ import numpy as np
 
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.arrays import Floats
-from fedassay.protocol.vocabulary import Part, Released, Step, Sum
+from fedassay.protocol.vocabulary import Released, Step, Sum
 from fedassay.summaries.regression.losses import LogLoss, SquaredError, loss_of
-from fedassay.summaries.regression.moments import Moments, RegressionMoments, Standard, standard_from
+from fedassay.summaries.regression.moments import (
+    LARGEST_THETA,
+    Moments,
+    RegressionMoments,
+    Standard,
+    standard_from,
+)
 from fedassay.summaries.regression.newton_sums import (
     BY_CLIENT,
     BY_ROW,
     LARGEST_INPUT,
-    LARGEST_PARAMETER,
     NO_MEAT,
     DerivativeSums,
     NewtonSums,
@@ -95,12 +100,11 @@ def standardised(
     *,
     intercept: bool = True,
     offset: bool = False,
-    part: Part = Part.ALL,
 ) -> Generator[Step, Released[Moments], tuple[Standard, Moments]]:
     """The common scale of all rows, from one sum; `DataError` if the rows cannot be fitted (`check_moments`)."""
     linear = model == SquaredError.name
     of = RegressionMoments(features=len(features), less_offset=linear and offset)
-    released = yield Sum(of=of, share=SHARE, part=part)
+    released = yield Sum(of=of, share=SHARE)
     check_moments(released.value, features, model=model, intercept=intercept)
     return standard_from(released.value, intercept=intercept, linear=linear, offset=offset), released.value
 
@@ -111,7 +115,6 @@ def fit_newton(
     names: Sequence[str],
     *,
     variance: str = ROW,
-    part: Part = Part.ALL,
     share: float = SHARE,
 ) -> Generator[Step, Released[DerivativeSums], RegressionFit]:
     """The coefficients with the smallest loss over all rows, with standard errors. Tasks `yield from` it.
@@ -133,7 +136,7 @@ def fit_newton(
     variance : ``row``, ``site`` or ``model``.
     share : of the budget, for each of at most `MOST_SUMS` sums and one of X'X.
     """
-    fit = _Fit(model=model, standard=standard, names=tuple(names), variance=variance, part=part, share=share)
+    fit = _Fit(model=model, standard=standard, names=tuple(names), variance=variance, share=share)
     here, sums = (yield from fit.ask(np.zeros(fit.size), NO_MEAT)), 1
     yield from fit.check_start(here)
     near, endless, reason = fit.linear, 0, ""
@@ -177,7 +180,6 @@ class _Fit:
     standard: Standard
     names: tuple[str, ...]
     variance: str
-    part: Part
     share: float
 
     def __post_init__(self) -> None:
@@ -199,7 +201,7 @@ class _Fit:
     def ask(self, theta: Floats, meat: str) -> Generator[Step, Released[DerivativeSums], _Seen]:
         """One sum over all clients."""
         of = NewtonSums.of(self.standard, model=self.model, theta=tuple(theta.tolist()), meat=meat)
-        released = yield Sum(of=of, share=self.share, part=self.part)
+        released = yield Sum(of=of, share=self.share)
         found: DerivativeSums = released.value
         if found.rows <= self.size:
             raise DataError(
@@ -227,7 +229,7 @@ class _Fit:
             of = NewtonSums.of(
                 self.standard, model=SquaredError.name, theta=(0.0,) * self.standard.parameters
             )
-            released = yield Sum(of=of, share=self.share, part=self.part)
+            released = yield Sum(of=of, share=self.share)
             assert released.value.hessian is not None
             gram = released.value.hessian
         if self.linear or gram is here.hessian or dependent(gram, self.names):
@@ -239,7 +241,7 @@ class _Fit:
         """A point on the way with a sufficiently smaller loss, and how many sums it took to find it."""
         size, slope = 1.0, -2 * here.decrease
         for asked in range(1, left + 1):
-            theta = np.clip(here.theta + size * here.step, -LARGEST_PARAMETER, LARGEST_PARAMETER)
+            theta = np.clip(here.theta + size * here.step, -LARGEST_THETA, LARGEST_THETA)
             there = yield from self.ask(theta, meat)
             # Sums of many numbers are right to some 1e-15 of them: less than that is not a rise.
             enough = here.sums.loss * (1 + 1e-14) + _SUFFICIENT * size * slope

@@ -21,18 +21,11 @@ import numpy as np
 
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.arrays import Floats
-from fedassay.protocol.vocabulary import All, Draw, Part, Released, Step, Sum
-from fedassay.summaries.regression.local_work import CORRECTED
+from fedassay.protocol.vocabulary import All, Draw, Released, Step, Sum
+from fedassay.summaries.regression.local_work import BY_ROWS, CORRECTED
 from fedassay.summaries.regression.losses import loss_of
-from fedassay.summaries.regression.moments import Standard
-from fedassay.summaries.regression.rounds import (
-    BY_ROWS,
-    LARGEST_THETA,
-    ClientSpread,
-    RegressionRound,
-    RoundSums,
-    SpreadSums,
-)
+from fedassay.summaries.regression.moments import LARGEST_THETA, Standard
+from fedassay.summaries.regression.rounds import ClientSpread, RegressionRound, RoundSums, SpreadSums
 from fedassay.tasks.inference.diagnosis import is_singular, singular
 from fedassay.tasks.inference.estimate import (
     CoefficientEstimate,
@@ -113,10 +106,9 @@ def of_one_step(path: IteratePath) -> str:
     moved = float(path.unsettled)
     if moved <= ON_THE_WAY:
         return ""
-    far = f"by {moved:.2g} standard errors" if math.isfinite(moved) else "by more than can be told"
     return (
-        f"the rounds have not arrived (the estimate counts some that may move it {far}, as they were far from the "
-        f"optimum), so that {_WITHHELD}; ask for more rounds, or for more rows in each, or take the method newton"
+        f"the rounds have not arrived (the estimate counts some that may move it {_by(moved)}, as they were far from "
+        f"the optimum), so that {_WITHHELD}; ask for more rounds, or for more rows in each, or take the method newton"
     )
 
 
@@ -128,18 +120,17 @@ def under_noise(path: IteratePath, names: Sequence[str]) -> str:
     return _apart(apart, names, most=UNDER_NOISE, fix=fix)
 
 
+def _by(errors: float) -> str:
+    return f"by {errors:.2g} standard errors" if math.isfinite(errors) else "by more than can be told"
+
+
 def _apart(apart: Floats, names: Sequence[str], *, most: float, fix: str) -> str:
     place = int(apart.argmax())
     if apart[place] <= most:
         return ""
-    many = (
-        f"by {apart[place]:.2g} standard errors"
-        if math.isfinite(apart[place])
-        else "by more than can be told"
-    )
     return (
-        f"the rounds have not arrived (the mean of the iterates and the one-step estimate differ {many} in "
-        f"{names[place]!r}), so that {_WITHHELD}; {fix}"
+        "the rounds have not arrived (the mean of the iterates and the one-step estimate differ "
+        f"{_by(apart[place])} in {names[place]!r}), so that {_WITHHELD}; {fix}"
     )
 
 
@@ -150,6 +141,8 @@ SEPARATED: Final = "separated-plug-in"
 CORRECTED_SEPARATED: Final = "separated-plug-in-corrected"
 SCALING: Final = "random-scaling"
 INTERVALS = (ROUND, SEPARATED, CORRECTED_SEPARATED, SCALING)
+
+_COUNTS = ("answers", "steps", "rows", "recent", "again")
 
 _SHOWN = 50
 """Rounds at which the path is kept, for a plot of how intervals shrink."""
@@ -221,14 +214,13 @@ class RoundHistory:
 
     def to_json(self) -> dict[str, Any]:
         """What is needed to go on."""
-        counts = {name: getattr(self, name) for name in ("answers", "steps", "rows", "recent", "again")}
+        counts = {name: getattr(self, name) for name in _COUNTS}
         return {"path": self.path.to_json(), **counts}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RoundHistory:
         """What `to_json` was made from."""
-        names = ("answers", "steps", "rows", "recent", "again")
-        counts: dict[str, Any] = {name: int(values[name]) for name in names}
+        counts: dict[str, Any] = {name: int(values[name]) for name in _COUNTS}
         return cls(path=IteratePath.from_json(values["path"]), **counts)
 
     def after(
@@ -264,7 +256,6 @@ def run_rounds(
     clients: int,
     per: float,
     begin: RoundHistory | None = None,
-    part: Part = Part.ALL,
 ) -> Generator[Step, Released[RoundSums], RoundHistory]:
     """T rounds, from the start or from where an earlier run has come to. Tasks `yield from` it.
 
@@ -295,7 +286,7 @@ def run_rounds(
             remembers=course.intervals in (SEPARATED, CORRECTED_SEPARATED),
         )
         cohort = All() if drawn == clients else Draw(clients=drawn)
-        released = yield Sum(of=of, share=1 / (2 * course.rounds + 2), cohort=cohort, part=part)
+        released = yield Sum(of=of, share=1 / (2 * course.rounds + 2), cohort=cohort)
         seen = seen.after(released.value, released.clients, step=step, restarts=course.restarts)
         _check(seen.path, course.sizes)
         if turn in shown:
@@ -318,16 +309,13 @@ def _with_snapshot(seen: RoundHistory, course: Course) -> RoundHistory:
         return seen
     path = seen.path
     covariance = path.scaling if course.intervals == SCALING else path.sandwich(path.spread)
-    value = _value(path, course) if course.intervals == ROUND else path.averaged
+    quadratic = loss_of(course.model).quadratic
+    value = path.one_step(quadratic=quadratic) if course.intervals == ROUND else path.averaged
     return replace(seen, shown=(*seen.shown, (path.rounds, value, covariance)))
 
 
-def _value(path: IteratePath, course: Course) -> Floats:
-    return path.one_step(quadratic=loss_of(course.model).quadratic)
-
-
 def infer_rounds(
-    course: Course, seen: RoundHistory, names: Sequence[str], *, clients: int, part: Part = Part.ALL
+    course: Course, seen: RoundHistory, names: Sequence[str], *, clients: int
 ) -> Generator[Step, Released[SpreadSums], CoefficientEstimate]:
     """Estimate and covariance on the common scale, from the rounds; the separated plug-in asks once more.
 
@@ -346,7 +334,7 @@ def infer_rounds(
             )
         return CoefficientEstimate(
             names=tuple(names),
-            value=_value(path, course),
+            value=path.one_step(quadratic=quadratic),
             covariance=path.sandwich(path.spread),
             law=StudentT(dof=float(path.freedom)),
             withheld="" if quadratic else of_one_step(path),
@@ -355,9 +343,7 @@ def infer_rounds(
     if course.intervals == SCALING:
         covariance = path.scaling
     else:
-        released = yield Sum(
-            of=ClientSpread(parameters=len(names)), share=1 / (2 * course.rounds + 2), part=part
-        )
+        released = yield Sum(of=ClientSpread(parameters=len(names)), share=1 / (2 * course.rounds + 2))
         law, covariance = Normal(), path.sandwich(_separated(released.value, course, clients))
     withheld = of_mean(path.averaged, covariance, law, path, names, quadratic=quadratic)
     return CoefficientEstimate(

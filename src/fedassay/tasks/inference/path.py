@@ -52,7 +52,7 @@ from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
 from fedassay.protocol.arrays import Floats
-from fedassay.tasks.inference.sums import Sums, outer, solved, sound, times
+from fedassay.tasks.inference.sums import Sums, arrays, outer, plain, solved, sound, times
 
 # --- where rounds lead --------------------------------------------------------------------------------------
 
@@ -126,14 +126,12 @@ class Guide:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {field.name: getattr(self, field.name).tolist() for field in fields(self)}
+        return plain(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Guide:
         """What `to_json` was made from, to the last bit."""
-        names = [field.name for field in fields(cls) if field.name != "back"]
-        floats: dict[str, Any] = {name: np.array(values[name], dtype=np.float64) for name in names}
-        return cls(**floats, back=np.array(values["back"], dtype=np.bool_))
+        return cls(**arrays(cls, values, back=np.bool_))
 
 
 # --- the path of rescaled federated averaging ---------------------------------------------------------------

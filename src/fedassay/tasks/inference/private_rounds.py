@@ -24,14 +24,13 @@ import numpy as np
 
 from fedassay.errors import UsageError
 from fedassay.protocol.arrays import Floats
-from fedassay.protocol.vocabulary import All, Released, Sample, Setting, Step, Sum
-from fedassay.summaries.regression.clipped_round import ClippedRound, ClippedSums
-from fedassay.summaries.regression.local_work import FIXED
+from fedassay.protocol.vocabulary import All, Cohort, Released, Sample, Setting, Step, Sum
+from fedassay.summaries.regression.local_work import BY_CLIENTS, FIXED
 from fedassay.summaries.regression.losses import LogLoss
 from fedassay.summaries.regression.moments import Standard
-from fedassay.summaries.regression.rounds import BY_CLIENTS
+from fedassay.summaries.regression.rounds import ClippedRound, ClippedSums
 from fedassay.tasks.inference import online
-from fedassay.tasks.inference.estimate import CoefficientEstimate, RandomScaling, StudentT
+from fedassay.tasks.inference.estimate import CoefficientEstimate, RandomScaling, StudentisedLaw, StudentT
 from fedassay.tasks.inference.path import IteratePath
 from fedassay.tasks.inference.sums import newton_step, times
 
@@ -83,6 +82,11 @@ class PrivateCourse:
     def visits(self) -> int:
         """In how many rounds a client takes part, on average, rounded up."""
         return max(1, math.ceil(self.rounds * self.participation))
+
+    @property
+    def cohort(self) -> Cohort:
+        """Who is asked in a round."""
+        return All() if self.participation == 1 else Sample(rate=self.participation)
 
     def clips(self, parameters: int) -> tuple[float, float]:
         """Of gradients and of their derivatives, on the common scale: what a row of norm √p has."""
@@ -203,8 +207,7 @@ def check_noise(course: PrivateCourse, standard: Standard, parameters: int, sett
     if not setting.clients:  # a rehearsal: how many there are is not known yet
         return
     of = course.asked(standard, np.zeros(parameters))
-    cohort = All() if course.participation == 1 else Sample(rate=course.participation)
-    planned = setting.noise(Sum(of=of, share=1 / course.rounds, cohort=cohort))
+    planned = setting.noise(Sum(of=of, share=1 / course.rounds, cohort=course.cohort))
     many, unit = course.participation * setting.clients, of.read(np.zeros(of.length)).units[1]
     unsure = math.sqrt(planned.variance / course.rounds) * unit / max(1.0, many) * math.sqrt(parameters)
     typical = course.clips(parameters)[1] / parameters
@@ -222,14 +225,12 @@ def run_private_rounds(
     """T rounds with equal shares of the budget. Tasks `yield from` it."""
     check_noise(course, standard, parameters, setting)
     seen = PrivatePath.start(np.zeros(parameters), course.rounds)
-    cohort = All() if course.participation == 1 else Sample(rate=course.participation)
     # How many took part is not published where they decide in secret; on average it is this.
     many, noise = max(1.0, course.participation * setting.clients), {}
     for _ in range(course.rounds):
         of = course.asked(standard, seen.path.theta)
-        released = yield Sum(of=of, share=1 / course.rounds, cohort=cohort)
+        released = yield Sum(of=of, share=1 / course.rounds, cohort=course.cohort)
         sums, deviation = released.value, math.sqrt(released.noise.variance) / many
-        assert sums.slopes is not None
         in_gradient, in_slopes = (deviation * unit for unit in sums.units)
         seen = seen.after(sums.gradient / many, sums.slopes / many, unsure=in_slopes, decay=course.decay)
         noise = {
@@ -263,22 +264,16 @@ def infer_private(
             f"Clients with fewer than {course.visits} rows use them again, and intervals are then too narrow; ask for "
             "fewer rounds, or for a smaller participation."
         )
+    law: StudentisedLaw
     if course.scaling:
-        law = RandomScaling()
-        far = online.of_mean(path.mean, path.scaling, law, path, names)
-        found = CoefficientEstimate(
-            names=tuple(names),
-            value=path.mean,
-            covariance=path.scaling,
-            law=law,
-            withheld=online.HIDDEN if hidden else far,
-        )
+        law, value, covariance = RandomScaling(), path.mean, path.scaling
+        far = online.of_mean(value, covariance, law, path, names)
+        withheld = online.HIDDEN if hidden else far
     else:
-        found = CoefficientEstimate(
-            names=tuple(names),
-            value=path.one_step(quadratic=False),
-            covariance=path.sandwich(path.spread),
-            law=StudentT(dof=float(path.freedom)),
-            withheld=online.under_noise(path, names),
-        )
+        law = StudentT(dof=float(path.freedom))
+        value, covariance = path.one_step(quadratic=False), path.sandwich(path.spread)
+        withheld = online.under_noise(path, names)
+    found = CoefficientEstimate(
+        names=tuple(names), value=value, covariance=covariance, law=law, withheld=withheld
+    )
     return found, " ".join(notes)

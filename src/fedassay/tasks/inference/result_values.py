@@ -14,7 +14,7 @@ from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Setting
 from fedassay.summaries.regression.losses import LogLoss
 from fedassay.summaries.regression.moments import Moments, Standard
-from fedassay.tasks.inference.estimate import CoefficientEstimate
+from fedassay.tasks.inference.estimate import CoefficientEstimate, Contrast
 from fedassay.tasks.inference.newton import SITE, RegressionFit
 from fedassay.tasks.inference.online import Course, RoundHistory
 from fedassay.tasks.inference.private_rounds import PrivateCourse, PrivateSeen
@@ -27,6 +27,8 @@ ENOUGH_CLUSTERS = 10
 
 UNSETTLED = 0.15
 """In standard errors (`Path.unsettled`): above this the result says that the path may still have been on its way."""
+
+_ERRORS = ("standard_error", "statistic", "p_value", "interval")
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 
@@ -134,6 +136,22 @@ def scale_of(
     )
 
 
+def _fit(task: Infer, reason: str, *, rounds: int, **known: Any) -> dict[str, Any]:
+    """What was fitted, and how; it converged unless there is a reason why not."""
+    return {
+        "method": task.method,
+        "model": task.model,
+        "variance": None,
+        "rounds": rounds,
+        "rows": None,
+        "clients": None,
+        "converged": not reason,
+        "reason": reason,
+        "loss": None,
+        **known,
+    }
+
+
 def private(
     task: Infer,
     estimate: CoefficientEstimate,
@@ -143,44 +161,32 @@ def private(
     note: str,
 ) -> dict[str, Any]:
     """Of rounds under noise."""
-    clip, _ = course.clips(len(task.names))
-    found = {
-        "method": task.method,
-        "model": task.model,
-        "variance": None,
-        "rounds": seen.seen.rounds,
-        "rows": None,
-        "clients": setting.clients,
-        "converged": not estimate.withheld,
-        "reason": estimate.withheld,
-        "loss": None,
-        "participation": course.participation,
-        "clip": clip,
-        "decay": course.decay,
-        "noise": dict(seen.noise),
-    }
-    notes = ["Each client counts alike, and rows are on the scale that was given."]
-    return {
-        **_coefficients(task, estimate),
-        "fit": found,
-        "path": [],
-        "notes": [*_withheld(estimate), *notes, *([note] if note else [])],
-    }
+    fit = _fit(
+        task,
+        estimate.withheld,
+        rounds=seen.seen.rounds,
+        clients=setting.clients,
+        participation=course.participation,
+        clip=course.clips(len(task.names))[0],
+        decay=course.decay,
+        noise=dict(seen.noise),
+    )
+    scale = "Each client counts alike, and rows are on the scale that was given."
+    notes = [*_withheld(estimate), scale, *([note] if note else [])]
+    return {**_coefficients(task, estimate), "fit": fit, "path": [], "notes": notes}
 
 
 def newton(task: Infer, fit: RegressionFit, moments: Moments) -> dict[str, Any]:
     """Of the pooled fit."""
-    found = {
-        "method": task.method,
-        "model": task.model,
-        "variance": task.variance,
-        "rounds": fit.sums + 1,
-        "rows": fit.rows,
-        "clients": fit.clients,
-        "converged": fit.converged,
-        "reason": fit.reason,
-        "loss": fit.loss,
-    }
+    found = _fit(
+        task,
+        fit.reason,
+        variance=task.variance,
+        rounds=fit.sums + 1,
+        rows=fit.rows,
+        clients=fit.clients,
+        loss=fit.loss,
+    )
     notes = [
         *_data_notes(moments),
         *_cluster_notes(task, fit),
@@ -209,21 +215,17 @@ def streamed(
     doubt: str | None = None,
 ) -> dict[str, Any]:
     """Of rounds of federated averaging; `doubt` is what else is to be said of the rows."""
-    found = {
-        "method": task.method,
-        "model": task.model,
-        "variance": None,
-        "rounds": seen.path.rounds,
-        "rows": seen.rows,
-        "clients": None if moments is None else moments.clients,
-        "converged": not estimate.withheld,
-        "reason": estimate.withheld,
-        "loss": None,
-        "participation": course.participation,
-        "local_steps": seen.mean_steps,
-        "step": course.sizes.first,
-        "decay": course.sizes.decay,
-    }
+    fit = _fit(
+        task,
+        estimate.withheld,
+        rounds=seen.path.rounds,
+        rows=seen.rows,
+        clients=None if moments is None else moments.clients,
+        participation=course.participation,
+        local_steps=seen.mean_steps,
+        step=course.sizes.first,
+        decay=course.sizes.decay,
+    )
     # Earlier rounds were further from the optimum: where the last ones have no intervals, they have none.
     path = [] if estimate.withheld else [_snapshot(*shown, standard) for shown in seen.shown]
     notes = [
@@ -232,7 +234,7 @@ def streamed(
         *([doubt] if doubt else []),
     ]
     notes += _round_notes(task, seen, course, moments, settled=not estimate.withheld)
-    return {**_coefficients(task, estimate), "fit": found, "path": path, "state": dict(state), "notes": notes}
+    return {**_coefficients(task, estimate), "fit": fit, "path": path, "state": dict(state), "notes": notes}
 
 
 def _snapshot(at: int, value: Floats, covariance: Floats, standard: Standard) -> dict[str, Any]:
@@ -246,36 +248,43 @@ def _snapshot(at: int, value: Floats, covariance: Floats, standard: Standard) ->
 
 
 def _coefficients(task: Infer, estimate: CoefficientEstimate) -> dict[str, Any]:
-    if estimate.withheld:
-        return _values(task, estimate)
-    rows = zip(
-        estimate.names,
-        estimate.value.tolist(),
-        estimate.standard_errors.tolist(),
-        estimate.statistics.tolist(),
-        estimate.p_values.tolist(),
-        estimate.intervals(task.level).tolist(),
-        estimate.simultaneous(task.level).tolist(),
-        strict=True,
-    )
+    """Coefficients and contrasts; only their values, and why nothing else, where rounds have not arrived."""
+    reason = estimate.withheld
+    withheld = {**dict.fromkeys(_ERRORS), "level": task.level, "reason": reason} if reason else {}
+    together = [None] * len(task.names) if reason else estimate.simultaneous(task.level).tolist()
+    coefficients = []
+    for name, interval in zip(estimate.names, together, strict=True):
+        tested = _tested(estimate.contrast({name: 1.0}), task.level) | withheld
+        odds = {"odds_ratio": _odds(tested)} if task.model == LogLoss.name else {}
+        coefficients.append({"name": name, **tested, "simultaneous_interval": interval, **odds})
+    contrasts = []
+    for text in task.contrasts:
+        weights, value = parsed(text, task.names)
+        tested = _tested(estimate.contrast(weights, value), task.level) | withheld
+        named = {
+            "contrast": text,
+            "value": tested.pop("value"),
+            "standard_error": tested.pop("standard_error"),
+        }
+        contrasts.append({**named, "against": value, **tested})
     return {
-        "coefficients": [
-            {
-                "name": name,
-                "value": value,
-                "standard_error": error,
-                "statistic": statistic if np.isfinite(statistic) else None,
-                "p_value": p_value,
-                "interval": interval,
-                "level": task.level,
-                "simultaneous_interval": together,
-                **(_odds(value, interval) if task.model == LogLoss.name else {}),
-            }
-            for name, value, error, statistic, p_value, interval, together in rows
-        ],
-        "covariance": estimate.covariance.tolist(),
+        "coefficients": coefficients,
+        "covariance": None if reason else estimate.covariance.tolist(),
         "law": type(estimate.law).__name__,
-        "contrasts": [_contrast(text, task, estimate) for text in task.contrasts],
+        "contrasts": contrasts,
+    }
+
+
+def _tested(contrast: Contrast, level: float) -> dict[str, Any]:
+    """A coefficient, or a weighted sum of some, with its error, its test and its interval."""
+    statistic = contrast.statistic
+    return {
+        "value": contrast.estimate,
+        "standard_error": contrast.standard_error,
+        "statistic": statistic if np.isfinite(statistic) else None,
+        "p_value": contrast.p_value,
+        "interval": list(contrast.interval(level)),
+        "level": level,
     }
 
 
@@ -285,79 +294,27 @@ def _withheld(estimate: CoefficientEstimate) -> list[str]:
     return [f"{said[0].upper()}{said[1:]}."] if said else []
 
 
-def _values(task: Infer, estimate: CoefficientEstimate) -> dict[str, Any]:
-    """Coefficients of rounds that have not arrived: values, and why nothing else."""
-    level, reason = task.level, estimate.withheld
-    nothing = dict.fromkeys(("standard_error", "statistic", "p_value", "interval"))
-    unsure = {**nothing, "level": level, "reason": reason}
-    logistic = task.model == LogLoss.name
-    return {
-        "coefficients": [
-            {
-                "name": name,
-                "value": value,
-                **unsure,
-                "simultaneous_interval": None,
-                **({"odds_ratio": {**_odds(value, ())["odds_ratio"], "interval": None}} if logistic else {}),
-            }
-            for name, value in zip(estimate.names, estimate.value.tolist(), strict=True)
-        ],
-        "covariance": None,
-        "law": type(estimate.law).__name__,
-        "contrasts": [{**_contrast(text, task, estimate), **unsure} for text in task.contrasts],
-    }
-
-
 def without_values(task: Infer, reason: str, *, rounds: int) -> dict[str, Any]:
     """Of a regression that has no fit: every coefficient with the reason why."""
-    names = ("value", "standard_error", "statistic", "p_value", "interval")
-    unknown = {**dict.fromkeys(names), "level": task.level, "reason": reason}
-    contrasts = [
-        {"contrast": text, "against": parsed(text, task.names)[1], **unknown} for text in task.contrasts
-    ]
+    unknown = {**dict.fromkeys(("value", *_ERRORS)), "level": task.level, "reason": reason}
     return {
         "coefficients": [{"name": name, **unknown, "simultaneous_interval": None} for name in task.names],
         "covariance": None,
         "law": "Normal",
-        "contrasts": contrasts,
-        "fit": {
-            "method": task.method,
-            "model": task.model,
-            "variance": None,
-            "rounds": rounds,
-            "rows": None,
-            "clients": None,
-            "converged": False,
-            "reason": reason,
-            "loss": None,
-            "participation": task.participation,
-        },
+        "contrasts": [
+            {"contrast": text, "against": parsed(text, task.names)[1], **unknown} for text in task.contrasts
+        ],
+        "fit": _fit(task, reason, rounds=rounds, participation=task.participation),
         "path": [],
         "notes": [reason],
     }
 
 
-def _odds(value: float, interval: Sequence[float]) -> dict[str, Any]:
+def _odds(tested: Mapping[str, Any]) -> dict[str, Any]:
     with np.errstate(over="ignore"):
-        ends = [float(one) for one in np.exp([value, *interval])]
-    finite = [one if np.isfinite(one) else None for one in ends]
-    return {"odds_ratio": {"value": finite[0], "interval": finite[1:]}}
-
-
-def _contrast(text: str, task: Infer, estimate: CoefficientEstimate) -> dict[str, Any]:
-    weights, value = parsed(text, task.names)
-    found = estimate.contrast(weights, value)
-    statistic = found.statistic
-    return {
-        "contrast": text,
-        "value": found.estimate,
-        "standard_error": found.standard_error,
-        "against": value,
-        "statistic": statistic if np.isfinite(statistic) else None,
-        "p_value": found.p_value,
-        "interval": list(found.interval(task.level)),
-        "level": task.level,
-    }
+        ends = np.exp([tested["value"], *(tested["interval"] or ())]).tolist()
+    finite = [end if math.isfinite(end) else None for end in ends]
+    return {"value": finite[0], "interval": finite[1:] or None}
 
 
 def _data_notes(moments: Moments) -> list[str]:

@@ -118,17 +118,23 @@ class Sums:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {field.name: getattr(self, field.name).tolist() for field in fields(self)}
+        return plain(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Sums:
         """What `to_json` was made from, to the last bit."""
-        counts: dict[str, Any] = {
-            name: np.array(values[name], dtype=np.int64) for name in ("rounds", "compared")
-        }
-        names = [field.name for field in fields(cls) if field.name not in counts]
-        floats: dict[str, Any] = {name: np.array(values[name], dtype=np.float64) for name in names}
-        return cls(**counts, **floats)
+        return cls(**arrays(cls, values, rounds=np.int64, compared=np.int64))
+
+
+def plain(these: Any) -> dict[str, Any]:
+    """The fields of a dataclass of arrays as plain values."""
+    return {field.name: getattr(these, field.name).tolist() for field in fields(these)}
+
+
+def arrays(kind: type[Any], values: Mapping[str, Any], **types: type[Any]) -> dict[str, Any]:
+    """What `plain` was made from, to the last bit: floating-point numbers, or of these types."""
+    names = [field.name for field in fields(kind)]
+    return {name: np.array(values[name], dtype=types.get(name, np.float64)) for name in names}
 
 
 def newton_step(curvature: Floats, gradient: Floats, unsure: float = 0.0) -> Floats:

@@ -14,7 +14,7 @@ from sklearn.isotonic import IsotonicRegression
 from conformal_drive import answer, setting_of
 from fedassay.errors import UsageError
 from fedassay.protocol.vocabulary import Part, Setting, Sum
-from fedassay.summaries.multiclass.isotonic_map import Isotonic
+from fedassay.summaries.multiclass.binned_map import Isotonic
 from fedassay.summaries.multiclass.maps import logit_map_from_json
 from fedassay.summaries.multiclass.scaling_maps import Temperature
 from fedassay.tasks.calibration.multiclass.exact import RIDGE, Fit

@@ -18,7 +18,7 @@ from fedassay.planning import Expectation, PlannedStudy, StudyPlan, Sufficiency
 from fedassay.planning.planner import bytes_of
 from fedassay.protocol.vocabulary import Noise, Protection, Query, TrustModel, Unit
 from fedassay.study.simulation import Simulation
-from fedassay.summaries.multiclass.client_profiles import ClientProfiles
+from fedassay.summaries.multiclass.loss_curves import ClientProfiles
 from fedassay.summaries.multiclass.map_changes import MapChanges
 from fedassay.summaries.multiclass.maps import logit_map_from_json
 from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass

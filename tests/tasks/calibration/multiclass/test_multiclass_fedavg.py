@@ -74,7 +74,7 @@ def alone(method: str, columns: Columns) -> np.ndarray:
 
         ends = slope(0.1) >= 0, slope(10.0) <= 0
         return np.array([10.0 if ends[0] else 0.1 if ends[1] else 1 / brentq(slope, 0.1, 10.0, xtol=1e-13)])
-    start = AVERAGED[method].start(z.shape[1])
+    start = AVERAGED[method].identity(z.shape[1])
     at = objective(design(method, z, len(start)), y, start, RIDGE)
     return pooled_optimum(at, start, LEAST_SLOPE if method == "order-preserving" else None)
 
@@ -141,7 +141,7 @@ def test_several_rounds_with_a_clip_go_step_by_step(method: str, weights: str) -
     flow = fit_fedavg(method, 4, setting, rounds=3, clip=0.2, weights=weights)
     found, asked = drive(flow, lambda query: answer(query, setting, clients, 0))
     path = [np.array(query.of.theta) for query in asked] + [theta_of(found)]
-    assert np.array_equal(path[0], AVERAGED[method].start(4))
+    assert np.array_equal(path[0], AVERAGED[method].identity(4))
     steps = [np.linalg.norm(after - before) for before, after in pairwise(path)]
     assert all(1e-3 < step <= 0.2 + 1e-9 for step in steps)
     assert len({query.share for query in asked}) == 1
@@ -151,7 +151,7 @@ def test_several_rounds_with_a_clip_go_step_by_step(method: str, weights: str) -
 def test_a_federation_without_rows_keeps_the_identity_map_and_says_so() -> None:
     for method in METHODS:
         found = fitted(method, [drawn(0, 3)] * 4, rounds=2)
-        assert np.array_equal(theta_of(found), AVERAGED[method].start(3))
+        assert np.array_equal(theta_of(found), AVERAGED[method].identity(3))
         assert found.reason == "no client that took part has rows"
         assert not found.converged
 
@@ -189,7 +189,7 @@ def changed_by_noise(setting: Setting, *, factor: float = 1.0, **fields: Any) ->
         )
 
     found, _ = drive(fit_fedavg("fedcal", 6, setting, rounds=1, **fields), answered)
-    moved = found.map.theta - AVERAGED["fedcal"].start(6)
+    moved = found.map.theta - AVERAGED["fedcal"].identity(6)
     return moved / found.noise["standard_deviation"], found
 
 

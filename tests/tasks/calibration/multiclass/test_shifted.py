@@ -11,8 +11,7 @@ from scipy.special import softmax
 
 from conformal_drive import answer
 from fedassay.protocol.vocabulary import Budget, Protection, Setting, Unit
-from fedassay.summaries.multiclass.client_profiles import LARGEST_MOMENTS, Profiles
-from fedassay.summaries.multiclass.loss_curves import Curves
+from fedassay.summaries.multiclass.loss_curves import LARGEST_MOMENTS, Curves, Profiles
 from fedassay.summaries.multiclass.scaling_maps import Temperature, VectorScaling
 from fedassay.tasks.calibration.multiclass.exact import Fit
 from fedassay.tasks.calibration.multiclass.one_shot import BEYOND, fit_shifted, shifts_of

@@ -23,8 +23,8 @@ from scipy.special import softmax
 from fedassay.errors import UsageError
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import All, Part, Sample, Setting, Step, Sum, Unit
-from fedassay.summaries.multiclass.binned_map import Binned, BinnedChanged
-from fedassay.summaries.multiclass.histograms import TALLEST, ClassCounts, ProbabilityHistograms
+from fedassay.summaries.multiclass.binned_map import TALLEST, Binned, BinnedChanged
+from fedassay.summaries.multiclass.histograms import ClassCounts, ProbabilityHistograms
 from fedassay.summaries.multiclass.scaling_maps import LogitMap
 from fedassay.summaries.scored import whole
 from fedassay.tasks.calibration.bbq import PRIOR_ROWS, beta_binomial_score

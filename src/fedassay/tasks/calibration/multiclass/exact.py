@@ -21,10 +21,11 @@ import numpy as np
 from fedassay.errors import UsageError
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Part, Released, Step, Sum
-from fedassay.summaries.multiclass.losses import FAMILIES, LARGEST_PARAMETER, Family, LossSums
+from fedassay.summaries.maps import LARGEST_PARAMETER
+from fedassay.summaries.multiclass.calibrator_sums import MOST_NEWTON, ScalingSums
+from fedassay.summaries.multiclass.losses import FAMILIES, Family, LossSums
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
 from fedassay.summaries.multiclass.scaling_maps import LogitMap
-from fedassay.summaries.multiclass.scaling_sums import MOST_NEWTON, ScalingSums
 from fedassay.tasks.calibration.multiclass.directions import Curvature, Direction, Hessians, Pairs, ScaleStep
 
 RIDGE = 1e-6

@@ -31,7 +31,7 @@ from fedassay.protocol.vocabulary import (
     Step,
     Sum,
 )
-from fedassay.summaries.multiclass.clipped_updates import ClippedUpdates, UpdateSums
+from fedassay.summaries.multiclass.calibrator_sums import ClippedUpdates, UpdateSums, UpdateWeights
 from fedassay.summaries.multiclass.local_fits import AVERAGED, LARGEST_UPDATE, RIDGE, Averaged
 from fedassay.summaries.scored import whole
 from fedassay.tasks.calibration.multiclass.exact import Fit
@@ -57,7 +57,7 @@ class _Averaging:
     rounds: int
     participation: float
     clip: float
-    weights: str
+    weights: UpdateWeights
     most_rows: int
     ridge: float
     expected: float
@@ -67,7 +67,7 @@ class _Averaging:
     def summary(self, theta: Floats) -> ClippedUpdates:
         """What clients measure in one round."""
         return ClippedUpdates(
-            method=self.averaged.method,
+            method=self.averaged.name,
             classes=self.classes,
             theta=tuple(theta.tolist()),
             clip=self.clip,
@@ -83,7 +83,7 @@ class _Averaging:
 
     @property
     def start(self) -> Floats:
-        return self.averaged.start(self.classes)
+        return self.averaged.identity(self.classes)
 
     @property
     def noise(self) -> Noise:
@@ -124,7 +124,7 @@ def fit_fedavg(
     rounds: int,
     participation: float = 1.0,
     clip: float | None = None,
-    weights: str = "clients",
+    weights: UpdateWeights = "clients",
     ridge: float = RIDGE,
     expected_clients: float | None = None,
     noisiest: float = NOISIEST,
@@ -205,7 +205,7 @@ def _asked(
     rounds: int,
     participation: float,
     clip: float | None,
-    weights: str,
+    weights: UpdateWeights,
     ridge: float,
     part: Part,
 ) -> _Averaging:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from fedassay.protocol.vocabulary import Unit
-from fedassay.summaries.multiclass.client_profiles import ClientProfiles
+from fedassay.summaries.multiclass.loss_curves import ClientProfiles
 from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
 from fedassay.tasks.calibration.multiclass.choice import ONE_SHOT, CalibratorChoice
 from fedassay.tasks.calibration.multiclass.forecast_methods import (

@@ -12,8 +12,7 @@ import numpy as np
 
 from fedassay.errors import UnsupportedQuery
 from fedassay.protocol.vocabulary import NO_NOISE, Noise, Plan, Query, Released
-from fedassay.summaries.multiclass.clipped_updates import ClippedUpdates
-from fedassay.summaries.multiclass.scaling_sums import MOST_NEWTON, ScalingSums
+from fedassay.summaries.multiclass.calibrator_sums import MOST_NEWTON, ClippedUpdates, ScalingSums
 from fedassay.tasks.calibration.multiclass.choice import (
     AUTO,
     AVERAGED,

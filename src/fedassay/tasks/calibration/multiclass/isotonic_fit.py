@@ -20,8 +20,8 @@ from scipy.optimize import isotonic_regression
 from fedassay.errors import UsageError
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Part, Released, Setting, Step, Sum
+from fedassay.summaries.multiclass.binned_map import Isotonic
 from fedassay.summaries.multiclass.histograms import ClassHistograms
-from fedassay.summaries.multiclass.isotonic_map import Isotonic
 from fedassay.summaries.multiclass.loss_curves import Curves, LossCurves
 from fedassay.summaries.multiclass.scaling_maps import Temperature
 from fedassay.summaries.score_histogram import LabelledHistogram

@@ -46,15 +46,18 @@ from fedassay.protocol.vocabulary import (
     Sum,
     Unit,
 )
-from fedassay.summaries.multiclass.client_profiles import LARGEST_MOMENTS, PARTS, ClientProfiles, Profiles
 from fedassay.summaries.multiclass.loss_curves import (
     CLIENT,
     FEWEST_BITS,
+    LARGEST_MOMENTS,
     MOST_BITS,
+    PARTS,
     ROW,
     UNITS,
+    ClientProfiles,
     Curves,
     LossCurves,
+    Profiles,
 )
 from fedassay.summaries.multiclass.scaling_maps import Temperature, VectorScaling
 from fedassay.tasks.calibration.multiclass.exact import RIDGE, Fit

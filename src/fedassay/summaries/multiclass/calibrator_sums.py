@@ -1,18 +1,21 @@
-"""How far a client would move a calibrator, cut to a public length: what federated averaging sums.
+"""What clients say about a calibrator: losses and derivatives at public parameters, or how far they would move it.
 
-The client clips, not the server: no one has to be trusted with what was there before.
+Sums over clients are those of the pooled rows: a solver that sees only them finds the pooled optimum, however
+differently classes are spread over clients. How far a client would move a calibrator is cut to a public length by the
+client, not by the server: no one has to be trusted with what was there before.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
 from fedassay.errors import UsageError
 from fedassay.protocol.arrays import Floats
+from fedassay.protocol.parameters import Checked, Interval
 from fedassay.protocol.vocabulary import (
     LARGEST_ROWS_PER_CLIENT,
     UNBOUNDED,
@@ -26,11 +29,105 @@ from fedassay.protocol.vocabulary import (
     Unit,
     Vector,
 )
-from fedassay.summaries.columns import column
+from fedassay.summaries.measures import SUMS, WithoutNoise
 from fedassay.summaries.multiclass.local_fits import AVERAGED, LARGEST_UPDATE, RIDGE, Averaged, local_fit
-from fedassay.summaries.scored import MOST_CLASSES, whole
+from fedassay.summaries.multiclass.losses import FAMILIES, LossSums, loss_sums
+from fedassay.summaries.multiclass.maps import logits_of
+from fedassay.summaries.scored import NumberOfClasses
 
-WEIGHTS = ("clients", "rows", "fixed")
+# --- losses and their derivatives ----------------------------------------------------------------------------
+
+
+MOST_NEWTON = 420
+"""Hessians are summed for up to so many parameters: matrix scaling of 20 classes, 88,410 different entries."""
+
+LARGEST_SUM = 2.0**75
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalingSums(WithoutNoise, Checked, Summary[LossSums]):
+    """Rows, and the sums over them of the log loss, its gradient and its Hessian's upper triangle at `theta`.
+
+    Parameters
+    ----------
+    method : ``temperature``, ``vector``, ``matrix`` or ``order-preserving`` (`multiclass.losses`).
+    classes : c, from 2 to 1,024. Rows with another number of logits count for nothing: a refusal would say that there
+        are rows.
+    theta : the parameters, within ±2^20; those of order-preserving scaling at least 1e-6.
+    order : 1 for the gradient only, 2 for the Hessian too (up to 420 parameters).
+    rough : whether sums that are right to about 1e-6 are enough, on the way to an optimum.
+
+    Enforced: logits are cut at ±2^20 and a client has at most 2^32 rows, so that gradients are at most 2^53 and
+    Hessians at most 2^72. Only the loss depends on theta without such a bound; it is cut at 2^75, which is more than
+    any loss that a fit accepts. Each number is rounded to 2^-48 and written as four limbs of 32 bits (`FixedPoint`):
+    every entry is at most 2^32, no total over up to 2^30 clients wraps, and totals are exact: nothing but the rounding
+    of each client's own sums is lost.
+
+    Sensitivity: one row can move an entry from one end of its range to the other. The bound is true and useless: no
+    noise that covers it leaves anything to see. Private fits sum clipped updates instead.
+    """
+
+    name: ClassVar[str] = "scaling-sums"
+    columns: ClassVar[tuple[str, ...]] = ("class", "logits")
+
+    method: str
+    classes: NumberOfClasses
+    theta: tuple[float, ...]
+    order: Annotated[int, Interval(ge=1, le=2)] = 2
+    rough: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.method not in FAMILIES:
+            raise UsageError(f"method: got {self.method!r}, expected one of {', '.join(FAMILIES)}.")
+        object.__setattr__(self, "theta", FAMILIES[self.method].checked(self.theta, self.classes))
+        if self.order == 2 and self.size > MOST_NEWTON:
+            raise UsageError(
+                f"order: got 2 for {self.size:,} parameters, expected 1 for more than {MOST_NEWTON}: Hessians are too "
+                "large."
+            )
+
+    @property
+    def size(self) -> int:
+        """The number of parameters."""
+        return len(self.theta)
+
+    @property
+    def length(self) -> int:
+        """A count, the loss, the gradient, and for order 2 the Hessian's upper triangle."""
+        return 1 + SUMS.limbs * (1 + self.size + self._second)
+
+    @property
+    def _second(self) -> int:
+        return self.size * (self.size + 1) // 2 if self.order == 2 else 0
+
+    def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
+        """Sum over batches, write down; zeros without rows. Linear in the rows, constant in memory."""
+        count, total = 0, np.zeros(1 + self.size + self._second)
+        upper = np.triu_indices(self.size)
+        for logits, labels in logits_of(rows, self.classes):
+            sums = loss_sums(self.method, logits, labels, self.theta, order=self.order, rough=self.rough)
+            second = np.zeros(0) if sums.hessian is None else sums.hessian[upper]
+            count, total = count + sums.rows, total + np.concatenate([[sums.loss], sums.gradient, second])
+        return np.concatenate([[count], SUMS.write(np.clip(total, -LARGEST_SUM, LARGEST_SUM))]), memory
+
+    def read(self, total: Total) -> LossSums:
+        """The sums of all rows, correctly rounded to a few units in the last place."""
+        numbers = SUMS.read(total[1:])
+        hessian = None
+        if self.order == 2:
+            hessian = np.zeros((self.size, self.size))
+            hessian[np.triu_indices(self.size)] = numbers[1 + self.size :]
+            hessian = hessian + np.triu(hessian, 1).T
+        return LossSums(
+            rows=int(total[0]), loss=float(numbers[0]), gradient=numbers[1 : 1 + self.size], hessian=hessian
+        )
+
+
+# --- how far a client would move a calibrator ----------------------------------------------------------------
+
+
+UpdateWeights = Literal["clients", "rows", "fixed"]
 """What a client with rows counts for: one, its rows, or nothing, where the server divides by a fixed number."""
 
 RADIUS = 2**24
@@ -40,7 +137,6 @@ LEAST_PER_ROW = 2**10
 """The clip in whole units of a client with one row, if rows are weights."""
 
 LEAST_CLIP, MOST_CLIP = 2.0**-20, 2.0**20
-LEAST_RIDGE, MOST_RIDGE = 1e-9, 1e6
 
 _POINT = 20
 _WITHIN = 1 - 2.0**-30
@@ -62,7 +158,7 @@ class UpdateSums:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClippedUpdates(Summary[UpdateSums]):
+class ClippedUpdates(Checked, Summary[UpdateSums]):
     """theta_k - theta, with theta_k what the client's rows make of theta (`local_fit`); clipped, weighted, whole.
 
     Parameters
@@ -101,29 +197,24 @@ class ClippedUpdates(Summary[UpdateSums]):
     additive: ClassVar[bool] = False
 
     method: str
-    classes: int
+    classes: NumberOfClasses
     theta: tuple[float, ...] = field(repr=False)
     clip: float = 0.0
-    weights: str = "clients"
-    most_rows: int = 0
-    ridge: float = RIDGE
+    weights: UpdateWeights = "clients"
+    most_rows: Annotated[int, Interval(ge=0, le=LARGEST_ROWS_PER_CLIENT)] = 0
+    ridge: Annotated[float, Interval(ge=1e-9, le=1e6)] = RIDGE
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.method not in AVERAGED:
             raise UsageError(f"method: got {self.method!r}, expected one of {', '.join(AVERAGED)}.")
-        whole(self.classes, what="classes", least=2, most=MOST_CLASSES)
-        object.__setattr__(self, "theta", tuple(float(number) for number in self.theta))
-        _check_theta(self.theta, self.averaged, self.classes)
+        object.__setattr__(self, "theta", self.averaged.checked(self.theta, self.classes))
         if self.clip != 0 and not LEAST_CLIP <= self.clip <= MOST_CLIP:  # NaN fails too
             raise UsageError(
                 f"clip: got {self.clip:.3g}, expected 0 for none, or {LEAST_CLIP:.3g} to {MOST_CLIP:.3g}."
             )
-        if self.weights not in WEIGHTS:
-            raise UsageError(f"weights: got {self.weights!r}, expected one of {', '.join(WEIGHTS)}.")
-        least = 1 if self.weights == "rows" else 0
-        whole(self.most_rows, what="most rows", least=least, most=LARGEST_ROWS_PER_CLIENT)
-        if not LEAST_RIDGE <= self.ridge <= MOST_RIDGE:
-            raise UsageError(f"ridge: got {self.ridge:.3g}, expected {LEAST_RIDGE:.3g} to {MOST_RIDGE:.3g}.")
+        if self.weights == "rows" and not self.most_rows:
+            raise UsageError("most_rows: got 0, expected at least 1, as rows are weights.")
 
     @property
     def averaged(self) -> Averaged:
@@ -173,11 +264,7 @@ class ClippedUpdates(Summary[UpdateSums]):
         return np.concatenate([np.full(int(self.weighted), weight), vector]), memory
 
     def _gathered(self, rows: Rows) -> tuple[Floats, Vector]:
-        batches = [
-            (column(batch, "logits"), column(batch, "class"))
-            for batch in rows.batches()
-            if np.shape(column(batch, "logits"))[1:] == (self.classes,)
-        ]
+        batches = list(logits_of(rows, self.classes))
         if not batches:
             return np.zeros((0, self.classes)), np.zeros(0, dtype=np.int64)
         logits, labels = (np.concatenate(columns) for columns in zip(*batches, strict=True))
@@ -219,15 +306,3 @@ def clipped(update: Floats, *, clip: float, radius: int) -> Vector:
     if not math.isfinite(norm):
         return np.zeros(len(units), dtype=np.int64)
     return np.trunc(units * min(1.0, _WITHIN * radius / norm) if norm else units).astype(np.int64)
-
-
-def _check_theta(theta: tuple[float, ...], averaged: Averaged, classes: int) -> None:
-    size = averaged.size(classes)
-    if len(theta) != size:
-        raise UsageError(
-            f"theta: got {len(theta)} numbers for {averaged.method} scaling of {classes} classes, expected {size}."
-        )
-    if not all(averaged.least <= number <= averaged.most for number in theta):  # NaN fails too
-        raise UsageError(
-            f"theta: got numbers outside [{averaged.least:g}, {averaged.most:g}], or NaN, expected them within."
-        )
