@@ -322,7 +322,7 @@ def reliability_curve(buckets: Buckets, *, level: float = LEVEL) -> CurveValues:
         v = float(buckets.observed[j]) / rows
         privacy_variance = buckets.rate_noise_variance(j)
         band = share_interval(v, rows, privacy_variance, level=1 - (1 - level) / buckets.number)
-        ends = [float(evidence.edges[edge]) for edge in buckets.edges[j : j + 2]]
+        ends = [float(side[j]) for side in buckets.ends]
         mean = min(ends[1], max(ends[0], float(buckets.expected[j]) / rows))
         for name, item in zip(names, (ends, mean, min(1.0, max(0.0, v)), rows / n, *band), strict=True):
             curve[name].append(item)

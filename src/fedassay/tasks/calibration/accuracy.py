@@ -16,11 +16,11 @@ from types import MappingProxyType
 import numpy as np
 
 from fedassay.estimation.evidence import Evidence
-from fedassay.protocol.arrays import Floats
+from fedassay.estimation.recalibration import Logistic
+from fedassay.protocol.arrays import Floats, Ints
 from fedassay.protocol.vocabulary import NO_NOISE, Noise
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.tasks.calibration.binning import Indices, binning_of, finest_number, supported_scores
-from fedassay.tasks.calibration.logistic import Logistic
+from fedassay.tasks.calibration.binning import binning_of, finest_number, supported_scores
 from fedassay.tasks.evaluation.accuracy import expected_evidence
 
 
@@ -86,13 +86,8 @@ def _platt(noisy: Evidence, exact: Evidence, _: int | None) -> MapError:
     s = supported_scores(noisy)
     x = np.stack([np.ones_like(s), np.log(s) - np.log1p(-s)])
 
-    def fitted(evidence: Evidence) -> Logistic:
-        identity = np.array([0.0, 1.0])
-        return Logistic(
-            evidence=evidence, design=x, offset=np.zeros_like(s), coefficients=identity
-        ).require_little_noise()
-
-    by_positive, by_negative = fitted(noisy).influence
+    identity = Logistic(evidence=noisy, design=x, coefficients=np.array([0.0, 1.0]))
+    by_positive, by_negative = identity.require_little_noise().influence
     of_noise = noisy.noise_covariance(by_positive, by_negative)
     of_sampling = _row_covariance(exact, by_positive, by_negative)
     share, slope = exact.counts / exact.rows, s * (1 - s)
@@ -130,7 +125,7 @@ def _histogram(noisy: Evidence, exact: Evidence, buckets: int | None) -> MapErro
     )
 
 
-def _spread_within(evidence: Evidence, edges: Indices, fractions: Floats) -> float:
+def _spread_within(evidence: Evidence, edges: Ints, fractions: Floats) -> float:
     """The mean squared distance of a row's probability from its bucket's."""
     own = np.repeat(fractions, np.diff(edges))
     widths = np.diff(evidence.edges)

@@ -15,11 +15,11 @@ from fedassay.errors import UsageError
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.metric import Undefined
 from fedassay.estimation.ratios import CLEAR
-from fedassay.protocol.arrays import Floats
+from fedassay.estimation.recalibration import Logistic, require_overlap
+from fedassay.protocol.arrays import Floats, Ints
 from fedassay.summaries.maps import InterpolatedMap, Sigmoid, Steps
 from fedassay.tasks.calibration.bbq import bbq
-from fedassay.tasks.calibration.binning import Binning, Indices, binning_of, finest_number, supported_scores
-from fedassay.tasks.calibration.logistic import Fitted, Logistic, require_overlap
+from fedassay.tasks.calibration.binning import Binning, Fitted, binning_of, finest_number, supported_scores
 from fedassay.tasks.calibration.parameters import CalibrationMethod
 
 # --- histogram binning --------------------------------------------------------------------------------------
@@ -87,13 +87,13 @@ def _noisy(evidence: Evidence) -> Fitted:
     return _fitted(binning.centres, values, blocks, optimism=float(np.sum(pooled.dispersions)))
 
 
-def _pool(values: Floats, weights: Floats) -> tuple[Floats, Indices]:
+def _pool(values: Floats, weights: Floats) -> tuple[Floats, Ints]:
     """The non-decreasing values nearest to these, and where each block of equal ones begins (and the end)."""
     pooled = isotonic_regression(values, weights=weights)
     return np.asarray(pooled.x), np.asarray(pooled.blocks, dtype=np.int64)
 
 
-def _fitted(x: Floats, y: Floats, blocks: Indices, *, optimism: float) -> Fitted:
+def _fitted(x: Floats, y: Floats, blocks: Ints, *, optimism: float) -> Fitted:
     """Straight lines join the last point of a block and the first of the next; points between are redundant."""
     ends = np.unique(np.concatenate([blocks[:-1], blocks[1:] - 1]))
     x, y = x[ends], y[ends]
@@ -166,9 +166,7 @@ def _fit(evidence: Evidence, *features: Floats, identity: tuple[float, ...]) -> 
     if not evidence.exact:
         shift = Logistic.fit(evidence, design[:1], np.asarray(identity) @ design[1:])
         start = np.concatenate([shift.coefficients, identity])
-        Logistic(
-            evidence=evidence, design=design, offset=np.zeros_like(features[0]), coefficients=start
-        ).require_little_noise()
+        Logistic(evidence=evidence, design=design, coefficients=start).require_little_noise()
     return Logistic.fit(evidence, design).require_little_noise()
 
 

@@ -21,7 +21,7 @@ from scipy.special import expit, logit
 
 from fedassay.errors import ParameterError
 from fedassay.estimation import curves
-from fedassay.estimation.calibration_error import Buckets, equi_depth_edges
+from fedassay.estimation.calibration_error import Buckets
 from fedassay.estimation.confusion import Confusion
 from fedassay.estimation.evidence import Evidence, plausible
 from fedassay.estimation.intervals import z_value
@@ -434,7 +434,7 @@ class Evaluate(EvaluateParameters):
     def results(self, released: Released[LabelledHistogram]) -> dict[str, Any]:
         """All metrics and curves of a release, as plain JSON."""
         evidence = released.value.evidence(released.noise)
-        equi_depth = Buckets(evidence=evidence, edges=tuple(equi_depth_edges(evidence, self.buckets)))
+        equi_depth = Buckets.equi_depth(evidence, self.buckets)
         return {
             **self._all_metrics(evidence),
             "roc_curve": curves.roc_curve(evidence, level=self.level),

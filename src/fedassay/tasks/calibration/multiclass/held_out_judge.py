@@ -38,7 +38,7 @@ from fedassay.summaries.multiclass.class_statistics import (
 )
 from fedassay.summaries.multiclass.map_changes import Change, ChangeTotals, MapChanges
 from fedassay.summaries.multiclass.scaling_maps import LogitMap
-from fedassay.tasks.calibration.calibrate import CalibrationVerdict
+from fedassay.tasks.calibration.calibrate import LOSS_NAMES, CalibrationVerdict, change_of, not_recommended
 from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
 
 ROUNDING = 1e-9
@@ -180,7 +180,6 @@ LARGEST_FALL = 0.01
 FEWEST_ROWS = 10
 """Held-out rows that the model has right, and as many that it has wrong: intervals of fewer mean nothing."""
 
-_WORDS = {"log_loss": "log loss", "brier_score": "Brier score"}
 _CLEAR = 2.0
 _MORE = "more held-out rows or a larger epsilon would help"
 
@@ -198,35 +197,35 @@ def verdict(differences: Mapping[str, Metric], paired: Paired) -> CalibrationVer
     """
     log, accuracy, private = differences["log_loss"], differences["accuracy"], paired.noise.variance > 0
     if log.interval is None or accuracy.value is None or accuracy.interval is None:
-        return _no(f"{log.reason or accuracy.reason}{'; ' + _MORE if private else ''}")
+        return not_recommended(f"{log.reason or accuracy.reason}{'; ' + _MORE if private else ''}")
     few = _too_few(paired)
     if few:
-        return _no(few)
-    falls = f"on held-out rows the accuracy {_by(accuracy, percent=True)}"
+        return not_recommended(few)
+    falls = f"on held-out rows the accuracy {change_of(accuracy, percent=True)}"
     unclear = f"{falls}, so that a fall of more than 1 % cannot be ruled out{_why(accuracy)}"
     if accuracy.value < -LARGEST_FALL:
         drowned = private and accuracy.interval[1] > -LARGEST_FALL
-        return _no(unclear if drowned else f"{falls}, an estimated fall of more than 1 %")
-    losses = {name: differences[name] for name in _WORDS}
+        return not_recommended(unclear if drowned else f"{falls}, an estimated fall of more than 1 %")
+    losses = {name: differences[name] for name in LOSS_NAMES}
     for name, metric in losses.items():
         if metric.interval is not None and metric.interval[0] > 0:
-            return _no(f"on held-out rows the {_WORDS[name]} {_by(metric)}, which is worse")
+            return not_recommended(
+                f"on held-out rows the {LOSS_NAMES[name]} {change_of(metric)}, which is worse"
+            )
     if not any(metric.interval is not None and metric.interval[1] < 0 for metric in losses.values()):
-        return _no(f"on held-out rows the {_changes(losses)}, no improvement beyond the intervals{_why(log)}")
+        return not_recommended(
+            f"on held-out rows the {_changes(losses)}, no improvement beyond the intervals{_why(log)}"
+        )
     if accuracy.interval[0] < -LARGEST_FALL and (private or accuracy.value < 0):
-        return _no(unclear)
+        return not_recommended(unclear)
     if not private and log.value is not None and log.value > 0:
-        return _no(
+        return not_recommended(
             f"on held-out rows the {_changes(losses)}: a few rows lose a lot, which the Brier score hardly sees"
         )
-    also = ORDER_KEPT if "note" in accuracy.details else f"the accuracy {_by(accuracy, percent=True)}"
+    also = ORDER_KEPT if "note" in accuracy.details else f"the accuracy {change_of(accuracy, percent=True)}"
     return CalibrationVerdict(
         recommended=True, reason=f"Recommended: on held-out rows the {_changes(losses)}; {also}."
     )
-
-
-def _no(reason: str) -> CalibrationVerdict:
-    return CalibrationVerdict(recommended=False, reason=f"Not recommended: {reason}.")
 
 
 def _too_few(paired: Paired) -> str:
@@ -250,17 +249,7 @@ def _why(metric: Metric) -> str:
 
 
 def _changes(losses: Mapping[str, Metric]) -> str:
-    return " and the ".join(f"{_WORDS[name]} {_by(metric)}" for name, metric in losses.items())
-
-
-def _by(metric: Metric, *, percent: bool = False) -> str:
-    assert metric.value is not None
-    assert metric.interval is not None
-    shown = [
-        f"{100 * number:+.2g} %" if percent else f"{number:+.2g}"
-        for number in (metric.value, *metric.interval)
-    ]
-    return f"changes by {shown[0]} ({metric.level:.0%} interval {shown[1]} to {shown[2]})"
+    return " and the ".join(f"{LOSS_NAMES[name]} {change_of(metric)}" for name, metric in losses.items())
 
 
 # --- what a multiclass calibrator does to held-out rows -----------------------------------------------------
