@@ -39,9 +39,9 @@ from fedassay.summaries.multiclass.binned_map import Binned, BinnedChanged
 from fedassay.summaries.multiclass.histograms import UNITS, ClassCounts
 from fedassay.tasks.calibration.multiclass.binned_flow import (
     BINNINGS,
+    FederatedBinning,
     Merged,
     fit_bbq,
-    fit_binned,
     fit_histogram,
     weights_of_noise,
     weights_of_rows,
@@ -58,6 +58,10 @@ CLIENT = {"unit": Unit.CLIENT, "rows_per_client": 200}
 DELTA = 1e-5
 
 
+def binning(method: str, classes: int, **options: Any) -> FederatedBinning:
+    return FederatedBinning(method=method, classes=classes, **options)
+
+
 @dataclass(frozen=True, kw_only=True)
 class OnlyFit:
     """A task that fits and does nothing else."""
@@ -67,7 +71,7 @@ class OnlyFit:
     options: dict[str, Any] = field(default_factory=dict)
 
     def steps(self, setting: Setting) -> Generator[Step, Any, Fit]:
-        fitted = yield from fit_binned(self.method, self.classes, setting, **self.options)
+        fitted = yield from binning(self.method, self.classes, **self.options).fit(setting)
         return fitted
 
 
@@ -443,12 +447,12 @@ def test_single_rows_are_protected_by_plain_counts() -> None:
 def test_clients_that_take_part_by_chance_get_less_noise() -> None:
     """Rounds have equal shares and nothing else is asked: what amplification by sampling asks for."""
     setting = setting_of(ServerDP(), clients=100, epsilon=1.0, delta=DELTA, **CLIENT)
-    steps = fit_binned("bbq", 10, setting, rounds=4, participation=0.1)
+    steps = binning("bbq", 10, rounds=4, participation=0.1).fit(setting)
     query = next(steps)
     assert isinstance(query, Query)
     plan = setting.trust.plan(query, setting)
     assert plan.sampled == 0.1
-    everybody = next(fit_binned("bbq", 10, setting, rounds=4))
+    everybody = next(binning("bbq", 10, rounds=4).fit(setting))
     assert setting.noise(everybody).variance > 4 * plan.noise.variance  # type: ignore[arg-type]
 
 
@@ -471,4 +475,4 @@ def test_clients_that_take_part_by_chance_get_less_noise() -> None:
 def test_what_makes_no_sense_is_refused(method: str, options: dict[str, Any], message: str) -> None:
     setting = setting_of(clients=10)
     with pytest.raises(UsageError, match=message):
-        next(fit_binned(method, 3, setting, **options))
+        next(binning(method, 3, **options).fit(setting))

@@ -11,17 +11,13 @@ from fedassay.errors import ParameterError
 from fedassay.protocol.parameters import Interval, in_words
 from fedassay.protocol.vocabulary import Part, Setting, Step, Unit
 from fedassay.tasks.calibration.multiclass.binned_flow import (
+    HEIGHT,
     NEGATIVE_CLIP,
     POSITIVE_CLIP,
-    fit_binned,
+    FederatedBinning,
 )
 from fedassay.tasks.calibration.multiclass.exact import Fit, fit_exact
-from fedassay.tasks.calibration.multiclass.fedavg import (
-    CLIP,
-    NOISIEST,
-    bearable_rounds,
-    fit_fedavg,
-)
+from fedassay.tasks.calibration.multiclass.fedavg import CLIP, NOISIEST, FederatedAveraging
 from fedassay.tasks.calibration.multiclass.isotonic_fit import fit_isotonic
 from fedassay.tasks.calibration.multiclass.one_shot import FEW_ROWS, fit_one_shot, fit_shifted, has_directions
 from fedassay.tasks.calibration.parameters import CalibrateMulticlassParameters, ClassMethod, Solver
@@ -41,8 +37,6 @@ _Settled = Literal["auto", "exact", "fedavg", "one-shot", "counts"]
 
 ROUNDS = 12
 """Of federated averaging, where nothing else decides: the published number."""
-
-HEIGHT = 7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,10 +107,11 @@ class CalibratorChoice(CalibrateMulticlassParameters):
         chosen = replace(self, method=method, solver=solver)
         if solver != AVERAGED:
             return chosen
-        if private:
-            chosen = replace(chosen, clip=self.clip or CLIP)
-        rounds = self.rounds or (chosen._rounds(setting) if private else ROUNDS)
-        return replace(chosen, rounds=rounds)
+        chosen = replace(chosen, rounds=self.rounds or ROUNDS)
+        if not private:
+            return chosen
+        rounds = self.rounds or chosen.averaged(setting).bearable_rounds
+        return replace(chosen, clip=self.clip or CLIP, rounds=rounds)
 
     def _solver(self, method: ClassMethod, *, private: bool, profiles: bool) -> _Settled:
         asked_to_average = self.rounds is not None or self.participation != 1 or self.clip is not None
@@ -181,21 +176,25 @@ class CalibratorChoice(CalibrateMulticlassParameters):
             negative_clip=(self.negative_clip or NEGATIVE_CLIP) if clips else None,
         )
 
-    def _rounds(self, setting: Setting) -> int:
-        return bearable_rounds(
-            self.method,
-            self.classes,
-            setting,
-            most=ROUNDS,
-            participation=self.participation,
-            clip=self.clip,
-            expected_clients=self.clients(setting),
-        )
-
     def clients(self, setting: Setting) -> float:
         """About how many clients have rows in the fit part."""
         share = 1 - self.holdout if setting.protection.unit is Unit.CLIENT else 1.0
         return max(1.0, share * setting.clients)
+
+    def averaged(self, setting: Setting, *, noisiest: float = NOISIEST) -> FederatedAveraging:
+        """The federated averaging that a choice with its rounds stands for."""
+        assert self.rounds is not None
+        return FederatedAveraging(
+            method=self.method,
+            classes=self.classes,
+            setting=setting,
+            rounds=self.rounds,
+            participation=self.participation,
+            clip=self.clip,
+            weights=self.averaging,
+            expected_clients=self.clients(setting),
+            noisiest=noisiest,
+        )
 
     def fit(self, setting: Setting) -> Generator[Step, Any, Fit]:
         """The flow that a settled choice stands for."""
@@ -205,25 +204,13 @@ class CalibratorChoice(CalibrateMulticlassParameters):
             at_once = fit_shifted if self.method == "vector" else fit_one_shot
             return at_once(self.classes, setting, clients=self.clients(setting))
         if self.solver == AVERAGED:
-            assert self.rounds is not None
-            return fit_fedavg(
-                self.method,
-                self.classes,
-                setting,
-                rounds=self.rounds,
-                participation=self.participation,
-                clip=self.clip,
-                weights=self.averaging,
-                expected_clients=self.clients(setting),
-                # A rehearsal does not know how many clients there are: nothing is too noisy for it.
-                noisiest=NOISIEST if setting.clients else math.inf,
-            )
+            # A rehearsal does not know how many clients there are: nothing is too noisy for it.
+            return self.averaged(setting, noisiest=NOISIEST if setting.clients else math.inf).fit()
         if self.method == "isotonic":
             return fit_isotonic(self.classes, setting)
-        return fit_binned(
-            self.method,
-            self.classes,
-            setting,
+        binning = FederatedBinning(
+            method=self.method,
+            classes=self.classes,
             height=self.height or HEIGHT,
             rounds=self.rounds or 1,
             participation=self.participation,
@@ -232,6 +219,7 @@ class CalibratorChoice(CalibrateMulticlassParameters):
             negative_clip=self.negative_clip or NEGATIVE_CLIP,
             joint=self.clipping == "joint",
         )
+        return binning.fit(setting)
 
     @property
     def described(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from fedassay.tasks.calibration.multiclass.choice import (
     CalibratorChoice,
 )
 from fedassay.tasks.calibration.multiclass.exact import GRADIENT_SUMS
-from fedassay.tasks.calibration.multiclass.fedavg import NOISIEST, fit_fedavg
+from fedassay.tasks.calibration.multiclass.fedavg import NOISIEST
 from fedassay.tasks.calibration.multiclass.isotonic_fit import FEWEST_ROWS, PRIOR_ROWS
 from fedassay.tasks.calibration.multiclass.rehearsal import LogitsStudy, drive, queries_of, temperature_error
 from fedassay.tasks.evaluation.typical_model import TypicalClients
@@ -276,24 +276,14 @@ def _by_noise(relative: float) -> Usefulness:
 
 def averaged(choice: CalibratorChoice, case: LogitsStudy) -> tuple[Plan, float]:
     """The plan of one round, and the standard deviation of the noise in a parameter of the mean update, in clips."""
-    assert choice.rounds is not None
-    setting, expected = case.setting, choice.clients(case.setting)
-    flow = fit_fedavg(
-        choice.method,
-        choice.classes,
-        setting,
-        rounds=choice.rounds,
-        participation=choice.participation,
-        expected_clients=expected,
-        noisiest=math.inf,
-    )
-    (query,) = queries_of(next(flow))
-    plan = setting.plan(query)
+    averaging = choice.averaged(case.setting, noisiest=math.inf)
+    (query,) = queries_of(next(averaging.fit()))
+    plan = case.setting.plan(query)
     if plan.noise.variance == 0:
         return plan, 0.0
     updates = cast(ClippedUpdates, query.of)
     unit = updates.read(np.zeros(updates.length, dtype=np.int64)).resolution / updates.clip
-    return plan, unit * math.sqrt(plan.noise.variance) / (choice.participation * expected)
+    return plan, unit * math.sqrt(plan.noise.variance) / (choice.participation * averaging.clients)
 
 
 def sampled_rounds(
