@@ -16,7 +16,7 @@ from fedassay.summaries.grid import Grid
 from fedassay.summaries.paired_models import ONE, PairedHistograms, PairedMoments, packed
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation.accuracy import expected_auc_noise
-from fedassay.tasks.evaluation.versus import HISTOGRAMS_SHARE, MOMENTS_SHARE
+from fedassay.tasks.evaluation.comparisons import HISTOGRAMS_SHARE, MOMENTS_SHARE
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.plain import Plain
 from pairs import Twins, delong, driven

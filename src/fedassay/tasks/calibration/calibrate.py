@@ -21,6 +21,7 @@ from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
 from fedassay.tasks.calibration.methods import AUTO, ChosenCalibrator, fit
 from fedassay.tasks.calibration.parameters import CalibrateParameters
 from fedassay.tasks.calibration.recalibrated import Recalibrated, difference, roc_auc
+from fedassay.tasks.evaluation.accuracy import level_noise
 from fedassay.tasks.evaluation.evaluate import EXACT_HEIGHT, NOISY_HEIGHT, NOISY_REACH, Evaluate
 from fedassay.tasks.evaluation.stored import histogram_to_json
 
@@ -221,11 +222,8 @@ class Calibrate(CalibrateParameters):
 
 
 def _least_noisy(histogram: ScoreHistogram, setting: Setting) -> ScoreHistogram:
-    def with_levels(widths: tuple[int, ...]) -> ScoreHistogram:
+    def counted(widths: tuple[int, ...]) -> ScoreHistogram:
         return replace(histogram, widths=widths, multipliers=())
 
-    def noise_variance_for(levels: int) -> float:
-        widths = tuple(1 << level for level in range(levels))
-        return setting.noise(Sum(of=with_levels(widths), part=Part.FIT)).variance
-
-    return with_levels(best_widths(histogram.grid.leaves, noise_variance_for))
+    noise = level_noise(setting, lambda widths: Sum(of=counted(widths), part=Part.FIT))
+    return counted(best_widths(histogram.grid.leaves, noise))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from fedassay.documents import comparisons, curves, reliability, score_distribution
+from fedassay.documents import comparisons, curves, reliability
 from fedassay.documents.blocks import CurveBlock
 from fedassay.documents.display import (
     Display,
@@ -153,22 +153,21 @@ class ScoreDistributionDisplay(Display):
     """
 
     wanted = DisplayedEntry("score distribution", "score_distribution", ("evaluate",))
-    make = score_distribution.score_distribution
+    make = curves.score_distribution
 
     edges = listed("edges", "One more than there are buckets.")
     positives = listed("positives", "Positive rows in each bucket.")
     negatives = listed("negatives", "Negative rows in each bucket.")
 
     def _main(self) -> Mapping[str, Any]:
-        return {name: float(sum(getattr(self, name))) for name in score_distribution.CLASSES}
+        return {name: float(sum(getattr(self, name))) for name in curves.CLASSES}
 
     @property
     def density(self) -> Mapping[str, tuple[float, ...]]:
-        """What is drawn: by class, see `score_distribution.densities`."""
+        """What is drawn: by class, see `curves.densities`."""
         scores = self.results["score_distribution"]
         return {
-            name: tuple(score_distribution.densities(scores, name)) if scores["edges"] else ()
-            for name in score_distribution.CLASSES
+            name: tuple(curves.densities(scores, name)) if scores["edges"] else () for name in curves.CLASSES
         }
 
 

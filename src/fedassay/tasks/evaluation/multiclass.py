@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,14 +21,11 @@ from fedassay.summaries.multiclass.class_statistics import MOST_BITS, ClassStati
 from fedassay.summaries.multiclass.histograms import ClassHistograms
 from fedassay.summaries.score_histogram import LabelledHistogram
 from fedassay.tasks.evaluation import class_evidence
+from fedassay.tasks.evaluation.accuracy import level_noise
 from fedassay.tasks.evaluation.class_evidence import ClassEvidence
+from fedassay.tasks.evaluation.comparisons import Flow
 from fedassay.tasks.evaluation.evaluate import NOISY_REACH
-from fedassay.tasks.evaluation.lockstep import Flow
 from fedassay.tasks.evaluation.parameters import EvaluateMulticlassParameters
-
-if TYPE_CHECKING:
-    from fedassay.tasks.evaluation.class_evidence import ClassEvidence
-
 
 # --- one-vs-rest ranking of a multiclass model --------------------------------------------------------------
 
@@ -136,11 +133,10 @@ class EvaluateMulticlass(EvaluateMulticlassParameters):
             return Sum(of=exact, share=RANKING)
         flat = replace(self._histogram(classes, NOISY_HEIGHT), reach=NOISY_REACH)
 
-        def noise_of(levels: int) -> float:
-            tall = replace(flat, widths=tuple(1 << level for level in range(levels)))
-            return setting.noise(Sum(of=tall, share=RANKING)).variance
+        def query(widths: tuple[int, ...]) -> Sum[tuple[LabelledHistogram, ...]]:
+            return Sum(of=replace(flat, widths=widths), share=RANKING)
 
-        return Sum(of=replace(flat, widths=best_widths(1 << flat.height, noise_of)), share=RANKING)
+        return query(best_widths(1 << flat.height, level_noise(setting, query)))
 
     def _histogram(self, classes: int, height: int) -> ClassHistograms:
         tallest = (MOST_NUMBERS // (2 * classes)).bit_length() - 1

@@ -27,7 +27,7 @@ from fedassay.tasks.calibration.multiclass.held_out_judge import (
     Judging,
     Paired,
     accuracy_change,
-    log_loss_change,
+    loss_change,
     skewed_interval,
     verdict,
 )
@@ -206,7 +206,7 @@ def test_skewness_is_that_of_the_changes_and_moves_the_interval() -> None:
     gamma = paired.skewness(paired.totals.changes["loss"])
     assert gamma == pytest.approx(((d - d.mean()) ** 3).mean() / d.std() ** 3, rel=1e-4)
     assert gamma > 1
-    low, high = log_loss_change(paired).interval
+    low, high = loss_change(paired, "loss").interval
     assert high - d.mean() > 1.1 * (d.mean() - low)
     plain = Estimate(value=0.0, sampling_variance=1.0, privacy_variance=0.0)
     assert skewed_interval(plain, 0.0, 100, level=0.95) == pytest.approx((-1.96, 1.96), abs=1e-3)

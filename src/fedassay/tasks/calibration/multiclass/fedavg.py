@@ -140,6 +140,11 @@ class FederatedAveraging:
             )
         return bound
 
+    @property
+    def prepared(self) -> FederatedAveraging:
+        """The same, made for noise where there is some."""
+        return replace(self, noisy=replace(self, noisy=True, weights="clients").noise.variance > 0)
+
     def summary(self, theta: Floats) -> ClippedUpdates:
         """What clients measure in one round."""
         return ClippedUpdates(
@@ -204,11 +209,10 @@ class FederatedAveraging:
 
     def fit(self) -> Generator[Step, Released[UpdateSums], Fit]:
         """All rounds. Tasks `yield from` it; where noise is all there would be, it is refused."""
-        noisy = replace(self, noisy=True, weights="clients").noise.variance > 0
-        fit = replace(self, noisy=noisy)
-        if noisy and 1 < (drowned := fit.drowned) < math.inf:
+        fit = self.prepared
+        if fit.noisy and 1 < (drowned := fit.drowned) < math.inf:
             raise UsageError(_too_noisy(fit, drowned))
-        theta, clients, anybody = fit.start, 0, noisy
+        theta, clients, anybody = fit.start, 0, fit.noisy
         for _ in range(fit.rounds):
             released = yield fit.query(theta)
             theta = fit.moved(theta, released)
@@ -219,7 +223,7 @@ class FederatedAveraging:
             clients=clients,
             sums=fit.rounds,
             reason="" if anybody else "no client that took part has rows",
-            noise=_described(fit) if noisy else {},
+            noise=_described(fit) if fit.noisy else {},
         )
 
 

@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, cast
 
-import numpy as np
-
 from fedassay.errors import UnsupportedQuery
 from fedassay.protocol.vocabulary import NO_NOISE, Noise, Plan, Query, Released
-from fedassay.summaries.multiclass.clipped_updates import ClippedUpdates
+from fedassay.summaries.multiclass.local_fits import AVERAGED as AVERAGED_MAPS
 from fedassay.summaries.multiclass.scaling_sums import MOST_NEWTON, ScalingSums
 from fedassay.tasks.calibration.multiclass.choice import (
     AUTO,
@@ -176,8 +174,7 @@ def _one_shot(
     plain: PlannedMethod, choice: CalibratorChoice, case: LogitsStudy, target: float
 ) -> PlannedMethod:
     error = temperature_error(case, method=choice.method)
-    half = 2 * error.total**2 <= math.log(case.model.temperature) ** 2
-    useful = Usefulness.NOISY if half else Usefulness.DROWNED
+    half_the_gain = abs(math.log(case.model.temperature)) / math.sqrt(2)  # what is left grows as the square
     return replace(
         plain,
         answers=len(error.queries),
@@ -188,13 +185,13 @@ def _one_shot(
         of="log s",
         deviation=error.privacy,
         relative=error.total / target,
-        usable=Usefulness.USABLE if error.total <= target else useful,
+        usable=_by_noise(error.total, clear=target, drowned=half_the_gain),
     )
 
 
 def _averaging(plain: PlannedMethod, choice: CalibratorChoice, case: LogitsStudy) -> PlannedMethod:
     plan, deviation = averaged(choice, case)
-    size = cast(ClippedUpdates, plan.query.of).averaged.size(choice.classes)
+    size = AVERAGED_MAPS[choice.method].size(choice.classes)
     relative = deviation * math.sqrt(size)
     found = replace(
         plain.costing(case, [plan.query], _times(choice, case)),
@@ -266,9 +263,9 @@ def _times(choice: CalibratorChoice, case: LogitsStudy) -> float:
     return choice.rounds * (1.0 if case.study.trust.clients_sample else choice.participation)
 
 
-def _by_noise(relative: float) -> Usefulness:
-    useful = Usefulness.NOISY if relative <= DROWNED else Usefulness.DROWNED
-    return Usefulness.USABLE if relative <= CLEAR else useful
+def _by_noise(relative: float, *, clear: float = CLEAR, drowned: float = DROWNED) -> Usefulness:
+    useful = Usefulness.NOISY if relative <= drowned else Usefulness.DROWNED
+    return Usefulness.USABLE if relative <= clear else useful
 
 
 # --- averages, with and without sampling ----------------------------------------------------------------
@@ -276,14 +273,9 @@ def _by_noise(relative: float) -> Usefulness:
 
 def averaged(choice: CalibratorChoice, case: LogitsStudy) -> tuple[Plan, float]:
     """The plan of one round, and the standard deviation of the noise in a parameter of the mean update, in clips."""
-    averaging = choice.averaged(case.setting, noisiest=math.inf)
-    (query,) = queries_of(next(averaging.fit()))
-    plan = case.setting.plan(query)
-    if plan.noise.variance == 0:
-        return plan, 0.0
-    updates = cast(ClippedUpdates, query.of)
-    unit = updates.read(np.zeros(updates.length, dtype=np.int64)).resolution / updates.clip
-    return plan, unit * math.sqrt(plan.noise.variance) / (choice.participation * averaging.clients)
+    averaging = choice.averaged(case.setting, noisiest=math.inf).prepared
+    plan = case.setting.plan(averaging.query(averaging.start))
+    return plan, averaging.spread / averaging.longest if plan.noise.variance else 0.0
 
 
 def sampled_rounds(
@@ -303,14 +295,8 @@ def sampled_rounds(
         if rate < 1 and plan.sampled == 1:
             return ()
         multiplier = plan.noise.scale / math.ceil(plan.sensitivity.l2)
-        lines.append(
-            {
-                "participation": rate,
-                "rounds": choice.rounds,
-                "noise_multiplier": multiplier,
-                "standard_deviation": deviation,
-            }
-        )
+        names = ("participation", "rounds", "noise_multiplier", "standard_deviation")
+        lines.append(dict(zip(names, (rate, choice.rounds, multiplier, deviation), strict=True)))
     return tuple(lines)
 
 

@@ -1,7 +1,5 @@
 """The held-out judge of multiclass calibrators: metrics before and after, paired differences, and the verdict.
 
-What a multiclass calibrator does to held-out rows: metrics before and after, the changes, and a verdict.
-
 One round trip. The changes are paired (`MapChanges`): both losses are of the same row. What the rows show before and
 after (`ClassStatistics`, without and with the map) is asked beside them.
 """
@@ -9,11 +7,11 @@ after (`ClassStatistics`, without and with the map) is asked beside them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
+from fedassay.estimation.curves import ReliabilityLists
 from fedassay.estimation.evidence import enough
 from fedassay.estimation.intervals import Estimate, unbounded, z_value
 from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator, undefined
@@ -33,7 +31,6 @@ from fedassay.summaries.multiclass.class_statistics import (
     LARGEST_LOSS,
     MOST_BITS,
     ClassStatistics,
-    ClassTotals,
     ScaledTotals,
 )
 from fedassay.summaries.multiclass.map_changes import Change, ChangeTotals, MapChanges
@@ -87,6 +84,14 @@ class Paired:
             discretisation=max(ROUNDING, change.first.resolution),
         )
 
+    def differences(self, *, level: float) -> dict[str, Metric]:
+        """Changes of all metrics, after less before."""
+        return {
+            "log_loss": loss_change(self, "loss", level=level),
+            "brier_score": loss_change(self, "brier", level=level),
+            "accuracy": accuracy_change(self, level=level),
+        }
+
     def skewness(self, change: Change) -> float:
         """γ of the changes of single rows; 0 if cubes were not asked for or are too small to be told from rounding."""
         n = self.rows
@@ -97,22 +102,17 @@ class Paired:
         return (cube - 3 * v * square + 2 * v**3) / scale
 
 
-@estimator
-def log_loss_change(paired: Paired, *, level: float = LEVEL) -> Metric:
-    """Of the mean log loss; below 0 if the map helps."""
-    return _loss_change(paired, "loss", LARGEST_LOSS, level)
+_BOUNDS = {"loss": LARGEST_LOSS, "brier": LARGEST_BRIER}
 
 
 @estimator
-def brier_score_change(paired: Paired, *, level: float = LEVEL) -> Metric:
-    """Of the Brier score; below 0 if the map helps."""
-    return _loss_change(paired, "brier", LARGEST_BRIER, level)
+def loss_change(paired: Paired, name: str, *, level: float = LEVEL) -> Metric:
+    """Of the mean log ``loss`` or ``brier`` score; below 0 if the map helps.
 
-
-def _loss_change(paired: Paired, name: str, largest: float, level: float) -> Metric:
-    """The mean over rows; ``bound`` is in the details if changes of single rows were cut at it."""
+    ``bound`` is in the details if changes of single rows were cut at it.
+    """
     change = paired.totals.changes[name]
-    estimate, details = paired.mean(change), {} if change.bound >= largest else {"bound": change.bound}
+    estimate, details = paired.mean(change), {} if change.bound >= _BOUNDS[name] else {"bound": change.bound}
     if paired.noise.variance > 0:
         return replace(unbounded(estimate, level=level), details=details)
     low, high = skewed_interval(estimate, paired.skewness(change), paired.rows, level=level)
@@ -277,10 +277,6 @@ METRICS = (
 )
 """What is shown before and after."""
 
-_DIFFERENCES: Mapping[str, Callable[..., Metric]] = MappingProxyType(
-    {"log_loss": log_loss_change, "brier_score": brier_score_change, "accuracy": accuracy_change}
-)
-
 _NOT_ASKED = (
     "not asked for: they would drown in privacy noise even if all rows were held out; "
     "the budget goes to the comparison of before and after"
@@ -347,9 +343,10 @@ class Judging:
         """Everything about the held-out rows that results of a calibration hold, as plain JSON."""
         changes, *both = released
         paired = Paired(totals=changes.value, noise=changes.noise)
-        differences = {name: estimate(paired, level=self.level) for name, estimate in _DIFFERENCES.items()}
+        differences = paired.differences(level=self.level)
         judged = verdict(differences, paired)
-        shown = self._shown(*both) if both else self._nothing_shown()
+        evaluated = [self._evaluation().results(one, None) for one in both] or [self._unseen()] * 2
+        shown = self._shown(*evaluated)
         return {
             "recommended": judged.recommended,
             "reason": judged.reason,
@@ -362,38 +359,33 @@ class Judging:
     def _evaluation(self) -> EvaluateMulticlass:
         return EvaluateMulticlass(classes=self.map.width, buckets=self.buckets, height=0, level=self.level)
 
-    def _shown(self, before: Released[ClassTotals], after: Released[ClassTotals]) -> dict[str, Any]:
-        old, new = (self._evaluation().results(one, None) for one in (before, after))
-        metrics = [{name: one[name] for name in METRICS} for one in (old, new)]
+    def _unseen(self) -> dict[str, Any]:
+        """What an evaluation says of rows that were not asked."""
+        nothing = undefined(_NOT_ASKED, level=self.level).to_json()
+        return {
+            **dict.fromkeys(METRICS, nothing),
+            "reliability_curve": ReliabilityLists(bins=self.buckets, level=self.level).to_json(
+                reason=_NOT_ASKED
+            ),
+            "classes": [{"rows": None, "calibration_error": nothing}] * self.map.width,
+        }
+
+    def _shown(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+        metrics = [{name: one[name] for name in METRICS} for one in (before, after)]
         if self.map.keeps_order:
-            metrics[1]["accuracy"] = old["accuracy"]  # the same number: noise must not make two of it
-        classes = [
-            {
-                "class": a["class"],
-                "rows": a["rows"],
-                "before": a["calibration_error"],
-                "after": b["calibration_error"],
-            }
-            for a, b in zip(old["classes"], new["classes"], strict=True)
-        ]
+            metrics[1]["accuracy"] = before["accuracy"]  # the same number: noise must not make two of it
         return {
             "before": metrics[0],
             "after": metrics[1],
-            "reliability_curve": {"before": old["reliability_curve"], "after": new["reliability_curve"]},
-            "classes": classes,
-        }
-
-    def _nothing_shown(self) -> dict[str, Any]:
-        nothing = undefined(_NOT_ASKED, level=self.level).to_json()
-        names = ("edges", "mean_score", "observed", "share", "lower", "upper")
-        curve = {**{name: [] for name in names}, "level": self.level, "reason": _NOT_ASKED}
-        return {
-            "before": dict.fromkeys(METRICS, nothing),
-            "after": dict.fromkeys(METRICS, nothing),
-            "reliability_curve": {"before": curve, "after": curve},
+            "reliability_curve": {"before": before["reliability_curve"], "after": after["reliability_curve"]},
             "classes": [
-                {"class": place, "rows": None, "before": nothing, "after": nothing}
-                for place in range(self.map.width)
+                {
+                    "class": place,
+                    "rows": old["rows"],
+                    "before": old["calibration_error"],
+                    "after": new["calibration_error"],
+                }
+                for place, (old, new) in enumerate(zip(before["classes"], after["classes"], strict=True))
             ],
         }
 
