@@ -36,7 +36,7 @@ from fedassay.protocol.vocabulary import (
 )
 from fedassay.runtimes.in_process import Aggregate
 from fedassay.tasks.calibration.multiclass.binned_flow import FederatedBinning
-from fedassay.tasks.calibration.multiclass.choice import CalibratorChoice
+from fedassay.tasks.calibration.multiclass.calibrate import CalibratorChoice
 from fedassay.tasks.calibration.multiclass.exact import Fit, fit_exact
 from fedassay.tasks.calibration.multiclass.fedavg import FederatedAveraging
 from fedassay.tasks.calibration.multiclass.isotonic_fit import fit_isotonic

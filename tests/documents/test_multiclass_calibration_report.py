@@ -22,7 +22,7 @@ from fedassay.summaries.grid import Grid
 from fedassay.summaries.multiclass.isotonic_map import Isotonic
 from fedassay.tasks.calibration.multiclass import document as multiclass_calibration
 from fedassay.tasks.calibration.multiclass import document_plots as class_error_plots
-from fedassay.tasks.calibration.multiclass.choice import AUTO, COUNTED, METHODS, SOLVERS
+from fedassay.tasks.calibration.multiclass.calibrate import AUTO, COUNTED, METHODS, SOLVERS
 from multiclass_rows import drawn
 
 SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())

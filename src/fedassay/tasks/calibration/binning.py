@@ -91,10 +91,7 @@ class Binning:
     @cached_property
     def dispersions(self) -> Floats:
         """By how much the variance of each bucket's fraction exceeds the binomial one; 1 without noise."""
-        m, n = self.counts
-        v, binomial = m / (m + n), m * n / (m + n)
-        of_positives, of_negatives = self.noise_variances
-        noise = (1 - v) ** 2 * of_positives + v**2 * of_negatives
+        noise, binomial = _variances(*self.counts, *self.noise_variances)
         return np.asarray(1 + np.divide(noise, binomial, out=np.zeros_like(noise), where=noise > 0))
 
     @cached_property
@@ -111,9 +108,8 @@ class Binning:
         chosen, variances = self._probes
         m = posterior_counts(self.positives[chosen], variances[:, 0])
         n = posterior_counts(self.negatives[chosen], variances[:, 1])
-        v = m / (m + n)
-        noise = (1 - v) ** 2 * variances[:, 0] + v**2 * variances[:, 1]
-        return 1 + float(noise.sum() / (m * n / (m + n)).sum())
+        noise, binomial = _variances(m, n, *variances.T)
+        return 1 + float(noise.sum() / binomial.sum())
 
     @cached_property
     def likely_counts(self) -> tuple[Floats, Floats]:
@@ -135,6 +131,12 @@ class Binning:
         middle = (ends[1:] + ends[:-1]) / 2
         means = np.divide(sums, rows, out=middle.copy(), where=rows > 0)
         return np.asarray(np.clip(means, ends[:-1], ends[1:]))
+
+
+def _variances(m: Floats, n: Floats, of_positives: Floats, of_negatives: Floats) -> tuple[Floats, Floats]:
+    """The variances of (1 - v) m - v n, with v = m/(m + n), that privacy noise and sampling give it."""
+    v = m / (m + n)
+    return (1 - v) ** 2 * of_positives + v**2 * of_negatives, m * n / (m + n)
 
 
 def binning_of(evidence: Evidence, buckets: int, *, prefix: Floats | None = None) -> Binning:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count, pairwise
 from typing import Any
 
@@ -14,7 +14,7 @@ from scipy.special import softmax
 
 from conformal_drive import answer, setting_of
 from fedassay.errors import UsageError
-from fedassay.protocol.vocabulary import All, Part, Query, Released, Sample, Setting, Step, Sum, TrustModel
+from fedassay.protocol.vocabulary import All, Part, Query, Released, Sample, Setting, Sum, TrustModel
 from fedassay.summaries.multiclass.local_fits import AVERAGED, RIDGE
 from fedassay.summaries.multiclass.losses import LEAST_SLOPE
 from fedassay.tasks.calibration.multiclass.exact import Fit, fit_exact
@@ -23,22 +23,11 @@ from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
+from flows import finished
 from multiclass_rows import Columns, design, dirichlet, drawn, objective, pooled_optimum
 
 METHODS = tuple(AVERAGED)
 Answer = Callable[[Query[Any]], Released[Any]]
-
-
-def drive(flow: Generator[Step, Any, Fit], answered: Answer) -> tuple[Fit, list[Query[Any]]]:
-    query, asked = next(flow), []
-    while True:
-        assert isinstance(query, Sum)
-        asked.append(query)
-        assert sum(one.share for one in asked) <= 1 + 1e-9
-        try:
-            query = flow.send(answered(query))
-        except StopIteration as finished:
-            return finished.value, asked
 
 
 def averaging(method: str, classes: int, setting: Setting, **fields: Any) -> FederatedAveraging:
@@ -54,7 +43,7 @@ def fitted(
 ) -> Fit:
     setting = setting or setting_of(trust, clients=len(clients))
     flow = averaging(method, clients[0]["logits"].shape[1], setting, **fields).fit()
-    return drive(flow, lambda query: answer(query, setting, clients, 0))[0]
+    return finished(flow, lambda query, _: answer(query, setting, clients, 0))[0]  # type: ignore[no-any-return]
 
 
 def private(trust: TrustModel, clients: int, epsilon: float = 1.0, **fields: Any) -> Setting:
@@ -123,7 +112,7 @@ def test_on_skewed_clients_the_mean_of_temperatures_is_worse_than_exact_and_weig
     clients = dirichlet(columns, 100, 0.1, seed=2)
     z, y = columns["logits"], columns["class"]
     setting = setting_of(clients=100)
-    exact, _ = drive(fit_exact("temperature", 5), lambda query: answer(query, setting, clients, 0))
+    exact, _ = finished(fit_exact("temperature", 5), lambda query, _: answer(query, setting, clients, 0))
     assert exact.loss is not None
 
     def lost(**fields: Any) -> float:
@@ -143,7 +132,7 @@ def test_several_rounds_with_a_clip_go_step_by_step(method: str, weights: str) -
     clients = dirichlet(drawn(300, 4, seed=3), 10, 0.5)
     setting = setting_of(clients=10)
     flow = averaging(method, 4, setting, rounds=3, clip=0.2, weights=weights).fit()
-    found, asked = drive(flow, lambda query: answer(query, setting, clients, 0))
+    found, asked = finished(flow, lambda query, _: answer(query, setting, clients, 0))
     path = [np.array(query.of.theta) for query in asked] + [theta_of(found)]
     assert np.array_equal(path[0], AVERAGED[method].start(4))
     steps = [np.linalg.norm(after - before) for before, after in pairwise(path)]
@@ -192,7 +181,7 @@ def changed_by_noise(setting: Setting, *, factor: float = 1.0, **fields: Any) ->
             type(released.value)(**{**vars(released.value), "total": factor * released.value.total})
         )
 
-    found, _ = drive(averaging("fedcal", 6, setting, rounds=1, **fields).fit(), answered)
+    found, _ = finished(averaging("fedcal", 6, setting, rounds=1, **fields).fit(), answered)
     moved = found.map.theta - AVERAGED["fedcal"].start(6)
     return moved / found.noise["standard_deviation"], found
 
@@ -261,7 +250,7 @@ def test_weights_of_rows_are_released_with_the_updates() -> None:
 def test_noise_does_not_lead_out_of_bounds(method: str) -> None:
     setting, seeds = private(ServerDP(), 3, epsilon=0.5), count()
     flow = averaging(method, 3, setting, rounds=30, noisiest=math.inf).fit()
-    found, asked = drive(flow, lambda query: answer(query, setting, [drawn(0, 3)], seed=next(seeds)))
+    found, asked = finished(flow, lambda query, _: answer(query, setting, [drawn(0, 3)], seed=next(seeds)))
     of = AVERAGED[method]
     for query in asked:
         assert np.array_equal(query.of.theta, of.within(np.array(query.of.theta)))

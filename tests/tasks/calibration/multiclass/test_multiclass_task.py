@@ -21,8 +21,7 @@ from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Budget, Part, Protection, Setting, TrustModel, Unit
 from fedassay.study.simulation import Simulation
 from fedassay.summaries.multiclass.maps import logit_map_from_json
-from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
-from fedassay.tasks.calibration.multiclass.choice import METHODS
+from fedassay.tasks.calibration.multiclass.calibrate import METHODS, CalibrateMulticlass
 from multiclass_rows import drawn
 from simulated_clients import clients_of
 from softmax_rows import binned_error

@@ -41,6 +41,7 @@ from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
+from flows import finished
 from multiclass_rows import Columns, dirichlet, drawn
 from simulated_clients import clients_of
 
@@ -49,15 +50,7 @@ LOWEST, HIGHEST = EXACT_GRID[0], EXACT_GRID[-1]
 
 
 def driven(flow: Any, setting: Setting, clients: Sequence[Columns], seed: int = 0) -> Fit:
-    query, spent = next(flow), 0.0
-    while True:
-        spent += query.share
-        assert spent <= 1 + 1e-9
-        try:
-            query = flow.send(answer(query, setting, clients, seed))
-        except StopIteration as finished:
-            found: Fit = finished.value
-            return found
+    return finished(flow, lambda query, _: answer(query, setting, clients, seed))[0]  # type: ignore[no-any-return]
 
 
 def fitted(

@@ -12,7 +12,7 @@ zero afterwards; the other way round would turn the noise of many empty bins int
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -43,7 +43,11 @@ class Merged:
     @classmethod
     def of(cls, counts: ClassCounts, bins: int) -> Merged:
         """From counts in a multiple of so many bins."""
-        return cls(positives=_merged(counts.positives, bins), negatives=_merged(counts.negatives, bins))
+        shape = (len(counts.positives), bins, -1)
+        positives, negatives = (
+            np.maximum(part.reshape(shape).sum(axis=2), 0.0) for part in (counts.positives, counts.negatives)
+        )
+        return cls(positives=positives, negatives=negatives)
 
     @property
     def midpoints(self) -> Floats:
@@ -65,10 +69,6 @@ class Merged:
         return np.asarray(
             beta_binomial_score(self.positives, self.negatives, self.midpoints, prior).sum(axis=1)
         )
-
-
-def _merged(counts: Floats, bins: int) -> Floats:
-    return np.asarray(np.maximum(counts.reshape(len(counts), bins, -1).sum(axis=2), 0.0))
 
 
 def fit_histogram(counts: ClassCounts) -> Floats:
@@ -103,20 +103,13 @@ def fit_bbq(counts: ClassCounts) -> Floats:
     array([[0.   , 0.   , 1.   , 1.   ],
            [0.1  , 0.143, 0.857, 0.9  ]])
     """
-    models = list(_models(counts))
+    models = [Merged.of(counts, 1 << height) for height in range(1, counts.bins.bit_length())]
     weights = softmax(np.stack([model.log_scores for model in models]), axis=0)
     values = np.zeros_like(counts.positives)
     for model, weight in zip(models, weights, strict=True):
         coarse = model.values
         values = values + weight[:, None] * np.repeat(coarse, counts.bins // coarse.shape[1], axis=1)
     return np.clip(values, 0.0, 1.0)
-
-
-def _models(counts: ClassCounts) -> Iterator[Merged]:
-    bins = 2
-    while bins <= counts.bins:
-        yield Merged.of(counts, bins)
-        bins *= 2
 
 
 BINNINGS: Mapping[str, Callable[[ClassCounts], Floats]] = MappingProxyType(
@@ -191,7 +184,6 @@ class FederatedBinning:
         are counted once for it, together with the first round), or under noise rows against noise.
     positive_clip, negative_clip, joint : for the unit client under noise; see `ProbabilityHistograms`. Otherwise, or
         with clips of 0, counts are plain.
-    share : of the task's budget for all rounds together.
 
     Reference: Private Federated Multiclass Post-Hoc Calibration, Algorithm 1, Section 4.3 and Appendices B.3 to B.5;
     what is corrected stands with `ProbabilityHistograms` and in `binning`.
@@ -206,7 +198,6 @@ class FederatedBinning:
     positive_clip: float = POSITIVE_CLIP
     negative_clip: float = NEGATIVE_CLIP
     joint: bool = True
-    share: float = 1.0
     part: Part = Part.FIT
 
     def __post_init__(self) -> None:
@@ -233,13 +224,13 @@ class FederatedBinning:
             plain, positive_clip=self.positive_clip, negative_clip=self.negative_clip, joint=self.joint
         )
         of = bounded if setting.protection.unit is Unit.CLIENT else plain
-        query = Sum(of=of, share=self.share / self.rounds, cohort=self.cohort, part=self.part)
+        query = Sum(of=of, share=1 / self.rounds, cohort=self.cohort, part=self.part)
         if setting.noise(query).variance > 0:
             return query, None
         query = replace(query, of=plain)
         if self.weighting == "none" or isinstance(self.cohort, All):
             return query, None
-        share = self.share / (self.rounds + 1)
+        share = 1 / (self.rounds + 1)
         by_class = ProbabilityHistograms(classes=self.classes, height=0)
         return replace(query, share=share), Sum(of=by_class, share=share, part=self.part)
 

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 from fedassay.protocol.vocabulary import Unit
 from fedassay.summaries.multiclass.client_profiles import ClientProfiles
-from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
-from fedassay.tasks.calibration.multiclass.choice import ONE_SHOT, CalibratorChoice
+from fedassay.tasks.calibration.multiclass.calibrate import ONE_SHOT, CalibrateMulticlass, CalibratorChoice
 from fedassay.tasks.calibration.multiclass.forecast_methods import (
     choices,
     method_table,

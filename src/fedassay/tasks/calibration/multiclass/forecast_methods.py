@@ -12,7 +12,7 @@ from fedassay.errors import UnsupportedQuery
 from fedassay.protocol.vocabulary import NO_NOISE, Noise, Plan, Query, Released
 from fedassay.summaries.multiclass.local_fits import AVERAGED as AVERAGED_MAPS
 from fedassay.summaries.multiclass.scaling_sums import MOST_NEWTON, ScalingSums
-from fedassay.tasks.calibration.multiclass.choice import (
+from fedassay.tasks.calibration.multiclass.calibrate import (
     AUTO,
     AVERAGED,
     EXACT,
