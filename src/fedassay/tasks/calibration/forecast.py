@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -42,8 +42,15 @@ class MapError:
     calibration_error: float
     sampling: float
     privacy: float
-    binning: float
+    binning: float = 0.0
     buckets: int | None = None
+
+    @classmethod
+    def mean(cls, share: Floats, sampling: Floats, privacy: Floats) -> MapError:
+        """Of centred normal errors with these variances in these shares of the rows: E|e| is √(2/π) σ."""
+        absolute = np.sqrt(2 / math.pi * np.maximum(sampling + privacy, 0.0))
+        error, from_rows, from_noise = (float(share @ part) for part in (absolute, sampling, privacy))
+        return cls(calibration_error=error, sampling=from_rows, privacy=from_noise)
 
     @property
     def brier_excess(self) -> float:
@@ -71,11 +78,15 @@ def predict_map(
     >>> f"{platt.calibration_error:.4f} {binned.calibration_error:.4f} {binned.buckets}"
     '0.0043 0.0144 22'
     """
-    noisy, exact = (
-        expected_evidence(histogram, rows=rows, prevalence=prevalence, auc=auc, noise=law)
-        for law in (noise, NO_NOISE)
-    )
-    return PREDICTED[method](noisy, exact, buckets)
+    data = {"rows": rows, "prevalence": prevalence, "auc": auc}
+    return PREDICTED[method](*_noisy_and_exact(histogram, noise, data), buckets)
+
+
+def _noisy_and_exact(
+    histogram: ScoreHistogram, noise: Noise, data: Mapping[str, float]
+) -> tuple[Evidence, Evidence]:
+    noisy, exact = (expected_evidence(histogram, **data, noise=law) for law in (noise, NO_NOISE))
+    return noisy, exact
 
 
 def _platt(noisy: Evidence, exact: Evidence, _: int | None) -> MapError:
@@ -98,12 +109,7 @@ def _platt(noisy: Evidence, exact: Evidence, _: int | None) -> MapError:
         return np.asarray(slope**2 * np.einsum("ib,ij,jb->b", x, covariance, x))
 
     sampling, privacy = at_leaves(of_sampling), at_leaves(of_noise)
-    return MapError(
-        calibration_error=float(share @ _mean_absolute(sampling + privacy)),
-        sampling=float(share @ sampling),
-        privacy=float(share @ privacy),
-        binning=0.0,
-    )
+    return MapError.mean(share, sampling, privacy)
 
 
 def _histogram(noisy: Evidence, exact: Evidence, buckets: int | None) -> MapError:
@@ -118,13 +124,8 @@ def _histogram(noisy: Evidence, exact: Evidence, buckets: int | None) -> MapErro
     sampling = v * (1 - v) / rows
     privacy = ((1 - v) ** 2 * of_positives + v**2 * of_negatives) / rows**2
     share = rows / noisy.rows
-    return MapError(
-        calibration_error=float(share @ _mean_absolute(sampling + privacy)),
-        sampling=float(share @ sampling),
-        privacy=float(share @ privacy),
-        binning=_spread_within(exact, table.edges, v),
-        buckets=table.number,
-    )
+    binning = _spread_within(exact, table.edges, v)
+    return replace(MapError.mean(share, sampling, privacy), binning=binning, buckets=table.number)
 
 
 def _spread_within(evidence: Evidence, edges: Ints, fractions: Floats) -> float:
@@ -141,11 +142,6 @@ def _row_covariance(evidence: Evidence, by_positive: Floats, by_negative: Floats
     second = (by_positive * p) @ by_positive.T + (by_negative * n) @ by_negative.T
     first = by_positive @ p + by_negative @ n
     return np.asarray(second - np.outer(first, first) / evidence.rows)
-
-
-def _mean_absolute(variances: Floats) -> Floats:
-    """E|e| of centred normal errors."""
-    return np.sqrt(2 / math.pi * np.maximum(variances, 0.0))
 
 
 PREDICTED: Mapping[str, Callable[[Evidence, Evidence, int | None], MapError]] = MappingProxyType(
@@ -170,21 +166,12 @@ def best_buckets(
     most = min(1 << histogram.height, max(2, round(10 * rows ** (1 / 3))))
     numbers = sorted({int(b) for b in np.round(np.geomspace(1, most, 40))})
 
-    def excess(buckets: int) -> float:
-        return predict_map(
-            histogram,
-            method="histogram",
-            rows=rows,
-            prevalence=prevalence,
-            auc=auc,
-            noise=noise,
-            buckets=buckets,
-        ).brier_excess
-
-    return min(numbers, key=excess)
+    data = {"rows": rows, "prevalence": prevalence, "auc": auc}
+    noisy, exact = _noisy_and_exact(histogram, noise, data)
+    return min(numbers, key=lambda buckets: _histogram(noisy, exact, buckets).brier_excess)
 
 
-# --- errors of the map --------------------------------------------------------------------------------------
+# --- the forecast -------------------------------------------------------------------------------------------
 
 MAP_TARGETS: Mapping[str, float] = MappingProxyType(
     {"expected_calibration_error": 0.02, "brier_excess": 0.002}

@@ -88,7 +88,7 @@ def _queries(step: Step) -> tuple[Query[Any], ...]:
     return step if isinstance(step, tuple) else (step,)
 
 
-# --- several flows of queries as one ------------------------------------------------------------------------
+# --- two models on the same rows ----------------------------------------------------------------------------
 
 HISTOGRAMS_SHARE, MOMENTS_SHARE = 0.8, 0.2
 """Parts of the budget: both histograms, and the sums.
