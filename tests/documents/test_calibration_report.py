@@ -65,10 +65,3 @@ def test_what_nothing_is_known_of_is_left_out_and_all_of_it_is_one_box() -> None
     (box,) = blocks(content)
     assert box == SentenceBlock(text=content["results"]["reason"])
     assert page(content).count("<p class='missing'>") == 2  # the key numbers, and the section
-
-
-def test_text_from_a_document_cannot_become_markup() -> None:
-    content = document()
-    content["results"]["reason"] = "<script>alert(1)</script> [bold]x[/bold]"
-    assert "<script>" not in page(content)
-    assert "[bold]" in printed(content)

@@ -277,13 +277,6 @@ def test_errors_of_classes_that_noise_could_make_up_are_not_called_the_largest()
     assert len(parts(content)[0]) == 2
 
 
-def test_text_from_a_document_cannot_become_markup() -> None:
-    content = document("temperature")
-    content["results"]["reason"] = "<script>alert(1)</script> [bold]x[/bold]: y"
-    assert "<script>" not in page(content)
-    assert "[bold]x[/bold]: y" in printed(content)
-
-
 # --- classes --------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,6 @@ from printing import printed, readable_page, simulated
 import fedassay
 from fedassay.documents.curves import save_overview
 from fedassay.documents.page import page
-from fedassay.errors import UsageError
 
 
 def document(*, rows: int = 2000, positives: float = 0.3, **options: Any) -> dict[str, Any]:
@@ -58,11 +57,6 @@ def test_text_from_data_cannot_become_markup() -> None:
     content["privacy"]["statement"] = "<script>alert(1)</script> [bold]x[/bold]"
     assert "<script>" not in page(content)
     assert "[bold]" in printed(content)
-
-
-def test_an_unknown_suffix_is_refused(tmp_path: Any) -> None:
-    with pytest.raises(UsageError, match="expected .svg"):
-        save_overview(document(), tmp_path / "plot.tiff")
 
 
 def test_a_reason_that_many_metrics_share_is_given_once() -> None:

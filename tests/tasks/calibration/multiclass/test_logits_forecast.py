@@ -16,7 +16,7 @@ from conformal_drive import answer
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.planning import Expectation, PlannedStudy, StudyPlan, Sufficiency
 from fedassay.planning.planner import bytes_of
-from fedassay.protocol.vocabulary import Noise, Protection, Query, TrustModel, Unit
+from fedassay.protocol.vocabulary import Noise, Protection, Query, Released, TrustModel, Unit
 from fedassay.study.simulation import Simulation
 from fedassay.summaries.multiclass.client_profiles import ClientProfiles
 from fedassay.summaries.multiclass.map_changes import MapChanges
@@ -79,8 +79,14 @@ def ran(
 ) -> tuple[dict[str, Any], list[tuple[Query[Any], Noise]]]:
     """The results of a run, and the noise that every query got. All clients are in both parts."""
     setting, clients = study.setting, rows_of(study)
-    results, asked = finished(task.steps(setting), lambda query, step: answer(query, setting, clients, step))
-    return results, [(query, setting.noise(query)) for queries in asked for query in queries]
+    got: list[tuple[Query[Any], Noise]] = []
+
+    def answered(query: Query[Any], step: int) -> Released[Any]:
+        released = answer(query, setting, clients, step)
+        got.append((query, released.noise))
+        return released
+
+    return finished(task.steps(setting), answered)[0], got
 
 
 def planned(study: LogitsStudy, **options: Any) -> dict[tuple[str, str], PlannedMethod]:

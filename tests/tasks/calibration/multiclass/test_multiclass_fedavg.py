@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -133,11 +133,11 @@ def test_several_rounds_with_a_clip_go_step_by_step(method: str, weights: str) -
     setting = setting_of(clients=10)
     flow = averaging(method, 4, setting, rounds=3, clip=0.2, weights=weights).fit()
     found, asked = finished(flow, lambda query, _: answer(query, setting, clients, 0))
-    path = [np.array(query.of.theta) for query in asked] + [theta_of(found)]
+    path = [np.array(query.of.theta) for (query,) in asked] + [theta_of(found)]
     assert np.array_equal(path[0], AVERAGED[method].start(4))
     steps = [np.linalg.norm(after - before) for before, after in pairwise(path)]
     assert all(1e-3 < step <= 0.2 + 1e-9 for step in steps)
-    assert len({query.share for query in asked}) == 1
+    assert len({query.share for (query,) in asked}) == 1
     assert found.sums == len(asked) == 3
 
 
@@ -175,7 +175,7 @@ def test_no_total_wraps_however_many_rows_weigh(clients: int) -> None:
 def changed_by_noise(setting: Setting, *, factor: float = 1.0, **fields: Any) -> tuple[np.ndarray, Fit]:
     """How one round of a federation without rows moves 4,998 weights, in units of what is stated."""
 
-    def answered(query: Query[Any]) -> Released[Any]:
+    def answered(query: Query[Any], _: int) -> Released[Any]:
         released = answer(query, setting, [drawn(0, 3)], seed=1)
         return released.with_value(
             type(released.value)(**{**vars(released.value), "total": factor * released.value.total})
@@ -248,13 +248,13 @@ def test_weights_of_rows_are_released_with_the_updates() -> None:
 
 @pytest.mark.parametrize("method", ["temperature", "order-preserving"])
 def test_noise_does_not_lead_out_of_bounds(method: str) -> None:
-    setting, seeds = private(ServerDP(), 3, epsilon=0.5), count()
+    setting = private(ServerDP(), 3, epsilon=0.5)
     flow = averaging(method, 3, setting, rounds=30, noisiest=math.inf).fit()
-    found, asked = finished(flow, lambda query, _: answer(query, setting, [drawn(0, 3)], seed=next(seeds)))
+    found, asked = finished(flow, lambda query, step: answer(query, setting, [drawn(0, 3)], step))
     of = AVERAGED[method]
-    for query in asked:
+    for (query,) in asked:
         assert np.array_equal(query.of.theta, of.within(np.array(query.of.theta)))
-    ends = np.concatenate([query.of.theta for query in asked])
+    ends = np.concatenate([query.of.theta for (query,) in asked])
     assert np.isin(ends, [of.least, of.most]).any()
     assert np.isfinite(found.map.predict_proba(drawn(5, 3)["logits"])).all()
 

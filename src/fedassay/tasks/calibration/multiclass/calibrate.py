@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Final, Literal, get_args
 
 from fedassay.errors import ParameterError
@@ -37,6 +37,10 @@ COUNTED: Final = "counts"
 SOLVERS = get_args(Solver)
 _Settled = Literal["auto", "exact", "fedavg", "one-shot", "counts"]
 
+AVERAGING = ("rounds", "participation", "clip", "averaging")
+COUNTING, CLIPPING = ("rounds", "participation", "height", "weighting"), ("clip", "negative_clip", "clipping")
+"""Options of federated averaging, of binnings, and of binnings for whole clients under noise."""
+
 ROUNDS = 12
 """Of federated averaging, where nothing else decides: the published number."""
 
@@ -68,19 +72,9 @@ class CalibratorChoice(CalibrateMulticlassParameters):
         elif self.solver == COUNTED:
             raise ParameterError("solver", f"got counts for {self.method}, expected {in_words(SOLVERS)}.")
         averages = self.solver == AVERAGED or (self.solver == AUTO and self.method in SCALINGS)
-        rounds = averages or self.method in BINNINGS
-        useless = [
-            ("rounds", self.rounds is not None and not rounds),
-            ("participation", self.participation != 1 and not rounds),
-            ("clip", self.clip is not None and not rounds),
-            ("averaging", self.averaging != "clients" and not averages),
-            ("weighting", self.weighting is not None and self.method not in BINNINGS),
-            ("negative_clip", self.negative_clip is not None and self.method not in BINNINGS),
-            ("clipping", self.clipping != "joint" and self.method not in BINNINGS),
-            ("height", self.height is not None and self.method not in BINNINGS),
-        ]
-        for name, wrong in useless:
-            if wrong:
+        useful = (AVERAGING if averages else ()) + ((*COUNTING, *CLIPPING) if self.method in BINNINGS else ())
+        for name in self._given(*AVERAGING, "weighting", "negative_clip", "clipping", "height"):
+            if name not in useful:
                 with_what = f"method {self.method}"
                 with_what += "" if self.solver in (AUTO, COUNTED) else f" with the solver {self.solver}"
                 raise ParameterError(name, f"the {with_what} has no use for it; leave out `{name}`.")
@@ -88,6 +82,11 @@ class CalibratorChoice(CalibrateMulticlassParameters):
             raise ParameterError(
                 "solver", f"got one-shot for {self.method}, expected it for temperature or vector."
             )
+
+    def _given(self, *names: str) -> list[str]:
+        """Those of these options that do not have their default."""
+        usual = {field.name: field.default for field in fields(self)}
+        return [name for name in names if getattr(self, name) != usual[name]]
 
     # --- what is done -----------------------------------------------------------------------------------------
 
@@ -116,10 +115,9 @@ class CalibratorChoice(CalibrateMulticlassParameters):
         return replace(chosen, clip=self.clip or CLIP, rounds=rounds)
 
     def _solver(self, method: ClassMethod, *, private: bool, profiles: bool) -> _Settled:
-        asked_to_average = self.rounds is not None or self.participation != 1 or self.clip is not None
         at_once = method == "temperature" or (method == "vector" and profiles)
         if self.solver == AUTO:
-            if method == "fedcal" or asked_to_average or self.averaging != "clients":
+            if method == "fedcal" or self._given(*AVERAGING):
                 return AVERAGED
             if private:
                 return ONE_SHOT if method == "temperature" else AVERAGED
@@ -140,8 +138,7 @@ class CalibratorChoice(CalibrateMulticlassParameters):
 
     def why_averaged(self, setting: Setting) -> str:
         """A sentence, if options of federated averaging and nothing else made it the solver; empty otherwise."""
-        unset = {"rounds": None, "participation": 1.0, "clip": None, "averaging": "clients"}
-        given = [f"--{name}" for name, usual in unset.items() if getattr(self, name) != usual]
+        given = [f"--{name}" for name in self._given(*AVERAGING)]
         if not given or self.solver != AUTO or self.method not in SCALINGS:
             return ""
         private = setting.trust.private
@@ -157,12 +154,7 @@ class CalibratorChoice(CalibrateMulticlassParameters):
 
     def _settled_binning(self, *, clips: bool) -> CalibratorChoice:
         """Clients clip only where they are what noise protects."""
-        given = {
-            "clip": self.clip is not None,
-            "negative_clip": self.negative_clip is not None,
-            "clipping": self.clipping != "joint",
-        }
-        for name in [name for name, is_given in given.items() if is_given and not clips]:
+        for name in () if clips else self._given(*CLIPPING):
             raise ParameterError(
                 name,
                 f"got it for {self.method}, but clients count rows as they are unless noise protects whole clients; "
@@ -226,12 +218,9 @@ class CalibratorChoice(CalibrateMulticlassParameters):
     @property
     def described(self) -> dict[str, Any]:
         """The parameters that matter for what is done."""
-        names: tuple[str, ...] = ()
-        if self.solver == AVERAGED:
-            names = ("rounds", "participation", "clip", "averaging")
-        elif self.method in BINNINGS:
-            clips = () if self.clip is None else ("clip", "negative_clip", "clipping")
-            names = ("rounds", "participation", "height", "weighting", *clips)
+        names: tuple[str, ...] = AVERAGING if self.solver == AVERAGED else ()
+        if self.method in BINNINGS:
+            names = COUNTING if self.clip is None else (*COUNTING, *CLIPPING)
         return {name: getattr(self, name) for name in names}
 
 
