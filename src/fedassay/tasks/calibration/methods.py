@@ -200,24 +200,19 @@ def fit(evidence: Evidence, method: str, *, bins: int | None = None) -> ChosenCa
     fitted to plus its `optimism`. Under noise a simpler method is left only for a gain that noise does not
     explain. Held-out rows are not looked at.
     """
-    if method == AUTO:
-        return _best({name: _one(evidence, name, bins=bins) for name in FITS}, evidence)
-    return _one(evidence, method, bins=bins)
-
-
-def _one(evidence: Evidence, method: str, *, bins: int | None) -> ChosenCalibrator:
-    try:
-        fitted = histogram_binning(evidence, bins=bins) if method == "histogram" else FITS[method](evidence)
-    except Undefined as error:
-        return ChosenCalibrator(fitted=None, reason=str(error))
-    return ChosenCalibrator(fitted=fitted)
-
-
-def _best(choices: Mapping[str, ChosenCalibrator], evidence: Evidence) -> ChosenCalibrator:
+    if method != AUTO:
+        return _one(evidence, method, bins=bins)
     candidates: list[dict[str, Any]] = []
     best: _Contender | None = None
     for name in _SIMPLEST_FIRST:
-        contender, reason = _contender(choices[name], evidence)
+        choice = _one(evidence, name, bins=bins)
+        contender, reason = None, choice.reason
+        if choice.fitted is not None:
+            logs = choice.fitted.log_probabilities(evidence)
+            if logs is None:
+                reason = "it gives some rows the probability 0 or 1, which one new row can contradict"
+            else:
+                contender = _Contender(fitted=choice.fitted, evidence=evidence, log_probabilities=logs)
         loss = None if contender is None else contender.expected_loss
         candidates.append(
             {"method": name, "expected_log_loss": loss, **({"reason": reason} if reason else {})}
@@ -227,6 +222,14 @@ def _best(choices: Mapping[str, ChosenCalibrator], evidence: Evidence) -> Chosen
     if best is None:
         return ChosenCalibrator(fitted=None, reason=candidates[0]["reason"], candidates=tuple(candidates))
     return ChosenCalibrator(fitted=best.fitted, candidates=tuple(candidates))
+
+
+def _one(evidence: Evidence, method: str, *, bins: int | None) -> ChosenCalibrator:
+    try:
+        fitted = histogram_binning(evidence, bins=bins) if method == "histogram" else FITS[method](evidence)
+    except Undefined as error:
+        return ChosenCalibrator(fitted=None, reason=str(error))
+    return ChosenCalibrator(fitted=fitted)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -249,12 +252,3 @@ class _Contender:
         )
         noise = math.sqrt(self.evidence.privacy_variance(*gaps)) / self.evidence.rows
         return simpler.expected_loss - self.expected_loss > CLEAR * noise
-
-
-def _contender(choice: ChosenCalibrator, evidence: Evidence) -> tuple[_Contender | None, str | None]:
-    if choice.fitted is None:
-        return None, choice.reason
-    logs = choice.fitted.log_probabilities(evidence)
-    if logs is None:
-        return None, "it gives some rows the probability 0 or 1, which one new row can contradict"
-    return _Contender(fitted=choice.fitted, evidence=evidence, log_probabilities=logs), None

@@ -107,11 +107,6 @@ class ReleasedPair:
     moments: Released[PairedSums]
 
     @property
-    def exact(self) -> bool:
-        """Whether there is no noise."""
-        return self.first.exact
-
-    @property
     def noise(self) -> float:
         """The variance of the noise in a sum of squares; a sum of b has a quarter of it."""
         return self.moments.noise.variance / ONE**2
@@ -193,29 +188,24 @@ def auc_difference(pair: ReleasedPair, *, level: float = LEVEL) -> Metric:
     * privacy: the noise of the two histograms is independent, so the variances add.
     * discretisation: the two bounds add.
     """
-    sizes = [evidence.require_classes() for evidence in (pair.first, pair.second)]
-    P, N = ((sizes[0][label] + sizes[1][label]) / 2 for label in (0, 1))
+    models = (pair.first, pair.second)
+    P, N = (sum(sizes) / 2 for sizes in zip(*(model.require_classes() for model in models), strict=True))
     if P <= 1 or N <= 1:
         raise Undefined("a variance needs at least two rows of each class")
-    parts = [auc_influence(evidence) for evidence in (pair.first, pair.second)]
+    parts = [auc_influence(model) for model in models]
     value = parts[0][0] - parts[1][0]
     moments = pair.moments.value
     sampling = (moments.positive_squares - P * value**2) / (P * (P - 1)) + (
         moments.negative_squares - N * value**2
     ) / (N * (N - 1))
-    single = [
-        math.sqrt(evidence.sampling_variance(*part[1:]))
-        for evidence, part in zip((pair.first, pair.second), parts, strict=True)
-    ]
     deviation = math.sqrt(pair.noise * (1 / (P * (P - 1)) ** 2 + 1 / (N * (N - 1)) ** 2))
+    both = list(zip(models, parts, strict=True))
+    single = sum(math.sqrt(model.sampling_variance(*part[1:])) for model, part in both)
     estimate = Estimate(
         value=value,
-        sampling_variance=_sensible(sampling, deviation, sum(single) ** 2),
-        privacy_variance=sum(
-            auc_privacy_variance(evidence, *part)
-            for evidence, part in zip((pair.first, pair.second), parts, strict=True)
-        ),
-        discretisation=auc_binning_bound(pair.first) + auc_binning_bound(pair.second),
+        sampling_variance=_sensible(sampling, deviation, single**2),
+        privacy_variance=sum(auc_privacy_variance(model, *part) for model, part in both),
+        discretisation=sum(map(auc_binning_bound, models)),
     )
     return _metric(estimate, level=level)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from fedassay.documents import comparisons, curves, reliability
 from fedassay.documents.blocks import CurveBlock
@@ -23,11 +23,18 @@ from fedassay.errors import UsageError
 class _CurveDisplay(Display):
     """A curve with a simultaneous band."""
 
+    area: ClassVar[str] = ""
+    """The metric that is the area under the curve, if that is one."""
+
     @property
     def curve(self) -> Mapping[str, Any]:
         """The entry of the results."""
         entry: Mapping[str, Any] = self.results[self.wanted.entry]
         return entry
+
+    def _main(self) -> Mapping[str, Any]:
+        metric = self.results[self.area]
+        return {self.area: metric["value"], "interval": metric.get("interval")}
 
     thresholds = listed(
         "thresholds", "The threshold of each point; None where no finite one excludes every score."
@@ -50,13 +57,11 @@ class RocCurveDisplay(_CurveDisplay):
 
     wanted = DisplayedEntry("ROC curve", "roc_curve", ("evaluate", "ecdf"))
     make = curves.roc
+    area = "roc_auc"
 
     fpr = listed("fpr", "False positive rates.")
     tpr = listed("tpr", "True positive rates.")
     roc_auc = number("roc_auc", "value", "The area under the curve.")
-
-    def _main(self) -> Mapping[str, Any]:
-        return {"roc_auc": self.roc_auc, "interval": self.results["roc_auc"].get("interval")}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -69,6 +74,7 @@ class PrecisionRecallDisplay(_CurveDisplay):
 
     wanted = DisplayedEntry("precision-recall curve", "precision_recall_curve", ("evaluate",))
     make = curves.precision_recall
+    area = "average_precision"
 
     precision = listed("precision", "Precisions.")
     recall = listed("recall", "Recalls.")
@@ -78,10 +84,6 @@ class PrecisionRecallDisplay(_CurveDisplay):
     prevalence = number(
         "prevalence", "value", "The share of positives: the precision of a model that knows nothing."
     )
-
-    def _main(self) -> Mapping[str, Any]:
-        interval = self.results["average_precision"].get("interval")
-        return {"average_precision": self.average_precision, "interval": interval}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
