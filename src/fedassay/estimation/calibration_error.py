@@ -82,7 +82,8 @@ def equi_depth_edges(evidence: Evidence, buckets: int) -> list[int]:
 def uniform_edges(evidence: Evidence, buckets: int) -> list[int]:
     """Cut the scores at 1/B, 2/B, ..; exact if these are edges, else each leaf belongs where its score is."""
     _check(buckets)
-    scores = np.unique(evidence.scores)
+    lower, upper = evidence.sides
+    scores = (lower + upper) / 2
     cuts = np.searchsorted(scores, [j / buckets for j in range(1, buckets)])
     return sorted({0, *cuts.tolist(), len(scores)})
 

@@ -9,7 +9,6 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, log_loss
 
 import fedassay
 from fedassay.data.federation import Federation, load
@@ -24,7 +23,7 @@ from fedassay.summaries.multiclass.maps import logit_map_from_json
 from fedassay.tasks.calibration.multiclass.calibrate import METHODS, CalibrateMulticlass
 from multiclass_rows import drawn
 from simulated_clients import clients_of
-from softmax_rows import binned_error
+from softmax_rows import pooled_metrics
 
 SCHEMA = json.loads((files("fedassay") / "documents" / "result.schema.json").read_text())
 SITES, CLASSES, SEED = 20, 3, 1
@@ -125,20 +124,6 @@ def check_document(result: fedassay.Result) -> None:
 def plain() -> dict[tuple[str, str], fedassay.Result]:
     """Every method in the clear, for both units."""
     return {(method, unit): calibrated(method, unit=unit) for method in METHODS for unit in UNITS}
-
-
-def pooled_metrics(p: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    top = p.argmax(axis=1)
-    one_hot = np.eye(CLASSES)[y]
-    return {
-        "log_loss": log_loss(y, p, labels=range(CLASSES)),
-        "brier_score": float(((p - one_hot) ** 2).sum(axis=1).mean()),
-        "accuracy": accuracy_score(y, top),
-        "expected_calibration_error": binned_error(p.max(axis=1), (top == y).astype(float)),
-        "classwise_calibration_error": float(
-            np.mean([binned_error(p[:, j], one_hot[:, j]) for j in range(CLASSES)])
-        ),
-    }
 
 
 @pytest.mark.parametrize("unit", list(UNITS))

@@ -261,8 +261,6 @@ class CalibrateMulticlass(CalibrateMulticlassParameters):
         fit = yield from choice.fit(setting)
         judging = Judging(map=fit.map, buckets=self.buckets, level=self.level)
         released = yield judging.queries(setting)
-        if not isinstance(released, tuple):
-            released = (released,)
         judged = judging.results(released)
         switched = asked.why_averaged(setting)
         notes = [*([switched] if switched else []), *_notes(fit, choice, setting), *judged["notes"]]
