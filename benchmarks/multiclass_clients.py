@@ -27,7 +27,7 @@ from scipy.special import softmax
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import NO_NOISE, Batch, Budget, Protection, Released, Setting, Summary, Unit
 from fedassay.summaries.multiclass.histograms import ProbabilityHistograms
-from fedassay.tasks.calibration.multiclass.fedavg import fit_fedavg
+from fedassay.tasks.calibration.multiclass.fedavg import FederatedAveraging
 from fedassay.trust.server_dp import ServerDP
 
 CLIENTS, ROWS, CLASSES = 100, 70, 10
@@ -85,7 +85,9 @@ def second_round(method: str, clients: list[InMemory]) -> Summary[Any]:
     protection = Protection(unit=Unit.CLIENT, rows_per_client=ROWS)
     budget = Budget(epsilon=1.0, delta=1e-5)
     setting = Setting(trust=ServerDP(), protection=protection, budget=budget, clients=CLIENTS)
-    flow = fit_fedavg(method, CLASSES, setting, rounds=2, noisiest=float("inf"))
+    flow = FederatedAveraging(
+        method=method, classes=CLASSES, setting=setting, rounds=2, noisiest=float("inf")
+    ).fit()
     query: Any = next(flow)
     total = np.sum([query.of.measure(client, {})[0] for client in clients], axis=0)
     again: Any = flow.send(Released(value=query.of.read(total), noise=NO_NOISE, clients=CLIENTS))

@@ -22,7 +22,7 @@ from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Batch, Budget, Protection, Randomness, Setting, Sum, TrustModel
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation import Evaluate
-from fedassay.tasks.evaluation.evaluate import least_noisy
+from fedassay.tasks.evaluation.accuracy import least_noisy
 from fedassay.trust import DistributedDP, LocalDP, SecureSum
 
 REPOSITORY = Path(__file__).resolve().parent.parent

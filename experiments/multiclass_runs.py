@@ -35,10 +35,10 @@ from fedassay.protocol.vocabulary import (
     Unit,
 )
 from fedassay.runtimes.in_process import Aggregate
-from fedassay.tasks.calibration.multiclass.binned_flow import fit_binned
-from fedassay.tasks.calibration.multiclass.choice import CalibratorChoice
+from fedassay.tasks.calibration.multiclass.binned_flow import FederatedBinning
+from fedassay.tasks.calibration.multiclass.calibrate import CalibratorChoice
 from fedassay.tasks.calibration.multiclass.exact import Fit, fit_exact
-from fedassay.tasks.calibration.multiclass.fedavg import fit_fedavg
+from fedassay.tasks.calibration.multiclass.fedavg import FederatedAveraging
 from fedassay.tasks.calibration.multiclass.isotonic_fit import fit_isotonic
 from fedassay.tasks.calibration.multiclass.one_shot import fit_one_shot, fit_shifted
 from fedassay.trust import Plain, ServerDP
@@ -95,24 +95,23 @@ Way = Callable[[int, Setting, Terms], Flow]
 
 def _averaged(method: str, weights: str = "clients") -> Way:
     # No refusal of noise that drowns everything: the paper's tables have such numbers too.
-    return lambda classes, setting, terms: fit_fedavg(
-        method,
-        classes,
-        setting,
+    return lambda classes, setting, terms: FederatedAveraging(
+        method=method,
+        classes=classes,
+        setting=setting,
         rounds=terms.rounds,
         participation=terms.participation,
         clip=terms.clip,
         weights=weights,
         noisiest=np.inf,
         part=Part.ALL,
-    )
+    ).fit()
 
 
 def _binned(weighting: str) -> Way:
-    return lambda classes, setting, terms: fit_binned(
-        "bbq",
-        classes,
-        setting,
+    return lambda classes, setting, terms: FederatedBinning(
+        method="bbq",
+        classes=classes,
         height=terms.height,
         rounds=terms.rounds,
         participation=terms.participation,
@@ -121,7 +120,7 @@ def _binned(weighting: str) -> Way:
         negative_clip=terms.negative_clip,
         joint=terms.joint,
         part=Part.ALL,
-    )
+    ).fit(setting)
 
 
 def _exact(method: str) -> Way:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from fedassay.estimation.calibration_error import Buckets, equi_depth_edges
+from fedassay.estimation.calibration_error import Buckets, equi_depth, equi_depth_edges
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.least_squares import LeastSquares
 from fedassay.estimation.tree import Tree
@@ -20,7 +20,6 @@ from fedassay.summaries.maps import Steps
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
 from fedassay.tasks.calibration.bbq import PRIOR_ROWS, beta_binomial_score, bucket_numbers
 from fedassay.tasks.calibration.bbq import BinningBuckets as Binnings
-from fedassay.tasks.calibration.binning import equi_depth
 
 Floats = NDArray[np.float64]
 

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy.special import softmax
+from sklearn.metrics import accuracy_score, log_loss
 
 from fedassay.data.tables import ArrayRows
 
@@ -71,3 +72,16 @@ def weighted_auc(score: np.ndarray, positive: np.ndarray) -> float:
 
 def rows_of(logits: np.ndarray, labels: np.ndarray) -> ArrayRows:
     return ArrayRows(columns={"logits": logits, "class": np.asarray(labels, dtype=np.int64)})
+
+
+def pooled_metrics(p: np.ndarray, y: np.ndarray, bins: int = 15) -> dict[str, float]:
+    """What scikit-learn and the definitions say of these probabilities of all rows together."""
+    truth, top = np.eye(p.shape[1])[y], p.argmax(axis=1)
+    errors = [binned_error(p[:, j], truth[:, j], bins) for j in range(p.shape[1])]
+    return {
+        "accuracy": float(accuracy_score(y, top)),
+        "log_loss": float(log_loss(y, p, labels=range(p.shape[1]))),
+        "brier_score": float(((p - truth) ** 2).sum(axis=1).mean()),
+        "expected_calibration_error": binned_error(p.max(axis=1), (top == y).astype(float), bins),
+        "classwise_calibration_error": float(np.mean(errors)),
+    }

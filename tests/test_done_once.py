@@ -19,7 +19,7 @@ from fedassay.kernel import envelope
 from fedassay.protocol.vocabulary import Protection, Setting
 from fedassay.runtimes.file_drop import participant, runtime
 from fedassay.tasks.evaluation import Evaluate
-from fedassay.tasks.evaluation import evaluate as resolution
+from fedassay.tasks.evaluation import accuracy as resolution
 from file_drop_town import Town
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedassay.artefacts.stored_calibrator import Calibrator, ClassCalibrator, load_calibrator
     from fedassay.data.partition import Partition
     from fedassay.data.sql import Database
-    from fedassay.documents.budget_display import BudgetDisplay
+    from fedassay.documents.budget import BudgetDisplay
     from fedassay.protocol.result import Result
     from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Unit
     from fedassay.study.simulation import Simulation
@@ -95,7 +95,7 @@ _HOMES = {
     "fedassay.artefacts.stored_calibrator": ("Calibrator", "ClassCalibrator", "load_calibrator"),
     "fedassay.data.partition": ("Partition",),
     "fedassay.data.sql": ("Database",),
-    "fedassay.documents.budget_display": ("BudgetDisplay",),
+    "fedassay.documents.budget": ("BudgetDisplay",),
     "fedassay.protocol.result": ("Result",),
     "fedassay.protocol.vocabulary": ("Budget", "Neighbours", "Protection", "Unit"),
     "fedassay.study.simulation": ("Simulation",),

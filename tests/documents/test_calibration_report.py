@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from io import StringIO
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import fedassay
 from calibration_rows import crooked
 from fedassay.documents.blocks import SentenceBlock
 from fedassay.documents.page import page
-from fedassay.documents.terminal import render
 from fedassay.tasks.calibration import document as calibration
+from printing import printed, readable_page, simulated
 from study_documents import blocks
 
 
 def document(rows: int = 4000, **options: Any) -> dict[str, Any]:
     scores, labels = crooked(rows)
     data = {"site": np.arange(rows) % 5, "p": scores, "y": labels}
-    result = fedassay.calibrate(
-        data, client="site", score="p", label="y", simulation=fedassay.Simulation(seed=1), **options
-    )
-    return json.loads(result.to_json())  # type: ignore[no-any-return]
-
-
-def printed(content: dict[str, Any], *, width: int = 160) -> str:
-    console = Console(file=StringIO(), width=width)
-    render(content, console)
-    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+    return simulated(fedassay.calibrate, data, score="p", **options)
 
 
 NOISE = {"privacy": fedassay.ServerDP(), "budget": fedassay.Budget(epsilon=0.2)}
@@ -46,14 +34,12 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", sorted(DOCUMENTS))
 def test_table_and_page_are_made_from_every_document(name: str) -> None:
     content = document(**DOCUMENTS[name])
-    text, html = printed(content), page(content)
+    text, html = printed(content), readable_page(content)
     known = content["results"]["before"]["log_loss"]["value"] is not None
     for words in (text, html):
         assert ("Brier score" in words) == known
         assert "ecommended: " in words
-    assert html.startswith("<!doctype html>")
     assert html.count("<svg") == html.count("<table>") == (1 if known else 0)
-    assert "…" not in printed(content, width=80)
 
 
 def test_the_table_shows_before_after_and_the_change() -> None:
@@ -79,10 +65,3 @@ def test_what_nothing_is_known_of_is_left_out_and_all_of_it_is_one_box() -> None
     (box,) = blocks(content)
     assert box == SentenceBlock(text=content["results"]["reason"])
     assert page(content).count("<p class='missing'>") == 2  # the key numbers, and the section
-
-
-def test_text_from_a_document_cannot_become_markup() -> None:
-    content = document()
-    content["results"]["reason"] = "<script>alert(1)</script> [bold]x[/bold]"
-    assert "<script>" not in page(content)
-    assert "[bold]" in printed(content)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import functools
-import json
-from io import StringIO
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import fedassay
 from fedassay.documents.comparisons import forest, is_compared, tables
 from fedassay.documents.page import page
 from fedassay.documents.plots import as_svg
-from fedassay.documents.terminal import render
 from fedassay.tasks.evaluation import document as evaluation
+from printing import assert_it_fits_a_narrow_terminal, printed, simulated
 
 
 def document(*, sites: int = 5, positives: float = 0.4, **options: Any) -> dict[str, Any]:
@@ -29,16 +26,7 @@ def document(*, sites: int = 5, positives: float = 0.4, **options: Any) -> dict[
         "y": (rng.random(rows) < positives).astype(np.int8),
         "sex": np.where(rng.random(rows) < 0.5, "[b]<F>", "M"),
     }
-    result = fedassay.evaluate(
-        data, client="site", score="p", label="y", simulation=fedassay.Simulation(seed=1), **options
-    )
-    return json.loads(result.to_json())  # type: ignore[no-any-return]
-
-
-def printed(content: dict[str, Any], *, width: int = 160) -> str:
-    console = Console(file=StringIO(), width=width)
-    render(content, console)
-    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+    return simulated(fedassay.evaluate, data, score="p", **options)
 
 
 NOISE = {"privacy": fedassay.ServerDP(), "budget": fedassay.Budget(epsilon=0.02)}
@@ -87,7 +75,7 @@ def test_every_comparison_has_its_tables_and_plots(name: str) -> None:
     for title in titles:
         assert (title in text) == (f">{title}</h3>" in html) == known
     assert is_compared(results) == planted
-    assert "…" not in printed(content, width=80)
+    assert_it_fits_a_narrow_terminal(content)
     assert html.count("<svg") == html.count("<figure") == DRAWN.get(name, 5) + 3 * (planted and known)
 
 

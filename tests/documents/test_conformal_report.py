@@ -5,22 +5,20 @@ from __future__ import annotations
 import copy
 import json
 import re
-from io import StringIO
 from typing import Any
 
 import pytest
-from rich.console import Console
 
+import printing
 from fedassay.documents.blocks import CurveBlock, TableBlock
 from fedassay.documents.page import page
 from fedassay.documents.report import heading
-from fedassay.documents.terminal import render
 from fedassay.estimation.coverage import CoverageLaw, best_pair
 from fedassay.tasks.conformal import document as conformal
 from fedassay.tasks.conformal import document_held_out as conformal_seen
 from fedassay.tasks.conformal import document_plots as conformal_plots
 from fedassay.tasks.conformal.threshold import Found, law_to_json
-from study_documents import blocks
+from printing import printed, readable_page
 
 LEVEL = 0.9
 QQ = best_pair(10, 100, LEVEL)
@@ -267,39 +265,16 @@ DRAWN = {
 }
 
 
-def printed(content: dict[str, Any], *, width: int = 160) -> str:
-    console = Console(file=StringIO(), width=width)
-    render(content, console)
-    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
-
-
 def parts(content: dict[str, Any]) -> tuple[dict[str, TableBlock], list[CurveBlock]]:
-    made = list(blocks(document(content)))
-    sheets = {part.title: part for part in made if isinstance(part, TableBlock)}
-    return sheets, [part for part in made if isinstance(part, CurveBlock)]
+    return printing.parts(document(content))
 
 
 @pytest.mark.parametrize("name", sorted(RESULTS))
 def test_terminal_and_page_are_made_from_every_document(name: str) -> None:
     content = document(RESULTS[name]())
-    before = copy.deepcopy(content)
-    html = page(content)
-    assert html.startswith("<!doctype html>")
-    assert html.rstrip().endswith("</html>")
-    assert "NaN" not in html
-    assert "None" not in html
+    html = readable_page(content)
     assert "undefined" not in html
-    made = list(blocks(content))
-    drawn = [part for part in made if isinstance(part, CurveBlock)]
-    assert html.count("<svg") == len(drawn) == DRAWN.get(name, len(drawn))
-    assert all(figure.alternative for figure in drawn)
-    for part in made:
-        rows = (*part.rows, *part.inner) if isinstance(part, TableBlock) else ()
-        assert all(len(row) == len(part.head) for row in rows)
-    narrow = printed(content, width=80)
-    assert "…" not in narrow
-    assert max(len(line.rstrip()) for line in narrow.splitlines()) <= 80
-    assert content == before
+    assert html.count("<svg") == DRAWN.get(name, html.count("<svg"))
 
 
 def test_the_page_has_a_heading() -> None:

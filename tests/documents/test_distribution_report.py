@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import fedassay
 from fedassay.documents import goodness
-from fedassay.documents.blocks import TableBlock
 from fedassay.documents.page import page
-from fedassay.documents.plots import as_svg
-from fedassay.documents.terminal import render
 from fedassay.tasks.distribution import document as distribution
-from study_documents import blocks
+from printing import printed, readable_page
 
 NOISE: dict[str, Any] = {"privacy": fedassay.ServerDP(), "budget": fedassay.Budget(epsilon=1.0)}
 ONCE = fedassay.Simulation(seed=1)
@@ -47,12 +42,6 @@ def goodness_test(count: int = 2000, **options: Any) -> dict[str, Any]:
     data["p"] = 0.2 + 0.4 * data["p"]  # right on average, and otherwise no better than chance
     result = fedassay.hosmer_lemeshow(data, client="site", score="p", label="y", simulation=ONCE, **options)
     return json.loads(result.to_json())  # type: ignore[no-any-return]
-
-
-def printed(content: dict[str, Any], *, width: int = 160) -> str:
-    console = Console(file=StringIO(), width=width)
-    render(content, console)
-    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
 DOCUMENTS: dict[str, Any] = {
@@ -89,18 +78,7 @@ def one_class() -> dict[str, Any]:
 @pytest.mark.parametrize("name", sorted(DOCUMENTS))
 def test_terminal_and_page_are_made_from_every_document(name: str) -> None:
     content = DOCUMENTS[name]()
-    html = page(content)
-    assert html.startswith("<!doctype html>")
-    assert html.rstrip().endswith("</html>")
-    assert "NaN" not in html
-    for part in blocks(content):
-        if isinstance(part, TableBlock):
-            assert all(len(row) == len(part.head) for row in part.rows)
-        else:
-            assert as_svg(part.draw()).startswith("<svg")
-    narrow = printed(content, width=80)
-    assert "…" not in narrow
-    assert max(len(line.rstrip()) for line in narrow.splitlines()) <= 80
+    readable_page(content)
 
 
 def test_numbers_of_the_tables_are_those_of_the_document() -> None:

@@ -7,19 +7,17 @@ import functools
 import json
 import re
 import tempfile
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from fedassay.documents.blocks import CurveBlock, ExplorerBlock, SentenceBlock
 from fedassay.documents.model_card import model_card
 from fedassay.documents.page import page
 from fedassay.documents.report import key_numbers, sections, sub_document, unknown
-from fedassay.documents.terminal import render
 from fedassay.tasks.evaluation import document as evaluation
+from printing import said
 from study_documents import blocks, study_document
 from study_runs import conducted, place, rows, study_text
 
@@ -51,12 +49,6 @@ def without_sets() -> dict[str, Any]:
     return document(8.0, 0.6, 0.38, 0.02)
 
 
-def printed(content: dict[str, Any]) -> str:
-    console = Console(file=StringIO(), width=160)
-    render(content, console)
-    return " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
-
-
 def test_a_study_that_drowns_is_a_box_for_each_task() -> None:
     study = drowned()
     for part in sections(study):
@@ -80,7 +72,7 @@ def test_what_is_not_known_is_told_once_however_counts_differ() -> None:
         f"slope on held-out rows before calibration: {REASON}."
     )
     assert [number.label for number in key_numbers(study)] == ["privacy budget spent (ε)"]
-    assert printed(study).count(unknown(study)) == 1
+    assert said(study).count(unknown(study)) == 1
     assert f"Nothing is known of the model: {REASON}." in model_card(study)
 
 
@@ -93,7 +85,7 @@ def test_sets_that_hold_everything_leave_no_number_anywhere() -> None:
     sentence = "There are no sets of the level 0.9 to speak of: every set would hold everything, because"
     html, card = page(study), model_card(study)
     assert html.count(sentence) == card.count(sentence) == 1
-    for text in (html, card, printed(study)):
+    for text in (html, card, said(study)):
         for words in (
             "coverage on held-out rows",
             "mean size of the sets",

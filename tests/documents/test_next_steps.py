@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from test_drowned_report import drowned, printed
+from test_drowned_report import drowned
 
 from fedassay.documents.report import NEXT_STEPS, next_steps
+from printing import said
 from study_documents import study_document, study_page
 
 APPLY = "fedassay apply"
@@ -71,7 +72,7 @@ def test_anything_that_could_not_be_told_is_a_reason_to_plan(undecided: str) -> 
 
 def test_steps_stand_last_on_the_page_and_in_the_terminal() -> None:
     study = study_document()
-    html, text = study_page(), printed(study)
+    html, text = study_page(), said(study)
     last = html.partition(f">{NEXT_STEPS}</h2>")[2]
     assert "<h2" not in last
     for sentence, command in next_steps(study):

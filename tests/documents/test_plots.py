@@ -20,7 +20,6 @@ from fedassay.documents import (
     palette,
     plots,
     reliability,
-    score_distribution,
 )
 from fedassay.documents.blocks import CurveBlock
 from fedassay.documents.report import sections
@@ -170,6 +169,25 @@ def test_a_file_that_cannot_be_is_refused(tmp_path: Path) -> None:
         plots.save(chart, tmp_path / "nowhere" / "plot.svg")
 
 
+# --- characters that no SVG can hold, which must not end the process -------------------------------------------------
+
+
+def named_bars(*names: str) -> alt.Chart:
+    values = [{"name": name, "value": 1} for name in names]
+    return alt.Chart(alt.Data(values=values)).mark_bar().encode(x="name:N", y="value:Q")
+
+
+def test_characters_that_no_svg_can_hold_are_replaced_and_others_kept() -> None:
+    drawn = plots.as_svg(named_bars("B\x1b", "C\ud800", "D\ufffe", "Ä 😀"))
+    assert "Ä 😀" in drawn
+    assert drawn.count("\ufffd") >= 3
+
+
+def test_so_they_are_in_files(tmp_path: Path) -> None:
+    plots.save(named_bars("B\x1b"), tmp_path / "plot.svg")
+    assert "\ufffd" in (tmp_path / "plot.svg").read_text(encoding="utf-8")
+
+
 # --- what is drawn ----------------------------------------------------------------------------------------------------
 
 
@@ -258,12 +276,12 @@ def test_a_diagram_with_a_part_missing(gone: str) -> None:
 @pytest.mark.parametrize("noise", [False, True])
 def test_densities_of_scores_add_up_to_one(noise: bool) -> None:
     found = results_of("evaluate", noise=noise)["score_distribution"]
-    for name in score_distribution.CLASSES:
-        ends = score_distribution.positions(found)
+    for name in curves.CLASSES:
+        ends = curves.positions(found)
         widths = [high - low for low, high in pairwise(ends)]
-        area = sum(d * w for d, w in zip(score_distribution.densities(found, name), widths, strict=True))
+        area = sum(d * w for d, w in zip(curves.densities(found, name), widths, strict=True))
         assert area == pytest.approx(1)
-    words = score_distribution.score_distribution({"score_distribution": found}).alternative
+    words = curves.score_distribution({"score_distribution": found}).alternative
     assert ("noise of privacy" in words) == noise
 
 
@@ -275,12 +293,12 @@ def test_crowded_scores_have_a_logit_axis() -> None:
         "positives": [0.0, 1.0, 5.0, 4.0],
         "negatives": [50.0, 40.0, 10.0, 0.0],
     }
-    chart = score_distribution.score_distribution({"score_distribution": found}).draw()
+    chart = curves.score_distribution({"score_distribution": found}).draw()
     (line,) = layers(chart, "line")
     assert "exp(-datum.value)" in line["encoding"]["x"]["axis"]["labelExpr"]
     assert (
         "10 positives, half of them with scores up to 0.082"
-        in score_distribution.score_distribution({"score_distribution": found}).alternative
+        in curves.score_distribution({"score_distribution": found}).alternative
     )
 
 
@@ -310,7 +328,7 @@ def test_what_is_not_there_is_told_with_the_reason() -> None:
     rows = {"p": [0.2, 0.3, 0.4, 0.6], "y": [0, 0, 0, 0]}
     result = fedassay.evaluate(rows, score="p", label="y", simulation=fedassay.Simulation(seed=1))
     results = json.loads(result.to_json())["results"]
-    for curve in (curves.roc, curves.precision_recall, score_distribution.score_distribution):
+    for curve in (curves.roc, curves.precision_recall, curves.score_distribution):
         assert "there are no positive rows" in curve(results).alternative
         assert "there are no positive rows" in json.dumps(curve(results).draw().to_dict())
     assert "there are no positive rows" in RocCurveDisplay.from_result(result).alternative

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from io import StringIO
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import fedassay
 from fedassay.documents.curves import save_overview
 from fedassay.documents.page import page
-from fedassay.documents.terminal import render
-from fedassay.errors import UsageError
+from printing import printed, readable_page, simulated
 
 
 def document(*, rows: int = 2000, positives: float = 0.3, **options: Any) -> dict[str, Any]:
@@ -24,16 +20,7 @@ def document(*, rows: int = 2000, positives: float = 0.3, **options: Any) -> dic
         "p": rng.random(rows),
         "y": (rng.random(rows) < positives).astype(np.int8),
     }
-    result = fedassay.evaluate(
-        data, client="site", score="p", label="y", simulation=fedassay.Simulation(seed=1), **options
-    )
-    return json.loads(result.to_json())  # type: ignore[no-any-return]
-
-
-def printed(content: dict[str, Any], *, width: int = 160) -> str:
-    console = Console(file=StringIO(), width=width)
-    render(content, console)
-    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+    return simulated(fedassay.evaluate, data, score="p", **options)
 
 
 DOCUMENTS = {
@@ -48,10 +35,9 @@ DOCUMENTS = {
 @pytest.mark.parametrize("name", sorted(DOCUMENTS))
 def test_every_report_is_made_from_every_document(name: str, tmp_path: Any) -> None:
     content = DOCUMENTS[name]()
-    text, html = printed(content), page(content)
+    readable_page(content)
+    text = printed(content)
     assert "ROC AUC" in text or "Nothing is known of the model" in text
-    assert html.startswith("<!doctype html>")
-    assert html.rstrip().endswith("</html>")
     for suffix in (".svg", ".png"):
         save_overview(content, tmp_path / f"plot{suffix}")
         assert (tmp_path / f"plot{suffix}").stat().st_size > 1000
@@ -71,26 +57,6 @@ def test_text_from_data_cannot_become_markup() -> None:
     content["privacy"]["statement"] = "<script>alert(1)</script> [bold]x[/bold]"
     assert "<script>" not in page(content)
     assert "[bold]" in printed(content)
-
-
-def test_an_unknown_suffix_is_refused(tmp_path: Any) -> None:
-    with pytest.raises(UsageError, match="expected .svg"):
-        save_overview(document(), tmp_path / "plot.tiff")
-
-
-@pytest.mark.parametrize("name", sorted(DOCUMENTS))
-def test_nothing_is_cut_at_80_characters(name: str) -> None:
-    content = DOCUMENTS[name]()
-    narrow = printed(content, width=80)
-    assert "…" not in narrow
-    assert max(len(line.rstrip()) for line in narrow.splitlines()) <= 80
-    # The same words as where there is room, but for where lines and boxes break.
-    wide = printed(content, width=200)
-    assert _words(narrow) == _words(wide)
-
-
-def _words(text: str) -> list[str]:
-    return sorted(word for word in text.split() if any(character.isalnum() for character in word))
 
 
 def test_a_reason_that_many_metrics_share_is_given_once() -> None:

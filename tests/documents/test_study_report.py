@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
-from io import StringIO
-from typing import Any
 
 import jsonschema
 import pytest
-from rich.console import Console
 
 import fedassay
 from fedassay.documents import budget, figures, report
@@ -24,17 +21,11 @@ from fedassay.documents.report import (
     unknown,
     verdict,
 )
-from fedassay.documents.terminal import render
 from fedassay.errors import UsageError
+from printing import assert_it_fits_a_narrow_terminal, printed
 from study_documents import EPSILON, shares, study_document
 
 SCHEMA = json.loads((files("fedassay.documents") / "result.schema.json").read_text(encoding="utf-8"))
-
-
-def printed(content: dict[str, Any], *, width: int = 160) -> str:
-    console = Console(file=StringIO(), width=width)
-    render(content, console)
-    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
 @pytest.mark.parametrize("noise", [True, False])
@@ -233,9 +224,7 @@ def test_a_terminal_shows_key_numbers_and_where_to_look(noise: bool) -> None:
         assert f"{number.label} {number.text} {number.detail}" in text
     assert budget.spent(study) in text
     assert text.endswith("Tables and plots: report.html. Every number: result.json.")
-    narrow = printed(study, width=80)
-    assert "…" not in narrow
-    assert max(len(line.rstrip()) for line in narrow.splitlines()) <= 80
+    assert_it_fits_a_narrow_terminal(study)
 
 
 def test_a_study_without_a_verdict_has_none() -> None:

@@ -16,8 +16,8 @@ from fedassay.estimation.metric import Metric
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.metrics import METRICS, targets
 from fedassay.protocol.vocabulary import NO_NOISE, Budget, Part, Protection, Setting, Sum, TrustModel
-from fedassay.tasks.calibration.accuracy import MapError, predict_map
 from fedassay.tasks.calibration.calibrate import Calibrate
+from fedassay.tasks.calibration.forecast import MapError, predict_map
 from fedassay.tasks.calibration.methods import fit
 from fedassay.tasks.evaluation.accuracy import predict
 from fedassay.tasks.evaluation.evaluate import Evaluate

@@ -8,7 +8,6 @@ intervals half as wide it would be in more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -26,9 +25,6 @@ from fedassay.tasks.calibration.multiclass.held_out_judge import (
     LOSS_BOUND,
     Judging,
     Paired,
-    accuracy_change,
-    brier_score_change,
-    log_loss_change,
     verdict,
 )
 from fedassay.trust.server_dp import ServerDP
@@ -102,11 +98,7 @@ COVERED = (
 )
 
 Changes = dict[str, Metric]
-ESTIMATES: dict[str, Callable[..., Metric]] = {
-    "log_loss": log_loss_change,
-    "brier_score": brier_score_change,
-    "accuracy": accuracy_change,
-}
+METRICS = ("log_loss", "brier_score", "accuracy")
 
 
 def released(case: Case, seed: int) -> Released[Any]:
@@ -116,7 +108,7 @@ def released(case: Case, seed: int) -> Released[Any]:
 
 
 def changes(paired: Paired) -> Changes:
-    return {name: estimate(paired) for name, estimate in ESTIMATES.items()}
+    return paired.differences(level=0.95)
 
 
 def half_as_wide(metric: Metric) -> Metric:
@@ -131,7 +123,7 @@ def half_as_wide(metric: Metric) -> Metric:
 
 def coverage(case: Case, runs: int) -> dict[str, dict[str, list[bool]]]:
     """Whether each interval covered, as it is, half as wide, and with the noise forgotten."""
-    names = [name for name in ESTIMATES if not (name == "accuracy" and case.map.keeps_order)]
+    names = [name for name in METRICS if not (name == "accuracy" and case.map.keeps_order)]
     hits: dict[str, dict[str, list[bool]]] = {
         how: {name: [] for name in names} for how in ("stated", "halved", "forgetful")
     }

@@ -19,7 +19,7 @@ from fedassay.data.tables import ArrayRows
 from fedassay.planning import Expectation, PlannedStudy
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Budget, Protection, Query, Released, TrustModel, Unit, Vector
-from fedassay.tasks.calibration.multiclass.choice import CalibratorChoice
+from fedassay.tasks.calibration.multiclass.calibrate import CalibratorChoice
 from fedassay.tasks.calibration.multiclass.rehearsal import (
     LogitsStudy,
     drive,

@@ -249,7 +249,14 @@ ROUNDS = 2
 
 def _regressions() -> list[Case]:
     step = ClippedRound(
-        features=1, model="linear", theta=(0.0,), step=0.1, intercept=False, clip=0.5, weights="clients"
+        features=1,
+        model="linear",
+        theta=(0.0,),
+        step=0.1,
+        intercept=False,
+        clip=0.5,
+        slopes_clip=0.5,
+        weights="clients",
     )
     up = repeated(rows_with("features", "target")(((1.0,), 8.0)), 10)
     pair = up, without(up)

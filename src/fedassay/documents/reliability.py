@@ -13,6 +13,9 @@ from fedassay.documents.palette import BLUE, ORANGE
 
 BEFORE_AFTER = ("before", "after")
 
+_LOOKS = {"all": (BLUE, [1, 0]), "before": (ORANGE, [5, 3]), "after": (BLUE, [1, 0])}
+"""The colour and the dashes of each part."""
+
 
 def reliability(results: Results, *, name: str = "Reliability") -> CurveBlock:
     """Observed fraction over mean score in each bucket, with simultaneous intervals."""
@@ -22,7 +25,7 @@ def reliability(results: Results, *, name: str = "Reliability") -> CurveBlock:
     title = name if metric["value"] is None else f"{name}, ECE {metric['value']:.3f}"
     below = f"bars: {curve['level']:.0%} for all buckets at once"
     return CurveBlock(
-        draw=lambda: _diagram({"all": curve}, [BLUE], [[1, 0]], None, plots.titled(title, below)),
+        draw=lambda: _diagram({"all": curve}, plots.titled(title, below)),
         alternative=f"{name} diagram: ECE {figures.told(metric)}; {_farthest(curve)}.",
     )
 
@@ -34,23 +37,13 @@ def change(results: Results, *, name: str = "Reliability") -> CurveBlock:
         reason = why_not(results["reliability_curve"]["before"])
         return missing(title, reason, f"No reliability diagram: {reason}.")
     errors = {part: results[part]["expected_calibration_error"] for part in drawn}
-    colours, dashes = {"before": ORANGE, "after": BLUE}, {"before": [5, 3], "after": [1, 0]}
-    legend = alt.Legend(
-        title=None, orient="bottom", symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1
-    )
     below = ", ".join(f"{part} {figures.value(errors[part])}" for part in drawn)
     text = "; ".join(
         f"{part} calibration ECE {figures.told(errors[part])}, {_farthest(curve)}"
         for part, curve in drawn.items()
     )
     return CurveBlock(
-        draw=lambda: _diagram(
-            drawn,
-            [colours[part] for part in drawn],
-            [dashes[part] for part in drawn],
-            legend,
-            plots.titled(title, f"held-out rows; ECE {below}"),
-        ),
+        draw=lambda: _diagram(drawn, plots.titled(title, f"held-out rows; ECE {below}")),
         alternative=f"Reliability diagram on held-out rows: {text}.",
     )
 
@@ -72,16 +65,15 @@ def why_not(curve: Results | None) -> str:
     return str((curve or {}).get("reason", "no bucket has enough rows"))
 
 
-def _diagram(
-    curves: Mapping[str, Results],
-    colours: list[str],
-    dashes: list[list[int]],
-    legend: alt.Legend | None,
-    title: alt.TitleParams,
-) -> alt.LayerChart:
+def _diagram(curves: Mapping[str, Results], title: alt.TitleParams) -> alt.LayerChart:
     """Bars and lines with dots, told apart by colour, and by dashes for those who do not see it."""
     points = [{**point, "part": part} for part, curve in curves.items() for point in known(curve)]
     parts = list(curves)
+    colours, dashes = (list(looks) for looks in zip(*(_LOOKS[part] for part in parts), strict=True))
+    several = alt.Legend(
+        title=None, orient="bottom", symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1
+    )
+    legend = None if parts == ["all"] else several
     x = plots.unit("mean_score:Q", "mean score")
     y = plots.unit("observed:Q", "observed fraction", channel=alt.Y)
     colour = alt.Color("part:N", scale=alt.Scale(domain=parts, range=colours), legend=legend)

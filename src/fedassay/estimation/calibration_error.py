@@ -9,6 +9,7 @@ the joint error covariance of the gaps between the two.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,47 +22,70 @@ from fedassay.estimation.count_noise import NodeNoise
 from fedassay.estimation.evidence import ENOUGH, Evidence
 from fedassay.estimation.intervals import Estimate, z_value
 from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator
-from fedassay.protocol.arrays import Floats
+from fedassay.protocol.arrays import Floats, Ints
 
 # --- buckets of neighbouring leaves -------------------------------------------------------------------------
 
 
-def equi_depth_edges(evidence: Evidence, buckets: int) -> list[int]:
-    """Indices of leaf edges that cut the rows into (at most) `buckets` parts of equal size.
+def prefix_of(evidence: Evidence) -> Floats:
+    """Rows below each edge, in the order of scores; under noise made non-decreasing (least squares)."""
+    prefix = np.concatenate([[0.0], np.cumsum(np.bincount(evidence.ranks, weights=evidence.counts))])
+    return prefix if evidence.exact else np.asarray(isotonic_regression(prefix).x)
 
-    The j-th boundary is the edge whose prefix is nearest to j/B of the rows (Cormode and Markov 2023, Section
-    2.3). Under noise the prefixes are made non-decreasing first. Where many rows share a leaf, boundaries
+
+def equi_depth(prefix: Floats, buckets: Sequence[int] | Ints) -> tuple[Ints, Ints]:
+    """The edges that cut the rows into equal parts, for each number of buckets, in one pass.
+
+    Returns the indices of edges of all binnings, one binning after the other, each from 0 to the last edge,
+    and where each binning starts. A boundary is the edge whose prefix is nearest to its target (Cormode and
+    Markov 2023, Section 2.3), the lower one if two are equally near; where many rows share a leaf, boundaries
     coincide and buckets are fewer.
 
     Examples
     --------
-    >>> positives = np.array([0.0, 1.0, 1.0, 4.0, 0.0, 0.0, 1.0, 1.0])
-    >>> evidence = Evidence.exactly(edges=np.linspace(0, 1, 9), positives=positives, negatives=np.zeros(8))
-    >>> equi_depth_edges(evidence, 2), equi_depth_edges(evidence, 4)
-    ([0, 3, 8], [0, 3, 4, 8])
+    >>> edges, starts = equi_depth(np.array([0.0, 0, 1, 2, 6, 6, 6, 7, 8]), [2, 4])
+    >>> edges, starts
+    (array([0, 3, 8, 0, 3, 4, 8]), array([0, 3]))
     """
-    _check(buckets)
-    prefix = np.concatenate([[0.0], np.cumsum(evidence.counts)])
-    if not evidence.exact:
-        prefix = np.asarray(isotonic_regression(prefix).x)
+    last, total = len(prefix) - 1, float(prefix[-1])
+    numbers = np.asarray(buckets, dtype=np.int64)
+    if last == 1:  # one leaf cannot be cut
+        numbers = np.ones_like(numbers)
+    owner = np.repeat(np.arange(len(numbers)), numbers - 1)
+    before = np.concatenate([[0], np.cumsum(numbers - 1)])[:-1]
+    targets = total * (np.arange(len(owner)) - before[owner] + 1) / numbers[owner]
     interior = prefix[1:-1]
-    targets = prefix[-1] * np.arange(1, buckets) / buckets
     right = np.clip(np.searchsorted(interior, targets), 0, len(interior) - 1)
     left = np.maximum(right - 1, 0)
     nearest = np.where(targets - interior[left] <= interior[right] - targets, left, right) + 1
+    heights = prefix[nearest]
+    previous = np.concatenate([[0.0], heights[:-1]])
+    previous[before[numbers > 1]] = prefix[0]
     # An edge counts only if rows lie between it and the last one: no empty buckets.
-    edges = [0]
-    for edge in nearest:
-        if prefix[edge] > prefix[edges[-1]] and prefix[edge] < prefix[-1]:
-            edges.append(int(edge))
-    return [*edges, evidence.leaves]
+    keep = (heights > previous) & (heights < total)
+    kept, owner = nearest[keep], owner[keep]
+    inside = np.bincount(owner, minlength=len(numbers))
+    starts = np.concatenate([[0], np.cumsum(inside + 2)])[:-1]
+    edges = np.zeros(len(kept) + 2 * len(numbers), dtype=np.int64)
+    edges[np.arange(len(kept)) + 2 * owner + 1] = kept
+    edges[starts + inside + 1] = last
+    return edges, starts
+
+
+def equi_depth_edges(evidence: Evidence, buckets: int) -> list[int]:
+    """Cut the rows into (at most) `buckets` parts of equal size; see `equi_depth`."""
+    _check(buckets)
+    edges: list[int] = equi_depth(prefix_of(evidence), [buckets])[0].tolist()
+    return edges
 
 
 def uniform_edges(evidence: Evidence, buckets: int) -> list[int]:
-    """Indices of the leaf edges nearest to 0, 1/B, 2/B, .., 1; exact if these are edges."""
+    """Cut the scores at 1/B, 2/B, ..; exact if these are edges, else each leaf belongs where its score is."""
     _check(buckets)
-    edges = [evidence.nearest_edge(j / buckets) for j in range(1, buckets)]
-    return sorted({0, *edges, evidence.leaves})
+    lower, upper = evidence.sides
+    scores = (lower + upper) / 2
+    cuts = np.searchsorted(scores, [j / buckets for j in range(1, buckets)])
+    return sorted({0, *cuts.tolist(), len(scores)})
 
 
 def _check(buckets: int) -> None:
@@ -71,18 +95,39 @@ def _check(buckets: int) -> None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Buckets:
-    """Sums over the buckets between consecutive `edges` (indices of leaf edges)."""
+    """Sums over buckets of leaves; `edges` are indices into the leaves in the order of their scores."""
 
     evidence: Evidence
     edges: tuple[int, ...]
+
+    @classmethod
+    def equi_depth(cls, evidence: Evidence, buckets: int) -> Buckets:
+        """Buckets of equal size, see `equi_depth_edges`."""
+        return cls(evidence=evidence, edges=tuple(equi_depth_edges(evidence, buckets)))
 
     @property
     def number(self) -> int:
         """How many buckets there are."""
         return len(self.edges) - 1
 
+    @property
+    def ends(self) -> tuple[Floats, Floats]:
+        """The lowest and the highest score of each bucket."""
+        lower, upper = self.evidence.sides
+        return lower[list(self.edges[:-1])], upper[np.array(self.edges[1:]) - 1]
+
+    @cached_property
+    def places(self) -> Ints:
+        """The bucket of each leaf."""
+        return np.asarray(np.searchsorted(self.edges, self.evidence.ranks, side="right") - 1)
+
+    @cached_property
+    def members(self) -> Floats:
+        """One row per bucket, one in its leaves."""
+        return np.asarray(self.places == np.arange(self.number)[:, None], dtype=np.float64)
+
     def _sum(self, values: Floats) -> Floats:
-        return np.asarray(np.add.reduceat(values, self.edges[:-1]))
+        return np.asarray(np.bincount(self.places, weights=values, minlength=self.number), dtype=np.float64)
 
     @cached_property
     def rows(self) -> Floats:
@@ -110,26 +155,19 @@ class Buckets:
         return self.observed - self.expected
 
     @cached_property
-    def _members(self) -> Floats:
-        """One row per bucket, one in its leaves."""
-        leaves = np.arange(self.evidence.leaves)
-        lower, upper = np.array(self.edges[:-1])[:, None], np.array(self.edges[1:])[:, None]
-        return ((leaves >= lower) & (leaves < upper)).astype(np.float64)
-
-    @cached_property
     def gap_noise_covariance(self) -> Floats:
         """The privacy covariance of the gaps; exact, they are linear in the counts."""
         if self.evidence.exact:
             return np.zeros((self.number, self.number))
         s = self.evidence.scores
-        return self.evidence.noise_covariance(self._members * (1 - s), -self._members * s)
+        return self.evidence.noise_covariance(self.members * (1 - s), -self.members * s)
 
     @cached_property
     def row_noise_variances(self) -> Floats:
         """The privacy variance of the rows per bucket."""
         if self.evidence.exact:
             return np.zeros(self.number)
-        return np.diag(self.evidence.noise_covariance(self._members, self._members))
+        return np.diag(self.evidence.noise_covariance(self.members, self.members))
 
     def rate_noise_variance(self, bucket: int) -> float:
         """The privacy variance of the share of positive rows in a bucket."""
@@ -139,7 +177,7 @@ class Buckets:
         v = float(self.observed[bucket]) / rows
         if isinstance(self.evidence.count_noise, NodeNoise):  # alike in both classes
             return ((1 - v) ** 2 + v**2) * float(self.row_noise_variances[bucket]) / 2 / rows**2
-        members = self._members[bucket]
+        members = self.members[bucket]
         return self.evidence.privacy_variance((1 - v) * members, -v * members) / rows**2
 
     @cached_property
@@ -162,16 +200,16 @@ class Buckets:
         if self.evidence.exact:
             return np.zeros((self.number, self.number))
         s, n = self.evidence.scores, self.evidence.rows
-        of_positive = (self._members * (1 - s) - self.shares[:, None]) / n
-        of_negative = (-self._members * s - self.shares[:, None]) / n
+        of_positive = (self.members * (1 - s) - self.shares[:, None]) / n
+        of_negative = (-self.members * s - self.shares[:, None]) / n
         return self.evidence.noise_covariance(of_positive, of_negative)
 
     def to_json(self) -> dict[str, list[float]]:
         """Boundaries and counts: the B-bucket score histogram of the paper."""
         return {
-            "edges": [float(self.evidence.edges[edge]) for edge in self.edges],
-            "positives": [float(count) for count in self.observed],
-            "negatives": [float(count) for count in self.rows - self.observed],
+            "edges": [*self.ends[0].tolist(), float(self.ends[1][-1])],
+            "positives": self.observed.tolist(),
+            "negatives": (self.rows - self.observed).tolist(),
         }
 
 
@@ -182,8 +220,7 @@ class Buckets:
 def expected_calibration_error(evidence: Evidence, *, buckets: int = 10, level: float = LEVEL) -> Metric:
     """The weighted mean gap between frequency and mean score over equi-depth buckets (Naeini et al. 2015)."""
     evidence.require_rows()
-    edges = tuple(equi_depth_edges(evidence, buckets))
-    return _calibration_error(Buckets(evidence=evidence, edges=edges), level=level)
+    return _calibration_error(Buckets.equi_depth(evidence, buckets), level=level)
 
 
 @estimator
@@ -205,7 +242,7 @@ def expected_error_of_calibrated(evidence: Evidence, *, buckets: int = 10, level
     value.
     """
     evidence.require_rows()
-    table = Buckets(evidence=evidence, edges=tuple(equi_depth_edges(evidence, buckets)))
+    table = Buckets.equi_depth(evidence, buckets)
     sampling, noise = table.share_sampling_covariance, table.share_noise_covariance
     centre, spread = sum_of_absolute_values(sampling + noise)
     from_noise = float(np.trace(noise) / np.trace(sampling + noise))
@@ -290,7 +327,7 @@ def hosmer_lemeshow(evidence: Evidence, *, groups: int = 10, level: float = LEVE
     statistic. A value but no interval: it is a test.
     """
     evidence.require_rows()
-    table = Buckets(evidence=evidence, edges=tuple(equi_depth_edges(evidence, groups)))
+    table = Buckets.equi_depth(evidence, groups)
     for rows, variance in zip(table.rows, table.row_noise_variances, strict=True):
         evidence.require("rows in a group", float(rows), float(variance))
     binomial = table.expected * (1 - table.expected / table.rows)

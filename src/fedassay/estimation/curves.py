@@ -15,7 +15,7 @@ are one sum of independent reports, and Bernstein's inequality bounds both toget
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -308,25 +308,42 @@ def reliability_curve(buckets: Buckets, *, level: float = LEVEL) -> CurveValues:
     Band: Clopper-Pearson intervals, widened for the noise, at an error of (1 - level)/buckets each
     (Bonferroni), simultaneous. Buckets whose rows drown in noise are left out.
     """
-    evidence = buckets.evidence
-    names = ("edges", "mean_score", "observed", "share", "lower", "upper")
+    evidence, lists = buckets.evidence, ReliabilityLists(bins=buckets.number, level=level)
     try:
         n = evidence.require_rows()
     except Undefined as error:
-        return _empty(*names, level=level, reason=error)
-    curve: dict[str, list[Any]] = {name: [] for name in names}
+        return lists.to_json(reason=str(error))
     for j in range(buckets.number):
         rows, noise = float(buckets.rows[j]), float(buckets.row_noise_variances[j])
-        if rows <= 0 or rows < ENOUGH * math.sqrt(noise):
-            continue
-        v = float(buckets.observed[j]) / rows
-        privacy_variance = buckets.rate_noise_variance(j)
-        band = share_interval(v, rows, privacy_variance, level=1 - (1 - level) / buckets.number)
-        ends = [float(evidence.edges[edge]) for edge in buckets.edges[j : j + 2]]
-        mean = min(ends[1], max(ends[0], float(buckets.expected[j]) / rows))
-        for name, item in zip(names, (ends, mean, min(1.0, max(0.0, v)), rows / n, *band), strict=True):
-            curve[name].append(item)
-    return {**curve, "level": level}
+        if rows > 0 and rows >= ENOUGH * math.sqrt(noise):
+            low, high = (float(side[j]) for side in buckets.ends)
+            v, mean = float(buckets.observed[j]) / rows, float(buckets.expected[j]) / rows
+            lists.add((low, high), mean, v, rows, n, buckets.rate_noise_variance(j))
+    return lists.to_json()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReliabilityLists:
+    """The entries of a reliability curve of some bins, each with an error of (1 - level)/bins."""
+
+    bins: int
+    level: float
+    points: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def add(
+        self, ends: tuple[float, float], mean: float, observed: float, rows: float, of: float, privacy: float
+    ) -> None:
+        """Add a bin with so many rows `of` all; `privacy` is the noise variance of the observed share."""
+        band = share_interval(observed, rows, privacy, level=1 - (1 - self.level) / self.bins)
+        inside, share = min(ends[1], max(ends[0], mean)), min(1.0, max(0.0, observed))
+        self.points.append((list(ends), inside, share, rows / of, *band))
+
+    def to_json(self, *, reason: str = "") -> CurveValues:
+        """The lists, and the reason why they are empty, if they are."""
+        names = ("edges", "mean_score", "observed", "share", "lower", "upper")
+        lists = zip(*self.points, strict=True) if self.points else [()] * len(names)
+        curve = {name: list(values) for name, values in zip(names, lists, strict=True)}
+        return {**curve, "level": self.level, **({"reason": reason} if reason else {})}
 
 
 def _precision(share: float, tpr: Floats, fpr: Floats) -> Floats:

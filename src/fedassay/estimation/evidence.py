@@ -20,7 +20,7 @@ from fedassay.estimation.intervals import Estimate
 from fedassay.estimation.least_squares import LeastSquares, bit_variances, reporting_clients
 from fedassay.estimation.metric import Undefined
 from fedassay.estimation.tree import Tree
-from fedassay.protocol.arrays import Floats
+from fedassay.protocol.arrays import Floats, Ints
 from fedassay.protocol.vocabulary import NO_NOISE, Noise
 
 ENOUGH = 4.0
@@ -163,6 +163,16 @@ class Evidence:
         if not self.exact:
             lower[0], upper[-1] = self.scores[0], self.scores[-1]
         return lower, upper
+
+    @property
+    def ranks(self) -> Ints:
+        """The place of each leaf among all in the order of their scores."""
+        return np.arange(self.leaves)
+
+    @property
+    def sides(self) -> tuple[Floats, Floats]:
+        """The lower and the upper edge of the scores at each rank."""
+        return self.edges[:-1], self.edges[1:]
 
     @cached_property
     def half_widths(self) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, ParamSpec
 
@@ -41,6 +41,16 @@ class Metric:
         numbers = (self.value, *(self.interval or ()), self.sampling, self.privacy, self.discretisation)
         assert all(number is None or math.isfinite(number) for number in numbers), self
         assert (self.value is None) == (self.reason is not None), self
+
+    def times(self, factor: float) -> Metric:
+        """The same number in other units."""
+        numbers = {
+            name: getattr(self, name) * factor
+            for name in ("value", "sampling", "privacy", "discretisation")
+            if getattr(self, name) is not None
+        }
+        ends = None if self.interval is None else (self.interval[0] * factor, self.interval[1] * factor)
+        return replace(self, **numbers, interval=ends)
 
     def to_json(self) -> dict[str, Any]:
         """The metric of the public contract."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -50,12 +51,52 @@ def observed_expected_ratio(evidence: Evidence, *, level: float = LEVEL) -> Metr
     return positive(result, level=level)
 
 
+# --- losses -------------------------------------------------------------------------------------------------
+
+Costs = tuple[Floats, Floats]
+"""What a positive and a negative row cost, per leaf."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """What a score costs a positive and a negative row; monotone in the score."""
+
+    of_positive: Callable[[Floats], Floats]
+    of_negative: Callable[[Floats], Floats]
+
+    def of(self, scores: Floats) -> Costs:
+        """Both, per leaf."""
+        return self.of_positive(scores), self.of_negative(scores)
+
+    def mean(self, evidence: Evidence) -> Estimate:
+        """The mean over rows."""
+        lower, upper = evidence.ends
+        return mean_cost(evidence, self.of(evidence.scores), (self.of(lower), self.of(upper)))
+
+
+def mean_cost(evidence: Evidence, here: Costs, ends: tuple[Costs, Costs]) -> Estimate:
+    """The mean over rows of a cost, with the bound from what it is at the ends of the leaves."""
+    n = evidence.rows
+    value = evidence.total(*here) / n
+    spreads = (np.maximum(np.abs(ends[0][k] - here[k]), np.abs(ends[1][k] - here[k])) for k in (0, 1))
+    # Linear in the counts, so unbiased under noise; a negative total says that the bound drowns in it.
+    bound = max(0.0, evidence.total(*spreads) / n)
+    return evidence.estimate(value, (here[0] - value) / n, (here[1] - value) / n, discretisation=bound)
+
+
+def _clipped(scores: Floats) -> Floats:
+    return np.clip(scores, EPSILON, 1 - EPSILON)
+
+
+BRIER = Loss(of_positive=lambda s: (1 - s) ** 2, of_negative=lambda s: s**2)
+LOG = Loss(of_positive=lambda s: -np.log(_clipped(s)), of_negative=lambda s: -np.log1p(-_clipped(s)))
+
+
 @estimator
 def brier_score(evidence: Evidence, *, level: float = LEVEL) -> Metric:
     """The mean of (score - label)², each row counted at the midpoint of its bin."""
     n = evidence.require_rows()
-    estimate = _mean_loss(evidence, lambda s: (1 - s) ** 2, lambda s: s**2)
-    return bounded(estimate, size=n, level=level)
+    return bounded(BRIER.mean(evidence), size=n, level=level)
 
 
 @estimator
@@ -66,30 +107,10 @@ def log_loss(evidence: Evidence, *, level: float = LEVEL) -> Metric:
     rows are needed at ε = 1. Below that the answer is "not enough evidence".
     """
     evidence.require_rows()
-    estimate = _mean_loss(
-        evidence,
-        lambda s: -np.log(np.clip(s, EPSILON, 1 - EPSILON)),
-        lambda s: -np.log1p(-np.clip(s, EPSILON, 1 - EPSILON)),
-    )
+    estimate = LOG.mean(evidence)
     if estimate.value < CLEAR * math.sqrt(estimate.privacy_variance):
         raise Undefined(
             f"not enough evidence: the estimate {estimate.value:.2g} is below {CLEAR:.0f} standard "
             f"deviations of the privacy noise ({math.sqrt(estimate.privacy_variance):.2g})"
         )
     return unbounded(estimate, level=level, lowest=0.0)
-
-
-def _mean_loss(
-    evidence: Evidence, of_positive: Callable[[Floats], Floats], of_negative: Callable[[Floats], Floats]
-) -> Estimate:
-    """The mean over rows of a loss that is monotone in the score, with the bound from the bins' edges."""
-    n, (lower, upper) = evidence.rows, evidence.ends
-    losses, spreads = [], []
-    for loss in (of_positive, of_negative):
-        here = loss(evidence.scores)
-        losses.append(here)
-        spreads.append(np.maximum(np.abs(loss(upper) - here), np.abs(loss(lower) - here)))
-    v = evidence.total(losses[0], losses[1]) / n
-    # Linear in the counts, so unbiased under noise; a negative total says that the bound drowns in it.
-    bound = max(0.0, evidence.total(spreads[0], spreads[1]) / n)
-    return evidence.estimate(v, (losses[0] - v) / n, (losses[1] - v) / n, discretisation=bound)

@@ -79,8 +79,7 @@ class Prediction:
     @classmethod
     def of(cls, metric: Metric) -> Prediction:
         """A metric with its interval."""
-        errors = {name: getattr(metric, name) for name in ("sampling", "privacy", "discretisation")}
-        return cls(width=half_width(metric.interval), value=metric.value, reason=metric.reason, **errors)
+        return replace(cls.of_result(metric.to_json()), discretisation=metric.discretisation)
 
     @classmethod
     def of_result(cls, metric: Mapping[str, Any]) -> Prediction:

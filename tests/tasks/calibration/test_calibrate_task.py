@@ -15,7 +15,7 @@ from fedassay.estimation.metric import Metric, undefined
 from fedassay.protocol.vocabulary import Part, Sum
 from fedassay.summaries.maps import map_from_json
 from fedassay.tasks.calibration import METHODS, Calibrate
-from fedassay.tasks.calibration.calibrate import BRIER, LOG, verdict
+from fedassay.tasks.calibration.calibrate import verdict
 
 METRICS = {
     *("roc_auc", "brier_score", "log_loss", "expected_calibration_error"),
@@ -166,7 +166,7 @@ def metric(value: float, half: float) -> Metric:
     ],
 )
 def test_the_verdict(log: Metric, brier: Metric, recommended: bool) -> None:
-    judged = verdict({LOG.name: log, BRIER.name: brier}, positives=500.0, negatives=500.0)
+    judged = verdict({"log_loss": log, "brier_score": brier}, positives=500.0, negatives=500.0)
     assert judged.recommended is recommended
     assert judged.reason.startswith("Recommended" if recommended else "Not recommended")
     assert judged.reason.endswith(".")
@@ -175,6 +175,6 @@ def test_the_verdict(log: Metric, brier: Metric, recommended: bool) -> None:
 @pytest.mark.parametrize("rows", [(1.0, 400.0), (400.0, 19.0), (-3.0, 400.0)])
 def test_a_handful_of_held_out_rows_judges_nothing(rows: tuple[float, float]) -> None:
     better = Metric(value=-0.2, interval=(-0.2, -0.2), level=0.95)
-    judged = verdict({LOG.name: better, BRIER.name: better}, positives=rows[0], negatives=rows[1])
+    judged = verdict({"log_loss": better, "brier_score": better}, positives=rows[0], negatives=rows[1])
     assert not judged.recommended
     assert "20 are needed" in judged.reason

@@ -12,7 +12,7 @@ from scipy.stats import truncnorm
 
 from binormal import NoisyServer, Population, release
 from calibration_rows import GRID, crooked, evidence_of
-from fedassay.estimation.calibration_error import equi_depth_edges
+from fedassay.estimation.calibration_error import equi_depth, equi_depth_edges, prefix_of
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.metric import Undefined
 from fedassay.protocol.vocabulary import NO_NOISE, Sum
@@ -20,14 +20,24 @@ from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration import Calibrate
 from fedassay.tasks.calibration.binning import (
     binning_of,
-    equi_depth,
     finest_number,
     posterior_counts,
-    prefix_of,
     supported_scores,
 )
 
 COARSE = ScoreHistogram(transform="uniform", height=4)
+
+
+def cuts_one_by_one(prefix: np.ndarray, buckets: int) -> list[int]:
+    """The edges nearest to j/B of the rows, the lower one of two, each with rows below and above it."""
+    edges = [0]
+    for target in prefix[-1] * np.arange(1, buckets) / buckets:
+        below = [edge for edge in range(1, len(prefix) - 1) if prefix[edge] < target]
+        above = [edge for edge in range(1, len(prefix) - 1) if prefix[edge] >= target]
+        edge = min([*below[-1:], *above[:1]], key=lambda edge: abs(prefix[edge] - target))
+        if prefix[edges[-1]] < prefix[edge] < prefix[-1]:
+            edges.append(edge)
+    return [*edges, len(prefix) - 1]
 
 
 @given(
@@ -37,9 +47,10 @@ COARSE = ScoreHistogram(transform="uniform", height=4)
 def test_many_binnings_at_once_are_those_of_one_at_a_time(counts: list[int], buckets: list[int]) -> None:
     counts[0] += 1
     evidence = COARSE.read(np.array([*counts, *[0] * 16])).evidence(NO_NOISE)
-    edges, starts = equi_depth(prefix_of(evidence), buckets)
+    prefix = prefix_of(evidence)
+    edges, starts = equi_depth(prefix, buckets)
     for number, one in zip(buckets, np.split(edges, starts[1:]), strict=True):
-        assert one.tolist() == equi_depth_edges(evidence, number)
+        assert one.tolist() == equi_depth_edges(evidence, number) == cuts_one_by_one(prefix, number)
 
 
 def noisy(rows: int, *, epsilon: float, prevalence: float = 0.5, seed: int = 0) -> Evidence:
@@ -53,7 +64,7 @@ def noisy(rows: int, *, epsilon: float, prevalence: float = 0.5, seed: int = 0) 
 def test_under_noise_too() -> None:
     evidence = noisy(5000, epsilon=0.5)
     for number in (3, 10, 40):
-        assert equi_depth(prefix_of(evidence), [number])[0].tolist() == equi_depth_edges(evidence, number)
+        assert equi_depth_edges(evidence, number) == cuts_one_by_one(prefix_of(evidence), number)
 
 
 @given(count=st.floats(-50, 200), sigma=st.floats(0.1, 30))

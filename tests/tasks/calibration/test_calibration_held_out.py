@@ -12,21 +12,21 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from binormal import NoisyServer
 from calibration_rows import crooked, evidence_of
+from fedassay.estimation import ratios
+from fedassay.estimation.calibration_error import (
+    Buckets,
+    expected_calibration_error,
+    expected_calibration_error_uniform,
+)
+from fedassay.estimation.curves import reliability_curve
 from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.recalibration import calibration_intercept, calibration_slope
 from fedassay.protocol.vocabulary import Sum
 from fedassay.summaries.maps import InterpolatedMap, Map, Sigmoid, Steps
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration import Calibrate, fit
-from fedassay.tasks.calibration import calibrate as after
-from fedassay.tasks.calibration.reliability import (
-    Recalibrated,
-    calibration_intercept,
-    calibration_slope,
-    expected_calibration_error,
-    expected_calibration_error_uniform,
-    reliability_curve,
-    roc_auc,
-)
+from fedassay.tasks.calibration.calibrate import LOSSES
+from fedassay.tasks.calibration.recalibrated import Recalibrated, difference, roc_auc
 from fedassay.tasks.evaluation import Evaluate
 
 FINE = ScoreHistogram(transform="mixed", height=15, thresholds=tuple(j / 10 for j in range(1, 10)))
@@ -52,8 +52,8 @@ def test_metrics_are_those_of_the_calibrated_rows(name: str) -> None:
     only_shift = sm.GLM(LABELS, np.ones_like(x), family=sm.families.Binomial(), offset=x).fit(tol=1e-12)
     both = sm.Logit(LABELS, sm.add_constant(x)).fit(disp=0, tol=1e-12)
     expected = {
-        after.brier_score: brier_score_loss(LABELS, calibrated),
-        after.log_loss: log_loss(LABELS, calibrated),
+        ratios.brier_score: brier_score_loss(LABELS, calibrated),
+        ratios.log_loss: log_loss(LABELS, calibrated),
         roc_auc: roc_auc_score(LABELS, calibrated),
         calibration_intercept: only_shift.params[0],
         calibration_slope: both.params[1],
@@ -87,7 +87,7 @@ def test_calibration_errors_are_over_buckets_of_the_calibrated_score(name: str) 
     found = expected_calibration_error_uniform(seen)
     assert found.value == pytest.approx(direct_error(calibrated, LABELS, uniform), abs=1e-12)
     assert found.discretisation == 0
-    curve = reliability_curve(seen)
+    curve = reliability_curve(Buckets.equi_depth(seen, 10))
     assert curve["mean_score"] == pytest.approx(np.unique(calibrated), abs=1e-12)
     assert curve["observed"] == pytest.approx([LABELS[own == k].mean() for k in range(5)], abs=1e-12)
     assert all(
@@ -100,18 +100,18 @@ def test_the_difference_is_the_mean_over_rows(name: str) -> None:
     calibrator = MAPS[name]
     evidence = evidence_of(SCORES, LABELS, histogram=FINE)
     pair = Recalibrated.untouched(evidence), Recalibrated.by(evidence, calibrator)
-    for loss in after.LOSSES.values():
+    for loss in LOSSES.values():
 
-        def cost(scores: np.ndarray, loss: after.Loss = loss) -> np.ndarray:
+        def cost(scores: np.ndarray, loss: ratios.Loss = loss) -> np.ndarray:
             p, n = loss.of(scores)
             return np.where(LABELS == 1, p, n)
 
         gaps = cost(calibrator(SCORES)) - cost(SCORES)
-        found = after.difference(*pair, loss)
+        found = difference(*pair, loss)
         assert found.value == pytest.approx(gaps.mean(), abs=found.discretisation)
         assert found.sampling == pytest.approx(gaps.std() / np.sqrt(len(gaps)), rel=0.01)
     if name == "sigmoid":  # paired: far less uncertain than the two losses apart
-        assert found.sampling < 0.7 * after.log_loss(pair[1]).sampling
+        assert found.sampling < 0.7 * ratios.log_loss(pair[1]).sampling
 
 
 def noisy(seed: int = 1) -> Evidence:
@@ -126,7 +126,7 @@ def noisy(seed: int = 1) -> Evidence:
 def test_without_a_calibrator_everything_is_as_in_an_evaluation(evidence: Evidence) -> None:
     expected, seen = Evaluate().metrics(evidence), Recalibrated.untouched(evidence)
     for estimator in (
-        *(after.brier_score, after.log_loss, roc_auc, expected_calibration_error),
+        *(ratios.brier_score, ratios.log_loss, roc_auc, expected_calibration_error),
         *(expected_calibration_error_uniform, calibration_intercept, calibration_slope),
     ):
         ours, theirs = estimator(seen), expected[estimator.__name__]
@@ -141,7 +141,7 @@ def test_without_a_calibrator_everything_is_as_in_an_evaluation(evidence: Eviden
 
 
 def test_under_noise_the_bounds_do_not_depend_on_a_few_rows_at_the_ends() -> None:
-    bounds = [after.log_loss(Recalibrated.untouched(noisy(seed))).discretisation for seed in range(8)]
+    bounds = [ratios.log_loss(Recalibrated.untouched(noisy(seed))).discretisation for seed in range(8)]
     assert np.std(bounds) < 0.3 * np.mean(bounds)
 
 
@@ -170,7 +170,7 @@ def test_one_calibrated_score_for_all_rows_has_no_slope_and_half_an_auc() -> Non
 def test_a_calibrator_that_claims_certainty_pays_as_in_scikit_learn() -> None:
     calibrator = Steps(edges=(0.2,), values=(0.0, 0.7))
     seen = seen_through(calibrator)
-    assert after.log_loss(seen).value == pytest.approx(log_loss(LABELS, calibrator(SCORES)), rel=1e-9)
+    assert ratios.log_loss(seen).value == pytest.approx(log_loss(LABELS, calibrator(SCORES)), rel=1e-9)
 
 
 def test_privacy_noise_of_the_difference_is_that_of_repeated_releases() -> None:
@@ -181,9 +181,7 @@ def test_privacy_noise_of_the_difference_is_that_of_repeated_releases() -> None:
     found = []
     for seed in range(300):
         e = evidence_of(SCORES, LABELS, histogram=histogram, noise=noise, seed=seed)
-        found.append(
-            after.difference(Recalibrated.untouched(e), Recalibrated.by(e, MAPS["steps"]), after.BRIER)
-        )
+        found.append(difference(Recalibrated.untouched(e), Recalibrated.by(e, MAPS["steps"]), ratios.BRIER))
     measured = np.std([one.value for one in found])
     stated = np.mean([one.privacy for one in found])
     assert stated == pytest.approx(measured, rel=0.18)

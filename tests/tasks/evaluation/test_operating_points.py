@@ -13,8 +13,7 @@ from fedassay.estimation.evidence import Evidence
 from fedassay.protocol.metrics import of_part
 from fedassay.protocol.vocabulary import NO_NOISE, Sum
 from fedassay.tasks.evaluation import Evaluate
-from fedassay.tasks.evaluation.evaluate import THRESHOLDS, operating_points
-from fedassay.tasks.evaluation.stored import evidence_from_json, threshold_entry
+from fedassay.tasks.evaluation.stored import THRESHOLDS, evidence_from_json, operating_points, threshold_entry
 
 POPULATION = Population(0.3, shift=0.2, stretch=1.2)
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import fedassay
-from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.errors import UnsupportedQuery
 from fedassay.protocol.vocabulary import Budget, Plan, Protection, Query, Setting, Sum
 from fedassay.summaries.bounded_sums import ONE, PairedMoments, packed
 from fedassay.summaries.grid import Grid
 from fedassay.summaries.score_histogram import PairedHistograms
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation.accuracy import expected_auc_noise
-from fedassay.tasks.evaluation.versus import HISTOGRAMS_SHARE, MOMENTS_SHARE
+from fedassay.tasks.evaluation.comparisons import HISTOGRAMS_SHARE, MOMENTS_SHARE
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.plain import Plain
 from pairs import Twins, delong, driven
@@ -227,8 +227,3 @@ def test_what_the_second_step_cannot_have_is_refused_before_the_first() -> None:
     next(Evaluate().steps(setting))
     with pytest.raises(UnsupportedQuery, match="only counts"):
         next(Evaluate(versus=True).steps(setting))
-
-
-def test_groups_and_a_second_model_do_not_go_together() -> None:
-    with pytest.raises(UsageError, match="versus: got it together with `by`, expected one of them"):
-        Evaluate(groups=("a",), versus=True)

@@ -18,18 +18,11 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
+from fedassay.estimation.calibration_error import equi_depth, prefix_of
 from fedassay.estimation.evidence import Evidence
-from fedassay.protocol.arrays import Floats
+from fedassay.protocol.arrays import Floats, Ints
 from fedassay.summaries.maps import Steps
-from fedassay.tasks.calibration.binning import (
-    Binning,
-    Indices,
-    binning_of,
-    equi_depth,
-    finest_number,
-    prefix_of,
-)
-from fedassay.tasks.calibration.logistic import Fitted
+from fedassay.tasks.calibration.binning import Binning, Fitted, binning_of, finest_number
 
 PRIOR_ROWS = 2.0
 """N': the rows that the prior of a whole binning is worth."""
@@ -42,7 +35,7 @@ _AT_ONCE = 2**20
 """Buckets that are scored in one go."""
 
 
-def bucket_numbers(rows: float, most: int) -> Indices:
+def bucket_numbers(rows: float, most: int) -> Ints:
     """B from M^{1/3}/10 to 10 M^{1/3}, at most `most` (and at most M/5, as its authors do).
 
     Examples
@@ -60,17 +53,17 @@ def bucket_numbers(rows: float, most: int) -> Indices:
 class BinningBuckets:
     """The buckets of several binnings, one binning after the other."""
 
-    lower: Indices
+    lower: Ints
     """The index of each bucket's lower edge."""
-    upper: Indices
+    upper: Ints
     """The index of its upper edge."""
-    starts: Indices
+    starts: Ints
     """Where each binning starts, among the buckets."""
-    numbers: Indices
+    numbers: Ints
     """How many buckets each binning has."""
 
     @classmethod
-    def of(cls, edges: Indices, starts: Indices) -> BinningBuckets:
+    def of(cls, edges: Ints, starts: Ints) -> BinningBuckets:
         """From the edges of several binnings; see `equi_depth`."""
         numbers = np.diff(np.append(starts, len(edges))) - 1
         inside = np.ones(len(edges) - 1, dtype=np.bool_)
@@ -148,7 +141,7 @@ def _below(evidence: Evidence) -> tuple[Floats, Floats]:
     return p, n
 
 
-def _portions(numbers: Indices) -> Iterator[Indices]:
+def _portions(numbers: Ints) -> Iterator[Ints]:
     """The numbers of buckets in portions that fit into memory."""
     portion = np.cumsum(numbers) // _AT_ONCE
     for part in np.unique(portion):
@@ -172,7 +165,7 @@ def _posterior_means(binning: Binning) -> Floats:
     return np.asarray((m + prior * (ends[1:] + ends[:-1]) / 2) / (m + n + prior))
 
 
-def _parameters(numbers: Indices, chosen: Indices, weights: Floats) -> dict[str, Any]:
+def _parameters(numbers: Ints, chosen: Ints, weights: Floats) -> dict[str, Any]:
     return {
         "smallest": int(numbers[0]),
         "largest": int(numbers[-1]),

@@ -1,22 +1,20 @@
-"""Buckets of equal depth, for many numbers of buckets at once, and how well noise lets them be seen."""
+"""Buckets of equal depth and how well noise lets them be seen; what fitting a calibrator gives."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 from scipy.special import log_ndtr
 
+from fedassay.estimation.calibration_error import equi_depth, prefix_of
 from fedassay.estimation.evidence import ENOUGH, Evidence
 from fedassay.estimation.metric import Undefined
-from fedassay.protocol.arrays import Floats
-from fedassay.summaries.maps import EPSILON
-
-Indices = NDArray[np.int64]
+from fedassay.protocol.arrays import Floats, Ints
+from fedassay.summaries.maps import EPSILON, Map
 
 LARGEST_DISPERSION = 2.0
 """Buckets may always be so small that privacy noise is as large as sampling error."""
@@ -26,56 +24,6 @@ FEWEST_BUCKETS = 5
 
 _PROBES = 8
 """Buckets of a binning whose noise is computed to know that of all."""
-
-
-def prefix_of(evidence: Evidence) -> Floats:
-    """Rows below each edge; under noise made non-decreasing (least squares)."""
-    return monotone_prefix(evidence.counts, exact=evidence.exact)
-
-
-def monotone_prefix(counts: Floats, *, exact: bool) -> Floats:
-    """The cumulated counts, from 0; under noise the nearest non-decreasing ones."""
-    prefix = np.concatenate([[0.0], np.cumsum(counts)])
-    return prefix if exact else np.asarray(isotonic_regression(prefix).x)
-
-
-def equi_depth(prefix: Floats, buckets: Sequence[int] | Indices) -> tuple[Indices, Indices]:
-    """The edges that cut the rows into equal parts, for each number of buckets, in one pass.
-
-    Returns the indices of edges of all binnings, one binning after the other, each from 0 to the last edge,
-    and where each binning starts. A boundary is the edge whose prefix is nearest to its target (Cormode and
-    Markov 2023, Section 2.3), the lower one if two are equally near; where many rows share a leaf, boundaries
-    coincide and buckets are fewer. For one number it is `evaluation.buckets.equi_depth_edges`.
-
-    Examples
-    --------
-    >>> edges, starts = equi_depth(np.array([0.0, 0, 1, 2, 6, 6, 6, 7, 8]), [2, 4])
-    >>> edges, starts
-    (array([0, 3, 8, 0, 3, 4, 8]), array([0, 3]))
-    """
-    last, total = len(prefix) - 1, float(prefix[-1])
-    numbers = np.asarray(buckets, dtype=np.int64)
-    if last == 1:  # one leaf cannot be cut
-        numbers = np.ones_like(numbers)
-    owner = np.repeat(np.arange(len(numbers)), numbers - 1)
-    before = np.concatenate([[0], np.cumsum(numbers - 1)])[:-1]
-    targets = total * (np.arange(len(owner)) - before[owner] + 1) / numbers[owner]
-    interior = prefix[1:-1]
-    right = np.clip(np.searchsorted(interior, targets), 0, len(interior) - 1)
-    left = np.maximum(right - 1, 0)
-    nearest = np.where(targets - interior[left] <= interior[right] - targets, left, right) + 1
-    heights = prefix[nearest]
-    previous = np.concatenate([[0.0], heights[:-1]])
-    previous[before[numbers > 1]] = prefix[0]
-    # An edge counts only if rows lie between it and the last one: no empty buckets.
-    keep = (heights > previous) & (heights < total)
-    kept, owner = nearest[keep], owner[keep]
-    inside = np.bincount(owner, minlength=len(numbers))
-    starts = np.concatenate([[0], np.cumsum(inside + 2)])[:-1]
-    edges = np.zeros(len(kept) + 2 * len(numbers), dtype=np.int64)
-    edges[np.arange(len(kept)) + 2 * owner + 1] = kept
-    edges[starts + inside + 1] = last
-    return edges, starts
 
 
 def posterior_counts(counts: Floats, variances: Floats) -> Floats:
@@ -102,7 +50,7 @@ class Binning:
     """One binning of a release: positives and negatives per bucket, and the noise in them."""
 
     evidence: Evidence
-    edges: Indices
+    edges: Ints
 
     @property
     def number(self) -> int:
@@ -143,14 +91,11 @@ class Binning:
     @cached_property
     def dispersions(self) -> Floats:
         """By how much the variance of each bucket's fraction exceeds the binomial one; 1 without noise."""
-        m, n = self.counts
-        v, binomial = m / (m + n), m * n / (m + n)
-        of_positives, of_negatives = self.noise_variances
-        noise = (1 - v) ** 2 * of_positives + v**2 * of_negatives
+        noise, binomial = _variances(*self.counts, *self.noise_variances)
         return np.asarray(1 + np.divide(noise, binomial, out=np.zeros_like(noise), where=noise > 0))
 
     @cached_property
-    def _probes(self) -> tuple[Indices, Floats]:
+    def _probes(self) -> tuple[Ints, Floats]:
         """A few buckets, and the privacy variances of their positives and negatives."""
         chosen = np.unique(np.linspace(0, self.number - 1, _PROBES).astype(np.int64))
         return chosen, np.array([self._noise_of(int(bucket)) for bucket in chosen])
@@ -163,9 +108,8 @@ class Binning:
         chosen, variances = self._probes
         m = posterior_counts(self.positives[chosen], variances[:, 0])
         n = posterior_counts(self.negatives[chosen], variances[:, 1])
-        v = m / (m + n)
-        noise = (1 - v) ** 2 * variances[:, 0] + v**2 * variances[:, 1]
-        return 1 + float(noise.sum() / (m * n / (m + n)).sum())
+        noise, binomial = _variances(m, n, *variances.T)
+        return 1 + float(noise.sum() / binomial.sum())
 
     @cached_property
     def likely_counts(self) -> tuple[Floats, Floats]:
@@ -187,6 +131,12 @@ class Binning:
         middle = (ends[1:] + ends[:-1]) / 2
         means = np.divide(sums, rows, out=middle.copy(), where=rows > 0)
         return np.asarray(np.clip(means, ends[:-1], ends[1:]))
+
+
+def _variances(m: Floats, n: Floats, of_positives: Floats, of_negatives: Floats) -> tuple[Floats, Floats]:
+    """The variances of (1 - v) m - v n, with v = m/(m + n), that privacy noise and sampling give it."""
+    v = m / (m + n)
+    return (1 - v) ** 2 * of_positives + v**2 * of_negatives, m * n / (m + n)
 
 
 def binning_of(evidence: Evidence, buckets: int, *, prefix: Floats | None = None) -> Binning:
@@ -242,3 +192,30 @@ def supported_scores(evidence: Evidence) -> Floats:
     if low >= high:
         return scores
     return np.clip(scores, scores[low], scores[high - 1])
+
+
+# --- what fitting a calibrator gives ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """A map with the name of its method and the numbers that describe it.
+
+    `optimism` is by how much the log-likelihood of the rows it was fitted to is expected to exceed that of as
+    many new rows: the number of fitted parameters, each counted as often as noise adds to its variance
+    (Akaike 1973; Takeuchi 1976 for models that are only approximately true).
+    """
+
+    method: str
+    map: Map
+    parameters: Mapping[str, Any]
+    optimism: float = field(repr=False)
+
+    def log_probabilities(self, evidence: Evidence) -> tuple[Floats, Floats] | None:
+        """The logarithms of c and 1 - c per leaf; None if the map says 0 or 1 to rows: some row will contradict it."""
+        calibrated = self.map(supported_scores(evidence))
+        claimed = calibrated[evidence.counts != 0]
+        if claimed.min() <= 0 or claimed.max() >= 1:
+            return None
+        calibrated = np.clip(calibrated, EPSILON, 1 - EPSILON)
+        return np.log(calibrated), np.log1p(-calibrated)

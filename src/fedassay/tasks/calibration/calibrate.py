@@ -2,127 +2,44 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from fedassay.errors import ParameterError
+from fedassay.estimation.calibration_error import Buckets
+from fedassay.estimation.curves import reliability_curve
 from fedassay.estimation.evidence import Evidence
-from fedassay.estimation.intervals import Estimate, bounded, unbounded
 from fedassay.estimation.least_squares import best_widths
-from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator, undefined
-from fedassay.estimation.ratios import CLEAR
-from fedassay.protocol.arrays import Floats
+from fedassay.estimation.metric import Metric, undefined
+from fedassay.estimation.ratios import BRIER, LOG, Loss
+from fedassay.protocol.metrics import METRICS
 from fedassay.protocol.vocabulary import Part, Released, Setting, Sum
 from fedassay.summaries.grid import LARGEST_REACH
-from fedassay.summaries.maps import EPSILON
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
-from fedassay.tasks.calibration import reliability
-from fedassay.tasks.calibration import reliability as discrimination
-from fedassay.tasks.calibration.logistic import Fitted
 from fedassay.tasks.calibration.methods import AUTO, ChosenCalibrator, fit
 from fedassay.tasks.calibration.parameters import CalibrateParameters
-from fedassay.tasks.calibration.reliability import Recalibrated
+from fedassay.tasks.calibration.recalibrated import Recalibrated, difference, roc_auc
+from fedassay.tasks.evaluation.accuracy import level_noise
 from fedassay.tasks.evaluation.evaluate import EXACT_HEIGHT, NOISY_HEIGHT, NOISY_REACH, Evaluate
 from fedassay.tasks.evaluation.stored import histogram_to_json
 
-# --- brier score and log loss of calibrated scores ----------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Loss:
-    """What a score costs a positive and a negative row."""
-
-    name: str
-    of_positive: Callable[[Floats], Floats]
-    of_negative: Callable[[Floats], Floats]
-
-    def of(self, scores: Floats) -> tuple[Floats, Floats]:
-        """Both, per leaf."""
-        return self.of_positive(scores), self.of_negative(scores)
-
-
-def _clipped(scores: Floats) -> Floats:
-    return np.clip(scores, EPSILON, 1 - EPSILON)
-
-
-BRIER = Loss(name="brier_score", of_positive=lambda s: (1 - s) ** 2, of_negative=lambda s: s**2)
-LOG = Loss(
-    name="log_loss",
-    of_positive=lambda s: -np.log(_clipped(s)),
-    of_negative=lambda s: -np.log1p(-_clipped(s)),
+MEASURED = (
+    "brier_score",
+    "log_loss",
+    "expected_calibration_error",
+    "expected_calibration_error_uniform",
+    "calibration_intercept",
+    "calibration_slope",
 )
-LOSSES: Mapping[str, Loss] = MappingProxyType({loss.name: loss for loss in (BRIER, LOG)})
+"""What is shown before and after, beside the ROC AUC."""
 
-
-@estimator
-def brier_score(seen: Recalibrated, *, level: float = LEVEL) -> Metric:
-    """The mean of (calibrated score - label)²."""
-    n = seen.evidence.require_rows()
-    return bounded(_mean(seen, BRIER), size=n, level=level)
-
-
-@estimator
-def log_loss(seen: Recalibrated, *, level: float = LEVEL) -> Metric:
-    """The mean negative log-likelihood, clipped as scikit-learn clips; as in `evaluation.ratios`."""
-    seen.evidence.require_rows()
-    estimate = _mean(seen, LOG)
-    if estimate.value < CLEAR * math.sqrt(estimate.privacy_variance):
-        raise Undefined(
-            f"not enough evidence: the estimate {estimate.value:.2g} is below {CLEAR:.0f} standard "
-            f"deviations of the privacy noise ({math.sqrt(estimate.privacy_variance):.2g})"
-        )
-    return unbounded(estimate, level=level, lowest=0.0)
-
-
-@estimator
-def difference(before: Recalibrated, after: Recalibrated, loss: Loss, *, level: float = LEVEL) -> Metric:
-    """The mean over rows of (loss after - loss before): below 0 if calibration helps.
-
-    A paired quantity: both losses are of the same row, so what makes rows hard cancels, and the interval is
-    much shorter than those of the two means. The binning bound is the largest change of the difference
-    between the leaf's score and its two ends.
-    """
-    before.evidence.require_rows()
-    here = _gap(loss, before.scores, after.scores)
-    ends = (
-        _gap(loss, before.at_lower, after.at_lower),
-        _gap(loss, before.at_upper, after.at_upper),
-    )
-    return unbounded(_mean_of(before.evidence, here, ends), level=level)
-
-
-Costs = tuple[Floats, Floats]
-"""What a positive and a negative row cost, per leaf."""
-
-
-def _gap(loss: Loss, before: Floats, after: Floats) -> Costs:
-    (p, n), (q, m) = loss.of(before), loss.of(after)
-    return q - p, m - n
-
-
-def _mean(seen: Recalibrated, loss: Loss) -> Estimate:
-    ends = (loss.of(seen.at_lower), loss.of(seen.at_upper))
-    return _mean_of(seen.evidence, loss.of(seen.scores), ends)
-
-
-def _mean_of(evidence: Evidence, here: Costs, ends: tuple[Costs, Costs]) -> Estimate:
-    """The mean over rows of a cost, with its derivatives by the counts and the bound from the leaf's ends."""
-    n = evidence.rows
-    value = evidence.total(*here) / n
-    spreads = (np.maximum(np.abs(ends[0][k] - here[k]), np.abs(ends[1][k] - here[k])) for k in (0, 1))
-    # Linear in the counts, so unbiased under noise; a negative total says that the bound drowns in it.
-    bound = max(0.0, evidence.total(*spreads) / n)
-    return evidence.estimate(value, (here[0] - value) / n, (here[1] - value) / n, discretisation=bound)
-
+LOSSES: Mapping[str, Loss] = MappingProxyType({"brier_score": BRIER, "log_loss": LOG})
 
 # --- whether to use a calibrator ----------------------------------------------------------------------------
 
-_WORDS = {BRIER.name: "Brier score", LOG.name: "log loss"}
+LOSS_NAMES = {"log_loss": "log loss", "brier_score": "Brier score"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,38 +62,46 @@ def verdict(differences: Mapping[str, Metric], *, positives: float, negatives: f
     lower the expected loss is recommended with probability at most (1 - level)/2, as far as the interval
     keeps its level; with fewer than 20 held-out rows of a class it does not, and nothing is recommended.
     """
-    log, brier = differences[LOG.name], differences[BRIER.name]
-    deciding, name = (log, LOG.name) if log.interval is not None else (brier, BRIER.name)
+    log, brier = differences["log_loss"], differences["brier_score"]
+    deciding, name = (log, "log_loss") if log.interval is not None else (brier, "brier_score")
     if deciding.interval is None:
-        return CalibrationVerdict(recommended=False, reason=f"Not recommended: {deciding.reason}.")
+        return not_recommended(f"{deciding.reason}")
     fewest = min(positives, negatives)
     if fewest < FEWEST_ROWS:
-        return CalibrationVerdict(
-            recommended=False,
-            reason=f"Not recommended: not enough evidence, the smaller class has about {max(0.0, fewest):.0f} "
-            f"held-out rows, and {FEWEST_ROWS} are needed to judge.",
+        return not_recommended(
+            f"not enough evidence, the smaller class has about {max(0.0, fewest):.0f} held-out rows, and "
+            f"{FEWEST_ROWS} are needed to judge"
         )
     if brier.interval is not None and brier.interval[0] > 0:
-        return CalibrationVerdict(
-            recommended=False, reason=f"Not recommended: on held-out rows the {_change(BRIER.name, brier)}."
+        return not_recommended(f"on held-out rows the {_change('brier_score', brier)}")
+    if deciding.interval[1] >= 0:
+        return not_recommended(
+            f"on held-out rows the {_change(name, deciding)}, which is not an improvement beyond the interval"
         )
-    if deciding.interval[1] < 0:
-        also = "" if name == BRIER.name or brier.interval is None else f"; the {_change(BRIER.name, brier)}"
-        return CalibrationVerdict(
-            recommended=True, reason=f"Recommended: on held-out rows the {_change(name, deciding)}{also}."
-        )
+    also = "" if deciding is brier or brier.interval is None else f"; the {_change('brier_score', brier)}"
     return CalibrationVerdict(
-        recommended=False,
-        reason=f"Not recommended: on held-out rows the {_change(name, deciding)}, which is not an improvement "
-        "beyond the interval.",
+        recommended=True, reason=f"Recommended: on held-out rows the {_change(name, deciding)}{also}."
     )
 
 
+def not_recommended(reason: str) -> CalibrationVerdict:
+    """The verdict against a calibrator, for this reason."""
+    return CalibrationVerdict(recommended=False, reason=f"Not recommended: {reason}.")
+
+
 def _change(name: str, metric: Metric) -> str:
+    return f"{LOSS_NAMES[name]} {change_of(metric)}"
+
+
+def change_of(metric: Metric, *, percent: bool = False) -> str:
+    """Such as ``changes by -0.02 (95% interval -0.03 to -0.01)``."""
     assert metric.value is not None
     assert metric.interval is not None
-    low, high = metric.interval
-    return f"{_WORDS[name]} changes by {metric.value:+.2g} ({metric.level:.0%} interval {low:+.2g} to {high:+.2g})"
+    change, low, high = (
+        f"{100 * number:+.2g} %" if percent else f"{number:+.2g}"
+        for number in (metric.value, *metric.interval)
+    )
+    return f"changes by {change} ({metric.level:.0%} interval {low} to {high})"
 
 
 # --- the task -----------------------------------------------------------------------------------------------
@@ -272,15 +197,13 @@ class Calibrate(CalibrateParameters):
         differences = {
             name: difference(untouched, seen, loss, level=self.level) for name, loss in LOSSES.items()
         }
+        judged = verdict(differences, positives=judging.positive_rows, negatives=judging.negative_rows)
         return {
-            **_described(
-                choice.fitted,
-                verdict(
-                    differences,
-                    positives=seen.evidence.positive_rows,
-                    negatives=seen.evidence.negative_rows,
-                ),
-            ),
+            "method": choice.fitted.method,
+            "parameters": dict(choice.fitted.parameters),
+            "calibrator": choice.fitted.map.to_json(),
+            "recommended": judged.recommended,
+            "reason": judged.reason,
             "before": before,
             "after": self._measured(seen),
             "difference": {name: metric.to_json() for name, metric in differences.items()},
@@ -288,42 +211,19 @@ class Calibrate(CalibrateParameters):
         }
 
     def _measured(self, seen: Recalibrated) -> dict[str, Any]:
-        level, buckets = self.level, self.buckets
         metrics = {
-            "roc_auc": discrimination.roc_auc(seen, level=level),
-            "brier_score": brier_score(seen, level=level),
-            "log_loss": log_loss(seen, level=level),
-            "expected_calibration_error": reliability.expected_calibration_error(
-                seen, buckets=buckets, level=level
-            ),
-            "expected_calibration_error_uniform": reliability.expected_calibration_error_uniform(
-                seen, buckets=buckets, level=level
-            ),
-            "calibration_intercept": reliability.calibration_intercept(seen, level=level),
-            "calibration_slope": reliability.calibration_slope(seen, level=level),
+            "roc_auc": roc_auc(seen, level=self.level),
+            **{name: METRICS[name].of(seen, level=self.level, buckets=self.buckets) for name in MEASURED},
         }
         return {name: metric.to_json() for name, metric in metrics.items()}
 
     def _curve(self, seen: Recalibrated) -> dict[str, Any]:
-        return reliability.reliability_curve(seen, buckets=self.buckets, level=self.level)
+        return reliability_curve(Buckets.equi_depth(seen, self.buckets), level=self.level)
 
 
 def _least_noisy(histogram: ScoreHistogram, setting: Setting) -> ScoreHistogram:
-    def with_levels(widths: tuple[int, ...]) -> ScoreHistogram:
+    def counted(widths: tuple[int, ...]) -> ScoreHistogram:
         return replace(histogram, widths=widths, multipliers=())
 
-    def noise_variance_for(levels: int) -> float:
-        widths = tuple(1 << level for level in range(levels))
-        return setting.noise(Sum(of=with_levels(widths), part=Part.FIT)).variance
-
-    return with_levels(best_widths(histogram.grid.leaves, noise_variance_for))
-
-
-def _described(fitted: Fitted, judged: CalibrationVerdict) -> dict[str, Any]:
-    return {
-        "method": fitted.method,
-        "parameters": dict(fitted.parameters),
-        "calibrator": fitted.map.to_json(),
-        "recommended": judged.recommended,
-        "reason": judged.reason,
-    }
+    noise = level_noise(setting, lambda widths: Sum(of=counted(widths), part=Part.FIT))
+    return counted(best_widths(histogram.grid.leaves, noise))

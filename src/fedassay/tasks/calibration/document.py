@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import ClassVar
 
 from fedassay.documents import figures
 from fedassay.documents.blocks import (
@@ -21,8 +21,8 @@ from fedassay.documents.blocks import (
     table,
 )
 from fedassay.documents.kind import INDEPENDENT_ROWS, ON_HELD_OUT_ROWS, KindDocument, NextStep
-from fedassay.documents.reliability import change, drawn_parts
-from fedassay.protocol.metrics import METRICS
+from fedassay.documents.reliability import BEFORE_AFTER, change, drawn_parts
+from fedassay.protocol.metrics import METRICS, MetricRecord
 
 SHOWN = (
     "log_loss",
@@ -54,7 +54,7 @@ class CalibrationDocument(KindDocument):
         name = self.shown_metric
         label = f"{self.metrics[name].title} {ON_HELD_OUT_ROWS}"
         unmeasured = {"value": None, "reason": "nobody measured it"}
-        before, after = (results[part].get(name) or unmeasured for part in ("before", "after"))
+        before, after = (results[part].get(name) or unmeasured for part in BEFORE_AFTER)
         if after["value"] is None:
             yield metric_number(f"{label} before calibration", before)
             return
@@ -71,15 +71,10 @@ class CalibrationDocument(KindDocument):
 
     def sentences(self, results: Results) -> Iterator[str]:
         """The reason, with a subject: it begins with whether the calibrator is recommended."""
-        reason = str(results["reason"])
         subject = "The calibrator" if results.get("method") is None else f"The {results['method']} calibrator"
-        for begins, is_it in (
-            ("Recommended: ", "is recommended"),
-            ("Not recommended: ", "is not recommended"),
-        ):
-            if reason.startswith(begins):
-                reason = f"{subject} {is_it}: {reason.removeprefix(begins)}"
-        yield reason
+        begins, colon, why = str(results["reason"]).partition(": ")
+        said = {"Recommended": "is recommended", "Not recommended": "is not recommended"}.get(begins)
+        yield f"{subject} {said}: {why}" if said else f"{begins}{colon}{why}"
 
     def next_steps(self, results: Results, file: str, name: str) -> Iterator[NextStep]:
         """Apply the calibrator, or leave it aside."""
@@ -100,22 +95,44 @@ class CalibrationDocument(KindDocument):
 
 def before_and_after(results: Results) -> TableBlock:
     """Metrics on held-out rows before and after, and the paired differences; what nothing is known of is left out."""
-    level = results["before"]["log_loss"]["level"]
-    heads = {"before": "before", "after": "after", "difference": f"change, {level:.0%} interval"}
-    parts = [part for part in heads if any(_is_known(metric) for metric in results[part].values())]
-    shown = [name for name in SHOWN if any(_is_known(results[part].get(name)) for part in parts)]
     missing = reasons(
         (METRICS[name].title, metric)
-        for part in ("before", "after")
+        for part in BEFORE_AFTER
         for name, metric in results[part].items()
         if results["calibrator"] is not None
     )
+    notes = (results["reason"], *missing)
+    return held_out_table(title(results), results, [METRICS[name] for name in SHOWN], notes=notes)
+
+
+def held_out_table(
+    title: str,
+    results: Results,
+    shown: Sequence[MetricRecord],
+    *,
+    notes: Iterable[str],
+    cell: Callable[[Results, str], Cell] = lambda metric, _: metric_cell(metric),
+) -> TableBlock:
+    """A line for each metric of which something is known, a column for each part that has been measured."""
+    level = results["before"]["log_loss"]["level"]
+    heads = {"before": "before", "after": "after", "difference": f"change, {level:.0%} interval"}
+    parts = [part for part in heads if any(map(_is_measured, results[part].values()))]
+    found = [(record.title, [results[part].get(record.name) for part in parts]) for record in shown]
     return table(
-        title(results),
+        title,
         ("on held-out rows", *(heads[part] for part in parts)),
-        ((METRICS[name].title, *(_cell(results[part].get(name)) for part in parts)) for name in shown),
-        notes=(results["reason"], *missing),
+        (
+            (name, *(cell(one, part) if one else "" for one, part in zip(metrics, parts, strict=True)))
+            for name, metrics in found
+            if any(one is not None and one["value"] is not None for one in metrics)
+        ),
+        notes=notes,
     )
+
+
+def _is_measured(metric: Results) -> bool:
+    """Whether it has a value that rows have a say in."""
+    return metric["value"] is not None and "note" not in metric
 
 
 def title(results: Results) -> str:
@@ -128,11 +145,3 @@ def title(results: Results) -> str:
         if isinstance(value, float | int) and not isinstance(value, bool)
     )
     return f"Calibration by {results['method']}" + (f" ({numbers})" if numbers else "")
-
-
-def _is_known(metric: Mapping[str, Any] | None) -> bool:
-    return metric is not None and metric["value"] is not None
-
-
-def _cell(metric: Mapping[str, Any] | None) -> Cell:
-    return Cell("") if metric is None else metric_cell(metric)

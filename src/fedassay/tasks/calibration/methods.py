@@ -15,11 +15,11 @@ from fedassay.errors import UsageError
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.metric import Undefined
 from fedassay.estimation.ratios import CLEAR
-from fedassay.protocol.arrays import Floats
+from fedassay.estimation.recalibration import Logistic, require_overlap
+from fedassay.protocol.arrays import Floats, Ints
 from fedassay.summaries.maps import InterpolatedMap, Sigmoid, Steps
 from fedassay.tasks.calibration.bbq import bbq
-from fedassay.tasks.calibration.binning import Binning, Indices, binning_of, finest_number, supported_scores
-from fedassay.tasks.calibration.logistic import Fitted, Logistic, require_overlap
+from fedassay.tasks.calibration.binning import Binning, Fitted, binning_of, finest_number, supported_scores
 from fedassay.tasks.calibration.parameters import CalibrationMethod
 
 # --- histogram binning --------------------------------------------------------------------------------------
@@ -87,13 +87,13 @@ def _noisy(evidence: Evidence) -> Fitted:
     return _fitted(binning.centres, values, blocks, optimism=float(np.sum(pooled.dispersions)))
 
 
-def _pool(values: Floats, weights: Floats) -> tuple[Floats, Indices]:
+def _pool(values: Floats, weights: Floats) -> tuple[Floats, Ints]:
     """The non-decreasing values nearest to these, and where each block of equal ones begins (and the end)."""
     pooled = isotonic_regression(values, weights=weights)
     return np.asarray(pooled.x), np.asarray(pooled.blocks, dtype=np.int64)
 
 
-def _fitted(x: Floats, y: Floats, blocks: Indices, *, optimism: float) -> Fitted:
+def _fitted(x: Floats, y: Floats, blocks: Ints, *, optimism: float) -> Fitted:
     """Straight lines join the last point of a block and the first of the next; points between are redundant."""
     ends = np.unique(np.concatenate([blocks[:-1], blocks[1:] - 1]))
     x, y = x[ends], y[ends]
@@ -166,9 +166,7 @@ def _fit(evidence: Evidence, *features: Floats, identity: tuple[float, ...]) -> 
     if not evidence.exact:
         shift = Logistic.fit(evidence, design[:1], np.asarray(identity) @ design[1:])
         start = np.concatenate([shift.coefficients, identity])
-        Logistic(
-            evidence=evidence, design=design, offset=np.zeros_like(features[0]), coefficients=start
-        ).require_little_noise()
+        Logistic(evidence=evidence, design=design, coefficients=start).require_little_noise()
     return Logistic.fit(evidence, design).require_little_noise()
 
 
@@ -202,24 +200,19 @@ def fit(evidence: Evidence, method: str, *, bins: int | None = None) -> ChosenCa
     fitted to plus its `optimism`. Under noise a simpler method is left only for a gain that noise does not
     explain. Held-out rows are not looked at.
     """
-    if method == AUTO:
-        return _best({name: _one(evidence, name, bins=bins) for name in FITS}, evidence)
-    return _one(evidence, method, bins=bins)
-
-
-def _one(evidence: Evidence, method: str, *, bins: int | None) -> ChosenCalibrator:
-    try:
-        fitted = histogram_binning(evidence, bins=bins) if method == "histogram" else FITS[method](evidence)
-    except Undefined as error:
-        return ChosenCalibrator(fitted=None, reason=str(error))
-    return ChosenCalibrator(fitted=fitted)
-
-
-def _best(choices: Mapping[str, ChosenCalibrator], evidence: Evidence) -> ChosenCalibrator:
+    if method != AUTO:
+        return _one(evidence, method, bins=bins)
     candidates: list[dict[str, Any]] = []
     best: _Contender | None = None
     for name in _SIMPLEST_FIRST:
-        contender, reason = _contender(choices[name], evidence)
+        choice = _one(evidence, name, bins=bins)
+        contender, reason = None, choice.reason
+        if choice.fitted is not None:
+            logs = choice.fitted.log_probabilities(evidence)
+            if logs is None:
+                reason = "it gives some rows the probability 0 or 1, which one new row can contradict"
+            else:
+                contender = _Contender(fitted=choice.fitted, evidence=evidence, log_probabilities=logs)
         loss = None if contender is None else contender.expected_loss
         candidates.append(
             {"method": name, "expected_log_loss": loss, **({"reason": reason} if reason else {})}
@@ -229,6 +222,14 @@ def _best(choices: Mapping[str, ChosenCalibrator], evidence: Evidence) -> Chosen
     if best is None:
         return ChosenCalibrator(fitted=None, reason=candidates[0]["reason"], candidates=tuple(candidates))
     return ChosenCalibrator(fitted=best.fitted, candidates=tuple(candidates))
+
+
+def _one(evidence: Evidence, method: str, *, bins: int | None) -> ChosenCalibrator:
+    try:
+        fitted = histogram_binning(evidence, bins=bins) if method == "histogram" else FITS[method](evidence)
+    except Undefined as error:
+        return ChosenCalibrator(fitted=None, reason=str(error))
+    return ChosenCalibrator(fitted=fitted)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -251,12 +252,3 @@ class _Contender:
         )
         noise = math.sqrt(self.evidence.privacy_variance(*gaps)) / self.evidence.rows
         return simpler.expected_loss - self.expected_loss > CLEAR * noise
-
-
-def _contender(choice: ChosenCalibrator, evidence: Evidence) -> tuple[_Contender | None, str | None]:
-    if choice.fitted is None:
-        return None, choice.reason
-    logs = choice.fitted.log_probabilities(evidence)
-    if logs is None:
-        return None, "it gives some rows the probability 0 or 1, which one new row can contradict"
-    return _Contender(fitted=choice.fitted, evidence=evidence, log_probabilities=logs), None

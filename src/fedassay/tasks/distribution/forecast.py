@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedassay.errors import FedassayError
-from fedassay.estimation.calibration_error import Buckets, equi_depth_edges
+from fedassay.estimation.calibration_error import Buckets
 from fedassay.estimation.intervals import z_value
 from fedassay.estimation.metric import Undefined
 from fedassay.protocol.vocabulary import Noise, Points, Sum
@@ -216,7 +216,7 @@ class GroupTestForecast(Forecast[HosmerLemeshow]):
             evidence.require_rows()
         except Undefined as problem:
             return {"gap": Prediction(width=math.inf, reason=str(problem))}
-        table = Buckets(evidence=evidence, edges=tuple(equi_depth_edges(evidence, task.groups)))
+        table = Buckets.equi_depth(evidence, task.groups)
         parts = (table.share_sampling_covariance, table.share_noise_covariance)
         sampling, privacy = (math.sqrt(float(np.median(np.diag(one)))) * task.groups for one in parts)
         width = z_value(task.level) * math.hypot(sampling, privacy)

@@ -1,4 +1,4 @@
-"""How large errors will be, before any data: for planning.
+"""How large errors will be, before any data: for planning, and for the choice of the levels of a histogram.
 
 Two kinds of statements. `published_rate` and `balancing_buckets` are the orders of magnitude of the paper
 (Table 1), without constants. `predict` is quantitative: it builds the histogram that a model of the scores
@@ -9,10 +9,11 @@ disagree.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Literal
+from itertools import combinations_with_replacement
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import logit, ndtr, ndtri
@@ -20,12 +21,18 @@ from scipy.special import logit, ndtr, ndtri
 from fedassay.errors import UsageError
 from fedassay.estimation.confusion import Confusion
 from fedassay.estimation.evidence import Evidence
-from fedassay.estimation.least_squares import least_squares
+from fedassay.estimation.intervals import z_value
+from fedassay.estimation.least_squares import least_squares, mean_prefix_variance, ranked_widths
 from fedassay.estimation.metric import LEVEL, Metric
-from fedassay.estimation.ranking import auc_influence, auc_noise_trace, expected_auc_noise_variance
+from fedassay.estimation.ranking import (
+    auc_binning_bound,
+    auc_influence,
+    auc_noise_trace,
+    expected_auc_noise_variance,
+)
 from fedassay.protocol.metrics import METRICS, MetricPlace, MetricRecord, planned, targets
-from fedassay.protocol.vocabulary import NO_NOISE, Noise
-from fedassay.summaries.score_histogram import ScoreHistogram
+from fedassay.protocol.vocabulary import NO_NOISE, Noise, Setting, Sum
+from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
 
 PlannedQuantity = Literal["decision", "roc_auc", "calibration"]
 """Precision, recall and accuracy at a threshold; the AUC; the calibration error."""
@@ -93,17 +100,6 @@ def balancing_buckets(
         return math.pow(e * M, 2 / 3) if privacy == "distributed" else math.pow(e * e * M, 1 / 3)
     # sqrt(M/V) with V = e^ε/(e^ε - 1)² for one level (Theorem 6).
     return 2 * math.sqrt(M) * math.sinh(e / 2)
-
-
-def balancing_height(buckets: float, *, smoothness: float = 1.0) -> int:
-    """The height that finds B equi-depth buckets to a quarter of their weight: h > 2 + log2(B·ℓ) (2.3).
-
-    Examples
-    --------
-    >>> balancing_height(100)
-    9
-    """
-    return math.floor(2 + math.log2(buckets * smoothness)) + 1
 
 
 def hanley_mcneil_variance(auc: float, *, positives: float, negatives: float) -> float:
@@ -257,3 +253,103 @@ def _part(record: MetricRecord) -> MetricPlace:
 
 def _counts(evidence: Evidence, part: MetricPlace, threshold: float) -> Evidence | Confusion:
     return evidence if part == "rows" else Confusion.at(evidence, threshold)
+
+
+# --- which levels a histogram should have under noise -------------------------------------------------------
+
+_CANDIDATES = 20
+"""Fan-outs that are compared by the expected error of the AUC, out of the best for sums up to an edge."""
+
+TYPICAL_ROWS = 1e5
+
+_LOWEST = 5
+"""The least height that is tried."""
+
+_FEW = 4
+"""Up to so many levels all small multipliers are tried, beyond those on a line between two."""
+
+_SLOPES = ((1, 1), (1, 2), (2, 3), (1, 3), (3, 5))
+"""Multipliers of the finest and of the coarsest level."""
+
+
+def expected_rows(setting: Setting) -> float | None:
+    """How many rows there would be if all clients had reached their bound; None if they have none."""
+    per_client = setting.protection.rows_per_client
+    return None if per_client is None else max(2.0, setting.clients * per_client)
+
+
+def level_noise(setting: Setting, query: Callable[[tuple[int, ...]], Sum[Any]]) -> Callable[[int], float]:
+    """The noise variance of a query about levels of these widths, by the number of levels."""
+    return lambda levels: setting.noise(query(tuple(1 << level for level in range(levels)))).variance
+
+
+def least_noisy(histogram: ScoreHistogram, setting: Setting) -> ScoreHistogram:
+    """The same bins, with the levels and the division of the budget among them that serve the metrics best.
+
+    Among the fan-outs with the smallest mean variance of a sum up to an edge, and multipliers that give
+    coarser levels more of the budget, the pair with the smallest product of two errors: the noise of the AUC
+    that a typical model would have (balanced classes, AUC 0.8), which counts twice, and that of a sum up to an
+    edge, on which decisions and calibration rest. The AUC alone would take budget from the finest level until
+    sums had three times the variance.
+    """
+
+    def with_levels(widths: tuple[int, ...], multipliers: tuple[int, ...]) -> ScoreHistogram:
+        return replace(histogram, widths=widths, multipliers=multipliers)
+
+    def equal(widths: tuple[int, ...]) -> Sum[LabelledHistogram]:
+        return Sum(of=with_levels(widths, ()))
+
+    divisible = not setting.noise(Sum(of=histogram)).reporting  # who reports on one level counts as it is
+    rows = expected_rows(setting) or TYPICAL_ROWS
+
+    def expected_error(candidate: ScoreHistogram) -> float:
+        noise = setting.noise(Sum(of=candidate))
+        sums = mean_prefix_variance(least_squares(candidate.tree, candidate.multipliers, noise))
+        return expected_auc_noise(candidate, noise, rows=rows) ** 2 * math.sqrt(sums)
+
+    candidates = [
+        with_levels(widths, multipliers)
+        for widths in ranked_widths(histogram.grid.leaves, level_noise(setting, equal), keep=_CANDIDATES)
+        for multipliers in (slopes(len(widths)) if divisible else [(1,) * len(widths)])
+    ]
+    return min(candidates, key=expected_error)
+
+
+def most_telling(finest: ScoreHistogram, setting: Setting) -> ScoreHistogram:
+    """These bins or coarser ones: those with the shortest interval for the AUC of a typical model.
+
+    The fewer rows there are, the more noise weighs against binning. How many rows there are is not public; where
+    clients have a bound, they are taken to have reached it, else the finest bins are taken.
+    """
+    rows = expected_rows(setting)
+    if rows is None:
+        return least_noisy(finest, setting)
+
+    def half_width(histogram: ScoreHistogram) -> float:
+        noise = setting.noise(Sum(of=histogram))
+        expected = {"rows": rows, "prevalence": PREVALENCE, "auc": AUC}
+        binning = auc_binning_bound(expected_evidence(histogram, noise=NO_NOISE, **expected))
+        sampling = hanley_mcneil_variance(AUC, positives=rows * PREVALENCE, negatives=rows * (1 - PREVALENCE))
+        privacy = expected_auc_noise(histogram, noise, **expected) ** 2
+        return z_value(LEVEL) * math.sqrt(sampling + privacy) + binning
+
+    lowest = max(_LOWEST, (len(finest.thresholds) + 1).bit_length())
+    candidates = [replace(finest, height=height) for height in range(lowest, finest.height + 1)]
+    return min((least_noisy(candidate, setting) for candidate in candidates or [finest]), key=half_width)
+
+
+def slopes(levels: int) -> Iterator[tuple[int, ...]]:
+    """Multipliers for so many levels: equal ones, and those that rise towards the coarser levels.
+
+    Examples
+    --------
+    >>> list(slopes(2))
+    [(1, 1), (1, 2), (1, 3), (2, 3)]
+    """
+    if levels <= _FEW:
+        for rising in combinations_with_replacement((1, 2, 3), levels):
+            if math.gcd(*rising) == 1:
+                yield rising
+        return
+    for low, high in _SLOPES:
+        yield tuple(int(m) for m in np.round(np.linspace(low, high, levels)))

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from fedassay.estimation import ranking
+from fedassay.estimation.curves import ReliabilityLists
 from fedassay.estimation.evidence import ENOUGH, Evidence, enough
-from fedassay.estimation.intervals import Estimate, bounded, share_interval, unbounded, z_value
-from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator
+from fedassay.estimation.intervals import Estimate, bounded, unbounded, z_value
+from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator, undefined
 from fedassay.estimation.ratios import CLEAR
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Noise
@@ -167,7 +169,7 @@ def accuracy(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
 def brier_score(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
     """The mean of Σ_j (p_j - 1[y=j])², from 0 to 2."""
     half = bounded(evidence.mean("brier", "brier_squared"), size=evidence.require_rows(), level=level)
-    return _times(half, LARGEST_BRIER)
+    return half.times(LARGEST_BRIER)
 
 
 @estimator
@@ -183,7 +185,7 @@ def log_loss(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
             f"not enough evidence: the estimate {LARGEST_LOSS * estimate.value:.2g} is below {CLEAR:.0f} standard "
             f"deviations of the privacy noise ({LARGEST_LOSS * deviation:.2g})"
         )
-    return _times(unbounded(estimate, level=level, lowest=0.0), LARGEST_LOSS)
+    return unbounded(estimate, level=level, lowest=0.0).times(LARGEST_LOSS)
 
 
 @estimator
@@ -197,34 +199,33 @@ def prevalence(evidence: ClassEvidence, place: int, *, level: float = LEVEL) -> 
 def expected_calibration_error(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
     """Of the most probable class: Σ_m |Σ (confidence - correct)|/n over bins of equal width (Guo et al. 2017)."""
     top = evidence.totals.top
-    return calibration_error(_gaps(evidence, top, "confidence", "correct", slice(None)), level=level)
+    return calibration_error(_gaps(evidence, top, "confidence", "correct"), level=level)
 
 
 @estimator
 def classwise_calibration_error(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
     """The mean over classes of their calibration errors (Definition 3.3 of the paper; every class counts alike)."""
-    cells = evidence.totals.cells
-    return calibration_error(_gaps(evidence, cells, "probability", "positives", slice(None)), level=level)
+    return calibration_error(_gaps(evidence, evidence.totals.cells, "probability", "positives"), level=level)
 
 
 @estimator
 def class_calibration_error(evidence: ClassEvidence, place: int, *, level: float = LEVEL) -> Metric:
     """Σ_m |B_m|/n |mean p_j - share of class j| of one class."""
-    cells = evidence.totals.cells
-    one = slice(place, place + 1)
-    return calibration_error(_gaps(evidence, cells, "probability", "positives", one), level=level)
+    every = _gaps(evidence, evidence.totals.cells, "probability", "positives")
+    own = slice(place, place + 1)
+    return calibration_error(replace(every, gaps=every.gaps[own], squares=every.squares[own]), level=level)
 
 
-def _gaps(evidence: ClassEvidence, parts: Any, expected: str, observed: str, chosen: slice) -> Gaps:
-    """Gaps of these classes. The squares are the larger of what rows show and what the probabilities say.
+def _gaps(evidence: ClassEvidence, parts: Any, expected: str, observed: str) -> Gaps:
+    """Gaps of all classes. The squares are the larger of what rows show and what the probabilities say.
 
     Where a bin has hardly a row of the class, rows alone would show no variance at all.
     """
     wanted, seen = parts[expected], parts[observed]
     squares = np.maximum(parts["squared"].value, parts["spread"].value)
     return Gaps(
-        gaps=np.atleast_2d(wanted.value - seen.value)[chosen],
-        squares=np.atleast_2d(squares)[chosen],
+        gaps=np.atleast_2d(wanted.value - seen.value),
+        squares=np.atleast_2d(squares),
         noise=evidence.variance(wanted) + evidence.variance(seen),
         rows=evidence.require_rows(),
         noise_of_rows=evidence.noise_of_rows,
@@ -238,42 +239,65 @@ def reliability_curve(evidence: ClassEvidence, *, level: float = LEVEL) -> dict[
     Band: Clopper-Pearson intervals, widened for the noise, at an error of (1 - level)/bins each (Bonferroni). Bins
     without rows, or whose rows drown in noise, are left out.
     """
-    names = ("edges", "mean_score", "observed", "share", "lower", "upper")
-    curve: dict[str, Any] = {name: [] for name in names}
     top, bins = evidence.totals.top, evidence.totals.bins
+    lists = ReliabilityLists(bins=bins, level=level)
     try:
         n = evidence.require_rows()
     except Undefined as error:
-        return {**curve, "level": level, "reason": str(error)}
+        return lists.to_json(reason=str(error))
     noise_of_rows, noise = evidence.variance(top["rows"]), evidence.variance(top["correct"])
     for place in range(bins):
         rows, correct, confidence = (
             float(top[name].value[place]) for name in ("rows", "correct", "confidence")
         )
-        if rows <= 0 or rows < ENOUGH * math.sqrt(noise_of_rows):
-            continue
-        v, ends = min(1.0, max(0.0, correct / rows)), (place / bins, (place + 1) / bins)
-        privacy_variance = (noise + v * v * noise_of_rows) / rows**2
-        band = share_interval(v, rows, privacy_variance, level=1 - (1 - level) / bins)
-        mean = min(ends[1], max(ends[0], confidence / rows))
-        for name, item in zip(names, (list(ends), mean, v, rows / n, *band), strict=True):
-            curve[name].append(item)
-    curve["level"] = level
-    if not curve["edges"]:
-        curve["reason"] = "not enough evidence: in every bin the rows drown in the privacy noise"
-    return curve
+        if rows > 0 and rows >= ENOUGH * math.sqrt(noise_of_rows):
+            v, ends = min(1.0, max(0.0, correct / rows)), (place / bins, (place + 1) / bins)
+            lists.add(ends, confidence / rows, v, rows, n, (noise + v * v * noise_of_rows) / rows**2)
+    drowned = "not enough evidence: in every bin the rows drown in the privacy noise"
+    return lists.to_json(reason="" if lists.points else drowned)
 
 
-def _times(metric: Metric, factor: float) -> Metric:
-    """The metric in other units."""
-    assert metric.value is not None
-    assert metric.interval is not None
-    low, high = metric.interval
-    return replace(
-        metric,
-        value=metric.value * factor,
-        interval=(low * factor, high * factor),
-        sampling=(metric.sampling or 0.0) * factor,
-        privacy=(metric.privacy or 0.0) * factor,
-        discretisation=(metric.discretisation or 0.0) * factor,
+# --- one-vs-rest ranking of a multiclass model --------------------------------------------------------------
+
+NO_RANKINGS = "rankings were not asked for"
+
+
+def class_auc(evidence: Evidence, *, level: float = LEVEL) -> Metric:
+    """The AUC of one class against all others."""
+    if evidence.exact and evidence.rows > 0 and evidence.positive_rows == 0:
+        return undefined("no row is of this class", level=level)
+    if evidence.exact and evidence.rows > 0 and evidence.negative_rows == 0:
+        return undefined("every row is of this class", level=level)
+    return ranking.roc_auc(evidence, level=level)
+
+
+@estimator
+def roc_auc(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
+    """The mean of the AUCs of the classes that have one.
+
+    * privacy: classes have independent noise.
+    * sampling: a row of class j is a positive for j and a negative for all others. The positives of different classes
+      are different rows, so their variances V⁺ add up; how a row does as a negative of several classes is not measured
+      together, so their deviations √V⁻ are added, and so are the two parts: √ΣV⁺ + Σ√V⁻. This holds whatever the
+      dependence (Minkowski's inequality); the interval can be up to about twice as wide as it need be.
+    """
+    if evidence.rankings is None:
+        raise Undefined(NO_RANKINGS)
+    used = [(e, m) for e, m in zip(evidence.rankings, evidence.aucs, strict=True) if m.value is not None]
+    if not used:
+        raise Undefined("no class has an AUC: see the reasons with the classes")
+    as_positive, as_negative = 0.0, 0.0
+    for one, _ in used:
+        _, by_positive, by_negative = ranking.auc_influence(one)
+        none = np.zeros_like(by_positive)
+        as_positive += max(0.0, one.sampling_variance(by_positive, none))
+        as_negative += math.sqrt(max(0.0, one.sampling_variance(none, by_negative)))
+    c = len(used)
+    estimate = Estimate(
+        value=sum(m.value or 0.0 for _, m in used) / c,
+        sampling_variance=((math.sqrt(as_positive) + as_negative) / c) ** 2,
+        privacy_variance=sum((m.privacy or 0.0) ** 2 for _, m in used) / c**2,
+        discretisation=sum(m.discretisation or 0.0 for _, m in used) / c,
     )
+    smallest = [min(e.positive_rows, e.negative_rows) for e, _ in used]
+    return bounded(estimate, size=c / sum(1 / size for size in smallest), level=level)

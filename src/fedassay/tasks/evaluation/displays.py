@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from fedassay.documents import comparisons, curves, reliability, score_distribution
+from fedassay.documents import comparisons, curves, reliability
 from fedassay.documents.blocks import CurveBlock
 from fedassay.documents.display import (
     Display,
@@ -23,11 +23,18 @@ from fedassay.errors import UsageError
 class _CurveDisplay(Display):
     """A curve with a simultaneous band."""
 
+    area: ClassVar[str] = ""
+    """The metric that is the area under the curve, if that is one."""
+
     @property
     def curve(self) -> Mapping[str, Any]:
         """The entry of the results."""
         entry: Mapping[str, Any] = self.results[self.wanted.entry]
         return entry
+
+    def _main(self) -> Mapping[str, Any]:
+        metric = self.results[self.area]
+        return {self.area: metric["value"], "interval": metric.get("interval")}
 
     thresholds = listed(
         "thresholds", "The threshold of each point; None where no finite one excludes every score."
@@ -50,13 +57,11 @@ class RocCurveDisplay(_CurveDisplay):
 
     wanted = DisplayedEntry("ROC curve", "roc_curve", ("evaluate", "ecdf"))
     make = curves.roc
+    area = "roc_auc"
 
     fpr = listed("fpr", "False positive rates.")
     tpr = listed("tpr", "True positive rates.")
     roc_auc = number("roc_auc", "value", "The area under the curve.")
-
-    def _main(self) -> Mapping[str, Any]:
-        return {"roc_auc": self.roc_auc, "interval": self.results["roc_auc"].get("interval")}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -69,6 +74,7 @@ class PrecisionRecallDisplay(_CurveDisplay):
 
     wanted = DisplayedEntry("precision-recall curve", "precision_recall_curve", ("evaluate",))
     make = curves.precision_recall
+    area = "average_precision"
 
     precision = listed("precision", "Precisions.")
     recall = listed("recall", "Recalls.")
@@ -78,10 +84,6 @@ class PrecisionRecallDisplay(_CurveDisplay):
     prevalence = number(
         "prevalence", "value", "The share of positives: the precision of a model that knows nothing."
     )
-
-    def _main(self) -> Mapping[str, Any]:
-        interval = self.results["average_precision"].get("interval")
-        return {"average_precision": self.average_precision, "interval": interval}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -153,22 +155,21 @@ class ScoreDistributionDisplay(Display):
     """
 
     wanted = DisplayedEntry("score distribution", "score_distribution", ("evaluate",))
-    make = score_distribution.score_distribution
+    make = curves.score_distribution
 
     edges = listed("edges", "One more than there are buckets.")
     positives = listed("positives", "Positive rows in each bucket.")
     negatives = listed("negatives", "Negative rows in each bucket.")
 
     def _main(self) -> Mapping[str, Any]:
-        return {name: float(sum(getattr(self, name))) for name in score_distribution.CLASSES}
+        return {name: float(sum(getattr(self, name))) for name in curves.CLASSES}
 
     @property
     def density(self) -> Mapping[str, tuple[float, ...]]:
-        """What is drawn: by class, see `score_distribution.densities`."""
+        """What is drawn: by class, see `curves.densities`."""
         scores = self.results["score_distribution"]
         return {
-            name: tuple(score_distribution.densities(scores, name)) if scores["edges"] else ()
-            for name in score_distribution.CLASSES
+            name: tuple(curves.densities(scores, name)) if scores["edges"] else () for name in curves.CLASSES
         }
 
 

@@ -1,18 +1,9 @@
-"""The task: one release of a score histogram, and everything that can be said from it.
-
-What each threshold from 0.01 to 0.99 would mean: for whoever looks for the one to use.
-
-Intervals are for one threshold at a time. Whoever picks the best of 99 has looked at all of them: the curves with bands
-for all thresholds at once are in `curves`.
-"""
+"""The task: one release of a score histogram, and everything that can be said from it."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -21,176 +12,19 @@ from scipy.special import expit, logit
 
 from fedassay.errors import ParameterError
 from fedassay.estimation import curves
-from fedassay.estimation.calibration_error import Buckets, equi_depth_edges
-from fedassay.estimation.confusion import Confusion
+from fedassay.estimation.calibration_error import Buckets
 from fedassay.estimation.evidence import Evidence, plausible
-from fedassay.estimation.intervals import z_value
-from fedassay.estimation.least_squares import least_squares, mean_prefix_variance, ranked_widths
-from fedassay.estimation.metric import LEVEL, Metric, Undefined
-from fedassay.estimation.ranking import auc_binning_bound
+from fedassay.estimation.metric import Metric, Undefined
 from fedassay.protocol.arrays import Floats
-from fedassay.protocol.metrics import MetricRecord, of_part
-from fedassay.protocol.vocabulary import NO_NOISE, Noise, Released, Setting, Sum
+from fedassay.protocol.metrics import of_part
+from fedassay.protocol.vocabulary import Noise, Released, Setting, Sum
 from fedassay.summaries.grid import LARGEST_REACH
 from fedassay.summaries.grouped_histogram import GroupedHistogram, checked_groups
 from fedassay.summaries.score_histogram import LabelledHistogram, ScoreHistogram
-from fedassay.tasks.evaluation.accuracy import (
-    AUC,
-    PREVALENCE,
-    expected_auc_noise,
-    expected_evidence,
-    hanley_mcneil_variance,
-)
-from fedassay.tasks.evaluation.lockstep import Flow, together
+from fedassay.tasks.evaluation.accuracy import least_noisy, most_telling
+from fedassay.tasks.evaluation.comparisons import Flow, against, by_site, together
 from fedassay.tasks.evaluation.parameters import EvaluateParameters
-from fedassay.tasks.evaluation.sites import by_site
-from fedassay.tasks.evaluation.stored import histogram_to_json, threshold_entry
-from fedassay.tasks.evaluation.versus import against
-
-# --- what each threshold from 0 -----------------------------------------------------------------------------
-
-THRESHOLDS = tuple(percent / 100 for percent in range(1, 100))
-
-
-def operating_points(evidence: Evidence, *, level: float = LEVEL) -> dict[str, Any]:
-    """Metrics of the decision ``score >= threshold`` at 99 thresholds, each with the interval it has by itself.
-
-    Each threshold is applied at the nearest edge of the grid, which ``applied`` names; the numbers are those of
-    `stored.threshold_entry` there. Each metric is a mapping of the lists ``value``, ``lower`` and ``upper``, None where
-    it is undefined. ``predicted_positives`` is the share of the rows at or above the threshold.
-
-    Free: computed from what has been released.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fedassay.protocol.vocabulary import NO_NOISE
-    >>> from fedassay.summaries.score_histogram import ScoreHistogram
-    >>> summary = ScoreHistogram(transform="uniform", height=2)
-    >>> evidence = summary.read(np.array([0, 1, 2, 3, 4, 0, 1, 0])).evidence(NO_NOISE)
-    >>> points = operating_points(evidence)
-    >>> points["thresholds"][49], points["applied"][49], round(points["precision"]["value"][49], 3)
-    (0.5, 0.5, 0.833)
-    """
-    found = [Confusion.at(evidence, threshold) for threshold in THRESHOLDS]
-    return {
-        "thresholds": list(THRESHOLDS),
-        "applied": [confusion.threshold for confusion in found],
-        "level": level,
-        "rows": evidence.rows,
-        **{record.name: _lists(_metrics(record, found, level)) for record in of_part("operating-point")},
-    }
-
-
-def _metrics(record: MetricRecord, found: list[Confusion], level: float) -> list[Metric]:
-    estimate = record.estimator
-    return [estimate(confusion, level=level) for confusion in found]
-
-
-def _lists(metrics: list[Metric]) -> dict[str, list[float | None]]:
-    ends = [metric.interval or (None, None) for metric in metrics]
-    return {
-        "value": [metric.value for metric in metrics],
-        "lower": [low for low, _ in ends],
-        "upper": [high for _, high in ends],
-    }
-
-
-# --- which levels a histogram should have under noise -------------------------------------------------------
-
-_CANDIDATES = 20
-"""Fan-outs that are compared by the expected error of the AUC, out of the best for sums up to an edge."""
-
-TYPICAL_ROWS = 1e5
-
-_LOWEST = 5
-"""The least height that is tried."""
-
-_FEW = 4
-"""Up to so many levels all small multipliers are tried, beyond those on a line between two."""
-
-_SLOPES = ((1, 1), (1, 2), (2, 3), (1, 3), (3, 5))
-"""Multipliers of the finest and of the coarsest level."""
-
-
-def expected_rows(setting: Setting) -> float | None:
-    """How many rows there would be if all clients had reached their bound; None if they have none."""
-    per_client = setting.protection.rows_per_client
-    return None if per_client is None else max(2.0, setting.clients * per_client)
-
-
-def least_noisy(histogram: ScoreHistogram, setting: Setting) -> ScoreHistogram:
-    """The same bins, with the levels and the division of the budget among them that serve the metrics best.
-
-    Among the fan-outs with the smallest mean variance of a sum up to an edge, and multipliers that give
-    coarser levels more of the budget, the pair with the smallest product of two errors: the noise of the AUC
-    that a typical model would have (balanced classes, AUC 0.8), which counts twice, and that of a sum up to an
-    edge, on which decisions and calibration rest. The AUC alone would take budget from the finest level until
-    sums had three times the variance.
-    """
-
-    def with_levels(widths: tuple[int, ...], multipliers: tuple[int, ...]) -> ScoreHistogram:
-        return replace(histogram, widths=widths, multipliers=multipliers)
-
-    def equal_levels(levels: int) -> float:
-        flat = with_levels(tuple(1 << level for level in range(levels)), (1,) * levels)
-        return setting.noise(Sum(of=flat)).variance
-
-    divisible = not setting.noise(Sum(of=histogram)).reporting  # who reports on one level counts as it is
-    rows = expected_rows(setting) or TYPICAL_ROWS
-
-    def expected_error(candidate: ScoreHistogram) -> float:
-        noise = setting.noise(Sum(of=candidate))
-        sums = mean_prefix_variance(least_squares(candidate.tree, candidate.multipliers, noise))
-        return expected_auc_noise(candidate, noise, rows=rows) ** 2 * math.sqrt(sums)
-
-    candidates = [
-        with_levels(widths, multipliers)
-        for widths in ranked_widths(histogram.grid.leaves, equal_levels, keep=_CANDIDATES)
-        for multipliers in (slopes(len(widths)) if divisible else [(1,) * len(widths)])
-    ]
-    return min(candidates, key=expected_error)
-
-
-def most_telling(finest: ScoreHistogram, setting: Setting) -> ScoreHistogram:
-    """These bins or coarser ones: those with the shortest interval for the AUC of a typical model.
-
-    The fewer rows there are, the more noise weighs against binning. How many rows there are is not public; where
-    clients have a bound, they are taken to have reached it, else the finest bins are taken.
-    """
-    rows = expected_rows(setting)
-    if rows is None:
-        return least_noisy(finest, setting)
-
-    def half_width(histogram: ScoreHistogram) -> float:
-        noise = setting.noise(Sum(of=histogram))
-        expected = {"rows": rows, "prevalence": PREVALENCE, "auc": AUC}
-        binning = auc_binning_bound(expected_evidence(histogram, noise=NO_NOISE, **expected))
-        sampling = hanley_mcneil_variance(AUC, positives=rows * PREVALENCE, negatives=rows * (1 - PREVALENCE))
-        privacy = expected_auc_noise(histogram, noise, **expected) ** 2
-        return z_value(LEVEL) * math.sqrt(sampling + privacy) + binning
-
-    lowest = max(_LOWEST, (len(finest.thresholds) + 1).bit_length())
-    candidates = [replace(finest, height=height) for height in range(lowest, finest.height + 1)]
-    return min((least_noisy(candidate, setting) for candidate in candidates or [finest]), key=half_width)
-
-
-def slopes(levels: int) -> Iterator[tuple[int, ...]]:
-    """Multipliers for so many levels: equal ones, and those that rise towards the coarser levels.
-
-    Examples
-    --------
-    >>> list(slopes(2))
-    [(1, 1), (1, 2), (1, 3), (2, 3)]
-    """
-    if levels <= _FEW:
-        for rising in combinations_with_replacement((1, 2, 3), levels):
-            if math.gcd(*rising) == 1:
-                yield rising
-        return
-    for low, high in _SLOPES:
-        yield tuple(int(m) for m in np.round(np.linspace(low, high, levels)))
-
+from fedassay.tasks.evaluation.stored import histogram_to_json, operating_points, threshold_entry
 
 # --- how scores are distributed in each class ---------------------------------------------------------------
 
@@ -229,8 +63,8 @@ def score_distribution(evidence: Evidence) -> dict[str, Any]:
     try:
         P, N = evidence.require_classes()
     except Undefined as error:
-        nothing: dict[str, Any] = {"spacing": "uniform", "edges": [], "positives": [], "negatives": []}
-        return {**nothing, "noise": None, "reason": str(error)}
+        lists: dict[str, Any] = {"edges": [], "positives": [], "negatives": []}
+        return {"spacing": "uniform", **lists, "noise": None, "reason": str(error)}
     crowd = _crowd(evidence)
     for buckets in BUCKETS:
         places = _places(evidence, buckets, crowd)
@@ -315,25 +149,18 @@ def _histogram(task: Evaluate, setting: Setting, *, parts: int) -> ScoreHistogra
 
 
 def whole(released: Released[dict[str, LabelledHistogram]]) -> Released[LabelledHistogram]:
-    """All groups together. The noise of independent releases adds up, and so does its variance."""
-    return Released(
-        value=total(released.value),
-        noise=_added(released.noise, times=len(released.value)),
-        clients=released.clients,
+    """All groups together."""
+    first, *others = released.value.values()
+    every = replace(
+        first,
+        positives=sum((other.positives for other in others), first.positives),
+        negatives=sum((other.negatives for other in others), first.negatives),
     )
+    return Released(value=every, noise=added(released.noise, times=1 + len(others)), clients=released.clients)
 
 
-def total(parts: Mapping[str, LabelledHistogram]) -> LabelledHistogram:
-    """The histogram of the rows of all parts."""
-    histograms = list(parts.values())
-    return replace(
-        histograms[0],
-        positives=np.sum([histogram.positives for histogram in histograms], axis=0),
-        negatives=np.sum([histogram.negatives for histogram in histograms], axis=0),
-    )
-
-
-def _added(noise: Noise, *, times: int) -> Noise:
+def added(noise: Noise, *, times: int) -> Noise:
+    """The noise of so many independent releases together: it adds up, and so does its variance."""
     if noise.variance == 0:
         return noise
     return replace(noise, variance=times * noise.variance, copies=times * noise.copies)
@@ -434,7 +261,7 @@ class Evaluate(EvaluateParameters):
     def results(self, released: Released[LabelledHistogram]) -> dict[str, Any]:
         """All metrics and curves of a release, as plain JSON."""
         evidence = released.value.evidence(released.noise)
-        equi_depth = Buckets(evidence=evidence, edges=tuple(equi_depth_edges(evidence, self.buckets)))
+        equi_depth = Buckets.equi_depth(evidence, self.buckets)
         return {
             **self._all_metrics(evidence),
             "roc_curve": curves.roc_curve(evidence, level=self.level),

@@ -24,7 +24,7 @@ from fedassay.tasks.evaluation.accuracy import (
     predict,
     published_rate,
 )
-from fedassay.tasks.evaluation.evaluate import Evaluate
+from fedassay.tasks.evaluation.evaluate import Evaluate, added
 from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
 from fedassay.tasks.evaluation.typical_model import TypicalModel, held_out_release
 from fedassay.tasks.expectation import PlannedStudy
@@ -87,8 +87,7 @@ def released_histogram(task: Evaluate, setting: Setting) -> tuple[ScoreHistogram
     query: Any = step[0] if isinstance(step, tuple) else step
     of, noise = query.of, setting.noise(query)
     if isinstance(of, GroupedHistogram):  # all rows are the sum of the groups and of those outside
-        times = len(of.groups) + 1
-        noise = replace(noise, variance=times * noise.variance, copies=times * noise.copies)
+        noise = added(noise, times=len(of.groups) + 1)
     return of if isinstance(of, ScoreHistogram) else of.histogram, noise
 
 

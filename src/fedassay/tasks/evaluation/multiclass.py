@@ -2,79 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from fedassay.errors import ParameterError
-from fedassay.estimation.evidence import Evidence
-from fedassay.estimation.intervals import Estimate, bounded
 from fedassay.estimation.least_squares import best_widths
-from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator, undefined
-from fedassay.estimation.ranking import auc_influence, roc_auc
+from fedassay.estimation.metric import Metric, undefined
 from fedassay.protocol.metrics import CLASS_METRICS
 from fedassay.protocol.vocabulary import TOTAL_BITS, Query, Released, Setting, Sum
 from fedassay.summaries.multiclass.class_statistics import MOST_BITS, ClassStatistics, ClassTotals
 from fedassay.summaries.multiclass.histograms import ClassHistograms
 from fedassay.summaries.score_histogram import LabelledHistogram
 from fedassay.tasks.evaluation import class_evidence
-from fedassay.tasks.evaluation.class_evidence import ClassEvidence
+from fedassay.tasks.evaluation.accuracy import level_noise
+from fedassay.tasks.evaluation.class_evidence import NO_RANKINGS, ClassEvidence, class_auc
+from fedassay.tasks.evaluation.comparisons import Flow
 from fedassay.tasks.evaluation.evaluate import NOISY_REACH
-from fedassay.tasks.evaluation.lockstep import Flow
 from fedassay.tasks.evaluation.parameters import EvaluateMulticlassParameters
-
-if TYPE_CHECKING:
-    from fedassay.tasks.evaluation.class_evidence import ClassEvidence
-
-
-# --- one-vs-rest ranking of a multiclass model --------------------------------------------------------------
-
-NO_RANKINGS = "rankings were not asked for"
-
-
-def class_auc(evidence: Evidence, *, level: float = LEVEL) -> Metric:
-    """The AUC of one class against all others."""
-    if evidence.exact and evidence.rows > 0 and evidence.positive_rows == 0:
-        return undefined("no row is of this class", level=level)
-    if evidence.exact and evidence.rows > 0 and evidence.negative_rows == 0:
-        return undefined("every row is of this class", level=level)
-    return roc_auc(evidence, level=level)
-
-
-@estimator
-def mean_auc(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
-    """The mean of the AUCs of the classes that have one.
-
-    * privacy: classes have independent noise.
-    * sampling: a row of class j is a positive for j and a negative for all others. The positives of different classes
-      are different rows, so their variances V⁺ add up; how a row does as a negative of several classes is not measured
-      together, so their deviations √V⁻ are added, and so are the two parts: √ΣV⁺ + Σ√V⁻. This holds whatever the
-      dependence (Minkowski's inequality); the interval can be up to about twice as wide as it need be.
-    """
-    if evidence.rankings is None:
-        raise Undefined(NO_RANKINGS)
-    used = [(e, m) for e, m in zip(evidence.rankings, evidence.aucs, strict=True) if m.value is not None]
-    if not used:
-        raise Undefined("no class has an AUC: see the reasons with the classes")
-    as_positive, as_negative = 0.0, 0.0
-    for ranking, _ in used:
-        _, by_positive, by_negative = auc_influence(ranking)
-        none = np.zeros_like(by_positive)
-        as_positive += max(0.0, ranking.sampling_variance(by_positive, none))
-        as_negative += math.sqrt(max(0.0, ranking.sampling_variance(none, by_negative)))
-    c = len(used)
-    estimate = Estimate(
-        value=sum(m.value or 0.0 for _, m in used) / c,
-        sampling_variance=((math.sqrt(as_positive) + as_negative) / c) ** 2,
-        privacy_variance=sum((m.privacy or 0.0) ** 2 for _, m in used) / c**2,
-        discretisation=sum(m.discretisation or 0.0 for _, m in used) / c,
-    )
-    smallest = [min(e.positive_rows, e.negative_rows) for e, _ in used]
-    return bounded(estimate, size=c / sum(1 / size for size in smallest), level=level)
-
 
 # --- the task -----------------------------------------------------------------------------------------------
 
@@ -136,11 +81,10 @@ class EvaluateMulticlass(EvaluateMulticlassParameters):
             return Sum(of=exact, share=RANKING)
         flat = replace(self._histogram(classes, NOISY_HEIGHT), reach=NOISY_REACH)
 
-        def noise_of(levels: int) -> float:
-            tall = replace(flat, widths=tuple(1 << level for level in range(levels)))
-            return setting.noise(Sum(of=tall, share=RANKING)).variance
+        def query(widths: tuple[int, ...]) -> Sum[tuple[LabelledHistogram, ...]]:
+            return Sum(of=replace(flat, widths=widths), share=RANKING)
 
-        return Sum(of=replace(flat, widths=best_widths(1 << flat.height, noise_of)), share=RANKING)
+        return query(best_widths(1 << flat.height, level_noise(setting, query)))
 
     def _histogram(self, classes: int, height: int) -> ClassHistograms:
         tallest = (MOST_NUMBERS // (2 * classes)).bit_length() - 1

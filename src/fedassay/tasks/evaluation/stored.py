@@ -5,7 +5,7 @@ The release has been paid for; asking it something new is free. Everything neede
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,9 @@ import numpy as np
 from fedassay.errors import UsageError
 from fedassay.estimation.confusion import Confusion, decision_metrics
 from fedassay.estimation.evidence import Evidence
-from fedassay.estimation.metric import LEVEL
+from fedassay.estimation.metric import LEVEL, Metric
 from fedassay.estimation.tree import Tree
+from fedassay.protocol.metrics import of_part
 from fedassay.protocol.vocabulary import Noise, Total, Vector
 from fedassay.summaries.grid import Grid
 from fedassay.summaries.score_histogram import LabelledHistogram
@@ -94,3 +95,47 @@ def _spread(tree: Tree, nodes: Vector, counts: list[float]) -> Total:
     vector: Total = np.zeros(tree.length, dtype=np.float64 if values.dtype.kind == "f" else np.int64)
     vector[nodes] = values
     return vector
+
+
+# --- what each threshold would mean -------------------------------------------------------------------------
+
+THRESHOLDS = tuple(percent / 100 for percent in range(1, 100))
+
+
+def operating_points(evidence: Evidence, *, level: float = LEVEL) -> dict[str, Any]:
+    """Metrics of the decision ``score >= threshold`` at 99 thresholds, each with the interval it has by itself.
+
+    Intervals are for one threshold at a time: who picks the best of 99 has looked at all of them. The curves with bands
+    for all thresholds at once are in `curves`.
+
+    Each threshold is applied at the nearest edge of the grid, which ``applied`` names; the numbers are those of
+    `threshold_entry` there. Each metric is a mapping of the lists ``value``, ``lower`` and ``upper``, None where
+    it is undefined. ``predicted_positives`` is the share of the rows at or above the threshold.
+
+    Free: computed from what has been released.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedassay.protocol.vocabulary import NO_NOISE
+    >>> from fedassay.summaries.score_histogram import ScoreHistogram
+    >>> summary = ScoreHistogram(transform="uniform", height=2)
+    >>> evidence = summary.read(np.array([0, 1, 2, 3, 4, 0, 1, 0])).evidence(NO_NOISE)
+    >>> points = operating_points(evidence)
+    >>> points["thresholds"][49], points["applied"][49], round(points["precision"]["value"][49], 3)
+    (0.5, 0.5, 0.833)
+    """
+    found = [Confusion.at(evidence, threshold) for threshold in THRESHOLDS]
+
+    def lists(estimate: Callable[..., Metric]) -> dict[str, list[float | None]]:
+        metrics = [estimate(confusion, level=level) for confusion in found]
+        low, high = zip(*(metric.interval or (None, None) for metric in metrics), strict=True)
+        return {"value": [metric.value for metric in metrics], "lower": list(low), "upper": list(high)}
+
+    return {
+        "thresholds": list(THRESHOLDS),
+        "applied": [confusion.threshold for confusion in found],
+        "level": level,
+        "rows": evidence.rows,
+        **{record.name: lists(record.estimator) for record in of_part("operating-point")},
+    }

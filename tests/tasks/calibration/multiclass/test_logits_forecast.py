@@ -16,13 +16,12 @@ from conformal_drive import answer
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.planning import Expectation, PlannedStudy, StudyPlan, Sufficiency
 from fedassay.planning.planner import bytes_of
-from fedassay.protocol.vocabulary import Noise, Protection, Query, TrustModel, Unit
+from fedassay.protocol.vocabulary import Noise, Protection, Query, Released, TrustModel, Unit
 from fedassay.study.simulation import Simulation
 from fedassay.summaries.multiclass.loss_curves import ClientProfiles
 from fedassay.summaries.multiclass.map_changes import MapChanges
 from fedassay.summaries.multiclass.maps import logit_map_from_json
-from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
-from fedassay.tasks.calibration.multiclass.choice import ONE_SHOT
+from fedassay.tasks.calibration.multiclass.calibrate import ONE_SHOT, CalibrateMulticlass
 from fedassay.tasks.calibration.multiclass.forecast import CLASS_TARGETS, loose_bound, reason_of_auto
 from fedassay.tasks.calibration.multiclass.forecast_methods import (
     PlannedMethod,
@@ -35,6 +34,7 @@ from fedassay.tasks.calibration.multiclass.held_out_judge import Judging
 from fedassay.tasks.calibration.multiclass.rehearsal import LogitsStudy, judgement, temperature_error
 from fedassay.tasks.evaluation.typical_model import TypicalClients, TypicalModel
 from fedassay.trust import DistributedDP, LocalDP, SecureSum, ServerDP, TwoServer
+from flows import finished
 from single_plans import forecast, metrics_of, plan_alone
 from single_plans import planned as planned_study
 from softmax_rows import SoftmaxPopulation
@@ -78,17 +78,15 @@ def ran(
     task: CalibrateMulticlass, study: LogitsStudy
 ) -> tuple[dict[str, Any], list[tuple[Query[Any], Noise]]]:
     """The results of a run, and the noise that every query got. All clients are in both parts."""
-    flow, setting, clients = task.steps(study.setting), study.setting, rows_of(study)
+    setting, clients = study.setting, rows_of(study)
     got: list[tuple[Query[Any], Noise]] = []
-    step = next(flow)
-    while True:
-        queries = step if isinstance(step, tuple) else (step,)
-        released = tuple(answer(query, setting, clients, seed) for seed, query in enumerate(queries))
-        got += [(query, one.noise) for query, one in zip(queries, released, strict=True)]
-        try:
-            step = flow.send(released if isinstance(step, tuple) else released[0])
-        except StopIteration as finished:
-            return finished.value, got
+
+    def answered(query: Query[Any], step: int) -> Released[Any]:
+        released = answer(query, setting, clients, step)
+        got.append((query, released.noise))
+        return released
+
+    return finished(task.steps(setting), answered)[0], got
 
 
 def planned(study: LogitsStudy, **options: Any) -> dict[tuple[str, str], PlannedMethod]:
@@ -148,7 +146,8 @@ def test_the_judgement_gets_the_noise_that_was_planned(unit: str, releases: int)
     judged = [(query, noise) for query, noise in got if query.part == "held-out"]
     assert len(judged) == len(expected.queries) == releases
     assert isinstance(judged[0][0].of, MapChanges)
-    assert (judged[0][1].law, judged[0][1].scale) == (expected.noise.law, expected.noise.scale)
+    planned_noise = here.setting.noise(expected.queries[0])
+    assert (judged[0][1].law, judged[0][1].scale) == (planned_noise.law, planned_noise.scale)
 
 
 def test_sampling_is_planned_as_it_is_run() -> None:

@@ -39,9 +39,9 @@ from fedassay.summaries.multiclass.binned_map import Binned, BinnedChanged
 from fedassay.summaries.multiclass.histograms import UNITS, ClassCounts
 from fedassay.tasks.calibration.multiclass.binned_flow import (
     BINNINGS,
+    FederatedBinning,
     Merged,
     fit_bbq,
-    fit_binned,
     fit_histogram,
     weights_of_noise,
     weights_of_rows,
@@ -51,11 +51,16 @@ from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
+from flows import Asked, finished
 from multiclass_rows import Columns, dirichlet, drawn
 from secure_sum_driver import Run, vectors
 
 CLIENT = {"unit": Unit.CLIENT, "rows_per_client": 200}
 DELTA = 1e-5
+
+
+def binning(method: str, classes: int, **options: Any) -> FederatedBinning:
+    return FederatedBinning(method=method, classes=classes, **options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,37 +72,15 @@ class OnlyFit:
     options: dict[str, Any] = field(default_factory=dict)
 
     def steps(self, setting: Setting) -> Generator[Step, Any, Fit]:
-        fitted = yield from fit_binned(self.method, self.classes, setting, **self.options)
+        fitted = yield from binning(self.method, self.classes, **self.options).fit(setting)
         return fitted
-
-
-Asked = list[tuple[Query[Any], ...]]
-
-
-def drive(
-    task: OnlyFit, setting: Setting, answered: Callable[[Query[Any], int], Released[Any]]
-) -> tuple[Fit, Asked]:
-    """The fit and what was asked, step by step."""
-    steps = task.steps(setting)
-    asked: Asked = []
-    reply = None
-    while True:
-        try:
-            step = steps.send(reply)
-        except StopIteration as finished:
-            assert sum(query.share for one in asked for query in one) <= 1 + 1e-9
-            return finished.value, asked
-        queries = step if isinstance(step, tuple) else (step,)
-        replies = tuple(answered(query, len(asked)) for query in queries)
-        asked.append(queries)
-        reply = replies if isinstance(step, tuple) else replies[0]
 
 
 def fitted(
     method: str, clients: Sequence[Columns], setting: Setting | None = None, **options: Any
 ) -> tuple[Fit, Asked]:
     setting = setting or setting_of(clients=len(clients))
-    task = OnlyFit(method=method, classes=clients[0]["logits"].shape[1], options=options)
+    flow = binning(method, clients[0]["logits"].shape[1], **options).fit(setting)
 
     def answered(query: Query[Any], number: int) -> Released[Any]:
         cohort = clients
@@ -106,7 +89,7 @@ def fitted(
             cohort = [one for one, is_in in zip(clients, taken, strict=True) if is_in]
         return answer(query, setting, cohort, number)
 
-    return drive(task, setting, answered)
+    return finished(flow, answered)
 
 
 # --- the pooled binnings, written down a second time, slowly ----------------------------------------------
@@ -200,7 +183,7 @@ def test_masked_sums_give_the_same_fit() -> None:
         return Released(value=query.of.read(np.array(total)), noise=NO_NOISE, clients=len(clients))
 
     setting = setting_of(SecureSum(), clients=6)
-    found, _ = drive(OnlyFit(method="bbq", classes=3), setting, masked)
+    found, _ = finished(binning("bbq", 3).fit(setting), masked)
     assert found == fitted("bbq", clients)[0]
 
 
@@ -397,7 +380,7 @@ def test_whole_clients_are_clipped_and_believed_as_far_as_noise_allows(
         return released[-1]
 
     options = {"rounds": rounds, "joint": joint, "height": 4}
-    found, asked = drive(OnlyFit(method="bbq", classes=4, options=options), setting, answered)
+    found, asked = finished(binning("bbq", 4, **options).fit(setting), answered)
     assert all(len(step) == 1 for step in asked)
     query = asked[0][0]
     assert (query.of.positive_clip, query.of.negative_clip, query.of.joint) == (10.0, 50.0, joint)
@@ -443,12 +426,12 @@ def test_single_rows_are_protected_by_plain_counts() -> None:
 def test_clients_that_take_part_by_chance_get_less_noise() -> None:
     """Rounds have equal shares and nothing else is asked: what amplification by sampling asks for."""
     setting = setting_of(ServerDP(), clients=100, epsilon=1.0, delta=DELTA, **CLIENT)
-    steps = fit_binned("bbq", 10, setting, rounds=4, participation=0.1)
+    steps = binning("bbq", 10, rounds=4, participation=0.1).fit(setting)
     query = next(steps)
     assert isinstance(query, Query)
     plan = setting.trust.plan(query, setting)
     assert plan.sampled == 0.1
-    everybody = next(fit_binned("bbq", 10, setting, rounds=4))
+    everybody = next(binning("bbq", 10, rounds=4).fit(setting))
     assert setting.noise(everybody).variance > 4 * plan.noise.variance  # type: ignore[arg-type]
 
 
@@ -465,10 +448,9 @@ def test_clients_that_take_part_by_chance_get_less_noise() -> None:
         ("bbq", {"participation": 0.0}, "sampling rate: got 0"),
         ("bbq", {"participation": 1.5}, "sampling rate: got 1.5"),
         ("bbq", {"positive_clip": -1.0}, "clips: got -1"),
-        ("bbq", {"share": 0.0}, "share of the budget"),
     ],
 )
 def test_what_makes_no_sense_is_refused(method: str, options: dict[str, Any], message: str) -> None:
     setting = setting_of(clients=10)
     with pytest.raises(UsageError, match=message):
-        next(fit_binned(method, 3, setting, **options))
+        next(binning(method, 3, **options).fit(setting))

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from conformal_drive import setting_of
-from fedassay.errors import FedassayError, UnsupportedQuery, UsageError
+from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.protocol.vocabulary import Part, Sample, Setting, Unit
-from fedassay.tasks.calibration.multiclass.choice import (
+from fedassay.tasks.calibration.multiclass.calibrate import (
     BINNINGS,
     COUNTED,
     METHODS,
@@ -319,29 +319,3 @@ def test_an_epsilon_too_small_for_the_rounds_asked() -> None:
         first_queries(choice, setting)
     # Whether it is too small depends on the clients, whose number a rehearsal does not know.
     assert first_queries(choice, replace(setting, clients=0))
-
-
-BAD: dict[str, dict[str, Any]] = {
-    "method: got 'magic'": {"method": "magic"},
-    "solver: got 'newton'": {"solver": "newton"},
-    "clipping: got 'both'": {"clipping": "both"},
-    "averaging: got 'sites'": {"averaging": "sites"},
-    "weighting: got 'some'": {"weighting": "some"},
-    "rounds: got 0": {"rounds": 0, "method": "bbq"},
-    "rounds: got 100000": {"rounds": 100_000, "method": "bbq"},
-    "height: got 13": {"height": 13, "method": "bbq"},
-    "participation: got 0": {"participation": 0.0, "method": "bbq"},
-    "participation: got 1.5": {"participation": 1.5, "method": "bbq"},
-    "clip: got 0": {"clip": 0.0, "method": "bbq"},
-    "clip: got nan": {"clip": float("nan"), "method": "bbq"},
-    "negative_clip: got -1": {"negative_clip": -1.0, "method": "bbq"},
-    "holdout: got 1": {"holdout": 1.0},
-    "holdout: got 0": {"holdout": 0.0},
-}
-
-
-@pytest.mark.parametrize("words", sorted(BAD))
-def test_values_that_make_no_sense(words: str) -> None:
-    with pytest.raises(FedassayError, match=words) as refused:
-        CalibratorChoice(classes=CLASSES, **BAD[words])
-    assert isinstance(refused.value, UsageError)

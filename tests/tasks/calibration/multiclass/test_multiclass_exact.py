@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,52 +11,23 @@ import pytest
 from conformal_drive import answer, setting_of
 from fedassay.data.tables import ArrayRows
 from fedassay.errors import UsageError
-from fedassay.protocol.vocabulary import NO_NOISE, Part, Query, Released, Setting, Step, Sum, TrustModel
+from fedassay.protocol.vocabulary import NO_NOISE, Part, Query, Released, Sum, TrustModel
 from fedassay.summaries.multiclass.losses import FAMILIES, LEAST_SLOPE
 from fedassay.tasks.calibration.multiclass import LOGIT_MAPS, RIDGE, Fit, fit_exact
 from fedassay.tasks.calibration.multiclass.exact import GRADIENT_SUMS, NEWTON_SUMS
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
+from flows import finished
 from multiclass_rows import Columns, design, dirichlet, drawn, objective, pooled_optimum
 from secure_sum_driver import Run, vectors
 
 METHODS = tuple(FAMILIES)
 
 
-@dataclass(frozen=True, kw_only=True)
-class OnlyFit:
-    """A task that fits and does nothing else."""
-
-    method: str
-    classes: int
-    ridge: float = RIDGE
-
-    def steps(self, setting: Setting) -> Generator[Step, Any, Fit]:
-        fitted = yield from fit_exact(self.method, self.classes, ridge=self.ridge)
-        return fitted
-
-
-Answer = Callable[[Query[Any]], Released[Any]]
-
-
-def drive(task: OnlyFit, setting: Setting, answered: Answer) -> Fit:
-    steps = task.steps(setting)
-    query, spent = next(steps), 0.0
-    while True:
-        assert isinstance(query, Sum)
-        spent += query.share
-        assert spent <= 1 + 1e-9
-        try:
-            query = steps.send(answered(query))
-        except StopIteration as finished:
-            return finished.value  # type: ignore[no-any-return]
-
-
 def fitted(method: str, clients: Sequence[Columns], trust: TrustModel | None = None, **fields: Any) -> Fit:
     setting = setting_of(trust, clients=len(clients))
-    classes = clients[0]["logits"].shape[1]
-    task = OnlyFit(method=method, classes=classes, **fields)
-    return drive(task, setting, lambda query: answer(query, setting, clients, 0))
+    flow = fit_exact(method, clients[0]["logits"].shape[1], **fields)
+    return finished(flow, lambda query, _: answer(query, setting, clients, 0))[0]  # type: ignore[no-any-return]
 
 
 def judge(method: str, columns: Columns, found: Fit, ridge: float = RIDGE) -> None:
@@ -108,9 +78,8 @@ def test_masked_sums_give_the_same_fit(method: str) -> None:
     """With real keys, masks and shares between the clients, not only their law."""
     columns = drawn(300, 4, seed=3)
     clients = dirichlet(columns, 6, 0.1)
-    setting = setting_of(SecureSum(), clients=len(clients))
 
-    def masked(query: Query[Any]) -> Released[Any]:
+    def masked(query: Query[Any], _: int) -> Released[Any]:
         values = {
             f"c{j}": (query.of.measure(ArrayRows(columns=one), {})[0],) for j, one in enumerate(clients)
         }
@@ -118,7 +87,7 @@ def test_masked_sums_give_the_same_fit(method: str) -> None:
         (total,) = vectors(run.go())
         return Released(value=query.of.read(np.array(total)), noise=NO_NOISE, clients=len(clients))
 
-    found = drive(OnlyFit(method=method, classes=4), setting, masked)
+    found, _ = finished(fit_exact(method, 4), masked)
     assert found == fitted(method, clients)
     judge(method, columns, found)
 
@@ -145,9 +114,9 @@ def test_large_matrices_ask_for_gradients_only() -> None:
     assert isinstance(query, Sum)
     assert query.of.order == 1
     assert query.share == 1 / GRADIENT_SUMS
-    query = next(fit_exact("matrix", 20, share=0.5, part=Part.FIT))
+    query = next(fit_exact("matrix", 20, part=Part.FIT))
     assert isinstance(query, Sum)
-    assert (query.of.order, query.share, query.part) == (2, 0.5 / NEWTON_SUMS, Part.FIT)
+    assert (query.of.order, query.share, query.part) == (2, 1 / NEWTON_SUMS, Part.FIT)
 
 
 # --- rows that are odd ----------------------------------------------------------------------------------
@@ -267,11 +236,11 @@ def test_clients_that_drop_out_do_not_stop_the_fit() -> None:
     clients = dirichlet(columns, 30, 1.0)
     setting, asked = setting_of(clients=30), []
 
-    def dropping(query: Query[Any]) -> Released[Any]:
+    def dropping(query: Query[Any], _: int) -> Released[Any]:
         asked.append(query)
         return answer(query, setting, clients if len(asked) < 3 else clients[:25], 0)
 
-    found = drive(OnlyFit(method="vector", classes=4), setting, dropping)
+    found, _ = finished(fit_exact("vector", 4), dropping)
     left = {name: np.concatenate([one[name] for one in clients[:25]]) for name in columns}
     assert found.converged
     expected = fitted("vector", [left]).map
@@ -289,7 +258,7 @@ def test_sums_that_lead_nowhere_end_with_a_reason(monkeypatch: pytest.MonkeyPatc
     monkeypatch.undo()
     setting, first = setting_of(clients=1), []
 
-    def rising(query: Query[Any]) -> Released[Any]:
+    def rising(query: Query[Any], _: int) -> Released[Any]:
         """Sums that no function has: whatever is tried is worse."""
         released = answer(query, setting, [columns], 0)
         first.append(released.value.loss)
@@ -299,7 +268,7 @@ def test_sums_that_lead_nowhere_end_with_a_reason(monkeypatch: pytest.MonkeyPatc
         )
         return released.with_value(worse)
 
-    found = drive(OnlyFit(method="temperature", classes=4), setting, rising)
+    found, _ = finished(fit_exact("temperature", 4), rising)
     assert not found.converged
     assert found.map.theta.tolist() == [1.0]
     assert len(first) <= NEWTON_SUMS
@@ -311,7 +280,6 @@ def test_sums_that_lead_nowhere_end_with_a_reason(monkeypatch: pytest.MonkeyPatc
         ("platt", {}, "method: got 'platt'"),
         ("vector", {"ridge": 0.0}, "ridge: got 0"),
         ("vector", {"ridge": float("inf")}, "ridge: got inf"),
-        ("vector", {"share": 0.0}, "share"),
     ],
 )
 def test_what_makes_no_sense_is_refused(method: str, fields: dict[str, Any], message: str) -> None:

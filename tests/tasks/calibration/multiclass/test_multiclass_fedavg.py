@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
-from itertools import count, pairwise
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,31 +14,24 @@ from scipy.special import softmax
 
 from conformal_drive import answer, setting_of
 from fedassay.errors import UsageError
-from fedassay.protocol.vocabulary import All, Part, Query, Released, Sample, Setting, Step, Sum, TrustModel
+from fedassay.protocol.vocabulary import All, Part, Query, Released, Sample, Setting, Sum, TrustModel
 from fedassay.summaries.multiclass.local_fits import AVERAGED, RIDGE
 from fedassay.summaries.multiclass.losses import LEAST_SLOPE
 from fedassay.tasks.calibration.multiclass.exact import Fit, fit_exact
-from fedassay.tasks.calibration.multiclass.fedavg import CLIP, bearable_rounds, fit_fedavg
+from fedassay.tasks.calibration.multiclass.fedavg import CLIP, FederatedAveraging
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
+from flows import finished
 from multiclass_rows import Columns, design, dirichlet, drawn, objective, pooled_optimum
 
 METHODS = tuple(AVERAGED)
 Answer = Callable[[Query[Any]], Released[Any]]
 
 
-def drive(flow: Generator[Step, Any, Fit], answered: Answer) -> tuple[Fit, list[Query[Any]]]:
-    query, asked = next(flow), []
-    while True:
-        assert isinstance(query, Sum)
-        asked.append(query)
-        assert sum(one.share for one in asked) <= 1 + 1e-9
-        try:
-            query = flow.send(answered(query))
-        except StopIteration as finished:
-            return finished.value, asked
+def averaging(method: str, classes: int, setting: Setting, **fields: Any) -> FederatedAveraging:
+    return FederatedAveraging(method=method, classes=classes, setting=setting, **fields)
 
 
 def fitted(
@@ -49,8 +42,8 @@ def fitted(
     **fields: Any,
 ) -> Fit:
     setting = setting or setting_of(trust, clients=len(clients))
-    flow = fit_fedavg(method, clients[0]["logits"].shape[1], setting, **fields)
-    return drive(flow, lambda query: answer(query, setting, clients, 0))[0]
+    flow = averaging(method, clients[0]["logits"].shape[1], setting, **fields).fit()
+    return finished(flow, lambda query, _: answer(query, setting, clients, 0))[0]  # type: ignore[no-any-return]
 
 
 def private(trust: TrustModel, clients: int, epsilon: float = 1.0, **fields: Any) -> Setting:
@@ -119,7 +112,7 @@ def test_on_skewed_clients_the_mean_of_temperatures_is_worse_than_exact_and_weig
     clients = dirichlet(columns, 100, 0.1, seed=2)
     z, y = columns["logits"], columns["class"]
     setting = setting_of(clients=100)
-    exact, _ = drive(fit_exact("temperature", 5), lambda query: answer(query, setting, clients, 0))
+    exact, _ = finished(fit_exact("temperature", 5), lambda query, _: answer(query, setting, clients, 0))
     assert exact.loss is not None
 
     def lost(**fields: Any) -> float:
@@ -138,13 +131,13 @@ def test_several_rounds_with_a_clip_go_step_by_step(method: str, weights: str) -
     """No round moves further than the clip; each starts where the last one ended."""
     clients = dirichlet(drawn(300, 4, seed=3), 10, 0.5)
     setting = setting_of(clients=10)
-    flow = fit_fedavg(method, 4, setting, rounds=3, clip=0.2, weights=weights)
-    found, asked = drive(flow, lambda query: answer(query, setting, clients, 0))
-    path = [np.array(query.of.theta) for query in asked] + [theta_of(found)]
+    flow = averaging(method, 4, setting, rounds=3, clip=0.2, weights=weights).fit()
+    found, asked = finished(flow, lambda query, _: answer(query, setting, clients, 0))
+    path = [np.array(query.of.theta) for (query,) in asked] + [theta_of(found)]
     assert np.array_equal(path[0], AVERAGED[method].identity(4))
     steps = [np.linalg.norm(after - before) for before, after in pairwise(path)]
     assert all(1e-3 < step <= 0.2 + 1e-9 for step in steps)
-    assert len({query.share for query in asked}) == 1
+    assert len({query.share for (query,) in asked}) == 1
     assert found.sums == len(asked) == 3
 
 
@@ -158,11 +151,11 @@ def test_a_federation_without_rows_keeps_the_identity_map_and_says_so() -> None:
 
 def test_questions_name_the_cohort_and_the_part() -> None:
     setting = setting_of(clients=100)
-    query = next(fit_fedavg("vector", 3, setting, rounds=8, participation=0.1))
+    query = next(averaging("vector", 3, setting, rounds=8, participation=0.1).fit())
     assert isinstance(query, Sum)
     assert (query.cohort, query.share, query.part) == (Sample(rate=0.1), 1 / 8, Part.FIT)
     assert (query.of.clip, query.of.weights, query.of.ridge) == (0.0, "clients", RIDGE)
-    query = next(fit_fedavg("vector", 3, setting, rounds=8, part=Part.ALL, ridge=0.5, clip=2.0))
+    query = next(averaging("vector", 3, setting, rounds=8, part=Part.ALL, ridge=0.5, clip=2.0).fit())
     assert isinstance(query, Sum)
     assert (query.cohort, query.part, query.of.ridge, query.of.clip) == (All(), Part.ALL, 0.5, 2.0)
 
@@ -170,7 +163,7 @@ def test_questions_name_the_cohort_and_the_part() -> None:
 @pytest.mark.parametrize("clients", [1, 100, 1_000_000])
 def test_no_total_wraps_however_many_rows_weigh(clients: int) -> None:
     setting = setting_of(SecureSum() if clients > 1 else Plain(), clients=clients)
-    query = next(fit_fedavg("vector", 3, setting, rounds=1, weights="rows"))
+    query = next(averaging("vector", 3, setting, rounds=1, weights="rows").fit())
     assert isinstance(query, Sum)
     assert query.of.most_rows == min(2**32, 2**29 // clients)  # updates of 2^30 at most, totals of 2^59
     assert setting.trust.plan(query, setting)
@@ -182,13 +175,13 @@ def test_no_total_wraps_however_many_rows_weigh(clients: int) -> None:
 def changed_by_noise(setting: Setting, *, factor: float = 1.0, **fields: Any) -> tuple[np.ndarray, Fit]:
     """How one round of a federation without rows moves 4,998 weights, in units of what is stated."""
 
-    def answered(query: Query[Any]) -> Released[Any]:
+    def answered(query: Query[Any], _: int) -> Released[Any]:
         released = answer(query, setting, [drawn(0, 3)], seed=1)
         return released.with_value(
             type(released.value)(**{**vars(released.value), "total": factor * released.value.total})
         )
 
-    found, _ = drive(fit_fedavg("fedcal", 6, setting, rounds=1, **fields), answered)
+    found, _ = finished(averaging("fedcal", 6, setting, rounds=1, **fields).fit(), answered)
     moved = found.map.theta - AVERAGED["fedcal"].identity(6)
     return moved / found.noise["standard_deviation"], found
 
@@ -210,7 +203,7 @@ def test_the_noise_in_the_mean_has_the_stated_law(trust: TrustModel) -> None:
     halved, _ = changed_by_noise(setting, factor=0.5)
     assert abs(np.mean(halved**2) - 1) > off
     # What is stated is the plan's noise, in units of the clip, over the fixed number of clients.
-    query = next(fit_fedavg("fedcal", 6, setting, rounds=1))
+    query = next(averaging("fedcal", 6, setting, rounds=1).fit())
     assert isinstance(query, Sum)
     noise = setting.noise(query)
     expected = math.sqrt(noise.variance) * CLIP / 2**24 / 20_000
@@ -250,18 +243,18 @@ def test_weights_of_rows_are_released_with_the_updates() -> None:
     with pytest.raises(
         UsageError, match="averaging: got rows under noise, but the rows of a client have no bound"
     ):
-        next(fit_fedavg("temperature", 3, unbounded, rounds=1, weights="rows"))
+        next(averaging("temperature", 3, unbounded, rounds=1, weights="rows").fit())
 
 
 @pytest.mark.parametrize("method", ["temperature", "order-preserving"])
 def test_noise_does_not_lead_out_of_bounds(method: str) -> None:
-    setting, seeds = private(ServerDP(), 3, epsilon=0.5), count()
-    flow = fit_fedavg(method, 3, setting, rounds=30, noisiest=math.inf)
-    found, asked = drive(flow, lambda query: answer(query, setting, [drawn(0, 3)], seed=next(seeds)))
+    setting = private(ServerDP(), 3, epsilon=0.5)
+    flow = averaging(method, 3, setting, rounds=30, noisiest=math.inf).fit()
+    found, asked = finished(flow, lambda query, step: answer(query, setting, [drawn(0, 3)], step))
     of = AVERAGED[method]
-    for query in asked:
+    for (query,) in asked:
         assert np.array_equal(query.of.theta, of.within(np.array(query.of.theta)))
-    ends = np.concatenate([query.of.theta for query in asked])
+    ends = np.concatenate([query.of.theta for (query,) in asked])
     assert np.isin(ends, [of.least, of.most]).any()
     assert np.isfinite(found.map.predict_proba(drawn(5, 3)["logits"])).all()
 
@@ -271,7 +264,7 @@ def test_noise_does_not_lead_out_of_bounds(method: str) -> None:
 
 def refusal(setting: Setting, method: str = "order-preserving", **fields: Any) -> str:
     with pytest.raises(UsageError) as refused:
-        next(fit_fedavg(method, 10, setting, **fields))
+        next(averaging(method, 10, setting, **fields).fit())
     return str(refused.value)
 
 
@@ -290,13 +283,13 @@ def test_too_little_epsilon_for_the_rounds_is_refused_with_what_would_do(trust: 
         int(number_after(text, "at most 2; give at most ")),
         number_after(text, "epsilon of at least "),
     )
-    assert next(fit_fedavg("order-preserving", 10, setting, rounds=rounds))
+    assert next(averaging("order-preserving", 10, setting, rounds=rounds).fit())
     assert "epsilon: got 0.5" in refusal(setting, rounds=rounds + 1)
-    assert next(fit_fedavg("order-preserving", 10, private(trust, 50, epsilon=epsilon), rounds=100))
+    assert next(averaging("order-preserving", 10, private(trust, 50, epsilon=epsilon), rounds=100).fit())
     assert "epsilon: got" in refusal(private(trust, 50, epsilon=0.85 * epsilon), rounds=100)
     # A single parameter can bear more noise, and more clients make less of it.
-    assert next(fit_fedavg("temperature", 10, setting, rounds=100))
-    assert next(fit_fedavg("order-preserving", 10, private(trust, 500, epsilon=0.5), rounds=100))
+    assert next(averaging("temperature", 10, setting, rounds=100).fit())
+    assert next(averaging("order-preserving", 10, private(trust, 500, epsilon=0.5), rounds=100).fit())
 
 
 def test_bearable_rounds_leave_noise_of_at_most_half_a_clip() -> None:
@@ -306,11 +299,14 @@ def test_bearable_rounds_leave_noise_of_at_most_half_a_clip() -> None:
         )
         return float(math.sqrt(10) * found.noise["standard_deviation"])
 
-    rounds = bearable_rounds("order-preserving", 10, private(ServerDP(), 150), most=40)
+    def bearable(method: str, clients: int) -> int:
+        return averaging(method, 10, private(ServerDP(), clients), rounds=40).bearable_rounds
+
+    rounds = bearable("order-preserving", 150)
     assert 1 < rounds < 40
     assert length(rounds, 150) <= CLIP / 2 < length(rounds + 1, 150)
-    assert bearable_rounds("order-preserving", 10, private(ServerDP(), 15_000), most=40) == 40
-    assert bearable_rounds("fedcal", 10, private(ServerDP(), 10), most=40) == 1
+    assert bearable("order-preserving", 15_000) == 40
+    assert bearable("fedcal", 10) == 1
 
 
 def test_what_no_number_of_rounds_would_help_is_said_too() -> None:
@@ -325,9 +321,9 @@ def test_what_no_number_of_rounds_would_help_is_said_too() -> None:
 def test_sampled_rounds_are_judged_by_the_noise_that_they_get() -> None:
     """The divisor is smaller, and the noise too where sampling amplifies: only then is it enough here."""
     asked = {"rounds": 100, "participation": 0.1}
-    assert next(fit_fedavg("order-preserving", 10, private(ServerDP(), 200), **asked))
+    assert next(averaging("order-preserving", 10, private(ServerDP(), 200), **asked).fit())
     assert "over 20 clients" in refusal(private(DistributedDP(), 200), **asked)
-    assert next(fit_fedavg("order-preserving", 10, private(DistributedDP(), 200), rounds=100))
+    assert next(averaging("order-preserving", 10, private(DistributedDP(), 200), rounds=100).fit())
 
 
 @pytest.mark.parametrize(
@@ -350,9 +346,9 @@ def test_sampled_rounds_are_judged_by_the_noise_that_they_get() -> None:
 )
 def test_what_makes_no_sense_is_refused(method: str, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        next(fit_fedavg(method, 3, setting_of(clients=10), **{"rounds": 1, **fields}))
+        next(averaging(method, 3, setting_of(clients=10), **{"rounds": 1, **fields}).fit())
 
 
 def test_the_number_of_classes_is_checked() -> None:
     with pytest.raises(UsageError, match="classes: got 1"):
-        next(fit_fedavg("vector", 1, setting_of(clients=10), rounds=1))
+        next(averaging("vector", 1, setting_of(clients=10), rounds=1).fit())

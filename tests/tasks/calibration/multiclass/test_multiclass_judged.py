@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import softmax
-from sklearn.metrics import accuracy_score, log_loss
 
 from conformal_drive import answer, setting_of
 from fedassay.data.tables import ArrayRows
@@ -27,14 +26,14 @@ from fedassay.tasks.calibration.multiclass.held_out_judge import (
     Judging,
     Paired,
     accuracy_change,
-    log_loss_change,
+    loss_change,
     skewed_interval,
     verdict,
 )
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.server_dp import ServerDP
 from multiclass_rows import Columns, dirichlet, drawn
-from softmax_rows import SoftmaxPopulation, binned_error
+from softmax_rows import SoftmaxPopulation, binned_error, pooled_metrics
 
 CLASSES = 4
 SOFTER = Temperature(inverse_temperature=0.5, classes=CLASSES)
@@ -56,19 +55,6 @@ def judged(
     return results
 
 
-def pooled(p: np.ndarray, y: np.ndarray, bins: int = 15) -> dict[str, float]:
-    """What scikit-learn and the definitions say."""
-    truth, top = np.eye(p.shape[1])[y], p.argmax(axis=1)
-    errors = [binned_error(p[:, j], truth[:, j], bins) for j in range(p.shape[1])]
-    return {
-        "accuracy": float(accuracy_score(y, top)),
-        "log_loss": float(log_loss(y, p, labels=range(p.shape[1]))),
-        "brier_score": float(((p - truth) ** 2).sum(axis=1).mean()),
-        "expected_calibration_error": binned_error(p.max(axis=1), (top == y).astype(float), bins),
-        "classwise_calibration_error": float(np.mean(errors)),
-    }
-
-
 # --- without noise --------------------------------------------------------------------------------------
 
 
@@ -78,7 +64,7 @@ def test_noise_off_equals_scikit_learn_on_pooled_rows(name: str) -> None:
     z, y = columns["logits"], columns["class"]
     results = judged(one, dirichlet(columns, 10, 0.1), buckets=9)
     old, new = softmax(z, axis=1), one.predict_proba(z)
-    before, after = pooled(old, y, 9), pooled(new, y, 9)
+    before, after = pooled_metrics(old, y, 9), pooled_metrics(new, y, 9)
     assert set(results["before"]) == set(results["after"]) == set(METRICS) == set(before)
     for metric in METRICS:
         assert results["before"][metric]["value"] == pytest.approx(before[metric], abs=1e-6)
@@ -206,7 +192,7 @@ def test_skewness_is_that_of_the_changes_and_moves_the_interval() -> None:
     gamma = paired.skewness(paired.totals.changes["loss"])
     assert gamma == pytest.approx(((d - d.mean()) ** 3).mean() / d.std() ** 3, rel=1e-4)
     assert gamma > 1
-    low, high = log_loss_change(paired).interval
+    low, high = loss_change(paired, "loss").interval
     assert high - d.mean() > 1.1 * (d.mean() - low)
     plain = Estimate(value=0.0, sampling_variance=1.0, privacy_variance=0.0)
     assert skewed_interval(plain, 0.0, 100, level=0.95) == pytest.approx((-1.96, 1.96), abs=1e-3)
@@ -247,7 +233,7 @@ def test_under_noise_intervals_hold_what_all_rows_say(trust: Any, name: str) -> 
     setting = setting_of(trust, clients=50, epsilon=2.0, delta=1e-6)
     results = judged(one, [columns], setting, seed=5)
     z, y = columns["logits"], columns["class"]
-    before, after = pooled(softmax(z, axis=1), y), pooled(one.predict_proba(z), y)
+    before, after = pooled_metrics(softmax(z, axis=1), y), pooled_metrics(one.predict_proba(z), y)
     for when, wanted in (("before", before), ("after", after)):
         for metric in METRICS:
             low, high = results[when][metric]["interval"]

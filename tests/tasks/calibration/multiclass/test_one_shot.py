@@ -41,6 +41,7 @@ from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
+from flows import finished
 from multiclass_rows import Columns, dirichlet, drawn
 from simulated_clients import clients_of
 
@@ -49,15 +50,7 @@ LOWEST, HIGHEST = EXACT_GRID[0], EXACT_GRID[-1]
 
 
 def driven(flow: Any, setting: Setting, clients: Sequence[Columns], seed: int = 0) -> Fit:
-    query, spent = next(flow), 0.0
-    while True:
-        spent += query.share
-        assert spent <= 1 + 1e-9
-        try:
-            query = flow.send(answer(query, setting, clients, seed))
-        except StopIteration as finished:
-            found: Fit = finished.value
-            return found
+    return finished(flow, lambda query, _: answer(query, setting, clients, seed))[0]  # type: ignore[no-any-return]
 
 
 def fitted(
@@ -199,16 +192,13 @@ def total_of(summary: LossCurves) -> np.ndarray:
 
 def under_noise(setting: Setting, seed: int) -> float:
     """log s from these clients; only the noise is drawn anew for each seed."""
-    flow, query = step_of(setting)
-    for again in range(3):
-        plan = setting.trust.plan(query, setting)
-        randomness = SimulatedRandomness(seed, f"release {again}")
+
+    def answered(query: Any, again: int) -> Released[Any]:
+        plan, randomness = setting.trust.plan(query, setting), SimulatedRandomness(seed, f"release {again}")
         (found,) = setting.trust.aggregate([plan], [total_of(query.of)], 60, randomness)
-        try:
-            query = flow.send(found.with_value(query.of.read(found.value)))
-        except StopIteration as finished:
-            return math.log(inverse(finished.value))
-    raise AssertionError("more than two releases")
+        return found.with_value(query.of.read(found.value))
+
+    return math.log(inverse(finished(fit_one_shot(5, setting, clients=60.0), answered)[0]))
 
 
 WHOLE_CLIENTS = {"unit": Unit.CLIENT, "rows_per_client": 200}
@@ -268,15 +258,12 @@ def test_whatever_is_released_the_map_is_within_the_grid(
     setting = setting_of(
         ServerDP(), clients=60, epsilon=epsilon, delta=1e-5, **(WHOLE_CLIENTS if whole else {})
     )
-    flow, query = step_of(setting, expected)
-    grids, answers = [], [first, second]
-    while True:
-        grids.append(query.of.grid)
-        try:
-            query = flow.send(released(query, setting, np.array(answers[len(grids) - 1])))
-        except StopIteration as finished:
-            fit: Fit = finished.value
-            break
+    answers = [first, second]
+    fit, asked = finished(
+        fit_one_shot(5, setting, clients=expected),
+        lambda query, step: released(query, setting, np.array(answers[step])),  # type: ignore[arg-type]
+    )
+    grids = [query.of.grid for (query,) in asked]
     assert len(grids) == fit.sums <= 2
     s = inverse(fit)
     assert math.isfinite(s)
@@ -302,9 +289,9 @@ def test_rows_without_a_curve_leave_the_model_alone() -> None:
     """Nothing at all comes back: no rows and, with this much budget, no noise."""
     setting = setting_of(ServerDP(), clients=60, epsilon=1e4, delta=1e-5)
     flow, query = step_of(setting)
-    with pytest.raises(StopIteration) as finished:
+    with pytest.raises(StopIteration) as ended:
         flow.send(released(query, setting, np.zeros(9, dtype=np.int64)))
-    assert inverse(finished.value.value) == 1.0
+    assert inverse(ended.value.value) == 1.0
 
 
 # --- what is asked --------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ zero afterwards; the other way round would turn the noise of many empty bins int
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -43,7 +43,11 @@ class Merged:
     @classmethod
     def of(cls, counts: ClassCounts, bins: int) -> Merged:
         """From counts in a multiple of so many bins."""
-        return cls(positives=_merged(counts.positives, bins), negatives=_merged(counts.negatives, bins))
+        shape = (len(counts.positives), bins, -1)
+        positives, negatives = (
+            np.maximum(part.reshape(shape).sum(axis=2), 0.0) for part in (counts.positives, counts.negatives)
+        )
+        return cls(positives=positives, negatives=negatives)
 
     @property
     def midpoints(self) -> Floats:
@@ -65,10 +69,6 @@ class Merged:
         return np.asarray(
             beta_binomial_score(self.positives, self.negatives, self.midpoints, prior).sum(axis=1)
         )
-
-
-def _merged(counts: Floats, bins: int) -> Floats:
-    return np.asarray(np.maximum(counts.reshape(len(counts), bins, -1).sum(axis=2), 0.0))
 
 
 def fit_histogram(counts: ClassCounts) -> Floats:
@@ -103,20 +103,13 @@ def fit_bbq(counts: ClassCounts) -> Floats:
     array([[0.   , 0.   , 1.   , 1.   ],
            [0.1  , 0.143, 0.857, 0.9  ]])
     """
-    models = list(_models(counts))
+    models = [Merged.of(counts, 1 << height) for height in range(1, counts.bins.bit_length())]
     weights = softmax(np.stack([model.log_scores for model in models]), axis=0)
     values = np.zeros_like(counts.positives)
     for model, weight in zip(models, weights, strict=True):
         coarse = model.values
         values = values + weight[:, None] * np.repeat(coarse, counts.bins // coarse.shape[1], axis=1)
     return np.clip(values, 0.0, 1.0)
-
-
-def _models(counts: ClassCounts) -> Iterator[Merged]:
-    bins = 2
-    while bins <= counts.bins:
-        yield Merged.of(counts, bins)
-        bins *= 2
 
 
 BINNINGS: Mapping[str, Callable[[ClassCounts], Floats]] = MappingProxyType(
@@ -162,6 +155,9 @@ def weights_of_noise(seen: Floats, deviation: float, bins: int) -> Floats:
 WEIGHTINGS = ("none", "all", "changed")
 """What the weights are for: nothing, all rows, or rows whose most probable class the calibrator would change."""
 
+HEIGHT = 7
+"""Of a binning: 128 bins."""
+
 POSITIVE_CLIP, NEGATIVE_CLIP = 10.0, 50.0
 """C₊ and C₋ as published (Section 5, RQ3)."""
 
@@ -169,19 +165,39 @@ MOST_ROUNDS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class BinningPlan:
-    """What is fitted, and how clients are asked; see `fit_binned`."""
+class FederatedBinning:
+    """A binning calibrator from the counts of all rounds.
+
+    Guarantee: without noise and with all clients in one round, the map is that of the pooled rows, however they are
+    spread over clients. Under noise, rounds spend equal shares.
+
+    Edge cases: without noise and without rows, the model's own probabilities and a reason; without noise, a class that
+    nobody has is left to the model by the weights.
+
+    Parameters
+    ----------
+    method : ``histogram`` (FedBin) or ``bbq`` (FedBBQ).
+    height : M, for 2^M bins.
+    rounds, participation : how often, and which share of the clients each time, drawn at random.
+    weighting : ``none``; ``all``, the weights α_j count for all rows; ``changed``, only for rows whose most probable
+        class the calibrator would change. α_j is the part of the rows of class j that was seen (all rows of each class
+        are counted once for it, together with the first round), or under noise rows against noise.
+    positive_clip, negative_clip, joint : for the unit client under noise; see `ProbabilityHistograms`. Otherwise, or
+        with clips of 0, counts are plain.
+
+    Reference: Private Federated Multiclass Post-Hoc Calibration, Algorithm 1, Section 4.3 and Appendices B.3 to B.5;
+    what is corrected stands with `ProbabilityHistograms` and in `binning`.
+    """
 
     method: str
     classes: int
-    height: int = 7
+    height: int = HEIGHT
     rounds: int = 1
     participation: float = 1.0
     weighting: str = "all"
     positive_clip: float = POSITIVE_CLIP
     negative_clip: float = NEGATIVE_CLIP
     joint: bool = True
-    share: float = 1.0
     part: Part = Part.FIT
 
     def __post_init__(self) -> None:
@@ -208,15 +224,58 @@ class BinningPlan:
             plain, positive_clip=self.positive_clip, negative_clip=self.negative_clip, joint=self.joint
         )
         of = bounded if setting.protection.unit is Unit.CLIENT else plain
-        query = Sum(of=of, share=self.share / self.rounds, cohort=self.cohort, part=self.part)
+        query = Sum(of=of, share=1 / self.rounds, cohort=self.cohort, part=self.part)
         if setting.noise(query).variance > 0:
             return query, None
         query = replace(query, of=plain)
         if self.weighting == "none" or isinstance(self.cohort, All):
             return query, None
-        share = self.share / (self.rounds + 1)
+        share = 1 / (self.rounds + 1)
         by_class = ProbabilityHistograms(classes=self.classes, height=0)
         return replace(query, share=share), Sum(of=by_class, share=share, part=self.part)
+
+    def fit(self, setting: Setting) -> Generator[Step, Any, Fit]:
+        """All rounds, and the map that they give. Tasks `yield from` it."""
+        query, of_everybody = self.queries(setting)
+        if of_everybody is None:
+            first = yield query
+        else:
+            first, everybody = yield query, of_everybody
+        counts, variance, clients = first.value, first.noise.variance, first.clients
+        for _ in range(self.rounds - 1):
+            released = yield query
+            counts, variance = counts + released.value, variance + released.noise.variance
+            clients = max(clients, released.clients)
+        if of_everybody is not None:
+            every, clients = everybody.value.by_class, everybody.clients
+        else:
+            known = variance == 0 and isinstance(self.cohort, All)
+            every = counts.by_class / self.rounds if known else None
+        return self._fitted(_Gathered(counts=counts, variance=variance, clients=clients, every=every))
+
+    def _fitted(self, gathered: _Gathered) -> Fit:
+        nothing = gathered.variance == 0 and not gathered.counts.by_class.any()
+        values = BINNINGS[self.method](gathered.counts)
+        # Without rows there is nothing to believe, whatever the weighting is.
+        weights = np.zeros(self.classes) if nothing else self._weights(gathered)
+        kind: type[LogitMap] = BinnedChanged if self.weighting == "changed" and not nothing else Binned
+        return Fit(
+            map=kind.of(np.concatenate([values.reshape(-1), weights]), self.classes),
+            rows=None if gathered.every is None else float(gathered.every.sum()),
+            clients=gathered.clients,
+            sums=self.rounds,
+            reason=_why(gathered) if nothing else "",
+            noise=gathered.noise,
+        )
+
+    def _weights(self, gathered: _Gathered) -> Floats:
+        seen = gathered.counts.by_class
+        if self.weighting == "none":
+            return np.ones(self.classes)
+        if gathered.variance > 0:
+            return weights_of_noise(seen, gathered.noise["positives"], gathered.counts.bins)
+        assert gathered.every is not None
+        return weights_of_rows(seen, gathered.every)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -240,109 +299,6 @@ class _Gathered:
         return {"positives": self.counts.unit_positive * root, "negatives": self.counts.unit_negative * root}
 
 
-def fit_binned(
-    method: str,
-    classes: int,
-    setting: Setting,
-    *,
-    height: int = 7,
-    rounds: int = 1,
-    participation: float = 1.0,
-    weighting: str = "all",
-    positive_clip: float = POSITIVE_CLIP,
-    negative_clip: float = NEGATIVE_CLIP,
-    joint: bool = True,
-    share: float = 1.0,
-    part: Part = Part.FIT,
-) -> Generator[Step, Any, Fit]:
-    """A binning calibrator from the counts of all rounds. Tasks `yield from` it.
-
-    Guarantee: without noise and with all clients in one round, the map is that of the pooled rows, however they are
-    spread over clients. Under noise, rounds spend equal shares.
-
-    Edge cases: without noise and without rows, the model's own probabilities and a reason; without noise, a class that
-    nobody has is left to the model by the weights.
-
-    Parameters
-    ----------
-    method : ``histogram`` (FedBin) or ``bbq`` (FedBBQ).
-    height : M, for 2^M bins.
-    rounds, participation : how often, and which share of the clients each time, drawn at random.
-    weighting : ``none``; ``all``, the weights α_j count for all rows; ``changed``, only for rows whose most probable
-        class the calibrator would change. α_j is the part of the rows of class j that was seen (all rows of each class
-        are counted once for it, together with the first round), or under noise rows against noise.
-    positive_clip, negative_clip, joint : for the unit client under noise; see `ProbabilityHistograms`. Otherwise, or
-        with clips of 0, counts are plain.
-    share : of the task's budget for all rounds together.
-
-    Reference: Private Federated Multiclass Post-Hoc Calibration, Algorithm 1, Section 4.3 and Appendices B.3 to B.5;
-    what is corrected stands with `ProbabilityHistograms` and in `binning`.
-    """
-    binning = BinningPlan(
-        method=method,
-        classes=classes,
-        height=height,
-        rounds=rounds,
-        participation=participation,
-        weighting=weighting,
-        positive_clip=positive_clip,
-        negative_clip=negative_clip,
-        joint=joint,
-        share=share,
-        part=part,
-    )
-    gathered = yield from _gather(binning, setting)
-    return _fit(binning, gathered)
-
-
-def _gather(binning: BinningPlan, setting: Setting) -> Generator[Step, Any, _Gathered]:
-    query, of_everybody = binning.queries(setting)
-    if of_everybody is None:
-        first = yield query
-    else:
-        first, everybody = yield query, of_everybody
-    counts, variance, clients = first.value, first.noise.variance, first.clients
-    for _ in range(binning.rounds - 1):
-        released = yield query
-        counts, variance = counts + released.value, variance + released.noise.variance
-        clients = max(clients, released.clients)
-    if of_everybody is not None:
-        every, clients = everybody.value.by_class, everybody.clients
-    else:
-        known = variance == 0 and isinstance(binning.cohort, All)
-        every = counts.by_class / binning.rounds if known else None
-    return _Gathered(counts=counts, variance=variance, clients=clients, every=every)
-
-
-def _fit(binning: BinningPlan, gathered: _Gathered) -> Fit:
-    nothing = gathered.variance == 0 and not gathered.counts.by_class.any()
-    values = BINNINGS[binning.method](gathered.counts)
-    # Without rows there is nothing to believe, whatever the weighting is.
-    weights = np.zeros(binning.classes) if nothing else _weights(binning, gathered)
-    kind: type[LogitMap] = BinnedChanged if binning.weighting == "changed" and not nothing else Binned
-    return Fit(
-        map=kind.of(np.concatenate([values.reshape(-1), weights]), binning.classes),
-        rows=None if gathered.every is None else float(gathered.every.sum()),
-        clients=gathered.clients,
-        loss_before=None,
-        loss=None,
-        objective=None,
-        sums=binning.rounds,
-        reason=_why(gathered) if nothing else "",
-        noise=gathered.noise,
-    )
-
-
 def _why(gathered: _Gathered) -> str:
     others = gathered.every is not None and gathered.every.any()
     return "none of the clients that took part had rows" if others else "there are no rows"
-
-
-def _weights(binning: BinningPlan, gathered: _Gathered) -> Floats:
-    seen = gathered.counts.by_class
-    if binning.weighting == "none":
-        return np.ones(binning.classes)
-    if gathered.variance > 0:
-        return weights_of_noise(seen, gathered.noise["positives"], gathered.counts.bins)
-    assert gathered.every is not None
-    return weights_of_rows(seen, gathered.every)

@@ -2,18 +2,229 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, Final, Literal, get_args
 
 from fedassay.errors import ParameterError
-from fedassay.protocol.parameters import values_of
-from fedassay.protocol.vocabulary import Setting, Step
+from fedassay.protocol.parameters import Interval, in_words, values_of
+from fedassay.protocol.vocabulary import Part, Setting, Step, Unit
 from fedassay.summaries.multiclass.scaling_maps import Temperature
-from fedassay.tasks.calibration.multiclass.choice import BINNINGS, ONE_SHOT, CalibratorChoice
-from fedassay.tasks.calibration.multiclass.exact import Fit
+from fedassay.tasks.calibration.multiclass.binned_flow import (
+    HEIGHT,
+    NEGATIVE_CLIP,
+    POSITIVE_CLIP,
+    FederatedBinning,
+)
+from fedassay.tasks.calibration.multiclass.exact import Fit, fit_exact
+from fedassay.tasks.calibration.multiclass.fedavg import CLIP, NOISIEST, FederatedAveraging
 from fedassay.tasks.calibration.multiclass.held_out_judge import Judging
-from fedassay.tasks.calibration.parameters import CalibrateMulticlassParameters
+from fedassay.tasks.calibration.multiclass.isotonic_fit import fit_isotonic
+from fedassay.tasks.calibration.multiclass.one_shot import FEW_ROWS, fit_one_shot, fit_shifted, has_directions
+from fedassay.tasks.calibration.parameters import CalibrateMulticlassParameters, ClassMethod, Solver
+from fedassay.tasks.shared_parameters import MOST_CLASSES
+
+AUTO: Final = "auto"
+SCALINGS: tuple[ClassMethod, ...] = ("temperature", "vector", "matrix", "order-preserving", "fedcal")
+BINNINGS: tuple[ClassMethod, ...] = ("histogram", "bbq")
+METHODS = get_args(ClassMethod)
+
+EXACT: Final = "exact"
+AVERAGED: Final = "fedavg"
+ONE_SHOT: Final = "one-shot"
+COUNTED: Final = "counts"
+SOLVERS = get_args(Solver)
+_Settled = Literal["auto", "exact", "fedavg", "one-shot", "counts"]
+
+AVERAGING = ("rounds", "participation", "clip", "averaging")
+COUNTING, CLIPPING = ("rounds", "participation", "height", "weighting"), ("clip", "negative_clip", "clipping")
+"""Options of federated averaging, of binnings, and of binnings for whole clients under noise."""
+
+ROUNDS = 12
+"""Of federated averaging, where nothing else decides: the published number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratorChoice(CalibrateMulticlassParameters):
+    """What was asked for; `settled`, what is done."""
+
+    classes: Annotated[int, Interval(ge=2, le=MOST_CLASSES)] = 2
+    solver: _Settled = "auto"  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Refuse options that the method or the solver has no use for."""
+        if self.method == "fedcal" and self.solver in (EXACT, ONE_SHOT):
+            raise ParameterError(
+                "solver",
+                f"got {self.solver} for fedcal, expected fedavg: a network's loss has no one optimum.",
+            )
+        if self.method in (*BINNINGS, "isotonic"):
+            if self.solver not in (AUTO, COUNTED):
+                raise ParameterError(
+                    "solver",
+                    f"got {self.solver} for {self.method}, which is computed from counts; leave out `solver`.",
+                )
+        elif self.solver == COUNTED:
+            raise ParameterError("solver", f"got counts for {self.method}, expected {in_words(SOLVERS)}.")
+        averages = self.solver == AVERAGED or (self.solver == AUTO and self.method in SCALINGS)
+        useful = (AVERAGING if averages else ()) + ((*COUNTING, *CLIPPING) if self.method in BINNINGS else ())
+        for name in self._given(*AVERAGING, "weighting", "negative_clip", "clipping", "height"):
+            if name not in useful:
+                with_what = f"method {self.method}"
+                with_what += "" if self.solver in (AUTO, COUNTED) else f" with the solver {self.solver}"
+                raise ParameterError(name, f"the {with_what} has no use for it; leave out `{name}`.")
+        if self.solver == ONE_SHOT and self.method not in ("temperature", "vector", AUTO):
+            raise ParameterError(
+                "solver", f"got one-shot for {self.method}, expected it for temperature or vector."
+            )
+
+    def _given(self, *names: str) -> list[str]:
+        """Those of these options that do not have their default."""
+        usual = {field.name: field.default for field in fields(self)}
+        return [name for name in names if getattr(self, name) != usual[name]]
+
+    # --- what is done -----------------------------------------------------------------------------------------
+
+    def settled(self, setting: Setting) -> CalibratorChoice:
+        """With everything decided that was left open, from what is public only."""
+        private = setting.trust.private
+        whole_clients = private and setting.protection.unit is Unit.CLIENT
+        method = self.method
+        if method == AUTO:
+            method = "isotonic" if not private and self.solver == AUTO else "temperature"
+            # Shifts as well where whole clients have rows enough to speak of them.
+            if private and has_directions(setting) and self.solver in (AUTO, ONE_SHOT):
+                return replace(self, method="vector", solver=ONE_SHOT)
+        if method in BINNINGS:
+            return self._settled_binning(clips=whole_clients)
+        if method == "isotonic":
+            return replace(self, method=method, solver=COUNTED)
+        solver = self._solver(method, private=private, profiles=private and has_directions(setting))
+        chosen = replace(self, method=method, solver=solver)
+        if solver != AVERAGED:
+            return chosen
+        chosen = replace(chosen, rounds=self.rounds or ROUNDS)
+        if not private:
+            return chosen
+        rounds = self.rounds or chosen.averaged(setting).bearable_rounds
+        return replace(chosen, clip=self.clip or CLIP, rounds=rounds)
+
+    def _solver(self, method: ClassMethod, *, private: bool, profiles: bool) -> _Settled:
+        at_once = method == "temperature" or (method == "vector" and profiles)
+        if self.solver == AUTO:
+            if method == "fedcal" or self._given(*AVERAGING):
+                return AVERAGED
+            if private:
+                return ONE_SHOT if method == "temperature" else AVERAGED
+            return EXACT
+        if self.solver == ONE_SHOT and not at_once:
+            raise ParameterError(
+                "solver",
+                f"got one-shot for vector, which is for noise that protects clients of more than {FEW_ROWS} rows; "
+                'expected `unit="client"` and `rows_per_client` with a trust model that adds noise, or another solver.',
+            )
+        if self.solver == EXACT and private:
+            other = "one-shot or fedavg" if at_once else "fedavg, or the method temperature"
+            raise ParameterError(
+                "solver",
+                f"got exact for {method} under differential privacy, but exact sums carry no noise; expected {other}.",
+            )
+        return self.solver
+
+    def why_averaged(self, setting: Setting) -> str:
+        """A sentence, if options of federated averaging and nothing else made it the solver; empty otherwise."""
+        given = [f"--{name}" for name in self._given(*AVERAGING)]
+        if not given or self.solver != AUTO or self.method not in SCALINGS:
+            return ""
+        private = setting.trust.private
+        bare = CalibratorChoice(classes=self.classes, method=self.method)
+        solver = bare._solver(self.method, private=private, profiles=private and has_directions(setting))
+        if solver == AVERAGED:
+            return ""
+        them = "it" if len(given) == 1 else "them"
+        return (
+            f"The solver is fedavg, as only federated averaging has a use for {' and '.join(given)}; leave {them} out "
+            f"for {solver}."
+        )
+
+    def _settled_binning(self, *, clips: bool) -> CalibratorChoice:
+        """Clients clip only where they are what noise protects."""
+        for name in () if clips else self._given(*CLIPPING):
+            raise ParameterError(
+                name,
+                f"got it for {self.method}, but clients count rows as they are unless noise protects whole clients; "
+                f'leave out `{name}`, or give `unit="client"` and a trust model that adds noise.',
+            )
+        return replace(
+            self,
+            solver=COUNTED,
+            rounds=self.rounds or 1,
+            weighting=self.weighting or "all",
+            height=self.height or HEIGHT,
+            clip=(self.clip or POSITIVE_CLIP) if clips else None,
+            negative_clip=(self.negative_clip or NEGATIVE_CLIP) if clips else None,
+        )
+
+    def clients(self, setting: Setting) -> float:
+        """About how many clients have rows in the fit part."""
+        share = 1 - self.holdout if setting.protection.unit is Unit.CLIENT else 1.0
+        return max(1.0, share * setting.clients)
+
+    def averaged(self, setting: Setting, *, noisiest: float = NOISIEST) -> FederatedAveraging:
+        """The federated averaging that a choice with its rounds stands for."""
+        assert self.rounds is not None
+        return FederatedAveraging(
+            method=self.method,
+            classes=self.classes,
+            setting=setting,
+            rounds=self.rounds,
+            participation=self.participation,
+            clip=self.clip,
+            weights=self.averaging,
+            expected_clients=self.clients(setting),
+            noisiest=noisiest,
+        )
+
+    def fit(self, setting: Setting) -> Generator[Step, Any, Fit]:
+        """The flow that a settled choice stands for."""
+        if self.solver == EXACT:
+            return fit_exact(self.method, self.classes, part=Part.FIT)
+        if self.solver == ONE_SHOT:
+            at_once = fit_shifted if self.method == "vector" else fit_one_shot
+            return at_once(self.classes, setting, clients=self.clients(setting))
+        if self.solver == AVERAGED:
+            # A rehearsal does not know how many clients there are: nothing is too noisy for it.
+            return self.averaged(setting, noisiest=NOISIEST if setting.clients else math.inf).fit()
+        if self.method == "isotonic":
+            return fit_isotonic(self.classes, setting)
+        binning = FederatedBinning(
+            method=self.method,
+            classes=self.classes,
+            height=self.height or HEIGHT,
+            rounds=self.rounds or 1,
+            participation=self.participation,
+            weighting=self.weighting or "all",
+            positive_clip=self.clip or POSITIVE_CLIP,
+            negative_clip=self.negative_clip or NEGATIVE_CLIP,
+            joint=self.clipping == "joint",
+        )
+        return binning.fit(setting)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The parameters that matter for what is done."""
+        names: tuple[str, ...] = AVERAGING if self.solver == AVERAGED else ()
+        if self.method in BINNINGS:
+            names = COUNTING if self.clip is None else (*COUNTING, *CLIPPING)
+        return {name: getattr(self, name) for name in names}
+
+
+# --- the task -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +261,6 @@ class CalibrateMulticlass(CalibrateMulticlassParameters):
         fit = yield from choice.fit(setting)
         judging = Judging(map=fit.map, buckets=self.buckets, level=self.level)
         released = yield judging.queries(setting)
-        if not isinstance(released, tuple):
-            released = (released,)
         judged = judging.results(released)
         switched = asked.why_averaged(setting)
         notes = [*([switched] if switched else []), *_notes(fit, choice, setting), *judged["notes"]]

@@ -19,9 +19,9 @@ from fedassay.documents.blocks import (
 )
 from fedassay.documents.reliability import BEFORE_AFTER
 from fedassay.protocol.metrics import CLASS_METRICS, MetricRecord
-from fedassay.tasks.calibration.document import CalibrationDocument
+from fedassay.tasks.calibration.document import CalibrationDocument, held_out_table
 from fedassay.tasks.calibration.multiclass import document_plots as plots
-from fedassay.tasks.evaluation.classes_document import doubtful
+from fedassay.tasks.evaluation.document import doubtful
 
 SHOWN = ("classwise_calibration_error", "expected_calibration_error", "log_loss", "brier_score", "accuracy")
 
@@ -79,33 +79,12 @@ class ClassCalibrationDocument(CalibrationDocument):
 
 def before_and_after(document: Document) -> TableBlock:
     """Metrics on held-out rows before and after with the paired changes; what nothing is known of is left out."""
-    results = document["results"]
-    level = results["difference"]["log_loss"]["level"]
-    heads = {"before": "before", "after": "after", "difference": f"change, {level:.0%} interval"}
-    parts = [part for part in heads if any(map(_measured, results[part].values()))]
-    known = [
-        name for name in SHOWN if any(results[part].get(name, {}).get("value") is not None for part in parts)
-    ]
-    return table(
-        title(results),
-        ("on held-out rows", *(heads[part] for part in parts)),
-        (
-            (CLASS_METRICS[name].title, *(_cell(results[part].get(name), part) for part in parts))
-            for name in known
-        ),
-        notes=_notes(document),
-    )
+    results, shown = document["results"], [CLASS_METRICS[name] for name in SHOWN]
+    return held_out_table(title(results), results, shown, notes=_notes(document), cell=_cell)
 
 
-def _measured(metric: Mapping[str, Any]) -> bool:
-    """Whether it has a value that rows have a say in."""
-    return metric["value"] is not None and "note" not in metric
-
-
-def _cell(metric: Mapping[str, Any] | None, part: str) -> Cell:
+def _cell(metric: Results, part: str) -> Cell:
     """A metric; a change that is a rise has its sign, and one that cannot be is 0 without an interval."""
-    if metric is None:
-        return Cell("")
     if "note" in metric:
         return Cell(figures.number(metric["value"]))
     cell = metric_cell(metric)

@@ -82,34 +82,32 @@ def _errors(classes: Sequence[Results]) -> alt.LayerChart:
         if len(ends) == 2:
             before, after = ends.values()
             lines.append({"class": name, "from": before, "to": after, "grows": after > before})
-    chart = _down(lines, dots, names) if len(entries) <= FEW else _across(lines, dots, names)
+    chart = _lines(lines, dots, names, across=len(entries) > FEW)
     some = f"; the {MOST} largest of {len(classes)}" if len(entries) < len(classes) else ""
     words = plots.titled("Calibration error by class", f"from before to after; red: it grows{some}")
     return chart.properties(title=words)
 
 
-def _down(lines: list[dict[str, Any]], dots: list[dict[str, Any]], names: list[str]) -> alt.LayerChart:
-    """A line for each class, the largest error on top."""
-    place = alt.Y(
-        "class:N",
-        sort=names,
-        title="class",
-        axis=alt.Axis(ticks=False, domain=False, grid=True, labelPadding=6),
-    )
-    rules = _between(lines).encode(
-        y=place, x=alt.X("from:Q", title="calibration error", axis=alt.Axis(tickCount=5)), x2="to:Q"
-    )
-    points = _dots(dots).encode(y=place, x="error:Q")
-    return alt.layer(rules, points).properties(width=_WIDTH, height=_LINE * len(names))
-
-
-def _across(lines: list[dict[str, Any]], dots: list[dict[str, Any]], names: list[str]) -> alt.LayerChart:
-    """A column for each class, the largest error at the left: there would be too many lines."""
-    axis = alt.Axis(labelAngle=-90, labelFontSize=7, ticks=False, labelOverlap=False, labelPadding=3)
-    place = alt.X("class:N", sort=names, title="class", axis=axis)
-    rules = _between(lines).encode(x=place, y=alt.Y("from:Q", title="calibration error"), y2="to:Q")
-    points = _dots(dots, size=22).encode(x=place, y="error:Q")
-    return alt.layer(rules, points).properties(width=_COLUMN * len(names), height=_HEIGHT)
+def _lines(
+    lines: list[dict[str, Any]], dots: list[dict[str, Any]], names: list[str], *, across: bool
+) -> alt.LayerChart:
+    """A line for each class, the largest error on top; or a column, the largest at the left: of many."""
+    if across:
+        axis = alt.Axis(labelAngle=-90, labelFontSize=7, ticks=False, labelOverlap=False, labelPadding=3)
+        sides, size = {"width": _COLUMN * len(names), "height": _HEIGHT}, 22
+    else:
+        axis = alt.Axis(ticks=False, domain=False, grid=True, labelPadding=6)
+        sides, size = {"width": _WIDTH, "height": _LINE * len(names)}, 60
+    place, error = ("x", "y") if across else ("y", "x")
+    channel = {"x": alt.X, "y": alt.Y}
+    by_class = {place: channel[place]("class:N", sort=names, title="class", axis=axis)}
+    ends = {
+        error: channel[error]("from:Q", title="calibration error", axis=alt.Axis(tickCount=5)),
+        f"{error}2": "to:Q",
+    }
+    rules = _between(lines).encode(**by_class, **ends)
+    points = _dots(dots, size=size).encode(**by_class, **{error: "error:Q"})
+    return alt.layer(rules, points).properties(**sides)
 
 
 def _between(lines: list[dict[str, Any]]) -> alt.Chart:
@@ -117,7 +115,7 @@ def _between(lines: list[dict[str, Any]]) -> alt.Chart:
     return alt.Chart(alt.Data(values=lines)).mark_rule(strokeWidth=1.5).encode(color=colour)
 
 
-def _dots(dots: list[dict[str, Any]], *, size: int = 60) -> alt.Chart:
+def _dots(dots: list[dict[str, Any]], *, size: int) -> alt.Chart:
     """Open before, filled after: told apart without colours too."""
     legend = alt.Legend(title=None, orient="top")
     fill = alt.Scale(domain=list(BEFORE_AFTER), range=[PAPER, BLUE])

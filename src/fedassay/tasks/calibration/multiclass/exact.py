@@ -97,7 +97,6 @@ class _Problem:
     family: Family
     classes: int
     ridge: float
-    share: float
     part: Part
 
     @property
@@ -123,7 +122,7 @@ class _Problem:
         return self.family.name == "temperature" and value > _LARGE and decrease > _ROUGH * value
 
     def ask(self, theta: Floats, *, rough: bool = False) -> Generator[Step, Released[LossSums], _Seen]:
-        """One sum over all clients; each may spend an equal part of the share."""
+        """One sum over all clients; each may spend an equal part of the budget."""
         of = ScalingSums(
             method=self.family.name,
             classes=self.classes,
@@ -131,20 +130,18 @@ class _Problem:
             order=2 if self.second_order else 1,
             rough=rough,
         )
-        released = yield Sum(of=of, share=self.share / self.most, part=self.part)
-        return replace(self.seen(theta, released.value, released.clients), rough=rough)
-
-    def seen(self, theta: Floats, sums: LossSums, clients: int) -> _Seen:
-        n, away = max(1, sums.rows), theta - self.family.identity(self.classes)
-        second = None if sums.hessian is None else sums.hessian / n + self.ridge * np.eye(len(theta))
+        released = yield Sum(of=of, share=1 / self.most, part=self.part)
+        sums, n = released.value, max(1, released.value.rows)
+        away = theta - self.family.identity(self.classes)
         return _Seen(
             theta=theta,
             rows=sums.rows,
-            clients=clients,
+            clients=released.clients,
             loss=sums.loss / n,
             value=sums.loss / n + self.ridge / 2 * float(away @ away),
             gradient=sums.gradient / n + self.ridge * away,
-            hessian=second,
+            hessian=None if sums.hessian is None else sums.hessian / n + self.ridge * np.eye(len(theta)),
+            rough=rough,
         )
 
     def fit(self, at: _Seen, before: float, sums: int, reason: str = "") -> Fit:
@@ -161,7 +158,7 @@ class _Problem:
 
 
 def fit_exact(
-    method: str, classes: int, *, ridge: float = RIDGE, share: float = 1.0, part: Part = Part.ALL
+    method: str, classes: int, *, ridge: float = RIDGE, part: Part = Part.ALL
 ) -> Generator[Step, Released[LossSums], Fit]:
     """The map of this family with the smallest ridge-penalised log loss over all rows. Tasks `yield from` it.
 
@@ -182,14 +179,13 @@ def fit_exact(
     Parameters
     ----------
     ridge : the penalty per row, above 0.
-    share : of the task's budget for all sums together.
     """
     if method not in FAMILIES:
         raise UsageError(f"method: got {method!r}, expected one of {', '.join(FAMILIES)}.")
     if not 0 < ridge < math.inf:
         raise UsageError(f"ridge: got {ridge:.3g}, expected a finite number above 0.")
     family = FAMILIES[method]
-    problem = _Problem(family=family, classes=classes, ridge=ridge, share=share, part=part)
+    problem = _Problem(family=family, classes=classes, ridge=ridge, part=part)
     here = yield from problem.ask(family.identity(classes), rough=problem.roughly(1.0, 1.0))
     before, sums = here.loss, 1
     if not here.rows:
@@ -264,15 +260,7 @@ def _after(here: _Seen, direction: Direction, problem: _Problem) -> _Seen:
     theta = problem.moved(here, direction.first * direction.step)
     value, identity = here.value - direction.decrease, problem.family.identity(problem.classes)
     penalty = problem.ridge / 2 * float(np.sum((theta - identity) ** 2))
-    return _Seen(
-        theta=theta,
-        rows=here.rows,
-        clients=here.clients,
-        loss=value - penalty,
-        value=value,
-        gradient=here.gradient,
-        hessian=here.hessian,
-    )
+    return replace(here, theta=theta, loss=value - penalty, value=value)
 
 
 def _hidden(direction: Direction) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from fedassay.errors import ParameterError, UnsupportedQuery, UsageError
@@ -48,89 +49,8 @@ _LARGEST_EPSILON = 32.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Averaging:
-    """One fit by averaging, as it was asked for."""
-
-    averaged: Averaged
-    classes: int
-    setting: Setting
-    rounds: int
-    participation: float
-    clip: float
-    weights: UpdateWeights
-    most_rows: int
-    ridge: float
-    expected: float
-    noisiest: float
-    part: Part
-
-    def summary(self, theta: Floats) -> ClippedUpdates:
-        """What clients measure in one round."""
-        return ClippedUpdates(
-            method=self.averaged.name,
-            classes=self.classes,
-            theta=tuple(theta.tolist()),
-            clip=self.clip,
-            weights=self.weights,
-            most_rows=self.most_rows,
-            ridge=self.ridge,
-        )
-
-    def query(self, theta: Floats) -> Sum[UpdateSums]:
-        """The sum of one round."""
-        cohort = All() if self.participation == 1 else Sample(rate=self.participation)
-        return Sum(of=self.summary(theta), share=1 / self.rounds, cohort=cohort, part=self.part)
-
-    @property
-    def start(self) -> Floats:
-        return self.averaged.identity(self.classes)
-
-    @property
-    def noise(self) -> Noise:
-        """Of a round's sum."""
-        return self.setting.noise(self.query(self.start))
-
-    def spread(self, noise: Noise) -> float:
-        """The standard deviation of the noise in each parameter of the mean update (if all weigh most)."""
-        unit = self.clip / self.summary(self.start).radius
-        return unit * math.sqrt(noise.variance) / (self.participation * self.expected)
-
-    @property
-    def drowned(self) -> float:
-        """The length of the noise in the mean of one round, in units of what is bearable; infinite if it is refused."""
-        try:
-            length = self.spread(self.noise) * math.sqrt(self.averaged.size(self.classes))
-        except (UsageError, UnsupportedQuery):
-            return math.inf
-        return length / (self.noisiest * self.clip)
-
-    def moved(self, theta: Floats, released: Released[UpdateSums]) -> Floats:
-        """Where the round leads: within the bounds of the method."""
-        sums = released.value
-        if sums.weight is None:
-            divisor = self.participation * self.expected
-        else:
-            # A sum of weights that is hardly more than its noise says nothing: it must not make updates long.
-            least = 2 * sums.weight_resolution * math.sqrt(released.noise.variance)
-            divisor = max(sums.weight, least)
-        return self.averaged.within(theta + sums.total / divisor) if divisor > 0 else theta
-
-
-def fit_fedavg(
-    method: str,
-    classes: int,
-    setting: Setting,
-    *,
-    rounds: int,
-    participation: float = 1.0,
-    clip: float | None = None,
-    weights: UpdateWeights = "clients",
-    ridge: float = RIDGE,
-    expected_clients: float | None = None,
-    noisiest: float = NOISIEST,
-    part: Part = Part.FIT,
-) -> Generator[Step, Released[UpdateSums], Fit]:
-    """The map that this many rounds of averaging lead to, from the identity map. Tasks `yield from` it.
+class FederatedAveraging:
+    """A fit by averaging: the map that some rounds lead to, from the identity map.
 
     Guarantee: without noise and clip, one round with everybody is the mean of what clients fit by themselves
     (`local_fit`), to 2^-20 in each parameter. Under noise each round is one release of a sum of updates that clients
@@ -152,116 +72,162 @@ def fit_fedavg(
         Only used under noise.
     noisiest : a fit whose noise in the mean of one round would be longer than so many clips is refused, as a
         `UsageError` that says how many rounds and which epsilon would do; infinite for none.
+    noisy : whether what clients send is made for noise: clipped, with weights that can be released.
 
     Reference: McMahan, Ramage, Talwar and Zhang, Learning Differentially Private Recurrent Language Models, 2018,
     Algorithm 1, with the estimator of a fixed denominator (Section 2, f_f).
     """
-    fit = _asked(method, classes, setting, rounds, participation, clip, weights, ridge, part)
-    if expected_clients is not None:
-        fit = replace(fit, expected=_positive("expected clients", expected_clients))
-    fit = replace(fit, noisiest=_positive("noisiest", noisiest, most=math.inf))
-    noisy = replace(fit, clip=fit.clip or CLIP, weights="fixed").noise.variance > 0
-    fit = _under_noise(fit) if noisy else fit
-    theta, clients, anybody = fit.start, 0, noisy
-    for _ in range(rounds):
-        released = yield fit.query(theta)
-        theta = fit.moved(theta, released)
-        clients = max(clients, released.clients)
-        anybody = anybody or bool(released.value.weight)
-    return Fit(
-        map=fit.averaged.map(theta, classes),
-        clients=clients,
-        sums=rounds,
-        reason="" if anybody else "no client that took part has rows",
-        noise=_described(fit) if noisy else {},
-    )
 
+    method: str
+    classes: int
+    setting: Setting
+    rounds: int
+    participation: float = 1.0
+    clip: float | None = None
+    weights: UpdateWeights = "clients"
+    ridge: float = RIDGE
+    expected_clients: float | None = None
+    noisiest: float = NOISIEST
+    part: Part = Part.FIT
+    noisy: bool = False
 
-def bearable_rounds(
-    method: str,
-    classes: int,
-    setting: Setting,
-    *,
-    most: int,
-    participation: float = 1.0,
-    clip: float | None = None,
-    expected_clients: float | None = None,
-    part: Part = Part.FIT,
-) -> int:
-    """How many rounds, up to `most`, a budget bears: the noise in a mean update is at most half as long as a clip.
+    def __post_init__(self) -> None:
+        if self.method not in AVERAGED:
+            raise UsageError(f"method: got {self.method!r}, expected one of {', '.join(AVERAGED)}.")
+        if self.weights not in ("clients", "rows"):
+            raise UsageError(f"weights: got {self.weights!r}, expected clients or rows.")
+        if self.clip is not None and not self.clip > 0:
+            raise UsageError(f"clip: got {self.clip:.3g}, expected a number above 0.")
+        whole(self.rounds, what="rounds", least=1, most=MOST_ROUNDS)
+        Sample(rate=self.participation)  # refuses what is no rate
+        for what, number, most in (
+            ("expected clients", self.clients, 2.0**40),
+            ("noisiest", self.noisiest, math.inf),
+        ):
+            if not 0 < number <= most:
+                raise UsageError(f"{what}: got {number:.3g}, expected a number above 0, up to {most:.3g}.")
 
-    At least one, whether the budget bears that or not.
-    """
-    fit = _asked(method, classes, setting, most, participation, clip or CLIP, "clients", RIDGE, part)
-    expected = fit.expected if expected_clients is None else expected_clients
-    fit = replace(fit, weights="fixed", expected=expected, noisiest=0.5)
-    return most if fit.drowned <= 1 else max(1, _most_rounds(fit))
+    @property
+    def averaged(self) -> Averaged:
+        """The family of maps."""
+        return AVERAGED[self.method]
 
+    @property
+    def clients(self) -> float:
+        """K, the number of clients that are expected to have rows."""
+        return float(max(1, self.setting.clients) if self.expected_clients is None else self.expected_clients)
 
-def _asked(
-    method: str,
-    classes: int,
-    setting: Setting,
-    rounds: int,
-    participation: float,
-    clip: float | None,
-    weights: UpdateWeights,
-    ridge: float,
-    part: Part,
-) -> _Averaging:
-    """What was asked for, checked, as it is without noise."""
-    if method not in AVERAGED:
-        raise UsageError(f"method: got {method!r}, expected one of {', '.join(AVERAGED)}.")
-    if weights not in ("clients", "rows"):
-        raise UsageError(f"weights: got {weights!r}, expected clients or rows.")
-    if clip is not None and not clip > 0:
-        raise UsageError(f"clip: got {clip:.3g}, expected a number above 0.")
-    bound = setting.protection.rows_per_client
-    # Without a bound, more rows weigh no more than what keeps the largest total below 2^60.
-    room = max(1, min(2**32, 2**TOTAL_BITS // int(LARGEST_UPDATE * 2**20 * max(1, setting.clients))))
-    return _Averaging(
-        averaged=AVERAGED[method],
-        classes=classes,
-        setting=setting,
-        rounds=whole(rounds, what="rounds", least=1, most=MOST_ROUNDS),
-        participation=Sample(rate=participation).rate,
-        clip=clip or 0.0,
-        weights=weights,
-        most_rows=0 if weights == "clients" else min(bound or room, room),
-        ridge=ridge,
-        expected=float(max(1, setting.clients)),
-        noisiest=NOISIEST,
-        part=part,
-    )
+    @property
+    def longest(self) -> float:
+        """The clip of updates; 0 for none."""
+        return self.clip or (CLIP if self.noisy else 0.0)
 
-
-def _positive(what: str, number: float, *, most: float = 2.0**40) -> float:
-    if not 0 < number <= most:
-        raise UsageError(f"{what}: got {number:.3g}, expected a number above 0, up to {most:.3g}.")
-    return float(number)
-
-
-def _under_noise(fit: _Averaging) -> _Averaging:
-    """Clipped, with weights that can be released; refused if noise is all there would be."""
-    fit = replace(fit, clip=fit.clip or CLIP)
-    if fit.weights == "clients":
-        fit = replace(fit, weights="fixed")
-    else:
-        bound = fit.setting.protection.rows_per_client
+    @property
+    def _most_rows(self) -> int:
+        """The most rows that a client can weigh; 0 where clients weigh the same."""
+        bound = self.setting.protection.rows_per_client
+        if self.weights == "clients":
+            return 0
+        if not self.noisy:
+            # Without a bound, more rows weigh no more than what keeps the largest total below 2^60.
+            room: int = 2**TOTAL_BITS // int(LARGEST_UPDATE * 2**20 * max(1, self.setting.clients))
+            return min(bound or 2**32, max(1, min(2**32, room)))
         if bound is None:
             raise ParameterError(
                 "averaging",
                 "got rows under noise, but the rows of a client have no bound; expected `rows_per_client`, or "
                 "averages of clients.",
             )
-        fit = replace(fit, most_rows=bound)
-    drowned = fit.drowned
-    if drowned > 1 and not math.isinf(drowned):
-        raise UsageError(_too_noisy(fit, drowned))
-    return fit
+        return bound
+
+    @property
+    def prepared(self) -> FederatedAveraging:
+        """The same, made for noise where there is some."""
+        return replace(self, noisy=replace(self, noisy=True, weights="clients").noise.variance > 0)
+
+    def summary(self, theta: Floats) -> ClippedUpdates:
+        """What clients measure in one round."""
+        return ClippedUpdates(
+            method=self.method,
+            classes=self.classes,
+            theta=tuple(theta.tolist()),
+            clip=self.longest,
+            weights="fixed" if self.noisy and self.weights == "clients" else self.weights,
+            most_rows=self._most_rows,
+            ridge=self.ridge,
+        )
+
+    def query(self, theta: Floats) -> Sum[UpdateSums]:
+        """The sum of one round."""
+        cohort = All() if self.participation == 1 else Sample(rate=self.participation)
+        return Sum(of=self.summary(theta), share=1 / self.rounds, cohort=cohort, part=self.part)
+
+    @property
+    def start(self) -> Floats:
+        """The parameters of the identity map."""
+        return self.averaged.identity(self.classes)
+
+    @cached_property
+    def noise(self) -> Noise:
+        """Of a round's sum."""
+        return self.setting.noise(self.query(self.start))
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the noise in each parameter of the mean update (if all weigh most)."""
+        unit = self.longest / self.summary(self.start).radius
+        return unit * math.sqrt(self.noise.variance) / (self.participation * self.clients)
+
+    @property
+    def drowned(self) -> float:
+        """The length of the noise in the mean of one round, in units of what is bearable; infinite if it is refused."""
+        try:
+            length = self.spread * math.sqrt(self.averaged.size(self.classes))
+        except (UsageError, UnsupportedQuery):
+            return math.inf
+        return length / (self.noisiest * self.longest)
+
+    @property
+    def bearable_rounds(self) -> int:
+        """How many of the rounds a budget bears: the noise in a mean update is at most half as long as a clip.
+
+        At least one, whether the budget bears that or not.
+        """
+        fit = replace(self, noisy=True, weights="clients", noisiest=0.5)
+        return self.rounds if fit.drowned <= 1 else max(1, _most_rounds(fit))
+
+    def moved(self, theta: Floats, released: Released[UpdateSums]) -> Floats:
+        """Where the round leads: within the bounds of the method."""
+        sums = released.value
+        if sums.weight is None:
+            divisor = self.participation * self.clients
+        else:
+            # A sum of weights that is hardly more than its noise says nothing: it must not make updates long.
+            least = 2 * sums.weight_resolution * math.sqrt(released.noise.variance)
+            divisor = max(sums.weight, least)
+        return self.averaged.within(theta + sums.total / divisor) if divisor > 0 else theta
+
+    def fit(self) -> Generator[Step, Released[UpdateSums], Fit]:
+        """All rounds. Tasks `yield from` it; where noise is all there would be, it is refused."""
+        fit = self.prepared
+        if fit.noisy and 1 < (drowned := fit.drowned) < math.inf:
+            raise UsageError(_too_noisy(fit, drowned))
+        theta, clients, anybody = fit.start, 0, fit.noisy
+        for _ in range(fit.rounds):
+            released = yield fit.query(theta)
+            theta = fit.moved(theta, released)
+            clients = max(clients, released.clients)
+            anybody = anybody or bool(released.value.weight)
+        return Fit(
+            map=fit.averaged.map(theta, fit.classes),
+            clients=clients,
+            sums=fit.rounds,
+            reason="" if anybody else "no client that took part has rows",
+            noise=_described(fit) if fit.noisy else {},
+        )
 
 
-def _too_noisy(fit: _Averaging, drowned: float) -> str:
+def _too_noisy(fit: FederatedAveraging, drowned: float) -> str:
     budget, size = fit.setting.budget, fit.averaged.size(fit.classes)
     assert budget is not None
     parameters = "1 parameter" if size == 1 else f"{size:,} parameters"
@@ -273,13 +239,13 @@ def _too_noisy(fit: _Averaging, drowned: float) -> str:
     ]
     return (
         f"epsilon: got {budget.epsilon:.3g} for {fit.rounds} round{'s' if fit.rounds > 1 else ''} that "
-        f"average {parameters} over {fit.participation * fit.expected:,.0f} clients; the noise in the mean of one "
+        f"average {parameters} over {fit.participation * fit.clients:,.0f} clients; the noise in the mean of one "
         f"round would be {fit.noisiest * drowned:.3g} times as long as the longest update, expected at most "
         f"{fit.noisiest:g}; give {', or '.join(ways)}."
     )
 
 
-def _most_rounds(fit: _Averaging) -> int:
+def _most_rounds(fit: FederatedAveraging) -> int:
     """The most rounds that are not too noisy; 0 if there are none."""
     good, bad = 0, fit.rounds
     while bad - good > 1:
@@ -288,7 +254,7 @@ def _most_rounds(fit: _Averaging) -> int:
     return good
 
 
-def _least_epsilon(fit: _Averaging, budget: Budget) -> float | None:
+def _least_epsilon(fit: FederatedAveraging, budget: Budget) -> float | None:
     """The smallest epsilon that is enough, to 5 % and rounded up to two digits; None if there is none up to 32."""
 
     def drowned(epsilon: float) -> float:
@@ -310,14 +276,13 @@ def _least_epsilon(fit: _Averaging, budget: Budget) -> float | None:
     return math.ceil(high / digit) * digit
 
 
-def _described(fit: _Averaging) -> dict[str, Any]:
+def _described(fit: FederatedAveraging) -> dict[str, Any]:
     """What the map was computed from, for the result."""
-    noise = fit.noise
     return {
-        "law": noise.law,
+        "law": fit.noise.law,
         "rounds": fit.rounds,
-        "clip": fit.clip,
-        "weights": "rows" if fit.weights == "rows" else "clients",
-        "divisor": None if fit.weights == "rows" else fit.participation * fit.expected,
-        "standard_deviation": fit.spread(noise),
+        "clip": fit.longest,
+        "weights": fit.weights,
+        "divisor": None if fit.weights == "rows" else fit.participation * fit.clients,
+        "standard_deviation": fit.spread,
     }

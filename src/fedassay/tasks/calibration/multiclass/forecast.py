@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 from fedassay.protocol.vocabulary import Unit
 from fedassay.summaries.multiclass.loss_curves import ClientProfiles
-from fedassay.tasks.calibration.multiclass.calibrate import CalibrateMulticlass
-from fedassay.tasks.calibration.multiclass.choice import ONE_SHOT, CalibratorChoice
+from fedassay.tasks.calibration.multiclass.calibrate import ONE_SHOT, CalibrateMulticlass, CalibratorChoice
 from fedassay.tasks.calibration.multiclass.forecast_methods import (
     choices,
     method_table,
@@ -35,6 +34,8 @@ CLASS_TARGETS: Mapping[str, float] = MappingProxyType({"temperature": 0.1, "impr
 
 PARTICIPATION = 0.1
 """Of the comparison with sampling, if no other is given: the published one."""
+
+SAMPLING = "Sampling saves noise in a round, but the mean is over fewer clients: compare the last column."
 
 _DRAWS = 100
 """Of the noise in a temperature: shares are searched for, which asks often."""
@@ -98,10 +99,7 @@ class ClassCalibrationForecast(Forecast[CalibrateMulticlass]):
             facts={
                 "auto": {"method": asked[0].method, "solver": asked[0].solver, "reason": why},
                 "temperature_error": {
-                    "sampling": error.sampling,
-                    "privacy": error.privacy,
-                    "bias": error.bias,
-                    "total": error.total,
+                    **{name: getattr(error, name) for name in ("sampling", "privacy", "bias", "total")},
                     "releases": max(1, len(error.queries)),
                 },
                 "recommended": shown.recommended,
@@ -113,13 +111,7 @@ class ClassCalibrationForecast(Forecast[CalibrateMulticlass]):
                 _temperature(error),
                 f"To expect: {shown.reason}",
                 _gain(shown),
-                *(
-                    (
-                        "Sampling saves noise in a round, but the mean is over fewer clients: compare the last column.",
-                    )
-                    if sampled
-                    else ()
-                ),
+                *([SAMPLING] if sampled else []),
             ),
             warnings=loose_bound(case, level=self.task.level),
         )
@@ -162,24 +154,19 @@ def _gain(shown: Judgement) -> str:
 
 def _held_out(shown: Judgement, rows: float) -> DetailTable:
     names = {"log_loss": "log loss", "brier_score": "Brier score", "accuracy": "accuracy (if it can change)"}
+    parts = {part: part for part in ("sampling", "privacy")}
     lines: list[dict[str, Any]] = [
         {
             "change": word,
             "value": shown.changes[name]["value"],
             "width": half_width(shown.changes[name]["interval"]),
-            **{part: shown.changes[name].get("error", {}).get(part) for part in ("sampling", "privacy")},
+            **{part: shown.changes[name].get("error", {}).get(part) for part in parts},
         }
         for name, word in names.items()
     ]
     return DetailTable(
         title=f"Changes that {round(rows):,} held-out rows can show",
-        columns={
-            "change": "change of",
-            "value": "to expect",
-            "width": "±",
-            "sampling": "sampling",
-            "privacy": "privacy",
-        },
+        columns={"change": "change of", "value": "to expect", "width": "±", **parts},
         rows=lines,
     )
 

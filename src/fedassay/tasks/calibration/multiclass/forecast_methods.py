@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, cast
 
-import numpy as np
-
 from fedassay.errors import UnsupportedQuery
 from fedassay.protocol.vocabulary import NO_NOISE, Noise, Plan, Query, Released
-from fedassay.summaries.multiclass.calibrator_sums import MOST_NEWTON, ClippedUpdates, ScalingSums
-from fedassay.tasks.calibration.multiclass.choice import (
+from fedassay.summaries.multiclass.calibrator_sums import MOST_NEWTON, ScalingSums
+from fedassay.summaries.multiclass.local_fits import AVERAGED as AVERAGED_MAPS
+from fedassay.tasks.calibration.multiclass.calibrate import (
     AUTO,
     AVERAGED,
     EXACT,
@@ -23,7 +22,7 @@ from fedassay.tasks.calibration.multiclass.choice import (
     CalibratorChoice,
 )
 from fedassay.tasks.calibration.multiclass.exact import GRADIENT_SUMS
-from fedassay.tasks.calibration.multiclass.fedavg import NOISIEST, fit_fedavg
+from fedassay.tasks.calibration.multiclass.fedavg import NOISIEST
 from fedassay.tasks.calibration.multiclass.isotonic_fit import FEWEST_ROWS, PRIOR_ROWS
 from fedassay.tasks.calibration.multiclass.rehearsal import LogitsStudy, drive, queries_of, temperature_error
 from fedassay.tasks.evaluation.typical_model import TypicalClients
@@ -175,8 +174,7 @@ def _one_shot(
     plain: PlannedMethod, choice: CalibratorChoice, case: LogitsStudy, target: float
 ) -> PlannedMethod:
     error = temperature_error(case, method=choice.method)
-    half = 2 * error.total**2 <= math.log(case.model.temperature) ** 2
-    useful = Usefulness.NOISY if half else Usefulness.DROWNED
+    half_the_gain = abs(math.log(case.model.temperature)) / math.sqrt(2)  # what is left grows as the square
     return replace(
         plain,
         answers=len(error.queries),
@@ -187,13 +185,13 @@ def _one_shot(
         of="log s",
         deviation=error.privacy,
         relative=error.total / target,
-        usable=Usefulness.USABLE if error.total <= target else useful,
+        usable=_by_noise(error.total, clear=target, drowned=half_the_gain),
     )
 
 
 def _averaging(plain: PlannedMethod, choice: CalibratorChoice, case: LogitsStudy) -> PlannedMethod:
     plan, deviation = averaged(choice, case)
-    size = cast(ClippedUpdates, plan.query.of).averaged.size(choice.classes)
+    size = AVERAGED_MAPS[choice.method].size(choice.classes)
     relative = deviation * math.sqrt(size)
     found = replace(
         plain.costing(case, [plan.query], _times(choice, case)),
@@ -265,9 +263,9 @@ def _times(choice: CalibratorChoice, case: LogitsStudy) -> float:
     return choice.rounds * (1.0 if case.study.trust.clients_sample else choice.participation)
 
 
-def _by_noise(relative: float) -> Usefulness:
-    useful = Usefulness.NOISY if relative <= DROWNED else Usefulness.DROWNED
-    return Usefulness.USABLE if relative <= CLEAR else useful
+def _by_noise(relative: float, *, clear: float = CLEAR, drowned: float = DROWNED) -> Usefulness:
+    useful = Usefulness.NOISY if relative <= drowned else Usefulness.DROWNED
+    return Usefulness.USABLE if relative <= clear else useful
 
 
 # --- averages, with and without sampling ----------------------------------------------------------------
@@ -275,24 +273,9 @@ def _by_noise(relative: float) -> Usefulness:
 
 def averaged(choice: CalibratorChoice, case: LogitsStudy) -> tuple[Plan, float]:
     """The plan of one round, and the standard deviation of the noise in a parameter of the mean update, in clips."""
-    assert choice.rounds is not None
-    setting, expected = case.setting, choice.clients(case.setting)
-    flow = fit_fedavg(
-        choice.method,
-        choice.classes,
-        setting,
-        rounds=choice.rounds,
-        participation=choice.participation,
-        expected_clients=expected,
-        noisiest=math.inf,
-    )
-    (query,) = queries_of(next(flow))
-    plan = setting.plan(query)
-    if plan.noise.variance == 0:
-        return plan, 0.0
-    updates = cast(ClippedUpdates, query.of)
-    unit = updates.read(np.zeros(updates.length, dtype=np.int64)).resolution / updates.clip
-    return plan, unit * math.sqrt(plan.noise.variance) / (choice.participation * expected)
+    averaging = choice.averaged(case.setting, noisiest=math.inf).prepared
+    plan = case.setting.plan(averaging.query(averaging.start))
+    return plan, averaging.spread / averaging.longest if plan.noise.variance else 0.0
 
 
 def sampled_rounds(
@@ -312,14 +295,8 @@ def sampled_rounds(
         if rate < 1 and plan.sampled == 1:
             return ()
         multiplier = plan.noise.scale / math.ceil(plan.sensitivity.l2)
-        lines.append(
-            {
-                "participation": rate,
-                "rounds": choice.rounds,
-                "noise_multiplier": multiplier,
-                "standard_deviation": deviation,
-            }
-        )
+        names = ("participation", "rounds", "noise_multiplier", "standard_deviation")
+        lines.append(dict(zip(names, (rate, choice.rounds, multiplier, deviation), strict=True)))
     return tuple(lines)
 
 

@@ -1,7 +1,5 @@
 """The held-out judge of multiclass calibrators: metrics before and after, paired differences, and the verdict.
 
-What a multiclass calibrator does to held-out rows: metrics before and after, the changes, and a verdict.
-
 One round trip. The changes are paired (`MapChanges`): both losses are of the same row. What the rows show before and
 after (`ClassStatistics`, without and with the map) is asked beside them.
 """
@@ -9,11 +7,11 @@ after (`ClassStatistics`, without and with the map) is asked beside them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
+from fedassay.estimation.curves import ReliabilityLists
 from fedassay.estimation.evidence import enough
 from fedassay.estimation.intervals import Estimate, unbounded, z_value
 from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator, undefined
@@ -33,12 +31,11 @@ from fedassay.summaries.multiclass.class_statistics import (
     LARGEST_LOSS,
     MOST_BITS,
     ClassStatistics,
-    ClassTotals,
     ScaledTotals,
 )
 from fedassay.summaries.multiclass.map_changes import Change, ChangeTotals, MapChanges
 from fedassay.summaries.multiclass.scaling_maps import LogitMap
-from fedassay.tasks.calibration.calibrate import CalibrationVerdict
+from fedassay.tasks.calibration.calibrate import LOSS_NAMES, CalibrationVerdict, change_of, not_recommended
 from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
 
 ROUNDING = 1e-9
@@ -87,6 +84,14 @@ class Paired:
             discretisation=max(ROUNDING, change.first.resolution),
         )
 
+    def differences(self, *, level: float) -> dict[str, Metric]:
+        """Changes of all metrics, after less before."""
+        return {
+            "log_loss": loss_change(self, "loss", level=level),
+            "brier_score": loss_change(self, "brier", level=level),
+            "accuracy": accuracy_change(self, level=level),
+        }
+
     def skewness(self, change: Change) -> float:
         """γ of the changes of single rows; 0 if cubes were not asked for or are too small to be told from rounding."""
         n = self.rows
@@ -97,22 +102,17 @@ class Paired:
         return (cube - 3 * v * square + 2 * v**3) / scale
 
 
-@estimator
-def log_loss_change(paired: Paired, *, level: float = LEVEL) -> Metric:
-    """Of the mean log loss; below 0 if the map helps."""
-    return _loss_change(paired, "loss", LARGEST_LOSS, level)
+_BOUNDS = {"loss": LARGEST_LOSS, "brier": LARGEST_BRIER}
 
 
 @estimator
-def brier_score_change(paired: Paired, *, level: float = LEVEL) -> Metric:
-    """Of the Brier score; below 0 if the map helps."""
-    return _loss_change(paired, "brier", LARGEST_BRIER, level)
+def loss_change(paired: Paired, name: str, *, level: float = LEVEL) -> Metric:
+    """Of the mean log ``loss`` or ``brier`` score; below 0 if the map helps.
 
-
-def _loss_change(paired: Paired, name: str, largest: float, level: float) -> Metric:
-    """The mean over rows; ``bound`` is in the details if changes of single rows were cut at it."""
+    ``bound`` is in the details if changes of single rows were cut at it.
+    """
     change = paired.totals.changes[name]
-    estimate, details = paired.mean(change), {} if change.bound >= largest else {"bound": change.bound}
+    estimate, details = paired.mean(change), {} if change.bound >= _BOUNDS[name] else {"bound": change.bound}
     if paired.noise.variance > 0:
         return replace(unbounded(estimate, level=level), details=details)
     low, high = skewed_interval(estimate, paired.skewness(change), paired.rows, level=level)
@@ -180,7 +180,6 @@ LARGEST_FALL = 0.01
 FEWEST_ROWS = 10
 """Held-out rows that the model has right, and as many that it has wrong: intervals of fewer mean nothing."""
 
-_WORDS = {"log_loss": "log loss", "brier_score": "Brier score"}
 _CLEAR = 2.0
 _MORE = "more held-out rows or a larger epsilon would help"
 
@@ -198,35 +197,35 @@ def verdict(differences: Mapping[str, Metric], paired: Paired) -> CalibrationVer
     """
     log, accuracy, private = differences["log_loss"], differences["accuracy"], paired.noise.variance > 0
     if log.interval is None or accuracy.value is None or accuracy.interval is None:
-        return _no(f"{log.reason or accuracy.reason}{'; ' + _MORE if private else ''}")
+        return not_recommended(f"{log.reason or accuracy.reason}{'; ' + _MORE if private else ''}")
     few = _too_few(paired)
     if few:
-        return _no(few)
-    falls = f"on held-out rows the accuracy {_by(accuracy, percent=True)}"
+        return not_recommended(few)
+    falls = f"on held-out rows the accuracy {change_of(accuracy, percent=True)}"
     unclear = f"{falls}, so that a fall of more than 1 % cannot be ruled out{_why(accuracy)}"
     if accuracy.value < -LARGEST_FALL:
         drowned = private and accuracy.interval[1] > -LARGEST_FALL
-        return _no(unclear if drowned else f"{falls}, an estimated fall of more than 1 %")
-    losses = {name: differences[name] for name in _WORDS}
+        return not_recommended(unclear if drowned else f"{falls}, an estimated fall of more than 1 %")
+    losses = {name: differences[name] for name in LOSS_NAMES}
     for name, metric in losses.items():
         if metric.interval is not None and metric.interval[0] > 0:
-            return _no(f"on held-out rows the {_WORDS[name]} {_by(metric)}, which is worse")
+            return not_recommended(
+                f"on held-out rows the {LOSS_NAMES[name]} {change_of(metric)}, which is worse"
+            )
     if not any(metric.interval is not None and metric.interval[1] < 0 for metric in losses.values()):
-        return _no(f"on held-out rows the {_changes(losses)}, no improvement beyond the intervals{_why(log)}")
+        return not_recommended(
+            f"on held-out rows the {_changes(losses)}, no improvement beyond the intervals{_why(log)}"
+        )
     if accuracy.interval[0] < -LARGEST_FALL and (private or accuracy.value < 0):
-        return _no(unclear)
+        return not_recommended(unclear)
     if not private and log.value is not None and log.value > 0:
-        return _no(
+        return not_recommended(
             f"on held-out rows the {_changes(losses)}: a few rows lose a lot, which the Brier score hardly sees"
         )
-    also = ORDER_KEPT if "note" in accuracy.details else f"the accuracy {_by(accuracy, percent=True)}"
+    also = ORDER_KEPT if "note" in accuracy.details else f"the accuracy {change_of(accuracy, percent=True)}"
     return CalibrationVerdict(
         recommended=True, reason=f"Recommended: on held-out rows the {_changes(losses)}; {also}."
     )
-
-
-def _no(reason: str) -> CalibrationVerdict:
-    return CalibrationVerdict(recommended=False, reason=f"Not recommended: {reason}.")
 
 
 def _too_few(paired: Paired) -> str:
@@ -250,17 +249,7 @@ def _why(metric: Metric) -> str:
 
 
 def _changes(losses: Mapping[str, Metric]) -> str:
-    return " and the ".join(f"{_WORDS[name]} {_by(metric)}" for name, metric in losses.items())
-
-
-def _by(metric: Metric, *, percent: bool = False) -> str:
-    assert metric.value is not None
-    assert metric.interval is not None
-    shown = [
-        f"{100 * number:+.2g} %" if percent else f"{number:+.2g}"
-        for number in (metric.value, *metric.interval)
-    ]
-    return f"changes by {shown[0]} ({metric.level:.0%} interval {shown[1]} to {shown[2]})"
+    return " and the ".join(f"{LOSS_NAMES[name]} {change_of(metric)}" for name, metric in losses.items())
 
 
 # --- what a multiclass calibrator does to held-out rows -----------------------------------------------------
@@ -287,10 +276,6 @@ METRICS = (
     "accuracy",
 )
 """What is shown before and after."""
-
-_DIFFERENCES: Mapping[str, Callable[..., Metric]] = MappingProxyType(
-    {"log_loss": log_loss_change, "brier_score": brier_score_change, "accuracy": accuracy_change}
-)
 
 _NOT_ASKED = (
     "not asked for: they would drown in privacy noise even if all rows were held out; "
@@ -358,9 +343,10 @@ class Judging:
         """Everything about the held-out rows that results of a calibration hold, as plain JSON."""
         changes, *both = released
         paired = Paired(totals=changes.value, noise=changes.noise)
-        differences = {name: estimate(paired, level=self.level) for name, estimate in _DIFFERENCES.items()}
+        differences = paired.differences(level=self.level)
         judged = verdict(differences, paired)
-        shown = self._shown(*both) if both else self._nothing_shown()
+        evaluated = [self._evaluation().results(one, None) for one in both] or [self._unseen()] * 2
+        shown = self._shown(*evaluated)
         return {
             "recommended": judged.recommended,
             "reason": judged.reason,
@@ -373,38 +359,33 @@ class Judging:
     def _evaluation(self) -> EvaluateMulticlass:
         return EvaluateMulticlass(classes=self.map.width, buckets=self.buckets, height=0, level=self.level)
 
-    def _shown(self, before: Released[ClassTotals], after: Released[ClassTotals]) -> dict[str, Any]:
-        old, new = (self._evaluation().results(one, None) for one in (before, after))
-        metrics = [{name: one[name] for name in METRICS} for one in (old, new)]
+    def _unseen(self) -> dict[str, Any]:
+        """What an evaluation says of rows that were not asked."""
+        nothing = undefined(_NOT_ASKED, level=self.level).to_json()
+        return {
+            **dict.fromkeys(METRICS, nothing),
+            "reliability_curve": ReliabilityLists(bins=self.buckets, level=self.level).to_json(
+                reason=_NOT_ASKED
+            ),
+            "classes": [{"rows": None, "calibration_error": nothing}] * self.map.width,
+        }
+
+    def _shown(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+        metrics = [{name: one[name] for name in METRICS} for one in (before, after)]
         if self.map.keeps_order:
-            metrics[1]["accuracy"] = old["accuracy"]  # the same number: noise must not make two of it
-        classes = [
-            {
-                "class": a["class"],
-                "rows": a["rows"],
-                "before": a["calibration_error"],
-                "after": b["calibration_error"],
-            }
-            for a, b in zip(old["classes"], new["classes"], strict=True)
-        ]
+            metrics[1]["accuracy"] = before["accuracy"]  # the same number: noise must not make two of it
         return {
             "before": metrics[0],
             "after": metrics[1],
-            "reliability_curve": {"before": old["reliability_curve"], "after": new["reliability_curve"]},
-            "classes": classes,
-        }
-
-    def _nothing_shown(self) -> dict[str, Any]:
-        nothing = undefined(_NOT_ASKED, level=self.level).to_json()
-        names = ("edges", "mean_score", "observed", "share", "lower", "upper")
-        curve = {**{name: [] for name in names}, "level": self.level, "reason": _NOT_ASKED}
-        return {
-            "before": dict.fromkeys(METRICS, nothing),
-            "after": dict.fromkeys(METRICS, nothing),
-            "reliability_curve": {"before": curve, "after": curve},
+            "reliability_curve": {"before": before["reliability_curve"], "after": after["reliability_curve"]},
             "classes": [
-                {"class": place, "rows": None, "before": nothing, "after": nothing}
-                for place in range(self.map.width)
+                {
+                    "class": place,
+                    "rows": old["rows"],
+                    "before": old["calibration_error"],
+                    "after": new["calibration_error"],
+                }
+                for place, (old, new) in enumerate(zip(before["classes"], after["classes"], strict=True))
             ],
         }
 

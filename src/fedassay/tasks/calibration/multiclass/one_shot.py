@@ -173,7 +173,7 @@ def fit_one_shot(
     if setting.noise(Sum(of=private, part=part)).variance == 0:
         released = yield Sum(of=exact, part=part)
         return exact_fit(released, classes)
-    halved = math.sqrt(setting.noise(Sum(of=private, share=0.5, part=part)).variance) / private.units
+    halved = _planned(setting, Sum(of=private, share=0.5, part=part)) / private.units
     twice = private.bound == CLIENT and halved <= NARROW * clients
     released = yield Sum(of=private, share=0.5 if twice else 1.0, part=part)
     t = lowest_point(released.value, _deviation(released))
@@ -219,13 +219,8 @@ def exact_fit(released: Released[Curves], classes: int) -> Fit:
     assert curves.slopes is not None
     assert curves.second is not None
     if not curves.rows:
-        return Fit(
-            map=Temperature(inverse_temperature=1.0, classes=classes),
-            rows=0,
-            clients=released.clients,
-            sums=1,
-            reason="there are no rows",
-        )
+        identity, reason = Temperature(inverse_temperature=1.0, classes=classes), "there are no rows"
+        return Fit(map=identity, rows=0, clients=released.clients, sums=1, reason=reason)
     s, n = curves.grid, curves.rows
     # With the penalty of `fit_exact`: rows that say nothing about the temperature leave it where it is.
     known = np.stack(
@@ -269,6 +264,11 @@ def _bottom(t: Floats, known: Floats, place: int) -> float:
         return float(ends[int(at > 0)] if at in (0.0, width) else polynomial.derivative(at))
 
     return float(start + brentq(slope, 0.0, width, xtol=1e-14))
+
+
+def _planned(setting: Setting, query: Sum[Any]) -> float:
+    """The standard deviation of the noise that a query would get."""
+    return math.sqrt(setting.noise(query).variance)
 
 
 def _deviation(released: Released[Curves]) -> float:
@@ -315,18 +315,16 @@ def fit_shifted(
     clients : about how many clients have rows in this part; public.
     """
     profiles = ClientProfiles(classes=classes, grid=grid_from())
-    halved = math.sqrt(setting.noise(Sum(of=profiles, share=0.5, part=part)).variance)
-    twice = halved <= NARROW * clients * UNITS
+    twice = _planned(setting, Sum(of=profiles, share=0.5, part=part)) <= NARROW * clients * UNITS
     share = 0.5 if twice else 1.0
-    deviation = math.sqrt(setting.noise(Sum(of=profiles, share=share, part=part)).variance)
-    if _drowned(deviation, classes, clients):
+    if _drowned(_planned(setting, Sum(of=profiles, share=share, part=part)), classes, clients):
         fit: Fit = yield from fit_one_shot(classes, setting, clients=clients, part=part)
         return fit
     around = 0.0
     if twice:
         curve = LossCurves(classes=classes, grid=grid_from(), bound=CLIENT)
         first = yield Sum(of=curve, share=0.5, part=part)
-        around = lowest_point(first.value, math.sqrt(first.noise.variance) * first.value.unit)
+        around = lowest_point(first.value, _deviation(first))
         profiles = ClientProfiles(classes=classes, grid=grid_around(around), at=math.exp(around))
     released = yield Sum(of=profiles, share=share, part=part)
     deviation = math.sqrt(released.noise.variance)

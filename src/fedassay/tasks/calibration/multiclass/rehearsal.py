@@ -18,7 +18,7 @@ from fedassay.protocol.vocabulary import NO_NOISE, Noise, Part, Query, Released,
 from fedassay.summaries.multiclass.loss_curves import LossCurves
 from fedassay.summaries.multiclass.maps import LOGIT_MAPS
 from fedassay.summaries.multiclass.scaling_maps import LogitMap, Temperature
-from fedassay.tasks.calibration.multiclass.choice import AUTO, ONE_SHOT, CalibratorChoice
+from fedassay.tasks.calibration.multiclass.calibrate import AUTO, ONE_SHOT, CalibratorChoice
 from fedassay.tasks.calibration.multiclass.exact import Fit
 from fedassay.tasks.calibration.multiclass.held_out_judge import Judging
 from fedassay.tasks.calibration.multiclass.one_shot import EXACT_GRID, exact_fit
@@ -256,7 +256,6 @@ class Judgement:
     changes: Mapping[str, Mapping[str, Any]]
     recommended: bool
     reason: str
-    noise: Noise
     queries: tuple[Query[Any], ...]
 
     @property
@@ -282,6 +281,5 @@ def judgement(case: LogitsStudy, *, level: float) -> Judgement:
         changes={**changes, "accuracy": judged(other)["difference"]["accuracy"]},
         recommended=results["recommended"],
         reason=results["reason"],
-        noise=case.setting.noise(queries[0]),
         queries=queries,
     )

@@ -1,8 +1,11 @@
-"""Two models on the same rows: the difference of their AUC and of their Brier score, with paired intervals.
+"""Comparisons: two models on the same rows, sites, and several flows of queries as one.
 
-Two steps. First the histograms of both models, counted on the same rows. Then, with both distributions public, four
-small sums over the rows (`PairedMoments`): how differently each row is ranked, and by how much its squared
-errors differ. Neither can be read from two histograms, because they do not say which rows they share.
+Two models: the difference of their AUC and of their Brier score, with paired intervals. First the histograms of both
+models, counted on the same rows. Then, with both distributions public, four small sums over the rows (`PairedMoments`):
+how differently each row is ranked, and by how much its squared errors differ. Neither can be read from two histograms,
+because they do not say which rows they share.
+
+Sites: a forest table where they may be seen, and how much they differ in any case.
 
 Reference: DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44, 837-845.
 """
@@ -10,20 +13,31 @@ Reference: DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44, 837-845.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import isotonic_regression
 
+from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.heterogeneity import (
+    FEWEST_SITES,
+    Spread,
+    WeightedSums,
+    not_pooled,
+    pooled,
+    site_estimate,
+    weighted_sums,
+)
 from fedassay.estimation.intervals import Estimate, z_value
 from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator
 from fedassay.estimation.ranking import auc_binning_bound, auc_influence, auc_privacy_variance
 from fedassay.estimation.ratios import brier_score
 from fedassay.protocol.arrays import Floats
-from fedassay.protocol.vocabulary import Released, Setting, Step, Sum
+from fedassay.protocol.metrics import compared
+from fedassay.protocol.vocabulary import NO_NOISE, Collect, Query, Released, Setting, Step, Sum
 from fedassay.summaries.bounded_sums import ONE, PairedMoments, PairedSums, capacity_for, packed
 from fedassay.summaries.score_histogram import (
     Both,
@@ -32,10 +46,46 @@ from fedassay.summaries.score_histogram import (
     ScoreHistogram,
     VersusHistogram,
 )
-from fedassay.tasks.evaluation.lockstep import Flow
+from fedassay.summaries.site_sums import EligibleSites, SiteSums
 
 if TYPE_CHECKING:
     from fedassay.tasks.evaluation.evaluate import Evaluate
+
+Flow = Generator[Step, Any, dict[str, Any]]
+"""A part of a task: yields steps as a task does and returns its part of the results."""
+
+
+def together(*flows: Flow) -> Generator[Step, Any, list[dict[str, Any]]]:
+    """Run the flows in lockstep until all have returned; what each of them returned.
+
+    Each flow is sent exactly what it asked for, a release for a query and a tuple for a tuple.
+    """
+    returned: list[dict[str, Any]] = [{} for _ in flows]
+    waiting: dict[int, Step] = {}
+
+    def go_on(place: int, answer: Any) -> None:
+        try:
+            waiting[place] = flows[place].send(answer)
+        except StopIteration as finished:
+            waiting.pop(place, None)
+            returned[place] = finished.value
+
+    for place in range(len(flows)):
+        go_on(place, None)
+    while waiting:
+        asked = dict(waiting)
+        answers = iter((yield tuple(query for step in asked.values() for query in _queries(step))))
+        for place, step in asked.items():
+            mine = tuple(next(answers) for _ in _queries(step))
+            go_on(place, mine if isinstance(step, tuple) else mine[0])
+    return returned
+
+
+def _queries(step: Step) -> tuple[Query[Any], ...]:
+    return step if isinstance(step, tuple) else (step,)
+
+
+# --- two models on the same rows ----------------------------------------------------------------------------
 
 HISTOGRAMS_SHARE, MOMENTS_SHARE = 0.8, 0.2
 """Parts of the budget: both histograms, and the sums.
@@ -52,11 +102,6 @@ class ReleasedPair:
     first: Evidence
     second: Evidence
     moments: Released[PairedSums]
-
-    @property
-    def exact(self) -> bool:
-        """Whether there is no noise."""
-        return self.first.exact
 
     @property
     def noise(self) -> float:
@@ -140,29 +185,24 @@ def auc_difference(pair: ReleasedPair, *, level: float = LEVEL) -> Metric:
     * privacy: the noise of the two histograms is independent, so the variances add.
     * discretisation: the two bounds add.
     """
-    sizes = [evidence.require_classes() for evidence in (pair.first, pair.second)]
-    P, N = ((sizes[0][label] + sizes[1][label]) / 2 for label in (0, 1))
+    models = (pair.first, pair.second)
+    P, N = (sum(sizes) / 2 for sizes in zip(*(model.require_classes() for model in models), strict=True))
     if P <= 1 or N <= 1:
         raise Undefined("a variance needs at least two rows of each class")
-    parts = [auc_influence(evidence) for evidence in (pair.first, pair.second)]
+    parts = [auc_influence(model) for model in models]
     value = parts[0][0] - parts[1][0]
     moments = pair.moments.value
     sampling = (moments.positive_squares - P * value**2) / (P * (P - 1)) + (
         moments.negative_squares - N * value**2
     ) / (N * (N - 1))
-    single = [
-        math.sqrt(evidence.sampling_variance(*part[1:]))
-        for evidence, part in zip((pair.first, pair.second), parts, strict=True)
-    ]
     deviation = math.sqrt(pair.noise * (1 / (P * (P - 1)) ** 2 + 1 / (N * (N - 1)) ** 2))
+    both = list(zip(models, parts, strict=True))
+    single = sum(math.sqrt(model.sampling_variance(*part[1:])) for model, part in both)
     estimate = Estimate(
         value=value,
-        sampling_variance=_sensible(sampling, deviation, sum(single) ** 2),
-        privacy_variance=sum(
-            auc_privacy_variance(evidence, *part)
-            for evidence, part in zip((pair.first, pair.second), parts, strict=True)
-        ),
-        discretisation=auc_binning_bound(pair.first) + auc_binning_bound(pair.second),
+        sampling_variance=_sensible(sampling, deviation, single**2),
+        privacy_variance=sum(auc_privacy_variance(model, *part) for model, part in both),
+        discretisation=sum(map(auc_binning_bound, models)),
     )
     return _metric(estimate, level=level)
 
@@ -204,3 +244,93 @@ def _metric(estimate: Estimate, *, level: float) -> Metric:
     half = z_value(level) * estimate.standard_error + estimate.discretisation
     low, value, high = (min(1.0, max(-1.0, estimate.value + move)) for move in (-half, 0.0, half))
     return estimate.metric(value, (low, high), level=level)
+
+
+# --- site by site -------------------------------------------------------------------------------------------
+
+
+def by_site(task: Evaluate, setting: Setting, *, share: float) -> Flow:
+    """``sites`` and ``heterogeneity``: from the sites' own histograms, or from sums if those stay hidden."""
+    if setting.trust.private:
+        raise UsageError(
+            f"per-site: under {setting.trust.name} no estimate of a single site can be given, because one row "
+            "can move a site's estimate and its weight as far as they go, so noise that hides a row would hide "
+            "the site; use `privacy='secure-sum'` or plain, or `by` with the site's column for noisy groups."
+        )
+    collect = Collect(of=task.histogram(setting), share=share)
+    if not _answers(collect, setting):
+        return (yield from _hidden(task, setting, share=share))
+    released: Released[tuple[LabelledHistogram, ...]] = yield collect
+    evidences = [histogram.evidence(NO_NOISE) for histogram in released.value]
+    return {
+        "sites": [
+            {"site": f"site {place + 1}", **task.entry(evidence)} for place, evidence in enumerate(evidences)
+        ],
+        "heterogeneity": {metric: _of_known(metric, evidences, level=task.level) for metric in compared()},
+    }
+
+
+def with_site_names(results: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The same results, their sites called by these names, which are those of all clients in their order.
+
+    A task does not know its clients; whoever runs it does. If somebody was lost on the way, nobody can be told
+    apart, and sites keep their numbers.
+
+    Examples
+    --------
+    >>> with_site_names({"sites": [{"site": "site 1", "rows": 9.0}]}, ["north"])
+    {'sites': [{'site': 'north', 'rows': 9.0}]}
+    """
+    sites = results.get("sites")
+    if sites is None or len(sites) != len(names):
+        return dict(results)
+    return {**results, "sites": [{**site, "site": name} for site, name in zip(sites, names, strict=True)]}
+
+
+def _answers(query: Query[Any], setting: Setting) -> bool:
+    try:
+        setting.noise(query)
+    except UnsupportedQuery:
+        return False
+    return True
+
+
+def _of_known(metric: str, evidences: list[Evidence], *, level: float) -> dict[str, Any]:
+    estimates = [site_estimate(metric, evidence) for evidence in evidences]
+    fixed = weighted_sums(estimates)
+    if fixed.sites < FEWEST_SITES:
+        return not_pooled(fixed.sites, asked=len(evidences), level=level)
+    random = weighted_sums(estimates, tau2=Spread.of(fixed).tau2)
+    return pooled(metric, fixed, random, asked=len(evidences), level=level)
+
+
+def _hidden(task: Evaluate, setting: Setting, *, share: float) -> Flow:
+    """Three sums over sites: who has an estimate, fixed-effect weights, random-effects weights."""
+    histogram = task.histogram(setting)
+
+    def sums(metrics: tuple[str, ...], tau2: tuple[float, ...] = ()) -> Sum[dict[str, WeightedSums]]:
+        return Sum(of=SiteSums.like(histogram, metrics=metrics, tau2=tau2), share=share / 3)
+
+    eligible: Released[dict[str, int]] = yield Sum(of=EligibleSites.like(histogram), share=share / 3)
+    metrics = tuple(name for name, count in eligible.value.items() if count >= FEWEST_SITES)
+    entries = {
+        name: not_pooled(count, asked=eligible.clients, level=task.level)
+        for name, count in eligible.value.items()
+    }
+    if metrics:
+        fixed: Released[dict[str, WeightedSums]] = yield sums(metrics)
+        tau2 = tuple(_tau2(fixed.value[name]) for name in metrics)
+        random: Released[dict[str, WeightedSums]] = yield sums(metrics, tau2)
+        for name in metrics:
+            one, two = fixed.value[name], random.value[name]
+            if min(one.sites, two.sites) >= FEWEST_SITES:
+                entries[name] = pooled(name, one, two, asked=random.clients, level=task.level)
+    reason = (
+        f"{setting.trust.name} shows no single site; how much sites differ comes from sums over all of them"
+    )
+    return {"sites": None, "sites_reason": reason, "heterogeneity": entries}
+
+
+def _tau2(fixed: WeightedSums) -> float:
+    """Of the sums as they arrived: sites may have been lost since they were counted."""
+    return Spread.of(fixed).tau2 if fixed.sites >= FEWEST_SITES else 0.0
