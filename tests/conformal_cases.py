@@ -15,7 +15,7 @@ from scipy.special import ndtr
 from conformal_drive import answer, setting_of
 from fedassay.protocol.vocabulary import Setting, TrustModel, Unit
 from fedassay.summaries import local_quantiles as quantile_votes
-from fedassay.tasks.conformal import Conformal, local_choice, local_thresholds, methods, pooled
+from fedassay.tasks.conformal import Conformal, local_thresholds, methods, pooled
 from fedassay.tasks.conformal.threshold import Found
 from fedassay.trust import Plain
 
@@ -140,9 +140,9 @@ def share_public_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
         (methods, "chosen"),
         (local_thresholds, "best_server_rank"),
         (pooled, "pooled_margin"),
-        (local_choice, "best_choice"),
-        (local_choice, "published_choice"),
-        (local_choice, "ChoiceLaw"),
+        (local_thresholds, "best_choice"),
+        (local_thresholds, "published_choice"),
+        (local_thresholds, "ChoiceLaw"),
     ):
         monkeypatch.setattr(module, name, remembered(getattr(module, name)))
     monkeypatch.setattr(quantile_votes, "TALLEST_LADDER", max(UNEQUAL))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, ParamSpec
 
@@ -41,6 +41,20 @@ class Metric:
         numbers = (self.value, *(self.interval or ()), self.sampling, self.privacy, self.discretisation)
         assert all(number is None or math.isfinite(number) for number in numbers), self
         assert (self.value is None) == (self.reason is not None), self
+
+    def times(self, factor: float) -> Metric:
+        """A metric that has a value and an interval, in other units."""
+        assert self.value is not None
+        assert self.interval is not None
+        low, high = self.interval
+        return replace(
+            self,
+            value=self.value * factor,
+            interval=(low * factor, high * factor),
+            sampling=(self.sampling or 0.0) * factor,
+            privacy=(self.privacy or 0.0) * factor,
+            discretisation=(self.discretisation or 0.0) * factor,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The metric of the public contract."""

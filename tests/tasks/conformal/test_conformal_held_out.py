@@ -170,7 +170,9 @@ def test_randomised_bits_of_ones_own_cell_count() -> None:
     )
     noise = Noise(law="unary", scale=0.25, variance=50.0, reporting=(1.0,))
     found = {
-        name: _Judged(task=task, thresholds={"all": 1.0}, noise=law)._coverage(counts, parts=1).to_json()
+        name: _Judged(task=task, thresholds={"all": 1.0}, noise=law)
+        ._coverage(counts, parts=1, level=0.95)
+        .to_json()
         for name, law in (("none", NO_NOISE), ("unary", noise))
     }
     sampling = np.sqrt(0.09 / 1000)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,6 @@ from fedassay.estimation.least_squares import LeastSquares, bit_variances
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Noise
 from fedassay.summaries.distribution.grid import ValueGrid, power_of_two
-from fedassay.summaries.distribution.tree import ValueTree
 from fedassay.tasks.conformal.threshold import IDENTICAL, PARTIAL, CoverageRequest, Found
 from fedassay.tasks.distribution.curve import ReleasedCurve, curve_of
 from fedassay.tasks.distribution.stored import Release
@@ -155,27 +155,10 @@ def stretched(lower: float, upper: float, points: int) -> float:
     return end
 
 
-def leaves_of(
-    lower: float,
-    upper: float,
-    points: int,
-    *,
-    quantity: str,
-    parameters: tuple[float, ...],
-    by: str,
-    groups: tuple[str, ...],
-) -> ValueTree:
-    """Counts on such a grid."""
+def grid_fields(lower: float, upper: float, points: int) -> dict[str, Any]:
+    """The fields of a summary on such a grid, of a power of two points."""
     points = power_of_two(points)
-    return ValueTree(
-        lower=lower,
-        upper=stretched(lower, upper, points),
-        points=points,
-        quantity=quantity,
-        parameters=parameters,
-        by=by,
-        groups=groups,
-    )
+    return {"lower": lower, "upper": stretched(lower, upper, points), "points": points}
 
 
 @dataclass(frozen=True, kw_only=True)
