@@ -28,45 +28,36 @@ class LeafCovariance(Protocol):
     @property
     def exact(self) -> bool:
         """Whether there is no noise."""
-        ...
 
     @property
     def reach(self) -> float:
         """No draw of noise weighs more in the sum of the first leaves, nor in that of the others."""
-        ...
 
     @property
     def total_variance(self) -> float:
         """The variance of the sum of all leaves."""
-        ...
 
     @property
     def leaf_variance(self) -> float:
         """The variance of one leaf estimate; if they differ, the mean."""
-        ...
 
     @property
     def prefix_variances(self) -> Floats:
         """The variance of the sum of the first r leaves, for r = 0..leaves."""
-        ...
 
     @property
     def prefix_total_covariances(self) -> Floats:
         """The covariance of the sum of the first r leaves with the sum of all, for r = 0..leaves."""
-        ...
 
     @property
     def sign_trace(self) -> float:
         """tr(S^T C S C) with S_ij = sign(i - j)."""
-        ...
 
     def variance(self, weights: Floats) -> float:
         """The variance of a weighted sum of leaf estimates."""
-        ...
 
     def covariance(self, weights: Floats) -> Floats:
         """The joint covariance of several such sums, one per row of `weights`."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

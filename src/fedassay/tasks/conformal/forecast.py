@@ -12,12 +12,12 @@ import numpy as np
 
 from fedassay.errors import DataError
 from fedassay.estimation.coverage import best_pair, scores_needed
+from fedassay.estimation.coverage.law import CoverageOfThreshold
 from fedassay.estimation.intervals import bounded
 from fedassay.tasks.conformal.conformal import Conformal
 from fedassay.tasks.conformal.held_out import HeldOutQuestions
 from fedassay.tasks.conformal.held_out_judge import CLEAR, coverage_estimate
 from fedassay.tasks.conformal.rehearsal import Rehearsal, rehearse
-from fedassay.tasks.conformal.threshold import CoverageOfThreshold
 from fedassay.tasks.expectation import PlannedStudy
 from fedassay.tasks.forecast import Details, DetailTable, Forecast, Prediction
 

@@ -26,7 +26,7 @@ from scipy.special import betainc
 
 from fedassay.errors import UsageError
 from fedassay.estimation.coverage import best_pair
-from fedassay.estimation.coverage.law import CoverageLaw, split_rank
+from fedassay.estimation.coverage.law import CoverageLaw, CoverageOfThreshold, split_rank
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import NO_NOISE, Batch, Noise, Query, Released, Select, Sum
 from fedassay.summaries.distribution.tree import ValueSummary
@@ -34,7 +34,7 @@ from fedassay.summaries.local_quantiles import QuantileLosses
 from fedassay.summaries.scored import EVERYONE
 from fedassay.tasks.conformal.conformal import Conformal
 from fedassay.tasks.conformal.pooled import TOO_FEW
-from fedassay.tasks.conformal.threshold import CoverageOfThreshold, Found
+from fedassay.tasks.conformal.threshold import Found
 from fedassay.tasks.expectation import PlannedStudy
 
 # --- what sets will cover in fact ---------------------------------------------------------------------------

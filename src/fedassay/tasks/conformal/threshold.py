@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
+
+from fedassay.estimation.coverage.law import CoverageOfThreshold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,32 +34,6 @@ PARTIAL = (
     "rows are exchangeable within each client, and a new row comes from client j with probability (n_j+1)/(N+K), for "
     "n_j of all N rows and K clients"
 )
-
-
-class CoverageOfThreshold(Protocol):
-    """The law of the coverage, given the calibration rows, or a law that lies below it."""
-
-    @property
-    def mean(self) -> float:
-        """The marginal coverage."""
-        ...
-
-    @property
-    def standard_deviation(self) -> float:
-        """How much it depends on the calibration rows that one happens to have."""
-        ...
-
-    def cdf(self, t: float) -> float:
-        """P(coverage <= t)."""
-        ...
-
-    def quantile(self, p: float) -> float:
-        """The inverse of it."""
-        ...
-
-    def probability_at_least(self, level: float) -> float:
-        """P(coverage >= level)."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

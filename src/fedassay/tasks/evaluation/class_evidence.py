@@ -12,7 +12,7 @@ import numpy as np
 from fedassay.estimation.evidence import ENOUGH, Evidence, enough
 from fedassay.estimation.intervals import Estimate, bounded, share_interval, unbounded, z_value
 from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator
-from fedassay.estimation.ratios import CLEAR
+from fedassay.estimation.probabilities import CLEAR
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Noise
 from fedassay.summaries.multiclass.class_statistics import (

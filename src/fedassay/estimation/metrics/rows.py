@@ -1,4 +1,4 @@
-"""Metrics of calibration: whether probabilities can be taken at face value."""
+"""Metrics over all rows: how well scores rank, how well calibrated they are, and proper losses."""
 
 from __future__ import annotations
 
@@ -7,6 +7,69 @@ import math
 from fedassay.protocol.cards import Named
 from fedassay.protocol.metrics import MetricRecord
 
+ROC_AUC = MetricRecord(
+    name="roc_auc",
+    title="ROC AUC",
+    short="AUC",
+    sentence="the probability that a positive row has a higher score than a negative one",
+    order=10,
+    parts=("rows",),
+    range=(0.0, 1.0),
+    target=0.02,
+    scale="logit",
+    headline=True,
+    forest=True,
+    estimate=Named("fedassay.estimation.ranking:roc_auc"),
+    expected=Named("fedassay.estimation.ranking:expected_roc_auc"),
+)
+
+
+# --- average precision --------------------------------------------------------------------------------------
+
+AVERAGE_PRECISION = MetricRecord(
+    name="average_precision",
+    title="average precision",
+    sentence="the precision, averaged over the recalls that thresholds give",
+    order=200,
+    parts=("rows",),
+    range=(0.0, 1.0),
+    headline=True,
+    estimate=Named("fedassay.estimation.ranking:average_precision"),
+)
+
+
+# --- Brier score --------------------------------------------------------------------------------------------
+
+BRIER_SCORE = MetricRecord(
+    name="brier_score",
+    title="Brier score",
+    short="Brier",
+    sentence="the mean squared distance of scores from labels",
+    order=220,
+    parts=("rows",),
+    range=(0.0, 1.0),
+    target=0.01,
+    scale="identity",
+    estimate=Named("fedassay.estimation.probabilities:brier_score"),
+)
+
+
+# --- log loss -----------------------------------------------------------------------------------------------
+
+LOG_LOSS = MetricRecord(
+    name="log_loss",
+    title="log loss",
+    sentence="the mean negative log-likelihood of the labels",
+    order=230,
+    parts=("rows",),
+    range=(0.0, math.inf),
+    target=0.05,
+    estimate=Named("fedassay.estimation.probabilities:log_loss"),
+)
+
+
+# --- prevalence ---------------------------------------------------------------------------------------------
+
 PREVALENCE = MetricRecord(
     name="prevalence",
     title="prevalence",
@@ -14,7 +77,7 @@ PREVALENCE = MetricRecord(
     order=210,
     parts=("rows",),
     range=(0.0, 1.0),
-    estimate=Named("fedassay.estimation.ratios:prevalence"),
+    estimate=Named("fedassay.estimation.probabilities:prevalence"),
 )
 
 
@@ -29,7 +92,7 @@ OBSERVED_EXPECTED_RATIO = MetricRecord(
     range=(0.0, math.inf),
     scale="log",
     forest=True,
-    estimate=Named("fedassay.estimation.ratios:observed_expected_ratio"),
+    estimate=Named("fedassay.estimation.probabilities:observed_expected_ratio"),
 )
 
 
@@ -44,7 +107,7 @@ CALIBRATION_INTERCEPT = MetricRecord(
     parts=("rows",),
     target=0.2,
     scale="identity",
-    estimate=Named("fedassay.estimation.recalibration:calibration_intercept"),
+    estimate=Named("fedassay.estimation.probabilities:calibration_intercept"),
 )
 
 
@@ -61,7 +124,7 @@ CALIBRATION_SLOPE = MetricRecord(
     scale="identity",
     headline=True,
     forest=True,
-    estimate=Named("fedassay.estimation.recalibration:calibration_slope"),
+    estimate=Named("fedassay.estimation.probabilities:calibration_slope"),
 )
 
 
