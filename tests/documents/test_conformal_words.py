@@ -25,7 +25,7 @@ from fedassay.documents.measured import measured
 from fedassay.documents.page import page
 from fedassay.documents.report import key_numbers
 from fedassay.tasks.conformal import document as conformal
-from fedassay.tasks.conformal import promises as conformal_sets
+from fedassay.tasks.conformal import document_sets as conformal_sets
 from fedassay.tasks.conformal.document_plots import CoverageDisplay
 from study_documents import blocks
 

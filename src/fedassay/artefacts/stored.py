@@ -32,7 +32,7 @@ def read_artefact(path: str | os.PathLike[str]) -> Any:
     try:
         if where.stat().st_size > LARGEST:
             raise UsageError(f"{where}: got {where.stat().st_size:,} bytes, no artefact is that large.")
-        return json.loads(where.read_text(encoding="utf-8"), parse_constant=_no_constant)
+        return json.loads(where.read_text(encoding="utf-8"), parse_constant=no_constant)
     except OSError as error:
         raise UsageError(f"{where}: cannot be read ({error.strerror}), {_EXPECTED}") from error
     except (ValueError, RecursionError) as error:
@@ -73,7 +73,8 @@ def save_artefact(path: str | os.PathLike[str], content: Mapping[str, Any]) -> N
     write_atomically(Path(path), text)
 
 
-def _no_constant(name: str) -> NoReturn:
+def no_constant(name: str) -> NoReturn:
+    """Refuse what Python reads as a number and JSON does not."""
     raise ValueError(f"{name} is not a number")
 
 

@@ -22,7 +22,7 @@ from fedassay.documents.blocks import (
 )
 from fedassay.documents.kind import ON_HELD_OUT_ROWS, KindDocument, NextStep
 from fedassay.tasks.conformal import document_plots as plots
-from fedassay.tasks.conformal import promises as sets
+from fedassay.tasks.conformal import document_sets as sets
 from fedassay.tasks.conformal.document_held_out import held_out_blocks, method_tables, threshold
 
 SCORES: Mapping[str, tuple[str, str]] = {

@@ -18,7 +18,7 @@ from fedassay.documents.blocks import (
     table,
 )
 from fedassay.tasks.conformal import document_plots as plots
-from fedassay.tasks.conformal import promises as sets
+from fedassay.tasks.conformal import document_sets as sets
 
 _THRESHOLD = ("method", "threshold", "infinite")
 _MOST_CLASSES = 10

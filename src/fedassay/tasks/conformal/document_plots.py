@@ -13,7 +13,7 @@ from fedassay.documents import figures, plots
 from fedassay.documents.blocks import CurveBlock, Results, missing
 from fedassay.documents.display import Display, DisplayedEntry
 from fedassay.documents.palette import BLUE, INK, SEVERAL
-from fedassay.tasks.conformal.promises import group_entries, holds_everything
+from fedassay.tasks.conformal.document_sets import group_entries, holds_everything
 
 MOST_LINES = 40
 """Sites and groups that are shown, in a table or a plot."""
