@@ -11,8 +11,31 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
+from hypothesis import strategies as st
 
-from fedassay.errors import UsageError
+from fedassay.errors import DataError, UsageError
+
+NOT_JSON: dict[str, tuple[str | bytes, str]] = {
+    "empty": ("", "not JSON"),
+    "half": ("{", "not JSON"),
+    "binary": (b"\x80\x04\x95", "not JSON"),
+    "NaN": ('{"level": NaN}', "not JSON"),
+    "deep": ("[" * 100_000, "not JSON"),
+    "many digits": ('{"format": ' + "9" * 5000 + "}", "not JSON"),
+}
+"""Contents that no loader takes, and what is said of them."""
+
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.floats()
+    | st.integers()
+    | st.text()
+    | st.sampled_from([10**400, "\ud800"]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+"""Whatever may stand in an entry of a file."""
 
 _PROGRAM = """
 import sys, fedassay
@@ -41,8 +64,20 @@ def sentence_about(path: Path, content: str | bytes, load: Callable[[Path], Any]
     sentence = str(refused.value)
     assert sentence.startswith(str(path))
     assert sentence.endswith(".")
-    assert "\n" not in sentence
+    assert sentence.isprintable()
+    assert len(sentence) < 500 + len(str(path))
     return sentence
+
+
+def refusal(apply: Callable[..., Any], made: Any, data: Any, out: Path, **options: Any) -> str:
+    """What is said when an artefact cannot be applied to these data: one sentence, and nothing is left behind."""
+    before = {path: path.stat().st_mtime_ns for path in out.parent.glob("*")}
+    with pytest.raises((UsageError, DataError)) as error:
+        apply(made, data, out, **options)
+    after = {path: path.stat().st_mtime_ns for path in out.parent.glob("*")}
+    assert after == before, "something was left behind"
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
 def repeated(table: pa.Table, times: Sequence[int], folder: Path) -> list[Path]:
