@@ -91,7 +91,7 @@ class Threshold:
         return self.value == math.inf
 
     @classmethod
-    def of(cls, found: Mapping[str, Any], guarantee: Mapping[str, Any] | None = None) -> Threshold:
+    def of(cls, found: Mapping[str, Any]) -> Threshold:
         """The threshold in the results of a run, or in one of their groups or sites.
 
         Raises `DataError` with the reason if there is none.
@@ -101,7 +101,7 @@ class Threshold:
             raise DataError(f"result: it has no threshold: {found.get('reason', 'it does not say why')}.")
         return cls(
             value=value,
-            guarantee=StoredGuarantee.of(found["guarantee"] if guarantee is None else guarantee),
+            guarantee=StoredGuarantee.of(found["guarantee"]),
             reason=found.get("reason"),
         )
 

@@ -161,6 +161,12 @@ def grid_fields(lower: float, upper: float, points: int) -> dict[str, Any]:
     return {"lower": lower, "upper": stretched(lower, upper, points), "points": points}
 
 
+def point_after_last(sums: Floats, level: float, margin: float) -> int:
+    """The place of the point after the last at which T_i is below the margin; `sums` are C_0 = 0, C_1, .., N."""
+    below = np.flatnonzero(sums[1:] - level * sums[-1] < margin)
+    return int(below[-1]) + 1 if below.size else 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pooled:
     """How a released distribution is read: `test_points` is 1, or for `weighted` the number of clients."""
@@ -211,8 +217,7 @@ class Pooled:
         margin = pooled_margin(
             level, tail, least, test_points=self.test_points, confidence=confidence, most_rows=most
         )
-        below = np.flatnonzero(curve.sums[1:] - level * curve.rows < margin)
-        place = int(below[-1]) + 1 if below.size else 0
+        place = point_after_last(curve.sums, level, margin)
         if place >= curve.grid.points:
             return Found.everything(TOO_FEW, rows=curve.rows, clients=self.clients)
         # The law is that of the released number of rows; what is promised holds for all numbers that are possible.

@@ -106,32 +106,28 @@ class Found:
         }
 
     def _guarantee(self, level: float, confidence: float | None, *, over_classes: bool) -> dict[str, Any]:
-        mean = self.law.mean if self.law is not None and self.promised is None else self.promised
-        if mean is None:
-            return {
-                "kind": "none",
-                "level": level,
-                "confidence": None,
-                "coverage": None,
-                "probability": None,
-                "assumption": None,
-                "text": f"No coverage is guaranteed: {self.reason}.",
-            }
-        reached = self.reached
-        if self.law is not None and reached is None:
-            reached = self.law.probability_at_least(level)
+        mean, reached = self.promised, self.reached
+        if self.law is not None:
+            mean = self.law.mean if mean is None else mean
+            reached = self.law.probability_at_least(level) if reached is None else reached
         everything = self.infinite and self.law is None
-        words = self._words(level, confidence, mean, reached)
-        if over_classes:
-            words = f"Over all classes together, and not for each: a{words[1:]}"
+        kind = "marginal" if confidence is None else "training-conditional"
+        if mean is None:
+            kind, text = "none", f"No coverage is guaranteed: {self.reason}."
+        elif everything:
+            text = EVERYTHING
+        else:
+            text = self._words(level, confidence, mean, reached)
+            if over_classes:
+                text = f"Over all classes together, and not for each: a{text[1:]}"
         return {
-            "kind": "marginal" if confidence is None else "training-conditional",
+            "kind": kind,
             "level": level,
-            "confidence": confidence,
+            "confidence": None if mean is None else confidence,
             "coverage": mean,
             "probability": reached,
-            "assumption": None if everything else self.assumption,
-            "text": EVERYTHING if everything else words,
+            "assumption": None if mean is None or everything else self.assumption,
+            "text": text,
         }
 
     def _words(self, level: float, confidence: float | None, mean: float, reached: float | None) -> str:
