@@ -296,8 +296,8 @@ def _answer(query: Query[Any], *, clients: int, rows: int, empty: int) -> Any:
     """What such clients would answer together, without noise, and so many without rows."""
     of = query.of
     if isinstance(of, ValueSummary):
-        counts = np.diff(np.rint(clients * rows * _shares(of)).astype(np.int64), prepend=0)
-        return of.read(of.from_leaves(counts))
+        up_to = np.rint(clients * rows * _shares(of))
+        return of.read(of.from_leaves(np.diff(up_to, prepend=0.0).astype(np.int64)))
     each = [of.measure(EvenScores(count=count), {})[0] for count in (rows, 0)]
     if isinstance(query, Sum):
         return of.read(clients * each[0] + empty * each[1])
