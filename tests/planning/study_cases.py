@@ -13,8 +13,8 @@ from scipy.special import ndtri
 
 from binormal import Population
 from fedassay.estimation.metric import Metric
-from fedassay.estimation.probabilities import brier_score
 from fedassay.estimation.ranking import roc_auc
+from fedassay.estimation.ratios import brier_score
 from fedassay.kernel.agenda import Agenda, Item
 from fedassay.kernel.run import Job
 from fedassay.planning import Expectation, PlannedStudy, TaskPlan, predict_tasks

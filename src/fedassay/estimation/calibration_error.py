@@ -119,16 +119,22 @@ class Buckets:
     @cached_property
     def gap_noise_covariance(self) -> Floats:
         """The privacy covariance of the gaps; exact, they are linear in the counts."""
+        if self.evidence.exact:
+            return np.zeros((self.number, self.number))
         s = self.evidence.scores
         return self.evidence.noise_covariance(self._members * (1 - s), -self._members * s)
 
     @cached_property
     def row_noise_variances(self) -> Floats:
         """The privacy variance of the rows per bucket."""
+        if self.evidence.exact:
+            return np.zeros(self.number)
         return np.diag(self.evidence.noise_covariance(self._members, self._members))
 
     def rate_noise_variance(self, bucket: int) -> float:
         """The privacy variance of the share of positive rows in a bucket."""
+        if self.evidence.exact:
+            return 0.0
         rows = float(self.rows[bucket])
         v = float(self.observed[bucket]) / rows
         if isinstance(self.evidence.count_noise, NodeNoise):  # alike in both classes
@@ -153,6 +159,8 @@ class Buckets:
     @cached_property
     def share_noise_covariance(self) -> Floats:
         """The privacy covariance of the shares, the noise in the number of rows included."""
+        if self.evidence.exact:
+            return np.zeros((self.number, self.number))
         s, n = self.evidence.scores, self.evidence.rows
         of_positive = (self._members * (1 - s) - self.shares[:, None]) / n
         of_negative = (-self._members * s - self.shares[:, None]) / n

@@ -15,10 +15,8 @@ are one sum of independent reports, and Bernstein's inequality bounds both toget
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +28,7 @@ from fedassay.estimation.count_noise import LevelReports
 from fedassay.estimation.evidence import ENOUGH, Evidence
 from fedassay.estimation.intervals import share_interval, z_value
 from fedassay.estimation.metric import LEVEL, Undefined
-from fedassay.estimation.probabilities import prevalence
+from fedassay.estimation.ratios import prevalence
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Noise
 
@@ -209,27 +207,7 @@ POINTS = 200
 
 CurveValues = dict[str, Any]
 
-P = ParamSpec("P")
 
-
-def curve_of(*names: str) -> Callable[[Callable[P, CurveValues]], Callable[P, CurveValues]]:
-    """Turn `Undefined` into a curve with these lists, all empty. The curve takes `level` as a keyword."""
-
-    def decorated(function: Callable[P, CurveValues]) -> Callable[P, CurveValues]:
-        @wraps(function)
-        def wrapped(*args: P.args, **kwargs: P.kwargs) -> CurveValues:
-            try:
-                return function(*args, **kwargs)
-            except Undefined as error:
-                empty: CurveValues = {name: [] for name in names}
-                return {**empty, "level": kwargs.get("level", LEVEL), "reason": str(error)}
-
-        return wrapped
-
-    return decorated
-
-
-@curve_of("fpr", "tpr", "thresholds", "lower", "upper")
 def roc_curve(evidence: Evidence, *, level: float = LEVEL) -> CurveValues:
     """True against false positive rate, from (0, 0) to (1, 1).
 
@@ -240,7 +218,10 @@ def roc_curve(evidence: Evidence, *, level: float = LEVEL) -> CurveValues:
 
     The threshold of (0, 0) is None: no finite threshold excludes every possible score.
     """
-    evidence.require_classes()
+    try:
+        evidence.require_classes()
+    except Undefined as error:
+        return _empty("fpr", "tpr", "thresholds", "lower", "upper", level=level, reason=error)
     tpr, fpr = (rate_band(evidence, label, error=(1 - level) / 2) for label in (1, 0))
     # The true curve R is non-decreasing and passes within the rectangles: R(x) is at most the upper end of
     # any point whose false positive rate is surely at least x, and at least the lower end of any surely at
@@ -262,22 +243,25 @@ def roc_curve(evidence: Evidence, *, level: float = LEVEL) -> CurveValues:
     }
 
 
-@curve_of("recall", "precision", "thresholds", "lower", "upper")
 def precision_recall_curve(evidence: Evidence, *, level: float = LEVEL) -> CurveValues:
     """Precision against recall, from high thresholds to low ones.
 
     Band: a third of the error each to the distributions of positives and of negatives (simultaneous bands)
     and to the prevalence; precision is monotone in all three, so its worst corners bound it, simultaneously.
     """
+    names = ("recall", "precision", "thresholds", "lower", "upper")
     share = (1 - level) / 3
     base = prevalence(evidence, level=1 - share)
-    positives, negatives = evidence.require_classes()
+    try:
+        P, N = evidence.require_classes()
+    except Undefined as error:
+        return _empty(*names, level=level, reason=error)
     assert base.interval is not None
     tpr, fpr = (rate_band(evidence, label, error=share) for label in (1, 0))
     chosen = _spread_out(tpr, fpr)
-    predicted = positives * tpr.rates[chosen] + negatives * fpr.rates[chosen]
+    predicted = P * tpr.rates[chosen] + N * fpr.rates[chosen]
     chosen = chosen[predicted > 0]
-    precision = _precision(positives / (positives + negatives), tpr.rates[chosen], fpr.rates[chosen])
+    precision = _precision(P / (P + N), tpr.rates[chosen], fpr.rates[chosen])
     return {
         "recall": _list(tpr.rates[chosen]),
         "precision": _list(precision),
@@ -292,19 +276,19 @@ def precision_recall_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve
     }
 
 
-NET_BENEFIT = ("thresholds", "net_benefit", "treat_all", "lower", "upper")
-
-
-@curve_of(*NET_BENEFIT)
 def net_benefit_curve(evidence: Evidence, *, level: float = LEVEL) -> CurveValues:
     """Net benefit at thresholds from 0.01 to 0.99 (the edges nearest to them), and that of treating everyone.
 
     Band: intervals at an error of (1 - level)/points each (Bonferroni), simultaneous.
     """
-    n = evidence.require_rows()
+    names = ("thresholds", "net_benefit", "treat_all", "lower", "upper")
+    try:
+        n = evidence.require_rows()
+    except Undefined as error:
+        return _empty(*names, level=level, reason=error)
     edges = sorted({evidence.nearest_edge(percent / 100) for percent in range(1, 100)})
     edges = [edge for edge in edges if 0 < evidence.edges[edge] < 1]
-    points = []
+    curve: dict[str, list[float]] = {name: [] for name in names}
     for edge in edges:
         confusion = Confusion.at_edge(evidence, edge)
         point = net_benefit(confusion, level=1 - (1 - level) / len(edges))
@@ -312,14 +296,12 @@ def net_benefit_curve(evidence: Evidence, *, level: float = LEVEL) -> CurveValue
         assert point.interval is not None
         t = confusion.threshold
         all_treated = (evidence.positive_rows - evidence.negative_rows * t / (1 - t)) / n
-        points.append((t, point.value, all_treated, *point.interval))
-    return _columns(NET_BENEFIT, points, level=level)
+        row = (t, point.value, all_treated, *point.interval)
+        for name, number in zip(names, row, strict=True):
+            curve[name].append(number)
+    return {**curve, "level": level}
 
 
-RELIABILITY = ("edges", "mean_score", "observed", "share", "lower", "upper")
-
-
-@curve_of(*RELIABILITY)
 def reliability_curve(buckets: Buckets, *, level: float = LEVEL) -> CurveValues:
     """Observed frequency against mean score per bucket.
 
@@ -327,8 +309,12 @@ def reliability_curve(buckets: Buckets, *, level: float = LEVEL) -> CurveValues:
     (Bonferroni), simultaneous. Buckets whose rows drown in noise are left out.
     """
     evidence = buckets.evidence
-    n = evidence.require_rows()
-    points = []
+    names = ("edges", "mean_score", "observed", "share", "lower", "upper")
+    try:
+        n = evidence.require_rows()
+    except Undefined as error:
+        return _empty(*names, level=level, reason=error)
+    curve: dict[str, list[Any]] = {name: [] for name in names}
     for j in range(buckets.number):
         rows, noise = float(buckets.rows[j]), float(buckets.row_noise_variances[j])
         if rows <= 0 or rows < ENOUGH * math.sqrt(noise):
@@ -338,8 +324,9 @@ def reliability_curve(buckets: Buckets, *, level: float = LEVEL) -> CurveValues:
         band = share_interval(v, rows, privacy_variance, level=1 - (1 - level) / buckets.number)
         ends = [float(evidence.edges[edge]) for edge in buckets.edges[j : j + 2]]
         mean = min(ends[1], max(ends[0], float(buckets.expected[j]) / rows))
-        points.append((ends, mean, min(1.0, max(0.0, v)), rows / n, *band))
-    return _columns(RELIABILITY, points, level=level)
+        for name, item in zip(names, (ends, mean, min(1.0, max(0.0, v)), rows / n, *band), strict=True):
+            curve[name].append(item)
+    return {**curve, "level": level}
 
 
 def _precision(share: float, tpr: Floats, fpr: Floats) -> Floats:
@@ -365,6 +352,5 @@ def _list(values: Floats) -> list[float]:
     return [float(value) for value in values]
 
 
-def _columns(names: Sequence[str], points: Sequence[Sequence[Any]], *, level: float) -> CurveValues:
-    """The curve through these points, a list for each of their coordinates."""
-    return {**{name: [point[place] for point in points] for place, name in enumerate(names)}, "level": level}
+def _empty(*names: str, level: float, reason: Undefined) -> CurveValues:
+    return {**{name: [] for name in names}, "level": level, "reason": str(reason)}

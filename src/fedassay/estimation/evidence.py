@@ -193,8 +193,6 @@ class Evidence:
 
     def noise_covariance(self, by_positive: Floats, by_negative: Floats) -> Floats:
         """The joint noise covariance of several functions, their derivatives in the rows of two matrices."""
-        if self.exact:
-            return np.zeros((len(by_positive), len(by_positive)))
         return self.count_noise.covariance(by_positive, by_negative)
 
     def estimate(

@@ -43,18 +43,14 @@ class Metric:
         assert (self.value is None) == (self.reason is not None), self
 
     def times(self, factor: float) -> Metric:
-        """A metric that has a value and an interval, in other units."""
-        assert self.value is not None
-        assert self.interval is not None
-        low, high = self.interval
-        return replace(
-            self,
-            value=self.value * factor,
-            interval=(low * factor, high * factor),
-            sampling=(self.sampling or 0.0) * factor,
-            privacy=(self.privacy or 0.0) * factor,
-            discretisation=(self.discretisation or 0.0) * factor,
-        )
+        """The same number in other units."""
+        numbers = {
+            name: getattr(self, name) * factor
+            for name in ("value", "sampling", "privacy", "discretisation")
+            if getattr(self, name) is not None
+        }
+        ends = None if self.interval is None else (self.interval[0] * factor, self.interval[1] * factor)
+        return replace(self, **numbers, interval=ends)
 
     def to_json(self) -> dict[str, Any]:
         """The metric of the public contract."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import fedassay
 from binormal import NoisyServer, Population, release
-from fedassay.estimation.probabilities import brier_score
+from fedassay.estimation.ratios import brier_score
 from fedassay.protocol.vocabulary import NO_NOISE, Released, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation import Evaluate

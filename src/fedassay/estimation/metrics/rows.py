@@ -50,7 +50,7 @@ BRIER_SCORE = MetricRecord(
     range=(0.0, 1.0),
     target=0.01,
     scale="identity",
-    estimate=Named("fedassay.estimation.probabilities:brier_score"),
+    estimate=Named("fedassay.estimation.ratios:brier_score"),
 )
 
 
@@ -64,7 +64,7 @@ LOG_LOSS = MetricRecord(
     parts=("rows",),
     range=(0.0, math.inf),
     target=0.05,
-    estimate=Named("fedassay.estimation.probabilities:log_loss"),
+    estimate=Named("fedassay.estimation.ratios:log_loss"),
 )
 
 
@@ -77,7 +77,7 @@ PREVALENCE = MetricRecord(
     order=210,
     parts=("rows",),
     range=(0.0, 1.0),
-    estimate=Named("fedassay.estimation.probabilities:prevalence"),
+    estimate=Named("fedassay.estimation.ratios:prevalence"),
 )
 
 
@@ -92,7 +92,7 @@ OBSERVED_EXPECTED_RATIO = MetricRecord(
     range=(0.0, math.inf),
     scale="log",
     forest=True,
-    estimate=Named("fedassay.estimation.probabilities:observed_expected_ratio"),
+    estimate=Named("fedassay.estimation.ratios:observed_expected_ratio"),
 )
 
 
@@ -107,7 +107,7 @@ CALIBRATION_INTERCEPT = MetricRecord(
     parts=("rows",),
     target=0.2,
     scale="identity",
-    estimate=Named("fedassay.estimation.probabilities:calibration_intercept"),
+    estimate=Named("fedassay.estimation.recalibration:calibration_intercept"),
 )
 
 
@@ -124,7 +124,7 @@ CALIBRATION_SLOPE = MetricRecord(
     scale="identity",
     headline=True,
     forest=True,
-    estimate=Named("fedassay.estimation.probabilities:calibration_slope"),
+    estimate=Named("fedassay.estimation.recalibration:calibration_slope"),
 )
 
 

@@ -15,7 +15,7 @@ from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.intervals import Estimate, bounded, unbounded
 from fedassay.estimation.least_squares import best_widths
 from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator, undefined
-from fedassay.estimation.probabilities import CLEAR
+from fedassay.estimation.ratios import CLEAR
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Part, Released, Setting, Sum
 from fedassay.summaries.grid import LARGEST_REACH

@@ -14,7 +14,7 @@ from scipy.optimize import isotonic_regression
 from fedassay.errors import UsageError
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.metric import Undefined
-from fedassay.estimation.probabilities import CLEAR
+from fedassay.estimation.ratios import CLEAR
 from fedassay.protocol.arrays import Floats
 from fedassay.summaries.maps import InterpolatedMap, Sigmoid, Steps
 from fedassay.tasks.calibration.bbq import bbq

@@ -12,7 +12,7 @@ import numpy as np
 from fedassay.estimation.evidence import ENOUGH, Evidence, enough
 from fedassay.estimation.intervals import Estimate, bounded, share_interval, unbounded, z_value
 from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator
-from fedassay.estimation.probabilities import CLEAR
+from fedassay.estimation.ratios import CLEAR
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Noise
 from fedassay.summaries.multiclass.class_statistics import (
@@ -167,7 +167,7 @@ def accuracy(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
 def brier_score(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
     """The mean of Σ_j (p_j - 1[y=j])², from 0 to 2."""
     half = bounded(evidence.mean("brier", "brier_squared"), size=evidence.require_rows(), level=level)
-    return half.times(LARGEST_BRIER)
+    return _times(half, LARGEST_BRIER)
 
 
 @estimator
@@ -183,7 +183,7 @@ def log_loss(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
             f"not enough evidence: the estimate {LARGEST_LOSS * estimate.value:.2g} is below {CLEAR:.0f} standard "
             f"deviations of the privacy noise ({LARGEST_LOSS * deviation:.2g})"
         )
-    return unbounded(estimate, level=level, lowest=0.0).times(LARGEST_LOSS)
+    return _times(unbounded(estimate, level=level, lowest=0.0), LARGEST_LOSS)
 
 
 @estimator
@@ -262,3 +262,18 @@ def reliability_curve(evidence: ClassEvidence, *, level: float = LEVEL) -> dict[
     if not curve["edges"]:
         curve["reason"] = "not enough evidence: in every bin the rows drown in the privacy noise"
     return curve
+
+
+def _times(metric: Metric, factor: float) -> Metric:
+    """The metric in other units."""
+    assert metric.value is not None
+    assert metric.interval is not None
+    low, high = metric.interval
+    return replace(
+        metric,
+        value=metric.value * factor,
+        interval=(low * factor, high * factor),
+        sampling=(metric.sampling or 0.0) * factor,
+        privacy=(metric.privacy or 0.0) * factor,
+        discretisation=(metric.discretisation or 0.0) * factor,
+    )

@@ -20,8 +20,8 @@ from scipy.optimize import isotonic_regression
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.intervals import Estimate, z_value
 from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator
-from fedassay.estimation.probabilities import brier_score
 from fedassay.estimation.ranking import auc_binning_bound, auc_influence, auc_privacy_variance
+from fedassay.estimation.ratios import brier_score
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Released, Setting, Step, Sum
 from fedassay.summaries.paired_models import (
