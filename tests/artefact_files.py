@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -54,6 +55,17 @@ for path in sys.argv[2:]:
     peaks.append(most())
 print(peaks[1] - peaks[0])
 """
+
+
+def with_entry(content: Any, path: str | Sequence[str], value: Any) -> Any:
+    """A copy of a document in which the entry at this place is another one; `path` has names and numbers."""
+    changed = copy.deepcopy(content)
+    *parents, last = path.split(".") if isinstance(path, str) else path
+    place = changed
+    for name in parents:
+        place = place[int(name) if isinstance(place, list) else name]
+    place[last] = value
+    return changed
 
 
 def sentence_about(path: Path, content: str | bytes, load: Callable[[Path], Any]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import ndtr
+from scipy.stats import norm
 
 from conformal_drive import answer, setting_of
 from fedassay.protocol.vocabulary import Setting, TrustModel, Unit
@@ -176,3 +177,9 @@ def covered(found: Found, scores: Scores) -> float:
 def coverages(case: Case, scores: Scores, *, runs: int | None = None, seed: int = 0) -> np.ndarray:
     found = thresholds(case, scores, runs=runs or case.runs, seed=seed)
     return np.array([covered(one, scores) for one in found])
+
+
+def falls_short(values: np.ndarray, *, comparisons: int = 40) -> bool:
+    """Whether their mean is below the level by more than chance explains: with probability 1e-4 for all comparisons."""
+    z = float(norm.isf(1e-4 / comparisons))
+    return bool(values.mean() + z * values.std(ddof=1) / math.sqrt(len(values)) < LEVEL)

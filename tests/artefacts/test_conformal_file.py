@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedassay
-from artefact_files import ANYTHING, NOT_JSON, sentence_about
+from artefact_files import ANYTHING, NOT_JSON, sentence_about, with_entry
 from conformal_artefacts import predictor, threshold
 from fedassay.artefacts.thresholds import StoredGuarantee, Threshold
 from fedassay.errors import DataError, UsageError
@@ -93,12 +93,7 @@ def test_it_is_not_taken_for_a_calibrator(tmp_path: Path) -> None:
 
 
 def changed(*path: str, value: Any) -> str:
-    content = copy.deepcopy(PLAIN)
-    inner = content
-    for key in path[:-1]:
-        inner = inner[key]
-    inner[path[-1]] = value
-    return json.dumps(content)
+    return json.dumps(with_entry(PLAIN, path, value))
 
 
 def without(name: str) -> str:
