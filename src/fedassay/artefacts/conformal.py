@@ -24,10 +24,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedassay.artefacts.conformal_file import FORMAT, KIND, fields_from_json, fields_of
 from fedassay.artefacts.reading import Read, read_arrays
 from fedassay.artefacts.stored import load_artefact, number, words
-from fedassay.artefacts.thresholds import Threshold, check_parts, limits, warnings_of
+from fedassay.artefacts.thresholds import (
+    FORMAT,
+    KIND,
+    Threshold,
+    check_parts,
+    fields_from_json,
+    fields_of,
+    limits,
+    warnings_of,
+)
 from fedassay.data.lists import FEWEST_CLASSES
 from fedassay.data.logits import looks_like_probabilities, probabilities_warning
 from fedassay.data.schema import CLIENT, LARGEST_CLASS
