@@ -81,31 +81,26 @@ class HeldOutQuestions:
             )
         answers: dict[str, Released[Any]] = dict(zip(asked, released, strict=True))
         first = answers["counts"]
+
+        def of_all(answer: Released[Any]) -> CountsByPart:
+            return added(answer.value) if each else answer.value
+
         clients = tuple(self._together(one) for one in first.value) if each else None
         differences, widths = None, None
         if clients is not None and not self.task.condition:
             differences = Differences.of(HeterogeneitySums.of(*of_each(clients)))
         elif "spread" in answers:
-            spread = answers["spread"].value[EVERYONE]
-            differences = Differences.of(
-                HeterogeneitySums(
-                    clients=spread.sites,
-                    rows=spread.rows,
-                    covered=spread.covered,
-                    squares=float(spread.squares),
-                )
-            )
+            differences = Differences.of(HeterogeneitySums(**vars(answers["spread"].value[EVERYONE])))
         if "widths" in answers:
-            widths = answers["widths"].value
-            widths = _all_widths(widths) if each else widths
+            widths = _all_widths(answers["widths"].value) if each else answers["widths"].value
         told = answers.get("classes", first) if self._tells_classes else None
-        counts = added(first.value) if each else first.value
+        counts = of_all(first)
         return HeldOutCounts(
             counts=self._together(counts),
             noise=first.noise,
             added=len(counts) if self._tells_classes else 1,
             clients=clients,
-            classes=None if told is None else (added(told.value) if each else told.value, told.noise),
+            classes=None if told is None else (of_all(told), told.noise),
             widths=widths,
             differences=differences,
         )

@@ -78,15 +78,13 @@ def average_coverage(clients: int, rows: int, level: float) -> Expected | None:
     return Expected(mean, math.sqrt(mean * (1 - mean) / (rows + 2) / clients))
 
 
-def choice_coverage(
-    losses: QuantileLosses, noise: Noise, *, clients: int, server_rank: int, seed: int = 0
-) -> Expected:
+def choice_coverage(losses: QuantileLosses, noise: Noise, *, clients: int, server_rank: int) -> Expected:
     """Where each client chooses a candidate with probability ∝ exp(-loss/scale), and the server takes the k-th.
 
     G_b, the probability that a client chooses one of the first b candidates, is averaged over simulated scores; clients
     are independent, so that P(the threshold is among the first b) = P(Bin(m, G_b) >= k) exactly.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     shares = np.append(np.linspace(0.0, 1.0, losses.points - 1), 1.0)
     chosen, done = np.zeros(losses.points), 0
     step = max(1, min(CHOICE_DRAWS, _AT_ONCE // losses.points))
@@ -106,7 +104,7 @@ def choice_coverage(
 
 
 def pooled_coverage(
-    summary: ValueSummary, noise: Noise, *, rows: int, level: float, margin: float, seed: int = 0
+    summary: ValueSummary, noise: Noise, *, rows: int, level: float, margin: float
 ) -> Expected | None:
     """Where the threshold is the point after the last at which released T_i = C_i - (1-α)N is below the margin.
 
@@ -115,7 +113,7 @@ def pooled_coverage(
     """
     if noise.reporting:
         return None
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     shares = _shares(summary)
     covered = np.empty(POOLED_DRAWS)
     for draw in range(POOLED_DRAWS):
