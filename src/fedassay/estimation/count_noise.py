@@ -80,6 +80,11 @@ class PrefixNoise:
         """The covariances of below and above."""
         return self.joint - self.below
 
+    def halves(self, edge: int) -> Floats:
+        """The joint covariance of the rows above an edge and of those below it."""
+        across = self.across[edge]
+        return np.array([[self.above[edge], across], [across, self.below[edge]]])
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NodeNoise:
@@ -115,11 +120,7 @@ class NodeNoise:
 
     def confusion(self, edge: int) -> Floats:
         """The noise covariance of TP, FN, FP and TN at an edge."""
-        one = self.positives
-        above, across, below = one.above[edge], one.across[edge], one.below[edge]
-        covariance = np.zeros((4, 4))
-        covariance[:2, :2] = covariance[2:, 2:] = [[above, across], [across, below]]
-        return covariance
+        return np.asarray(np.kron(np.eye(2), self.positives.halves(edge)), dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -192,9 +193,7 @@ class LevelReports:
         covariance = np.zeros((4, 4))
         counts, sums = [], []
         for start, one in zip((0, 2), self._classes, strict=True):
-            part = slice(start, start + 2)
-            above, across, below = one.alone.above[edge], one.alone.across[edge], one.alone.below[edge]
-            covariance[part, part] = [[above, across], [across, below]]
+            covariance[start : start + 2, start : start + 2] = one.alone.halves(edge)
             counts += [one.below[-1] - one.below[edge], one.below[edge]]
             sums += [one.first[:, -1] - one.first[:, edge], one.first[:, edge]]
         by_level = np.array(sums)
