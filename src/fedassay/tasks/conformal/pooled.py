@@ -31,7 +31,7 @@ from fedassay.estimation.coverage import CoverageLaw, best_pair
 from fedassay.estimation.coverage.law import largest_miss
 from fedassay.estimation.coverage.noise_tail import NoiseLaw, NoiseTail
 from fedassay.estimation.coverage.pooled import PooledLaw, fewest_rows, pooled_margin
-from fedassay.estimation.least_squares import LeastSquares, bit_variances
+from fedassay.estimation.least_squares import LeastSquares, bit_variances, report_reach
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Noise
 from fedassay.summaries.distribution.grid import ValueGrid, power_of_two
@@ -66,7 +66,7 @@ def tail_of_rows(curve: ReleasedCurve, *, clients: int) -> NoiseTail:
     nodes = curve.reports.fit.node_weights(np.ones((1, curve.grid.points)))
     rows = _per_row(nodes, curve.noise, curve.grid.points)
     variance = _of_bits(nodes, curve.noise)[0] + clients * rows.max()
-    return NoiseTail(law="unary", variance=float(variance), reach=_reach(curve.noise))
+    return NoiseTail(law="unary", variance=float(variance), reach=report_reach(curve.noise))
 
 
 def reported_moments(fit: LeastSquares, noise: Noise, level: float, clients: int) -> tuple[float, float]:
@@ -83,7 +83,7 @@ def reported_moments(fit: LeastSquares, noise: Noise, level: float, clients: int
         b = np.maximum(a, b)  # more than needed where levels are below one half
         variances = _of_bits(nodes, noise) + clients * (level * a + (1 - level) * b)
         worst, difference = max(worst, float(variances.max())), max(difference, float((b - a).max()))
-    return worst, _reach(noise) + 3 * difference
+    return worst, report_reach(noise) + 3 * difference
 
 
 def _drawn(noise: Noise, variance: float, least: float, reach: float) -> NoiseTail:
@@ -111,12 +111,6 @@ def _per_row(nodes: tuple[Floats, ...], noise: Noise, points: int) -> Floats:
             2 / part * np.repeat(np.square(level), points // level.shape[-1], axis=-1) for level, part in each
         )
     )
-
-
-def _reach(noise: Noise) -> float:
-    """The largest change that a bit makes, since no node weighs more than 1 (see `report_half_width`)."""
-    half_minus_q = math.tanh(1 / (2 * noise.scale)) / 2
-    return 1 / (half_minus_q * min(noise.reporting))
 
 
 # --- the threshold from the distribution of all scores together ---------------------------------------------
