@@ -221,7 +221,7 @@ def test_private_choices_by_the_published_rule_keep_a_confidence_too() -> None:
 
 
 def test_everything_covers_everything() -> None:
-    found = Found.everything("there are too few rows.", rows=3.0, clients=2)
+    found = Found.everything("there are too few rows.", clients=2)
     for confidence in (None, 0.9):
         described = found.to_json(level=0.9, confidence=confidence)
         assert described["reason"] == "there are too few rows"

@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,14 +48,14 @@ def rules_of(method: str, request: CoverageRequest) -> tuple[str, ...]:
 
 def found_from(request: CoverageRequest, method: str, clients: Sequence[LocalScores]) -> Found:
     """The threshold that these clients' local quantiles give, by one of the methods."""
-    if method == "average":
-        return _average(clients)
-    if method == "local":
-        return _alone(request, clients)
+    rows = [client.rows for client in clients]
+    if method in ("average", "local"):
+        found = _average(clients) if method == "average" else _alone(request, clients)
+        return replace(found, rows=float(sum(rows)), clients=len(rows))
     rule = _rule_used(request, method, clients)
     return quantile_of_quantiles(
         request,
-        [client.rows for client in clients],
+        rows,
         [client.ranks[rule] for client in clients],
         [client.scores[rule] for client in clients],
         rule="paper" if method == "qq-paper" else "spread",
@@ -74,13 +75,18 @@ def quantile_of_quantiles(
 
     Edge case: with too few rows for any k the set holds everything.
     """
-    if not sum(rows):
-        return Found.everything(NOBODY, rows=0.0, clients=len(rows))
+    found = _at_best_rank(request, rows, ranks, scores, rule) if sum(rows) else Found.everything(NOBODY)
+    return replace(found, exact=exact and found.exact, rows=float(sum(rows)), clients=len(rows))
+
+
+def _at_best_rank(
+    request: CoverageRequest, rows: Sequence[int], ranks: Sequence[int], scores: Sequence[float], rule: Rule
+) -> Found:
     law: CoverageLaw | UnequalLaw
     try:
         law = best_server_rank(rows, ranks, request.level, rule=rule, confidence=request.confidence)
     except DataError as problem:
-        return Found.everything(str(problem), rows=float(sum(rows)), clients=len(rows))
+        return Found.everything(str(problem))
     pair = None
     if len(set(rows)) == 1 and len(set(ranks)) == 1:
         law = CoverageLaw(clients=len(rows), rows=rows[0], local_rank=ranks[0], server_rank=law.server_rank)
@@ -90,10 +96,7 @@ def quantile_of_quantiles(
     return Found(
         threshold=threshold,
         law=law,
-        exact=exact,
         pair=pair,
-        rows=float(sum(rows)),
-        clients=len(rows),
         reason=None if math.isfinite(threshold) else "the scores at this rank are beyond the range",
         details={"server_rank": law.server_rank, "without_a_quantile": silent},
     )
@@ -101,18 +104,14 @@ def quantile_of_quantiles(
 
 def sites_of(request: CoverageRequest, method: str, clients: Sequence[LocalScores]) -> list[dict[str, Any]]:
     """What each client said: its rows, the rank of the score that it sent, and the score."""
-    entries, rule = [], _rule_used(request, method, clients)
-    for number, client in enumerate(clients):
+    entries: list[dict[str, Any]] = []
+    rule = _rule_used(request, method, clients)
+    for number, client in enumerate(clients, start=1):
         score = own_threshold(request, client) if method == "local" else client.scores[rule]
-        entry: dict[str, Any] = {
-            "site": f"site {number + 1}",
-            "rows": client.rows,
-            "rank": client.ranks[rule],
-            "score": score if math.isfinite(score) else None,
-        }
-        if method == "local":
-            entry |= {"threshold": entry["score"], "infinite": not math.isfinite(score)}
-        entries.append(entry)
+        sent = score if math.isfinite(score) else None
+        own = {"threshold": sent, "infinite": sent is None} if method == "local" else {}
+        entry = {"site": f"site {number}", "rows": client.rows, "rank": client.ranks[rule], "score": sent}
+        entries.append({**entry, **own})
     return entries
 
 
@@ -131,15 +130,12 @@ def own_threshold(request: CoverageRequest, client: LocalScores) -> float:
 def _average(clients: Sequence[LocalScores]) -> Found:
     """The plain mean, as published; clients that have too few rows for a quantile have no say."""
     finite = [score for client in clients if math.isfinite(score := client.scores["split"])]
-    rows, silent = float(sum(client.rows for client in clients)), len(clients) - len(finite)
     if not finite:
-        return Found.everything("no client has rows enough for a quantile", rows=rows, clients=len(clients))
+        return Found.everything("no client has rows enough for a quantile")
     return Found(
         threshold=math.fsum(finite) / len(finite),
         reason=AVERAGE,
-        rows=rows,
-        clients=len(clients),
-        details={"without_a_quantile": silent},
+        details={"without_a_quantile": len(clients) - len(finite)},
     )
 
 
@@ -150,19 +146,16 @@ def _alone(request: CoverageRequest, clients: Sequence[LocalScores]) -> Found:
         for client in clients
         if math.isfinite(own_threshold(request, client))
     ]
-    rows, silent = float(sum(client.rows for client in clients)), len(clients) - len(laws)
     if not laws:
         needed = scores_needed(request.level, confidence=request.confidence)
-        return Found.everything(f"no client has {needed} rows", rows=rows, clients=len(clients))
+        return Found.everything(f"no client has {needed} rows")
     return Found(
         threshold=None,
         promised=min(law.mean for law in laws),
         reached=min(law.probability_at_least(request.level) for law in laws),
         reason=ALONE,
-        rows=rows,
-        clients=len(clients),
         assumption=OWN_ROWS,
-        details={"without_a_quantile": silent},
+        details={"without_a_quantile": len(clients) - len(laws)},
     )
 
 
@@ -192,42 +185,39 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateQuantile:
-    """The public side of private choices: m clients of n rows each, B candidates, and the pure epsilon of a choice.
+    """The public side of private choices among so many candidates, in this setting.
 
-    `epsilon` is what can be spent for each row, where a protected unit has several (`rows_per_unit`).
+    The number of clients is 0 as long as it is not known.
     """
 
     request: CoverageRequest
     method: str
-    clients: int
-    rows: int
+    setting: Setting
     candidates: int
-    epsilon: float
-    rows_per_unit: int = 1
 
-    @classmethod
-    def of(
-        cls, request: CoverageRequest, method: str, setting: Setting, *, candidates: int
-    ) -> PrivateQuantile:
-        """As this setting has it; `clients` is 0 as long as their number is not known."""
-        rows = setting.protection.rows_per_client
+    @property
+    def clients(self) -> int:
+        """M."""
+        return self.setting.clients
+
+    @property
+    def rows(self) -> int:
+        """n, the same for all clients."""
+        rows = self.setting.protection.rows_per_client
         if rows is None:
             raise UsageError(
-                f"{method}: where clients choose in private, all must use the same public number of rows; give "
+                f"{self.method}: where clients choose in private, all must use the same public number of rows; give "
                 "`rows_per_client` (clients with more leave some out at random, those with fewer fill up with scores "
                 "that are infinite)."
             )
-        plan = setting.plan(probe(rows=rows, candidates=candidates))
-        return cls(
-            request=request,
-            method=method,
-            clients=setting.clients,
-            rows=rows,
-            candidates=candidates,
-            # One row moves the losses by what `loss_range` says of it; a unit's rows by at most so many times that.
-            epsilon=plan.sensitivity.l1 / plan.noise.scale / setting.protection.rows_per_unit,
-            rows_per_unit=setting.protection.rows_per_unit,
-        )
+        return rows
+
+    @cached_property
+    def epsilon(self) -> float:
+        """What can be spent for each row, where a protected unit has several."""
+        plan = self.setting.plan(probe(rows=self.rows, candidates=self.candidates))
+        # One row moves the losses by what `loss_range` says of it; a unit's rows by at most so many times that.
+        return plan.sensitivity.l1 / plan.noise.scale / self.setting.protection.rows_per_unit
 
     def losses(self, target: Target) -> dict[str, int]:
         """The fields of the losses that a client measures for each candidate."""
@@ -246,10 +236,10 @@ class PrivateQuantile:
         try:
             return self._published() if self.method == "qq-paper" else self._best()
         except DataError as error:
-            several = f" (ε is what is left for each of {self.rows_per_unit} rows)" * (self.rows_per_unit > 1)
+            rows = self.setting.protection.rows_per_unit
+            several = f" (ε is what is left for each of {rows} rows)" if rows > 1 else ""
             return Found.everything(
                 str(error).removesuffix(".") + several,
-                rows=None,
                 clients=self.clients,
                 notes=(
                     "Nobody was asked and nothing was spent: no choice of ranks could have given the coverage.",
@@ -299,7 +289,6 @@ class PrivateQuantile:
             return Found.everything(
                 f"{told(self.request.level, self.request.confidence)}: got answers of {m} of {self.clients} clients, "
                 "expected more; the ranks were chosen for all of them; ask again, with fewer clients in mind",
-                rows=None,
                 clients=m,
             )
         if m == self.clients and target.server_rank is not None:
@@ -311,7 +300,6 @@ class PrivateQuantile:
             law=law,
             exact=False,
             pair=law.pair,
-            rows=None,
             clients=m,
             reason=None if math.isfinite(threshold) else self._beyond,
             details={

@@ -146,7 +146,9 @@ def from_choices(task: Conformal, method: str, setting: Setting) -> Generator[St
     """Each client chooses a public point near its quantile, with differential privacy."""
     lower, upper = known_range(task)
     candidates = local_thresholds.CANDIDATES if task.bins is None else task.bins
-    private = local_thresholds.PrivateQuantile.of(task.request, method, setting, candidates=candidates)
+    private = local_thresholds.PrivateQuantile(
+        request=task.request, method=method, setting=setting, candidates=candidates
+    )
     target = private.target()
     if isinstance(target, Found):
         return {EVERYONE: target}, None

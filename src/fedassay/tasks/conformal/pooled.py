@@ -20,7 +20,7 @@ where s <= 1-α, and at most v(1-α) beyond: v(1-α), and a reach of ρ + 3(b-a)
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -172,7 +172,8 @@ class Pooled:
     def found(self, release: Release, place: int) -> Found:
         """The threshold of one class of the release."""
         curve = curve_of(release.summary.grid, release.sums[place], release.fit, release.noise)
-        return self._without_noise(curve) if curve.exact else self._with_noise(curve)
+        found = self._without_noise(curve) if curve.exact else self._with_noise(curve)
+        return replace(found, rows=curve.rows, clients=self.clients)
 
     # --- without noise --------------------------------------------------------------------------------------
 
@@ -180,7 +181,7 @@ class Pooled:
         rows = round(curve.rows)
         rank = self._rank(rows)
         if rank > rows:
-            return Found.everything(TOO_FEW, rows=curve.rows, clients=self.clients)
+            return Found.everything(TOO_FEW)
         law = CoverageLaw(clients=1, rows=rows, local_rank=rank, server_rank=1)
         place = int(np.searchsorted(curve.sums[1:], rank))
         return self._at(
@@ -206,14 +207,14 @@ class Pooled:
         total = tail_of_rows(curve, clients=self.clients)
         least = fewest_rows(curve.rows, total, unsure)
         if least < 1:
-            return Found.everything(TOO_FEW, rows=curve.rows, clients=self.clients)
+            return Found.everything(TOO_FEW)
         most = math.ceil(curve.rows + total.reach_of(unsure)) if tail.symmetric else max(least, self.clients)
         margin = pooled_margin(
             level, tail, least, test_points=self.test_points, confidence=confidence, most_rows=most
         )
         place = point_after_last(curve.sums, level, margin)
         if place >= curve.grid.points:
-            return Found.everything(TOO_FEW, rows=curve.rows, clients=self.clients)
+            return Found.everything(TOO_FEW)
         # The law is that of the released number of rows; what is promised holds for all numbers that are possible.
         rows = max(1, round(curve.rows))
         return self._at(
@@ -252,8 +253,6 @@ class Pooled:
             promised=promised,
             reached=reached,
             exact=False,
-            rows=curve.rows,
-            clients=self.clients,
             assumption=IDENTICAL if alike else PARTIAL,
             reason=BEYOND if outside else None,
             details={**details, "step": float(points[1] - points[0])},

@@ -69,16 +69,13 @@ class Found:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def everything(
-        cls, reason: str, *, rows: float | None, clients: int | None, notes: tuple[str, ...] = ()
-    ) -> Found:
+    def everything(cls, reason: str, *, clients: int | None = None, notes: tuple[str, ...] = ()) -> Found:
         """The honest answer where no finite threshold can be had: the set holds everything, and covers everything."""
         return cls(
             threshold=math.inf,
             promised=1.0,
             reached=1.0,
             exact=False,
-            rows=rows,
             clients=clients,
             reason=reason.removesuffix("."),
             notes=notes,
