@@ -103,11 +103,7 @@ class Threshold:
         value = math.inf if found["infinite"] else found["threshold"]
         if value is None:
             raise DataError(f"result: it has no threshold: {found.get('reason', 'it does not say why')}.")
-        return cls(
-            value=value,
-            guarantee=StoredGuarantee.of(found["guarantee"]),
-            reason=found.get("reason"),
-        )
+        return cls(value=value, guarantee=StoredGuarantee.of(found["guarantee"]), reason=found.get("reason"))
 
     def to_json(self) -> dict[str, Any]:
         """As plain values; JSON knows no infinite numbers."""

@@ -73,13 +73,7 @@ class ClientChoice:
 
 @lru_cache(maxsize=64)
 def best_choice(
-    clients: int,
-    rows: int,
-    level: float,
-    *,
-    epsilon: float,
-    candidates: int,
-    confidence: float | None = None,
+    clients: int, rows: int, level: float, *, epsilon: float, candidates: int, confidence: float | None = None
 ) -> ClientChoice:
     """A valid choice with small sets.
 

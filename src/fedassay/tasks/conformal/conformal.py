@@ -229,8 +229,4 @@ def _common(part: str, described: Mapping[str, Mapping[str, Any]]) -> dict[str, 
     if worst["kind"] == "none":
         return {**worst}
     reached = [one["probability"] for one in guarantees if one["probability"] is not None]
-    return {
-        **worst,
-        "probability": min(reached, default=None),
-        "text": f"For each {part}: {worst['text']}",
-    }
+    return {**worst, "probability": min(reached, default=None), "text": f"For each {part}: {worst['text']}"}

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedassay.protocol.vocabulary import Collect, Noise, Part, Query, Released, Setting, Step, Sum
-from fedassay.summaries.coverage_counts import (
-    CoverageCounts,
-    CoverageOf,
-    MeanWidth,
-    SiteCoverage,
-    WidthSum,
-)
+from fedassay.summaries.coverage_counts import CoverageCounts, CoverageOf, MeanWidth, SiteCoverage, WidthSum
 from fedassay.summaries.quantities import QUANTITIES
 from fedassay.summaries.scored import EVERYONE
 from fedassay.tasks.conformal.heterogeneity import Differences, HeterogeneitySums
@@ -182,10 +176,7 @@ def added(clients: Sequence[CountsByPart]) -> CountsByPart:
 
 def of_each(clients: Sequence[CountsByPart]) -> tuple[list[int], list[int]]:
     """The rows of each client, and how many of them are covered."""
-    return (
-        [round(one[EVERYONE].rows) for one in clients],
-        [round(one[EVERYONE].covered) for one in clients],
-    )
+    return ([round(one[EVERYONE].rows) for one in clients], [round(one[EVERYONE].covered) for one in clients])
 
 
 def _all_widths(clients: Sequence[Mapping[str, WidthSum]]) -> dict[str, WidthSum]:

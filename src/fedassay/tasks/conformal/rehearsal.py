@@ -279,13 +279,7 @@ def rehearse(task: Conformal, study: PlannedStudy) -> Rehearsal:
     except StopIteration as end:
         found = end.value[0][EVERYONE]
         return Rehearsal(
-            task=task,
-            method=method,
-            found=found,
-            query=query,
-            noise=noise,
-            clients=clients,
-            rows=rows,
+            task=task, method=method, found=found, query=query, noise=noise, clients=clients, rows=rows
         )
     raise AssertionError("a threshold takes one question")
 
