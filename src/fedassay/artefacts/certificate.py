@@ -21,6 +21,7 @@ import json
 import platform
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -155,12 +156,10 @@ def asked_of(tasks: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]
 
 def versions() -> dict[str, str | None]:
     """Of whoever certifies: of fedassay, Python and the packages that numbers, noise and signatures come from."""
-    found: dict[str, str | None] = {"fedassay": VERSION, "python": platform.python_version()}
+    found = {"fedassay": VERSION, "python": platform.python_version(), **dict.fromkeys(_PACKAGES)}
     for name in _PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = None
     return found
 
 

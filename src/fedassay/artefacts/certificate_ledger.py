@@ -43,9 +43,7 @@ def ledger_of(budget: _Plain, *, head: str | None) -> dict[str, Any]:
     """The ledger part from the `results.budget` of a study's document and the head of the coordinator's ledger."""
     return {
         "budget": budget["epsilon"],
-        "delta": budget["delta"],
-        "spent": budget["spent"],
-        "remaining": budget["remaining"],
+        **{name: budget[name] for name in ("delta", "spent", "remaining")},
         "head": head,
         "entries": [dict(charge) for charge in budget["charges"]],
     }

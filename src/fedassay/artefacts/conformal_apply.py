@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,18 +22,10 @@ from fedassay.errors import UsageError
 
 LOWER, UPPER, SET, SIZE = "lower", "upper", "prediction_set", "set_size"
 
-OPTIONS: Mapping[str, str] = MappingProxyType(
-    {
-        "prediction": "--prediction",
-        "scale": "--scale",
-        "lower": "--lower",
-        "upper": "--upper",
-        "logits": "--logits",
-        "score": "--score",
-        "group": "--by",
-        CLIENT: "--client",
-    }
-)
+OPTIONS: Mapping[str, str] = {
+    **{role: f"--{role}" for role in ("prediction", "scale", "lower", "upper", LOGITS, "score", CLIENT)},
+    "group": "--by",
+}
 """What the command line calls the column in each role."""
 
 
